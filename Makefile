@@ -1,0 +1,40 @@
+# Two commands do everything: `make run` (the main job on embedded data) and `make test` (all the checks).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
+
+.PHONY: run test lint format clean
+
+run: $(VENV)/installed
+	$(BIN)/aptset run
+
+test: $(VENV)/tested lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset
+
+lint: $(VENV)/tested
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/tested
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/pip:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@touch $@
+
+$(VENV)/installed: $(VENV)/pip $(SOURCES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[cli]'
+	@touch $@
+
+$(VENV)/tested: $(VENV)/pip $(SOURCES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[all]' --group test
+	@touch $@ $(VENV)/installed
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

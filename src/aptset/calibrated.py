@@ -1,0 +1,262 @@
+"""The face for people who only have probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.calibrations.held_out import HeldOut
+from aptset.kernels.counts import rank_at
+from aptset.kernels.formula import Floats
+from aptset.kernels.places import Rows, label_scores
+from aptset.scores import Adaptive, Score
+from aptset.sets import PredictionSets
+from aptset.validation.labels import check_classes, check_labels
+from aptset.validation.matrices import check_probabilities, check_rows, tolerance_of, uniforms_of
+from aptset.validation.settings import (
+    check_alpha,
+    check_alphas,
+    check_conformity,
+    check_generator,
+    check_sample_size,
+    draw_key,
+    warn_if_too_few,
+)
+
+_NAME = "probabilities"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Calibration:
+    """Calibration scores, ready to turn new probabilities into prediction sets. Made by :func:`calibrate`.
+
+    Attributes
+    ----------
+    classes : array
+        The label of each column of probabilities.
+    conformity : score
+        The score that was calibrated.
+    randomized : bool
+        Whether u is drawn (keyed by the row) or 1 everywhere.
+    allow_empty : bool
+        Whether sets may be empty by default.
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> probabilities = np.random.default_rng(0).dirichlet([1, 1, 1], size=500)
+    >>> labels = probabilities.argmax(axis=1)
+    >>> calibration = aptset.calibrate(probabilities, labels, random_state=0)
+    >>> calibration
+    Calibration(n=500, 3 classes, Adaptive())
+    >>> calibration.predict_set([[0.7, 0.2, 0.1]], alpha=0.1, u=[0.5])[0]
+    array([0])
+    """
+
+    held_out: HeldOut
+    classes: NDArray[Any]
+    conformity: Score
+    key: int
+    randomized: bool = True
+    allow_empty: bool = True
+
+    @property
+    def n(self) -> int:
+        """Number of calibration samples."""
+        return self.held_out.n
+
+    @property
+    def scores(self) -> Floats:
+        """The calibration scores, upward."""
+        return self.held_out.scores
+
+    def __repr__(self) -> str:
+        chance = "" if self.randomized else ", randomized=False"
+        return f"Calibration(n={self.n}, {len(self.classes)} classes, {self.conformity}{chance})"
+
+    def threshold(self, alpha: float = 0.1) -> float:
+        """Return the score up to which labels are in the set at this level; infinite if there are too few samples."""
+        return self.held_out.threshold(check_alpha(alpha))
+
+    @overload
+    def predict_set(
+        self,
+        probabilities: Any,
+        alpha: float = ...,
+        *,
+        u: ArrayLike | None = ...,
+        normalize: bool = ...,
+        allow_empty: bool | None = ...,
+    ) -> PredictionSets: ...
+    @overload
+    def predict_set(
+        self,
+        probabilities: Any,
+        alpha: Sequence[float],
+        *,
+        u: ArrayLike | None = ...,
+        normalize: bool = ...,
+        allow_empty: bool | None = ...,
+    ) -> list[PredictionSets]: ...
+    def predict_set(
+        self,
+        probabilities: Any,
+        alpha: Any = 0.1,
+        *,
+        u: ArrayLike | None = None,
+        normalize: bool = False,
+        allow_empty: bool | None = None,
+    ) -> PredictionSets | list[PredictionSets]:
+        """Return the prediction set of each row.
+
+        Parameters
+        ----------
+        probabilities : array or data frame, shape (rows, classes)
+            Columns in the order of ``classes``; the columns of a data frame are found by name.
+        alpha : float or sequence of float, default=0.1
+            Miscoverage level: sets hold the true label with probability at least 1 - alpha. For a sequence, a list
+            with the sets of each level is returned from one pass over the rows.
+        u : array of float in [0, 1], optional
+            The uniform of each row; by default a keyed hash of the row.
+        normalize : bool, default=False
+            Divide each row by its sum instead of refusing rows that do not sum to 1.
+        allow_empty : bool, optional
+            If False, an empty set gets its most likely label, which can only raise the coverage.
+
+        Returns
+        -------
+        PredictionSets, or a list of them
+        """
+        alphas, is_sequence = check_alphas(alpha)
+        rows = self._rows(probabilities, u, normalize)
+        warn_if_too_few(self.n, alphas)
+        may_be_empty = self.allow_empty if allow_empty is None else allow_empty
+        sets = self.held_out.sets(rows, alphas, self.classes, may_be_empty, _NAME)
+        return sets if is_sequence else sets[0]
+
+    def p_values(self, probabilities: Any, *, u: ArrayLike | None = None, normalize: bool = False) -> Floats:
+        """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
+        return self.held_out.p_values(self._rows(probabilities, u, normalize), _NAME)
+
+    def _rows(self, probabilities: Any, u: ArrayLike | None, normalize: bool) -> Rows:
+        matrix, _ = check_probabilities(probabilities, _NAME, self.classes)
+        return make_rows(matrix, self.conformity, self.key, u, self.randomized, normalize)
+
+
+def make_rows(
+    matrix: NDArray[np.generic], score: Score, key: int, u: ArrayLike | None, randomized: bool, normalize: bool
+) -> Rows:
+    """Put together what the kernels need to know about rows of probabilities."""
+    uniforms = uniforms_of(u, len(matrix), randomized)
+    return Rows(matrix, score.weights, key, tolerance_of(matrix), u=uniforms, normalize=normalize)
+
+
+def calibrate(
+    probabilities: Any,
+    labels: ArrayLike,
+    *,
+    conformity: str | Score = "adaptive",
+    classes: ArrayLike | None = None,
+    randomized: bool = True,
+    allow_empty: bool = True,
+    normalize: bool = False,
+    u: ArrayLike | None = None,
+    random_state: Any = None,
+) -> Calibration:
+    """Calibrate prediction sets on the probabilities and true labels of samples that no model was trained on.
+
+    Parameters
+    ----------
+    probabilities : array or data frame, shape (rows, classes)
+        Rows must sum to 1. float16, float32 and float64 give the same sets as the same numbers in float64.
+    labels : array, shape (rows,)
+        The true label of each row.
+    conformity : {"adaptive", "homogeneous", "regularized"} or score, default="adaptive"
+        How strange a label is for a row.
+    classes : array, optional
+        The label of each column; by default the column names of a data frame, else the column numbers 0, 1, ...
+    randomized : bool, default=True
+        False takes u = 1 everywhere: never-empty sets that do not depend on chance, and cover a little more.
+    allow_empty : bool, default=True
+        If False, an empty set gets its most likely label, which can only raise the coverage.
+    normalize : bool, default=False
+        Divide each row by its sum instead of refusing rows that do not sum to 1.
+    u : array of float in [0, 1], optional
+        The uniform of each row; by default a keyed hash of the row, so that equal rows share one.
+    random_state : None, int or numpy random generator, optional
+        Where the key of the hash comes from; None draws a fresh one, which the calibration keeps.
+
+    Returns
+    -------
+    Calibration
+
+    Examples
+    --------
+    >>> import aptset
+    >>> calibration = aptset.calibrate([[0.5, 0.375, 0.125]] * 3, [0, 0, 1], u=[0.5, 1.0, 0.0])
+    >>> calibration.scores
+    array([0.   , 0.25 , 0.875])
+    """
+    score = check_conformity(conformity)
+    matrix, names = check_probabilities(probabilities, _NAME)
+    labels_of_columns = check_classes(classes, matrix.shape[1], names, labels)
+    columns = check_labels(labels, labels_of_columns, len(matrix))
+    key = draw_key(check_generator(random_state))
+    rows = make_rows(matrix, score, key, u, randomized, normalize)
+    return Calibration(HeldOut.score(rows, columns, _NAME), labels_of_columns, score, key, randomized, allow_empty)
+
+
+def adaptive_scores(
+    probabilities: Any,
+    labels: ArrayLike,
+    u: ArrayLike | None = None,
+    *,
+    classes: ArrayLike | None = None,
+    normalize: bool = False,
+    random_state: Any = None,
+) -> Floats:
+    """Return the paper's score E(x, y, u) of one label per row: the mass above the label plus (1 - u) of its own.
+
+    Parameters
+    ----------
+    probabilities : array or data frame, shape (rows, classes)
+        Rows must sum to 1.
+    labels : array, shape (rows,)
+        The label to score in each row.
+    u : float or array of float in [0, 1], optional
+        The uniform of each row; by default a keyed hash of the row.
+    classes : array, optional
+        The label of each column; by default the column numbers 0, 1, ...
+    normalize : bool, default=False
+        Divide each row by its sum instead of refusing rows that do not sum to 1.
+    random_state : None, int or numpy random generator, optional
+        Decides the order of equal probabilities, and u where it is not given.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> aptset.adaptive_scores([[0.25, 0.5, 0.25, 0.0]] * 2, [1, 3], u=[0.5, 0.25])
+    array([0.25, 1.75])
+    """
+    matrix, names = check_probabilities(probabilities, _NAME)
+    columns = check_labels(labels, check_classes(classes, matrix.shape[1], names, labels), len(matrix))
+    rows = make_rows(matrix, Adaptive(), draw_key(check_generator(random_state)), u, True, normalize)
+    scores, first_bad = label_scores(rows, columns)
+    check_rows(matrix, first_bad, _NAME, normalize)
+    return scores
+
+
+def conformal_rank(n: int, alpha: float) -> int:
+    """Return ceil((1 - alpha)(n + 1)) exactly: which smallest of n scores is the threshold; above n, every label is in.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> aptset.conformal_rank(9, 0.1), aptset.conformal_rank(8, 0.1)
+    (9, 9)
+    """
+    return rank_at(check_sample_size(n), check_alpha(alpha))

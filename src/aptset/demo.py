@@ -1,0 +1,104 @@
+"""The main job on data that ships with scikit-learn: what the sets look like, and whether they keep the promise."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from aptset.classifier import ConformalClassifier
+from aptset.sets import PredictionSets
+from aptset.validation.settings import check_alpha
+
+NAMES = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
+
+MODELS: dict[str, Any] = {
+    "logistic regression": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+    "random forest": RandomForestClassifier(n_estimators=100),
+    "naive Bayes": GaussianNB(),
+    "decision tree": DecisionTreeClassifier(),
+}
+SHOWN_MODEL = "random forest"
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    model: str
+    conformity: str
+    accuracy: float
+    coverage: float
+    size: float
+    size_given_coverage: float
+
+
+def demonstrate(alpha: float, seed: int) -> str:
+    """Return the whole text that the main job prints."""
+    level = check_alpha(alpha)
+    X, digits = load_digits(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, NAMES[digits], test_size=0.4, random_state=seed)
+    rows = []
+    for model in MODELS:
+        for conformity in ("adaptive", "homogeneous"):
+            classifier = ConformalClassifier(MODELS[model], conformity=conformity, alpha=alpha, random_state=seed)
+            sets = classifier.fit(X_train, y_train).predict_set(X_test)
+            rows.append(_judge(model, conformity, sets, classifier.score(X_test, y_test), y_test))
+            if (model, conformity) == (SHOWN_MODEL, "adaptive"):
+                shown = sets
+    promise = f"{float(100 * (1 - level)):g} %"
+    n, m = len(X_train) // 2, len(X_test)
+    spread = _spread(float(level), n, m)
+    parts = [
+        f"Handwritten digits: {len(X_train)} rows to train and calibrate, {m} rows to test, 10 labels.",
+        f"Promise: the set of a new row holds its true label with probability at least {promise}.\n",
+        _table(rows),
+        "",
+        f"coverage: share of test rows whose set holds the true label. On average over many splits it is {promise};",
+        f"          one split with {n} calibration and {m} test rows is mostly within {spread} of that.",
+        "size:     mean number of labels in a set. The weaker the model, the larger the sets; the promise stays.\n",
+        f"Some sets of the {SHOWN_MODEL} (most likely label first):",
+        _examples(shown, y_test),
+    ]
+    return "\n".join(parts)
+
+
+def _judge(model: str, conformity: str, sets: PredictionSets, accuracy: float, y: NDArray[Any]) -> Row:
+    covered = sets.covers(y)
+    return Row(model, conformity, accuracy, covered.mean(), sets.sizes.mean(), sets.sizes[covered].mean())
+
+
+def _spread(alpha: float, n: int, m: int) -> str:
+    """Two standard deviations of the coverage of m rows after calibration on n (Beta-binomial law)."""
+    return f"{100 * 2 * (alpha * (1 - alpha) * (1 / (n + 2) + 1 / m)) ** 0.5:.1f} %"
+
+
+def _table(rows: list[Row]) -> str:
+    head = f"{'model':<20} {'score':<12} {'accuracy':>8} {'coverage':>9} {'size':>6} {'size given coverage':>20}"
+    shape = "{:<20} {:<12} {:>8.1%} {:>9.1%} {:>6.2f} {:>20.2f}"
+    return "\n".join([head, "-" * len(head), *(shape.format(*row) for row in rows)])
+
+
+def _examples(sets: PredictionSets, y: NDArray[Any]) -> str:
+    covered = sets.covers(y)
+    wanted = (
+        ("sure", (sets.sizes == 1) & covered),
+        ("torn between two", (sets.sizes == 2) & covered),
+        ("unsure", (sets.sizes >= 3) & covered),
+        ("missed", (sets.sizes > 0) & ~covered),
+        ("no label fits", sets.sizes == 0),
+    )
+    lines = []
+    for words, rows in wanted:
+        if rows.any():
+            row = int(np.argmax(rows))
+            lines.append(f"  {words:<17} {{{', '.join(sets[row])}}}  (true label: {y[row]})")
+    return "\n".join(lines)

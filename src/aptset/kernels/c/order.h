@@ -1,0 +1,93 @@
+/* Labels in the order of their row: probability downward, equal ones by their keyed tie. */
+#ifndef APTSET_ORDER_H
+#define APTSET_ORDER_H
+#include "row.h"
+
+/* `rank_bits` are the bits of a non-negative double: as signed integers they sort like the double. */
+typedef struct { int64_t rank_bits; int64_t column; } Entry;
+
+INLINE int64_t steps_of(const Entry *e) { return grid_steps(from_bits((uint64_t)e->rank_bits)); }
+
+static void insertion_sort(Entry *e, int64_t n) {
+    for (int64_t i = 1; i < n; i++) {
+        Entry moving = e[i];
+        int64_t j = i;
+        for (; j > 0 && e[j - 1].rank_bits < moving.rank_bits; j--) e[j] = e[j - 1];
+        e[j] = moving;
+    }
+}
+
+/* Bottom-up merge sort over insertion-sorted runs: n log n for every input. The result ends in `e`. */
+static void sort_downward(Entry *e, Entry *spare, int64_t n) {
+    const int64_t run = 24;
+    for (int64_t start = 0; start < n; start += run) insertion_sort(e + start, n - start < run ? n - start : run);
+    Entry *from = e, *to = spare;
+    for (int64_t width = run; width < n; width *= 2) {
+        for (int64_t start = 0; start < n; start += 2 * width) {
+            int64_t a = start, middle = start + width < n ? start + width : n;
+            int64_t b = middle, end = start + 2 * width < n ? start + 2 * width : n;
+            for (int64_t k = start; k < end; k++)
+                to[k] = (b >= end || (a < middle && from[a].rank_bits >= from[b].rank_bits)) ? from[a++] : from[b++];
+        }
+        Entry *swap = from; from = to; to = swap;
+    }
+    if (from != e) memcpy(e, from, (size_t)n * sizeof(Entry));
+}
+
+/* Put a run of equal probabilities into the order of its ties, through keys that sort like the wanted order. */
+static void order_run_by_ties(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
+    int64_t rank_bits = e[0].rank_bits;
+    /* Ties upward = flipped ties downward; the top bit turns unsigned order into signed order. Entries arrive with
+     * their columns upward and the sort is stable, so equal ties (chance 2^-64) fall back to the column. */
+    for (int64_t k = 0; k < n; k++) e[k].rank_bits = (int64_t)(~tie_of(tie_seed, e[k].column) ^ ((uint64_t)1 << 63));
+    sort_downward(e, spare, n);
+    for (int64_t k = 0; k < n; k++) e[k].rank_bits = rank_bits;
+}
+
+static void order_entries(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
+    sort_downward(e, spare, n);
+    for (int64_t start = 0; start < n;) {
+        int64_t end = start + 1;
+        while (end < n && e[end].rank_bits == e[start].rank_bits) end++;
+        if (end - start > 1) order_run_by_ties(e + start, spare, end - start, tie_seed);
+        start = end;
+    }
+}
+
+typedef struct { int64_t total, with_mass; uint64_t seed, tie_seed; double u; int bad; } Loaded;
+
+/* Read a row into entries (unsorted), with everything a score needs about the row as a whole. */
+INLINE Loaded load_row(const void *row, int is_single, const Job *job, const uint64_t *given_seed, const double *given_u,
+                       Entry *entries) {
+    int64_t total = 0, with_mass = 0, invalid = 0;
+    uint64_t hash = 0;
+    for (int64_t j = 0; j < job->columns; j++) {
+        double x = AS_DOUBLE(row, is_single, j);
+        int64_t steps = grid_steps(x);
+        total += steps;
+        with_mass += steps > 0;
+        invalid |= (int64_t)!(x >= 0.0) | (int64_t)!(x <= 2.0);
+        entries[j].rank_bits = (int64_t)bits_of(x);
+        entries[j].column = j;
+    }
+    if (!given_seed)
+        for (int64_t j = 0; j < job->columns; j++) hash += hash_word((uint64_t)entries[j].rank_bits, job->column_keys[j]);
+    uint64_t seed = given_seed ? *given_seed : seed_of(hash, job->key);
+    double u = given_u ? *given_u : uniform_of(seed);
+    return (Loaded){total, with_mass, seed, tie_seed_of(seed, u), u, row_is_bad(total, invalid, job->tolerance)};
+}
+
+/* Scores of the first n labels of an ordered row, upward. */
+INLINE void ordered_scores(const Entry *ordered, int64_t n, const Loaded *row, const Job *job, double *scores) {
+    int64_t above = 0;
+    int64_t with_mass = n < row->with_mass ? n : row->with_mass;
+    double total = (double)row->total, zeros = (double)(job->columns - row->with_mass);
+    for (int64_t r = 0; r < with_mass; r++) {
+        int64_t own = steps_of(ordered + r);
+        scores[r] = mass_score(job->weights, (double)above, (double)own, total, (double)(r + 1), row->u);
+        above += own;
+    }
+    for (int64_t r = with_mass; r < n; r++)
+        scores[r] = zero_score(job->weights, (double)(r - with_mass), zeros, (double)(r + 1), row->u);
+}
+#endif

@@ -1,0 +1,77 @@
+/* One row of probabilities: exact masses, the keyed hash, the score formula.
+ *
+ * Every function here has a numpy twin in kernels/ that must agree bit for bit. Masses are whole numbers of grid
+ * steps (2^-51), so their sums are integer sums: exact, and free to be reordered by the vectoriser.
+ */
+#ifndef APTSET_ROW_H
+#define APTSET_ROW_H
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Clones pick the widest vectors of the machine at load time; results do not depend on the clone. */
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#define VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define VECTOR_CLONES
+#endif
+
+/* The order of the weights is fixed by kernels/formula.py. */
+enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, N_WEIGHTS };
+
+typedef struct {
+    int64_t columns;
+    const double *weights;
+    const uint64_t *column_keys;
+    uint64_t key;
+    double tolerance;
+} Job;
+
+INLINE uint64_t bits_of(double x) { uint64_t b; memcpy(&b, &x, 8); return b; }
+INLINE double from_bits(uint64_t b) { double x; memcpy(&x, &b, 8); return x; }
+
+/* x + 2 lies in [2, 4), where doubles are 2^-51 apart: the low bits are x in grid steps, rounded to even. */
+INLINE int64_t grid_steps(double x) { return (int64_t)(bits_of(x + 2.0) - bits_of(2.0)); }
+
+/* The largest probability that rounds to zero steps, as bits (bits of non-negative doubles sort like the doubles). */
+#define LAST_ZERO_BITS ((int64_t)0x3CB0000000000000) /* 2^-52 */
+#define STEPS_PER_ONE 2251799813685248.0             /* 2^51 */
+
+INLINE uint64_t mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+#define GOLDEN 0x9E3779B97F4A7C15u
+
+INLINE uint64_t hash_word(uint64_t word, uint64_t column_key) {
+    uint64_t low = (uint32_t)((uint32_t)word + (uint32_t)column_key);
+    uint64_t high = (uint32_t)((uint32_t)(word >> 32) + (uint32_t)(column_key >> 32));
+    return low * high;
+}
+INLINE uint64_t seed_of(uint64_t hash, uint64_t key) { return mix(hash + mix(key + GOLDEN)); }
+INLINE double uniform_of(uint64_t seed) { return (double)(mix(seed + GOLDEN) >> 11) * 0x1p-53; }
+INLINE uint64_t tie_seed_of(uint64_t seed, double u) { return mix(seed ^ mix(bits_of(u + 0.0))); }
+INLINE uint64_t tie_of(uint64_t tie_seed, int64_t column) { return mix(tie_seed + (uint64_t)(column + 1) * GOLDEN); }
+
+/* The score of a label that carries mass; twin of formula.mass_score. */
+INLINE double mass_score(const double *w, double above, double own, double total, double rank, double u) {
+    double share = (w[ABOVE] * above + w[OWN] * own + w[OWN_U] * (u * own)) / total;
+    double late = rank - w[FREE_RANKS];
+    return (share + (w[CONSTANT] + w[U] * u)) + w[RANK] * (late > 0.0 ? late : 0.0);
+}
+/* The score of the position-th (from 0) of `count` labels without mass; twin of formula.zero_score. */
+INLINE double zero_score(const double *w, double position, double count, double rank, double u) {
+    double late = rank - w[FREE_RANKS];
+    return (1.0 + ((position + 1.0) - u) / count) + w[RANK] * (late > 0.0 ? late : 0.0);
+}
+
+INLINE int row_is_bad(int64_t total, int64_t invalid, double tolerance) {
+    double excess = (double)total / STEPS_PER_ONE - 1.0;
+    return invalid || !(excess <= tolerance && excess >= -tolerance);
+}
+
+#define AS_DOUBLE(source, is_single, j) ((is_single) ? (double)((const float *)(source))[j] + 0.0 \
+                                                     : ((const double *)(source))[j] + 0.0)
+#endif

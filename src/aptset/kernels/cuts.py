@@ -1,0 +1,69 @@
+"""Which labels of each row score at most a threshold: a beginning of the order of the row, found without sorting it."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels import backend
+from aptset.kernels.blocks import over_blocks
+from aptset.kernels.formula import Floats
+from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, open_block, ordered_scores
+from aptset.kernels.rowhash import Words, column_keys
+
+
+class Cut(NamedTuple):
+    """Members at the largest threshold of each row, most likely first, and the sizes at every threshold.
+
+    Sets at smaller thresholds are beginnings of the same rows, so one list of members serves them all.
+    """
+
+    sizes: NDArray[np.int32]  # (thresholds, rows)
+    members: NDArray[np.int32]  # one row after the other
+    first_bad: int
+
+    def at(self, which: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return (row pointers, members) of the sets at one of the thresholds."""
+        sizes, longest = self.sizes[which], self.sizes.max(axis=0)
+        pointers = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        if np.array_equal(sizes, longest):
+            return pointers, self.members
+        starts = np.cumsum(longest, dtype=np.int64) - longest
+        position = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], sizes)
+        return pointers, self.members[position]
+
+
+def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut:
+    """Cut every row at its thresholds, (rows, thresholds); sets hold ``at_least`` labels (0 or 1)."""
+    keys = column_keys(rows.key, rows.n_columns)
+    sizes = np.empty((thresholds.shape[1], len(rows)), dtype=np.int32)
+
+    def work(start: int, stop: int) -> tuple[int, NDArray[np.int32]]:
+        block, wanted = rows.block(start, stop), np.ascontiguousarray(thresholds[start:stop])
+        if backend.compiled is None:
+            bad, found, members = _cut_block(block, keys, wanted, at_least)
+        else:
+            found = np.empty((wanted.shape[1], stop - start), dtype=np.int32)
+            room = np.empty((stop - start) * rows.n_columns, dtype=np.int32)
+            arguments = (wanted, wanted.shape[1], at_least, found, room)
+            bad = backend.compiled.cuts(*compiled_arguments(block, keys), *arguments)
+            members = room[: found.max(axis=0).sum(dtype=np.int64)].copy() if bad < 0 else room[:0]
+        sizes[:, start:stop] = found
+        return (start + int(bad) if bad >= 0 else -1), members
+
+    results = over_blocks(len(rows), rows.n_columns, work)
+    return Cut(sizes, np.concatenate([m for _, m in results]), first_bad_row([bad for bad, _ in results]))
+
+
+def _cut_block(
+    block: Rows, keys: Words, thresholds: Floats, at_least: int
+) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
+    opened = open_block(block, keys)
+    none = np.zeros((thresholds.shape[1], len(block)), dtype=np.int32)
+    if opened.first_bad >= 0:
+        return opened.first_bad, none, none[0, :0]
+    order, scores = ordered_scores(opened, block.weights)
+    counts = [(scores <= thresholds[:, a, None]).sum(axis=1) for a in range(thresholds.shape[1])]
+    sizes = np.maximum(np.array(counts, dtype=np.int32), at_least)
+    is_member = np.arange(block.n_columns)[None, :] < sizes.max(axis=0)[:, None]
+    return -1, sizes, order[is_member].astype(np.int32)

@@ -1,0 +1,167 @@
+"""Scores of labels from where they stand in their rows: one label a row in one pass, or every label."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels import backend
+from aptset.kernels.blocks import contiguous, over_blocks
+from aptset.kernels.formula import Floats, Weights, mass_score, zero_score
+from aptset.kernels.rowhash import Words, canonical_words, column_keys, hash_words, seeds_of, ties, uniforms
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of probabilities and all that their scores depend on.
+
+    ``seeds`` default to a keyed hash of the probabilities, ``u`` to uniforms drawn from the seeds. A row is bad if a
+    value is not in [0, 2] (so also if it is missing) or its sum is further than ``tolerance`` from 1.
+    """
+
+    probabilities: NDArray[np.generic]
+    weights: Weights
+    key: int
+    tolerance: float
+    seeds: Words | None = None
+    u: Floats | None = None
+    normalize: bool = False
+
+    def block(self, start: int, stop: int) -> "Rows":
+        """Return rows start .. stop - 1 as contiguous arrays, normalised if that was asked for."""
+        values = contiguous(self.probabilities[start:stop])
+        if self.normalize:
+            values = values.astype(np.float64)
+            with np.errstate(all="ignore"):  # a row that cannot be normalised turns bad and is reported as such
+                values = values / values.sum(axis=1, keepdims=True)
+        return replace(
+            self,
+            probabilities=values,
+            seeds=None if self.seeds is None else np.ascontiguousarray(self.seeds[start:stop]),
+            u=None if self.u is None else np.ascontiguousarray(self.u[start:stop]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of labels."""
+        return int(self.probabilities.shape[1])
+
+
+def first_bad_row(rows_of_blocks: list[int]) -> int:
+    """Return the first bad row that any block reported, or -1."""
+    return min((row for row in rows_of_blocks if row >= 0), default=-1)
+
+
+def compiled_arguments(block: Rows, keys: Words) -> tuple[object, ...]:
+    """Return the arguments that every compiled loop takes first (``JOB_FORMAT`` in ``c/compiled.c``)."""
+    weights = np.array(block.weights, dtype=np.float64)
+    return (block.probabilities, block.n_columns, weights, keys, block.key, block.tolerance, block.seeds, block.u)
+
+
+def label_scores(rows: Rows, labels: NDArray[np.int64]) -> tuple[Floats, int]:
+    """Score of one label (a column number) per row, and the first bad row or -1."""
+    scores = np.empty(len(rows))
+    keys = column_keys(rows.key, rows.n_columns)
+
+    def work(start: int, stop: int) -> int:
+        block = rows.block(start, stop)
+        chosen = np.ascontiguousarray(labels[start:stop], dtype=np.int64)
+        if backend.compiled is not None:
+            bad = backend.compiled.label_scores(*compiled_arguments(block, keys), chosen, scores[start:stop])
+        else:
+            bad = _label_scores_of_block(block, keys, chosen, scores[start:stop])
+        return start + int(bad) if bad >= 0 else -1
+
+    return scores, first_bad_row(over_blocks(len(rows), rows.n_columns, work))
+
+
+def all_scores_of_block(rows: Rows, start: int, stop: int) -> tuple[Floats, int]:
+    """Score of every label of rows start .. stop - 1, and the first bad row or -1."""
+    block = rows.block(start, stop)
+    keys = column_keys(rows.key, rows.n_columns)
+    scores = np.empty((stop - start, rows.n_columns))
+    if backend.compiled is not None:
+        bad = int(backend.compiled.all_scores(*compiled_arguments(block, keys), scores))
+    else:
+        opened = open_block(block, keys)
+        bad = opened.first_bad
+        if bad < 0:
+            order, ordered = ordered_scores(opened, block.weights)
+            np.put_along_axis(scores, order, ordered, axis=1)
+    return scores, start + bad if bad >= 0 else -1
+
+
+@dataclass(frozen=True)
+class OpenBlock:
+    """A block of rows as the numpy path sees it: exact masses, totals, uniforms, seeds."""
+
+    values: Floats
+    mass: Floats
+    total: Floats
+    seeds: Words
+    u: Floats
+    first_bad: int
+
+    def ties(self, rows: NDArray[np.intp]) -> Words:
+        """Tie-breakers of the labels of some rows."""
+        return ties(self.seeds[rows], self.u[rows], self.values.shape[1])
+
+
+def open_block(block: Rows, keys: Words) -> OpenBlock:
+    """Widen, put on the grid, sum and check a block (``load_row`` in ``c/order.h``)."""
+    values = block.probabilities.astype(np.float64) + 0.0
+    with np.errstate(all="ignore"):
+        mass = (values + 2.0) - 2.0  # the grid of exact sums: see docs/design/0002
+        total = mass.sum(axis=1)
+        invalid = ~((values >= 0.0) & (values <= 2.0)).all(axis=1)
+        bad = invalid | ~(np.abs(total - 1.0) <= block.tolerance)
+    seeds = block.seeds
+    if seeds is None:
+        seeds = seeds_of(hash_words(canonical_words(values), keys).sum(axis=1, dtype=np.uint64), block.key)
+    u = uniforms(seeds) if block.u is None else block.u
+    return OpenBlock(values, mass, total, seeds, u, int(np.argmax(bad)) if bad.any() else -1)
+
+
+def ordered_scores(block: OpenBlock, weights: Weights) -> tuple[NDArray[np.intp], Floats]:
+    """Order of the labels of each row, and their scores in that order (upward)."""
+    order = np.argsort(-block.values, axis=1, kind="stable")
+    ordered = np.take_along_axis(block.values, order, axis=1)
+    tied = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    if len(tied):
+        order[tied] = np.lexsort((block.ties(tied), -block.values[tied]), axis=1)
+    mass = np.take_along_axis(block.mass, order, axis=1)
+    above = np.cumsum(mass, axis=1) - mass
+    with_mass = (mass > 0.0).sum(axis=1, keepdims=True)
+    rank = np.arange(1.0, mass.shape[1] + 1.0)[None, :]
+    u = block.u[:, None]
+    zeros = np.maximum(mass.shape[1] - with_mass, 1)
+    behind = zero_score(weights, rank - 1.0 - with_mass, zeros, rank, u)
+    return order, np.where(mass > 0.0, mass_score(weights, above, mass, block.total[:, None], rank, u), behind)
+
+
+def _label_scores_of_block(block: Rows, keys: Words, labels: NDArray[np.int64], out: Floats) -> int:
+    opened = open_block(block, keys)
+    if opened.first_bad >= 0:
+        return opened.first_bad
+    values, mass, u = opened.values, opened.mass, opened.u
+    mine = np.take_along_axis(values, labels[:, None], axis=1)
+    own = np.take_along_axis(mass, labels[:, None], axis=1)[:, 0]
+    is_greater = values > mine
+    before = np.zeros(len(values))
+    tied = np.flatnonzero((values == mine).sum(axis=1) > 1)
+    if len(tied):
+        breakers = opened.ties(tied)
+        my_breaker = np.take_along_axis(breakers, labels[tied, None], axis=1)
+        before[tied] = ((values[tied] == mine[tied]) & (breakers < my_breaker)).sum(axis=1)
+    greater = is_greater.sum(axis=1)
+    above = np.where(is_greater, mass, 0.0).sum(axis=1) + before * own
+    rank = greater + before + 1.0
+    with_mass = (mass > 0.0).sum(axis=1)
+    behind = zero_score(
+        block.weights, greater - with_mass + before, np.maximum(values.shape[1] - with_mass, 1), rank, u
+    )
+    out[:] = np.where(own > 0.0, mass_score(block.weights, above, own, opened.total, rank, u), behind)
+    return -1

@@ -1,0 +1,198 @@
+"""Prediction sets as frozen, compressed rows."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.tables import Backend, make_table
+from aptset.validation.compressed import check_mask, check_pointers, check_row_index
+from aptset.validation.labels import check_labels, check_length, columns_of
+
+_SHOWN_ROWS = 6
+_SHOWN_LABELS = 8
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictionSets(Sequence[NDArray[Any]]):
+    """One set of labels per row, most likely label first.
+
+    Rows are stored compressed: row i holds ``classes[indices[indptr[i]:indptr[i + 1]]]``, so a million small sets over
+    a thousand classes take a few megabytes.
+
+    Parameters
+    ----------
+    indptr : array of int, shape (rows + 1,)
+        Where each row starts in ``indices``.
+    indices : array of int
+        Positions in ``classes``, one row after the other.
+    classes : array
+        The labels.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> sets = aptset.oracle_sets([[0.3, 0.6, 0.1], [0.02, 0.08, 0.9]], alpha=0.1, classes=["a", "b", "c"])
+    >>> sets
+    PredictionSets: 2 rows, 3 classes, mean size 1.5
+      0  {b, a}
+      1  {c}
+    >>> sets[0]
+    array(['b', 'a'], dtype='<U1')
+    >>> sets.covers(["c", "c"])
+    array([False,  True])
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    classes: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        classes = np.asarray(self.classes)
+        indptr, indices = check_pointers(self.indptr, self.indices, len(classes))
+        for name, values in (("indptr", indptr), ("indices", indices), ("classes", classes)):
+            view = values.view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
+    @classmethod
+    def from_mask(cls, mask: ArrayLike, classes: ArrayLike | None = None) -> PredictionSets:
+        """Make sets from a boolean matrix (rows, classes); labels then stand in the order of the classes."""
+        members, names = check_mask(mask, classes)
+        indptr = np.concatenate([[0], np.cumsum(members.sum(axis=1), dtype=np.int64)])
+        return cls(indptr, np.nonzero(members)[1].astype(np.int32), names)
+
+    @classmethod
+    def from_labels(cls, labels: Iterable[ArrayLike], classes: ArrayLike) -> PredictionSets:
+        """Make sets from the labels of each row, as :meth:`labels` gives them."""
+        rows = [np.asarray(row) for row in labels]
+        names = np.asarray(classes)
+        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
+        filled = [row for row in rows if len(row)]
+        members = np.concatenate(filled) if filled else names[:0]
+        return cls(indptr, check_labels(members, names, len(members)).astype(np.int32), names)
+
+    @classmethod
+    def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:
+        """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
+        column = frame["labels"]
+        return cls.from_labels(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list(), classes)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of labels in each set."""
+        return np.diff(self.indptr)
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """The sets as a dense boolean matrix (rows, classes)."""
+        dense = np.zeros((len(self), len(self.classes)), dtype=np.bool_)
+        dense[self._row_of_member(), self.indices] = True
+        return dense
+
+    def labels(self) -> list[NDArray[Any]]:
+        """Return the sets as a list of label arrays, most likely first."""
+        return list(self)
+
+    def covers(self, labels: ArrayLike) -> NDArray[np.bool_]:
+        """Tell for each row whether the set holds the given label (never, for a label outside the classes)."""
+        wanted = np.asarray(labels)
+        check_length(wanted, len(self), "labels")
+        columns = columns_of(wanted, self.classes)
+        row = self._row_of_member()
+        covered = np.zeros(len(self), dtype=np.bool_)
+        covered[row[self.indices == columns[row]]] = True
+        return covered
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """Return a data frame with columns ``size`` and ``labels`` (a list per row).
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+            The library of the frame, which must be installed.
+        """
+        return make_table({"size": self.sizes, "labels": [row.tolist() for row in self]}, backend)
+
+    def _row_of_member(self) -> NDArray[np.intp]:
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @overload
+    def __getitem__(self, row: int | np.integer[Any]) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, row: slice | ArrayLike) -> PredictionSets: ...
+    def __getitem__(self, row: Any) -> Any:
+        """Labels of one row, or the sets of several (a slice, row numbers, or a boolean per row)."""
+        rows = check_row_index(row, len(self))
+        if np.ndim(rows) == 0:
+            return self.classes[self.indices[self.indptr[rows] : self.indptr[rows + 1]]]
+        sizes = self.sizes[rows]
+        indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        position = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], sizes)
+        return PredictionSets(indptr, self.indices[position], self.classes)
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        members, pointers = self.classes[self.indices], self.indptr.tolist()
+        return (members[start:stop] for start, stop in pairwise(pointers))
+
+    def __contains__(self, labels: object) -> bool:
+        return self.count(labels) > 0
+
+    def count(self, labels: Any) -> int:
+        """Count the rows whose set is exactly these labels, in this order."""
+        return sum(np.array_equal(row, labels) for row in self)
+
+    def index(self, labels: Any, start: int = 0, stop: int | None = None) -> int:
+        """Return the first row whose set is exactly these labels, in this order."""
+        for row in range(*slice(start, stop).indices(len(self))):
+            if np.array_equal(self[row], labels):
+                return row
+        raise ValueError(f"no row has the set {labels!r}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PredictionSets):
+            return NotImplemented
+        pairs = ((self.indptr, other.indptr), (self.indices, other.indices), (self.classes, other.classes))
+        return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, so not hashable
+
+    def _title(self) -> str:
+        mean = f", mean size {self.sizes.mean():.3g}" if len(self) else ""
+        return f"PredictionSets: {len(self)} row{'s' * (len(self) != 1)}, {len(self.classes)} classes{mean}"
+
+    def _row_text(self, row: int) -> str:
+        labels = [str(label) for label in self[row][:_SHOWN_LABELS]]
+        left_out = int(self.sizes[row]) - len(labels)
+        return ", ".join(labels) + (f", ... {left_out} more" if left_out else "")
+
+    def __repr__(self) -> str:
+        width = len(str(min(len(self), _SHOWN_ROWS)))
+        rows = [f"  {row:>{width}}  {{{self._row_text(row)}}}" for row in range(min(len(self), _SHOWN_ROWS))]
+        more = [f"  ... {len(self) - _SHOWN_ROWS} more rows"] if len(self) > _SHOWN_ROWS else []
+        return "\n".join([self._title(), *rows, *more])
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th>{row}</th><td>{self.sizes[row]}</td><td>{html.escape(self._row_text(row))}</td></tr>"
+            for row in range(min(len(self), _SHOWN_ROWS))
+        )
+        head = "<tr><th>row</th><th>size</th><th>labels, most likely first</th></tr>"
+        return f"<p>{html.escape(self._title())}</p><table>{head}{cells}</table>"
+
+
+def concatenate(parts: list[PredictionSets]) -> PredictionSets:
+    """Put sets over the same classes one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate([part.sizes for part in parts]))])
+    return PredictionSets(indptr, np.concatenate([part.indices for part in parts]), parts[0].classes)

@@ -1,0 +1,51 @@
+"""Compressed rows, masks and row numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.validation.labels import check_classes, check_length
+
+
+def check_pointers(indptr: Any, indices: Any, n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the two arrays of compressed rows."""
+    pointers, members = np.asarray(indptr, dtype=np.int64), np.asarray(indices)
+    if pointers.ndim != 1 or len(pointers) == 0 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
+        raise ValueError(
+            "indptr must be 1-D, start at 0 and never fall; see PredictionSets.from_labels for another way."
+        )
+    if members.ndim != 1 or len(members) != pointers[-1]:
+        raise ValueError(f"indices must be 1-D with indptr[-1] = {pointers[-1]} entries; got shape {members.shape}.")
+    if len(members) and (members.min() < 0 or members.max() >= n_classes):
+        raise ValueError(
+            f"indices must be positions in the {n_classes} classes; got {members.min()} to {members.max()}."
+        )
+    return pointers, members.astype(np.int32, copy=False)
+
+
+def check_mask(mask: Any, classes: Any) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Return a boolean matrix and the label of each of its columns."""
+    found = np.asarray(mask)
+    if found.dtype != np.bool_ or found.ndim != 2:
+        raise TypeError(f"mask must be a 2-D boolean matrix; got dtype {found.dtype}, shape {found.shape}.")
+    return found, check_classes(classes, found.shape[1], None, [0])
+
+
+def check_row_index(row: Any, n_rows: int) -> Any:
+    """Return one row number (not negative), or an array of them."""
+    if isinstance(row, int | np.integer) and not isinstance(row, bool):
+        if not -n_rows <= row < n_rows:
+            raise IndexError(f"row must be in [{-n_rows}, {n_rows}); got {row}.")
+        return int(row) % n_rows
+    if isinstance(row, slice):
+        return np.arange(n_rows)[row]
+    rows = np.asarray(row)
+    if rows.ndim != 1 or (rows.dtype.kind not in "biu" and len(rows)):
+        raise TypeError(f"row must be a number, a slice, row numbers or a boolean per row; got {row!r}.")
+    if rows.dtype == np.bool_:
+        check_length(rows, n_rows, "a boolean index")
+        return np.flatnonzero(rows)
+    return np.arange(n_rows)[rows.astype(np.intp)]

@@ -1,0 +1,64 @@
+"""What a classifier must be able to do, and the training data that goes into it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_consistent_length, column_or_1d, indexable
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _num_samples, assert_all_finite
+
+
+def check_estimator_can(estimator: Any) -> None:
+    """Refuse a model that cannot give probabilities."""
+    for method in ("fit", "predict_proba"):
+        if not hasattr(estimator, method):
+            raise TypeError(
+                f"estimator must be a scikit-learn classifier with {method}; got {estimator!r}. "
+                "For a model without probabilities wrap it in sklearn.calibration.CalibratedClassifierCV, "
+                "or pass probabilities to aptset.calibrate."
+            )
+
+
+def check_training_data(owner: Any, X: Any, y: Any, minimum: int) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+    """Return X with rows that can be picked, y as a 1-D array, and its sorted classes."""
+    if y is None:
+        raise ValueError(f"{type(owner).__name__} requires y to be passed, but the target y is None.")
+    (X,) = indexable(X)
+    y = column_or_1d(y, warn=True)
+    check_consistent_length(X, y)
+    check_classification_targets(y)
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    if _num_samples(X) < minimum:
+        raise ValueError(
+            f"X must have at least {minimum} rows to train and to calibrate; got n_samples={_num_samples(X)}."
+        )
+    classes = np.unique(y)
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least 2 classes; got one class only, {classes[0]!r}.")
+    return X, y, classes
+
+
+def check_model_probabilities(model: Any, probabilities: Any) -> NDArray[np.generic]:
+    """Refuse what is not one matrix of probabilities with a named column per class."""
+    found = np.asarray(probabilities)
+    if not hasattr(model, "classes_") or found.ndim != 2 or found.shape[1] != len(model.classes_):
+        raise TypeError(
+            f"estimator must have classes_ and give one probability per class; {type(model).__name__} gave shape "
+            f"{found.shape}. Models with several outputs need one ConformalClassifier per output."
+        )
+    return found
+
+
+def check_union_of_classes(of_model: NDArray[Any], of_labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels known to a fitted model or seen in y, sorted."""
+    try:
+        return np.union1d(of_model, of_labels)
+    except TypeError as error:
+        raise ValueError(
+            f"y must hold labels of the kind the fitted model knows ({of_model[:3].tolist()}...); got "
+            f"{of_labels[:3].tolist()}..."
+        ) from error

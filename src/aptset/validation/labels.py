@@ -1,0 +1,78 @@
+"""Labels, classes, and which column each label is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labels: Any) -> NDArray[Any]:
+    """Return the label of each column: as given, from the column names, or the column numbers."""
+    if classes is None:
+        if names is not None:
+            return names
+        kind = np.asarray(labels).dtype.kind
+        return np.array([False, True]) if kind == "b" and n_columns == 2 else np.arange(n_columns)
+    found = _as_labels(classes, "classes")
+    if len(found) != n_columns:
+        raise ValueError(
+            f"classes must name each of the {n_columns} columns of probabilities; got {len(found)} classes."
+        )
+    if len(set(found.tolist())) != len(found):
+        raise ValueError(f"classes must be distinct; got {some(found)}.")
+    return found
+
+
+def check_labels(labels: Any, classes: NDArray[Any], n_rows: int, name: str = "labels") -> NDArray[np.int64]:
+    """Return the column number of each label."""
+    found = _as_labels(labels, name)
+    check_length(found, n_rows, name)
+    columns = columns_of(found, classes)
+    if (columns < 0).any():
+        row = int(np.argmax(columns < 0))
+        raise ValueError(
+            f"{name} must be among the classes {some(classes)}; got {found[row]!r} in row {row}. "
+            "Pass classes=... to name the columns of the probabilities."
+        )
+    return columns
+
+
+def check_length(values: Any, n_rows: int, name: str) -> None:
+    """Refuse one value too many or too few."""
+    if len(values) != n_rows:
+        raise ValueError(f"{name} must have one entry per row: {n_rows} rows, but {len(values)} entries came.")
+
+
+def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position of each label in ``classes``, -1 where it is not there."""
+    numeric = labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf"
+    if not numeric and not (labels.dtype.kind == classes.dtype.kind == "U"):
+        table = {label: column for column, label in enumerate(classes.tolist())}
+        return np.array([table.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+    order = np.argsort(classes)
+    place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
+    return np.where(classes[order[place]] == labels, order[place], -1).astype(np.int64)
+
+
+def _as_labels(labels: Any, name: str) -> NDArray[Any]:
+    found = np.asarray(labels)
+    if found.ndim != 1:
+        raise ValueError(f"{name} must be 1-D; got shape {found.shape}.")
+    return found
+
+
+def some(labels: NDArray[Any]) -> str:
+    """Show the first few labels."""
+    shown = ", ".join(repr(label) for label in labels[:6].tolist())
+    return f"[{shown}{', ...' if len(labels) > 6 else ''}]"
+
+
+def refuse_unstable_value(value: Any) -> None:
+    """Refuse a value of X whose content cannot be told: its row would get another u in every process."""
+    if getattr(type(value), "__repr__", None) is object.__repr__:
+        raise TypeError(
+            f"X must hold numbers, texts or values with a repr of their content; got a {type(value).__name__}. "
+            "Pass u=... to predict_set, or give the class a __repr__ that shows its content."
+        )

@@ -1,0 +1,111 @@
+"""Membership is exactly `score <= threshold`, and nothing but the content of a row decides it."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aptset.kernels import backend
+from aptset.kernels.cuts import cut
+from aptset.kernels.places import Rows, all_scores_of_block, label_scores
+from aptset.scores import SCORES
+from rows_strategy import matrices, uniforms
+
+KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+score_names = st.sampled_from(sorted(SCORES))
+
+
+def rows_of(matrix, name="adaptive", u=None):
+    weights = SCORES[name]().weights
+    return Rows(matrix, weights, key=3, tolerance=0.05, u=None if u is None else np.full(len(matrix), u))
+
+
+def mask_of(found, which, shape):
+    indptr, members = found.at(which)
+    mask = np.zeros(shape, dtype=bool)
+    mask[np.repeat(np.arange(shape[0]), np.diff(indptr)), members] = True
+    assert mask.sum() == len(members), "no label twice"
+    return mask
+
+
+@KEYED
+@given(matrix=matrices(max_classes=45), name=score_names, u=st.one_of(st.none(), uniforms), data=st.data())
+def test_membership_is_score_at_most_threshold(path, matrix, name, u, data):
+    rows = rows_of(matrix, name, u)
+    scores, _ = all_scores_of_block(rows, 0, len(rows))
+    # Thresholds that matter are scores themselves and their neighbours.
+    picked = data.draw(st.lists(st.sampled_from(sorted(set(scores.ravel()))), min_size=1, max_size=4))
+    thresholds = [*picked, np.nextafter(picked[0], -1), np.nextafter(picked[0], 9), -1.0, np.inf]
+    for some in (thresholds, thresholds[:1]):
+        found = cut(rows, np.tile(some, (len(matrix), 1)))
+        for a, threshold in enumerate(some):
+            np.testing.assert_array_equal(mask_of(found, a, matrix.shape), scores <= threshold)
+
+
+@KEYED
+@given(matrix=matrices(max_classes=45), name=score_names)
+def test_members_come_in_the_order_of_the_row(path, matrix, name):
+    rows = rows_of(matrix, name)
+    scores, _ = all_scores_of_block(rows, 0, len(rows))
+    indptr, members = cut(rows, np.full((len(matrix), 1), np.inf)).at(0)
+    for i in range(len(matrix)):
+        order = members[indptr[i] : indptr[i + 1]]
+        assert sorted(order) == list(range(matrix.shape[1]))
+        assert (np.diff(matrix[i].astype(float)[order]) <= 0).all()
+        assert (np.diff(scores[i, order]) >= 0).all()
+
+
+@KEYED
+@given(matrix=matrices(max_classes=45), name=score_names)
+def test_at_least_one_adds_the_top_label_and_nothing_else(path, matrix, name):
+    rows, shape = rows_of(matrix, name), matrix.shape
+    thresholds = np.tile([-1.0, 0.3], (len(matrix), 1))
+    with_empty, without = cut(rows, thresholds), cut(rows, thresholds, at_least=1)
+    top = cut(rows, np.full((len(matrix), 1), np.inf))
+    for a in range(2):
+        mask, filled = mask_of(with_empty, a, shape), mask_of(without, a, shape)
+        empty = ~mask.any(axis=1)
+        np.testing.assert_array_equal(mask[~empty], filled[~empty])
+        assert (filled[empty].sum(axis=1) == 1).all()
+        firsts = top.members[np.cumsum(top.sizes[0]) - top.sizes[0]]
+        assert filled[empty, firsts[empty]].all()
+
+
+@pytest.mark.parametrize("name", sorted(SCORES))
+@pytest.mark.parametrize("n_classes", [2, 10, 32, 33, 300])
+@pytest.mark.parametrize("spread", [0.0, 1.0, 8.0, 60.0])
+def test_compiled_and_numpy_agree_to_the_last_bit(monkeypatch, name, n_classes, spread):
+    generator = np.random.default_rng([n_classes, int(spread)])
+    logits = generator.normal(size=(200, n_classes)).round(1) * spread  # rounded: some ties
+    matrix = np.exp(logits - logits.max(axis=1, keepdims=True))
+    matrix = (matrix / matrix.sum(axis=1, keepdims=True)).astype(np.float32)
+    labels = generator.integers(n_classes, size=200)
+    answers = []
+    for compiled in (backend.compiled, None):
+        monkeypatch.setattr(backend, "compiled", compiled)
+        for dtype in (np.float32, np.float64):
+            rows = rows_of(matrix.astype(dtype), name)
+            found = cut(rows, np.tile([0.1, 0.5, 0.9, 1.0, 1.5], (200, 1)))
+            scores, _ = all_scores_of_block(rows, 0, 200)
+            answers.append((label_scores(rows, labels)[0], scores, found.sizes, found.members))
+    for other in answers[1:]:
+        for mine, theirs in zip(answers[0], other, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("cells", [1, 100, 2**17])
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_blocks_threads_and_layout_do_not_matter(path, monkeypatch, cells, threads):
+    matrix = np.random.default_rng(0).dirichlet(np.full(20, 0.3), size=150)
+    thresholds = np.tile([0.5, 0.9], (150, 1))
+    expected = cut(rows_of(matrix), thresholds)
+    monkeypatch.setattr("aptset.kernels.blocks.BLOCK_CELLS", cells)
+    monkeypatch.setenv("APTSET_THREADS", threads)
+    wide = np.zeros((300, 40))
+    wide[::2, ::2] = matrix
+    read_only = matrix.copy()
+    read_only.flags.writeable = False
+    for layout in (matrix, np.asfortranarray(matrix), wide[::2, ::2], read_only, matrix[::-1][::-1]):
+        found = cut(rows_of(layout), thresholds)
+        np.testing.assert_array_equal(found.sizes, expected.sizes)
+        np.testing.assert_array_equal(found.members, expected.members)

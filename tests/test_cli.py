@@ -1,0 +1,35 @@
+"""The command line, as a user starts it."""
+
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import aptset
+
+APTSET = Path(sysconfig.get_path("scripts")) / "aptset"
+
+
+def run(*arguments):
+    return subprocess.run([APTSET, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_main_job():
+    done = run("run")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for words in ("size given coverage", "decision tree", "homogeneous", "at least 90 %", "(true label:"):
+        assert words in done.stdout
+    assert run("run").stdout == done.stdout, "the same seed tells the same story"
+    assert run("run", "--seed", "1").stdout != done.stdout
+
+
+def test_bad_level_is_one_line():
+    done = run("run", "--alpha", "1.5")
+    assert done.returncode == 1
+    assert done.stderr == "Error: alpha must be in (0, 1); got 1.5. For 90 % coverage pass alpha=0.1.\n"
+
+
+def test_wrong_usage_help_and_version():
+    assert run("nonsense").returncode == 2
+    assert "aptset run --alpha 0.05" in run("run", "--help").stdout
+    assert run("--version").stdout.strip().endswith(aptset.__version__)

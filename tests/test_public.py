@@ -1,0 +1,49 @@
+"""The public names, and that the package stays light."""
+
+import subprocess
+import sys
+
+import pytest
+
+import aptset
+
+
+def test_public_names():
+    assert aptset.__all__ == [
+        "Adaptive",
+        "Calibration",
+        "ConformalClassifier",
+        "Homogeneous",
+        "PredictionSets",
+        "Regularized",
+        "Split",
+        "adaptive_scores",
+        "calibrate",
+        "conformal_rank",
+        "oracle_sets",
+    ]
+    assert all(getattr(aptset, name).__doc__ for name in aptset.__all__)
+    assert set(aptset.__all__) <= set(dir(aptset))
+    assert aptset.__version__ == "0.1.0"
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = aptset.no_such_name
+
+
+def modules_after(code):
+    command = f"import sys\n{code}\nprint(' '.join(sorted(m.split('.')[0] for m in sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    return set(found.stdout.split())
+
+
+CALIBRATE = "import aptset; aptset.calibrate([[.5, .5]], [0]).predict_set([[.5, .5]], .6)"
+HELP = "from aptset.cli import main; main(['--help'], standalone_mode=False)"
+HEAVY = {"sklearn", "scipy", "pandas", "narwhals"}
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [("import aptset", HEAVY | {"numpy"}), (CALIBRATE, HEAVY), (HELP, HEAVY | {"numpy"})],
+    ids=["import", "calibrate", "help"],
+)
+def test_light(code, absent):
+    assert not modules_after(code) & absent

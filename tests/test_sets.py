@@ -1,0 +1,131 @@
+"""PredictionSets: a frozen sequence of label arrays that round-trips."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptset import PredictionSets
+
+CLASSES = np.array(["ant", "bee", "cat", "dog"])
+ROWS = [["bee", "ant"], [], ["dog"], ["cat", "dog", "ant", "bee"]]
+
+
+@pytest.fixture
+def sets():
+    return PredictionSets.from_labels(ROWS, CLASSES)
+
+
+def test_reads_as_a_sequence(sets):
+    assert len(sets) == 4
+    assert [row.tolist() for row in sets] == ROWS
+    assert [row.tolist() for row in sets.labels()] == ROWS
+    assert sets[0].tolist() == ["bee", "ant"]
+    assert sets[-1].tolist() == sets[3].tolist()
+    assert [row.tolist() for row in reversed(sets)] == ROWS[::-1]
+    assert ["dog"] in sets
+    assert ["ant"] not in sets
+    assert sets.index(["dog"]) == 2
+    assert sets.count([]) == 1
+    with pytest.raises(ValueError, match="no row"):
+        sets.index(["ant", "bee"])
+    with pytest.raises(IndexError, match="row must be in"):
+        sets[4]
+
+
+def test_picks_rows(sets):
+    assert [row.tolist() for row in sets[1:3]] == ROWS[1:3]
+    assert [row.tolist() for row in sets[[3, 0, 3]]] == [ROWS[3], ROWS[0], ROWS[3]]
+    assert [row.tolist() for row in sets[sets.sizes > 1]] == [ROWS[0], ROWS[3]]
+    assert len(sets[[]]) == 0
+    with pytest.raises(TypeError, match="row must be"):
+        sets["ant"]
+    with pytest.raises(ValueError, match="one entry per row"):
+        sets[[True, False]]
+
+
+def test_describes_itself(sets):
+    assert sets.sizes.tolist() == [2, 0, 1, 4]
+    assert sets.mask.tolist() == [[1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1], [1, 1, 1, 1]]
+    assert repr(sets).splitlines()[:2] == ["PredictionSets: 4 rows, 4 classes, mean size 1.75", "  0  {bee, ant}"]
+    many = PredictionSets.from_mask(np.ones((50, 30), dtype=bool))
+    assert "... 22 more" in repr(many)
+    assert "44 more rows" in repr(many)
+    assert len(repr(many)) < 1000
+    hostile = PredictionSets.from_labels([["<b>x"]], ["<b>x", "y"])
+    assert "<b>x" not in hostile._repr_html_()
+    assert "&lt;b&gt;x" in hostile._repr_html_()
+    assert repr(sets[[]]) == "PredictionSets: 0 rows, 4 classes"
+
+
+def test_covers(sets):
+    assert sets.covers(["ant", "ant", "dog", "cat"]).tolist() == [True, False, True, True]
+    assert sets.covers(np.array(["ant", "x", "y", "cat"], dtype=object)).tolist() == [True, False, False, True]
+    assert sets.covers([1, 2, 3, 4]).tolist() == [False] * 4, "labels of another kind are not in the set"
+    with pytest.raises(ValueError, match="one entry per row"):
+        sets.covers(["ant"])
+
+
+def test_is_frozen(sets):
+    with pytest.raises(AttributeError):
+        sets.indptr = np.array([0])
+    with pytest.raises(ValueError, match="read-only"):
+        sets.indices[0] = 3
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(sets)
+    assert pickle.loads(pickle.dumps(sets)) == sets
+
+
+def test_the_owner_of_the_arrays_keeps_them_writable():
+    indptr = np.array([0, 1])
+    PredictionSets(indptr, np.array([0], dtype=np.int32), np.array([1, 2]))
+    indptr[0] = 5
+
+
+@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
+def test_frames_round_trip(sets, backend):
+    frame = sets.to_frame(backend)
+    assert type(frame).__module__.split(".")[0] == backend
+    assert PredictionSets.from_frame(frame, CLASSES) == sets
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=8))
+def test_masks_and_arrays_round_trip(rows):
+    mask = np.array(rows)
+    sets = PredictionSets.from_mask(mask, ["a", "b", "c"])
+    np.testing.assert_array_equal(sets.mask, mask)
+    assert PredictionSets(sets.indptr, sets.indices, sets.classes) == sets
+    assert PredictionSets.from_labels(sets.labels(), sets.classes) == sets
+    assert sets != PredictionSets.from_mask(~mask, ["a", "b", "c"])
+    assert (sets == 3) is False
+
+
+def test_small_sets_over_many_classes_are_small():
+    n = 100_000
+    sets = PredictionSets(np.arange(n + 1), np.zeros(n, dtype=np.int32), np.arange(1000))
+    assert sum(a.nbytes for a in (sets.indptr, sets.indices, sets.classes)) < 20 * n
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "message"),
+    [
+        ([1, 2], [0, 1], "indptr must"),
+        ([0, 2, 1], [0], "indptr must"),
+        ([], [], "indptr must"),
+        ([0, 2], [0], "indices must be 1-D"),
+        ([0, 1], [7], "positions in the 2 classes"),
+        ([0, 1], [-1], "positions in the 2 classes"),
+    ],
+)
+def test_bad_arrays(indptr, indices, message):
+    with pytest.raises(ValueError, match=message):
+        PredictionSets(np.array(indptr, dtype=int), np.array(indices, dtype=int), np.array([1, 2]))
+
+
+def test_bad_masks_and_labels():
+    with pytest.raises(TypeError, match="boolean"):
+        PredictionSets.from_mask([[1, 0]])
+    with pytest.raises(ValueError, match="must be among the classes"):
+        PredictionSets.from_labels([["wolf"]], CLASSES)
