@@ -72,12 +72,12 @@ def test_share_of_rows_that_calibrates(share):
 
 def test_split_is_random_and_seeded():
     def rows(seed):
-        ((train, held_out),) = Split().folds(20, np.random.default_rng(seed))
-        assert sorted([*train, *held_out]) == list(range(20))
-        return tuple(held_out)
+        (fold,) = Split().folds(None, np.zeros(20), np.random.default_rng(seed))
+        assert sorted([*fold.train_rows(20), *fold.held_out]) == list(range(20))
+        return tuple(fold.held_out)
 
     assert rows(0) == rows(0) != rows(1)
-    assert Split(share=0.999).folds(2, np.random.default_rng(0))[0][0].size == 1
+    assert Split(share=0.999).folds(None, np.zeros(2), np.random.default_rng(0))[0].held_out.size == 1
 
 
 @pytest.mark.parametrize("kind", ["strings", "objects", "bools", "gaps", "floats"])
@@ -133,7 +133,7 @@ def test_class_missing_from_the_training_part():
     missing = 0
     for seed in range(12):
         classifier = ConformalClassifier(LogisticRegression(max_iter=1000), random_state=seed).fit(X, labels)
-        missing += "rare" not in classifier.model_.classes_
+        missing += "rare" not in classifier.models_[0].classes_
         assert classifier.predict_proba(X).shape == (150, 4)
         assert classifier.predict_set(X, 0.5).sizes.max() <= 4
     assert 0 < missing < 12
@@ -211,21 +211,21 @@ def test_sample_weight_follows_its_rows():
     weights = np.arange(1.0, 151.0)
     data = np.column_stack([X, weights])
     classifier = ConformalClassifier(Recorder(), random_state=0).fit(data, Y, sample_weight=weights)
-    np.testing.assert_array_equal(classifier.model_.weights_, classifier.model_.rows_[:, -1])
-    assert ConformalClassifier(Recorder(), random_state=0).fit(data, Y, sample_weight=None).model_.weights_ is None
+    np.testing.assert_array_equal(classifier.models_[0].weights_, classifier.models_[0].rows_[:, -1])
+    assert ConformalClassifier(Recorder(), random_state=0).fit(data, Y, sample_weight=None).models_[0].weights_ is None
 
 
 def test_metadata_routing():
     weights = np.arange(1.0, 151.0)
     with sklearn.config_context(enable_metadata_routing=True):
         asked = ConformalClassifier(Recorder().set_fit_request(sample_weight=True), random_state=0)
-        assert len(asked.fit(X, Y, sample_weight=weights).model_.weights_) == 75
+        assert len(asked.fit(X, Y, sample_weight=weights).models_[0].weights_) == 75
         refused = ConformalClassifier(Recorder().set_fit_request(sample_weight=False), random_state=0)
         with pytest.raises(TypeError, match="unexpected argument"):
             refused.fit(X, Y, sample_weight=weights)
         asked.set_score_request(sample_weight=True)
         search = GridSearchCV(asked, {"estimator__var_smoothing": [1e-9]}).fit(X, Y, sample_weight=weights)
-        assert len(search.best_estimator_.model_.weights_) == 75
+        assert len(search.best_estimator_.models_[0].weights_) == 75
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -268,7 +268,7 @@ def test_sparse_rows_and_texts():
 def test_memory_is_bounded_by_pieces(monkeypatch):
     classifier = fitted()
     expected, p_values = classifier.predict_set(X, [0.05, 0.2]), classifier.predict_p(X)
-    monkeypatch.setattr("aptset.fitting._CHUNK_CELLS", 40)
+    monkeypatch.setattr("aptset.calibrations.tally.CHUNK_CELLS", 40)
     assert classifier.predict_set(X, [0.05, 0.2]) == expected
     np.testing.assert_array_equal(classifier.predict_p(X), p_values)
 
@@ -291,7 +291,13 @@ BAD_FITS = {
     "not a model": (3, {}, NAMES, TypeError, "estimator must be"),
     "one class": (GaussianNB(), {}, np.zeros(150), ValueError, "one class only"),
     "alpha": (GaussianNB(), {"alpha": 2}, NAMES, ValueError, r"alpha must be in \(0, 1\)"),
-    "calibration": (GaussianNB(), {"calibration": "spilt"}, NAMES, ValueError, r"one of \['split'\].*got 'spilt'"),
+    "calibration": (
+        GaussianNB(),
+        {"calibration": "spilt"},
+        NAMES,
+        ValueError,
+        r"one of \['cv\+', 'jackknife\+', 'minimax', 'split'\].*got 'spilt'",
+    ),
     "calibration type": (GaussianNB(), {"calibration": 5}, NAMES, TypeError, "calibration must be"),
     "share": (GaussianNB(), {"calibration": Split(share=1.0)}, NAMES, ValueError, r"share must be in \(0, 1\)"),
     "conformity": (GaussianNB(), {"conformity": "aps"}, NAMES, ValueError, "conformity must be one of"),

@@ -11,14 +11,19 @@ import aptset
 def test_public_names():
     assert aptset.__all__ == [
         "Adaptive",
+        "CVPlus",
         "Calibration",
         "ConformalClassifier",
+        "CrossCalibration",
         "Homogeneous",
+        "JackknifePlus",
+        "Minimax",
         "PredictionSets",
         "Regularized",
         "Split",
         "adaptive_scores",
         "calibrate",
+        "calibrate_cv",
         "conformal_rank",
         "oracle_sets",
     ]

@@ -7,37 +7,51 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aptset.calibrated import Calibration, adaptive_scores, calibrate, conformal_rank
+    from aptset.calibrated import Calibration, calibrate
+    from aptset.calibrations.cross import CVPlus, JackknifePlus
+    from aptset.calibrations.minimax import Minimax
     from aptset.calibrations.split import Split
     from aptset.classifier import ConformalClassifier
+    from aptset.cross_calibrated import CrossCalibration, calibrate_cv
+    from aptset.formulas import adaptive_scores, conformal_rank
     from aptset.oracle import oracle_sets
     from aptset.scores import Adaptive, Homogeneous, Regularized
     from aptset.sets import PredictionSets
 
 _ROOMS = {
     "Adaptive": "scores",
+    "CVPlus": "calibrations.cross",
     "Calibration": "calibrated",
     "ConformalClassifier": "classifier",
+    "CrossCalibration": "cross_calibrated",
     "Homogeneous": "scores",
+    "JackknifePlus": "calibrations.cross",
+    "Minimax": "calibrations.minimax",
     "PredictionSets": "sets",
     "Regularized": "scores",
     "Split": "calibrations.split",
-    "adaptive_scores": "calibrated",
+    "adaptive_scores": "formulas",
     "calibrate": "calibrated",
-    "conformal_rank": "calibrated",
+    "calibrate_cv": "cross_calibrated",
+    "conformal_rank": "formulas",
     "oracle_sets": "oracle",
 }
 
 __all__ = [
     "Adaptive",
+    "CVPlus",
     "Calibration",
     "ConformalClassifier",
+    "CrossCalibration",
     "Homogeneous",
+    "JackknifePlus",
+    "Minimax",
     "PredictionSets",
     "Regularized",
     "Split",
     "adaptive_scores",
     "calibrate",
+    "calibrate_cv",
     "conformal_rank",
     "oracle_sets",
 ]

@@ -6,28 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.calibrations.held_out import HeldOut
-from aptset.kernels.counts import rank_at
+from aptset.calibrations.bounds import split_bound
+from aptset.calibrations.held_out import HeldOut, score_fold
+from aptset.calibrations.tally import p_values_of_one_model, sets_of_one_model
+from aptset.groups import Groups, Ids
 from aptset.kernels.formula import Floats
-from aptset.kernels.places import Rows, label_scores
-from aptset.scores import Adaptive, Score
+from aptset.kernels.places import Rows
+from aptset.scores import Score
 from aptset.sets import PredictionSets
+from aptset.validation.groups import check_group_values
 from aptset.validation.labels import check_classes, check_labels
-from aptset.validation.matrices import check_probabilities, check_rows, tolerance_of, uniforms_of
+from aptset.validation.matrices import check_probabilities, tolerance_of, uniforms_of
 from aptset.validation.settings import (
     check_alpha,
     check_alphas,
     check_conformity,
     check_generator,
-    check_sample_size,
     draw_key,
     warn_if_too_few,
 )
 
-_NAME = "probabilities"
+NAME = "probabilities"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -78,9 +79,18 @@ class Calibration:
         chance = "" if self.randomized else ", randomized=False"
         return f"Calibration(n={self.n}, {len(self.classes)} classes, {self.conformity}{chance})"
 
-    def threshold(self, alpha: float = 0.1) -> float:
-        """Return the score up to which labels are in the set at this level; infinite if there are too few samples."""
-        return self.held_out.threshold(check_alpha(alpha))
+    def threshold(self, alpha: float = 0.1) -> float | dict[Any, float]:
+        """Return the score up to which labels are in the set at this level; infinite if there are too few samples.
+
+        With groups it is a dictionary with the threshold of each.
+        """
+        found = self.held_out.thresholds(check_alpha(alpha)).tolist()
+        groups = self.held_out.groups
+        return found[0] if groups.kind == "all" else dict(zip(groups.names, found, strict=False))
+
+    def guarantee(self, alpha: float = 0.1) -> float:
+        """Return the coverage that Theorem 1 promises at this level (within each group, if there are groups)."""
+        return float(split_bound(check_alpha(alpha)))
 
     @overload
     def predict_set(
@@ -88,6 +98,7 @@ class Calibration:
         probabilities: Any,
         alpha: float = ...,
         *,
+        groups: ArrayLike | None = ...,
         u: ArrayLike | None = ...,
         normalize: bool = ...,
         allow_empty: bool | None = ...,
@@ -98,6 +109,7 @@ class Calibration:
         probabilities: Any,
         alpha: Sequence[float],
         *,
+        groups: ArrayLike | None = ...,
         u: ArrayLike | None = ...,
         normalize: bool = ...,
         allow_empty: bool | None = ...,
@@ -107,6 +119,7 @@ class Calibration:
         probabilities: Any,
         alpha: Any = 0.1,
         *,
+        groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
         normalize: bool = False,
         allow_empty: bool | None = None,
@@ -120,6 +133,8 @@ class Calibration:
         alpha : float or sequence of float, default=0.1
             Miscoverage level: sets hold the true label with probability at least 1 - alpha. For a sequence, a list
             with the sets of each level is returned from one pass over the rows.
+        groups : array, optional
+            The group of each row, where groups were passed to :func:`calibrate`.
         u : array of float in [0, 1], optional
             The uniform of each row; by default a keyed hash of the row.
         normalize : bool, default=False
@@ -133,26 +148,29 @@ class Calibration:
         """
         alphas, is_sequence = check_alphas(alpha)
         rows = self._rows(probabilities, u, normalize)
-        warn_if_too_few(self.n, alphas)
+        ids, met = self.held_out.meet(groups, len(rows))
+        warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
         may_be_empty = self.allow_empty if allow_empty is None else allow_empty
-        sets = self.held_out.sets(rows, alphas, self.classes, may_be_empty, _NAME)
+        sets = sets_of_one_model(self.held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
         return sets if is_sequence else sets[0]
 
-    def p_values(self, probabilities: Any, *, u: ArrayLike | None = None, normalize: bool = False) -> Floats:
+    def p_values(
+        self,
+        probabilities: Any,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        normalize: bool = False,
+    ) -> Floats:
         """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
-        return self.held_out.p_values(self._rows(probabilities, u, normalize), _NAME)
+        rows = self._rows(probabilities, u, normalize)
+        ids, _ = self.held_out.meet(groups, len(rows))
+        return p_values_of_one_model(self.held_out, rows, ids, NAME)
 
     def _rows(self, probabilities: Any, u: ArrayLike | None, normalize: bool) -> Rows:
-        matrix, _ = check_probabilities(probabilities, _NAME, self.classes)
-        return make_rows(matrix, self.conformity, self.key, u, self.randomized, normalize)
-
-
-def make_rows(
-    matrix: NDArray[np.generic], score: Score, key: int, u: ArrayLike | None, randomized: bool, normalize: bool
-) -> Rows:
-    """Put together what the kernels need to know about rows of probabilities."""
-    uniforms = uniforms_of(u, len(matrix), randomized)
-    return Rows(matrix, score.weights, key, tolerance_of(matrix), u=uniforms, normalize=normalize)
+        matrix, _ = check_probabilities(probabilities, NAME, self.classes)
+        uniforms = uniforms_of(u, len(matrix), self.randomized)
+        return Rows(matrix, self.conformity.weights, self.key, tolerance_of(matrix), u=uniforms, normalize=normalize)
 
 
 def calibrate(
@@ -161,6 +179,7 @@ def calibrate(
     *,
     conformity: str | Score = "adaptive",
     classes: ArrayLike | None = None,
+    groups: str | ArrayLike | None = None,
     randomized: bool = True,
     allow_empty: bool = True,
     normalize: bool = False,
@@ -179,6 +198,9 @@ def calibrate(
         How strange a label is for a row.
     classes : array, optional
         The label of each column; by default the column names of a data frame, else the column numbers 0, 1, ...
+    groups : None, "label" or array, optional
+        Calibrate within groups, so that the promise holds in each: "label" for every true label, an array for the
+        group of each row (``predict_set`` then needs the groups of the new rows).
     randomized : bool, default=True
         False takes u = 1 everywhere: never-empty sets that do not depend on chance, and cover a little more.
     allow_empty : bool, default=True
@@ -202,61 +224,19 @@ def calibrate(
     array([0.   , 0.25 , 0.875])
     """
     score = check_conformity(conformity)
-    matrix, names = check_probabilities(probabilities, _NAME)
+    matrix, names = check_probabilities(probabilities, NAME)
     labels_of_columns = check_classes(classes, matrix.shape[1], names, labels)
     columns = check_labels(labels, labels_of_columns, len(matrix))
-    key = draw_key(check_generator(random_state))
-    rows = make_rows(matrix, score, key, u, randomized, normalize)
-    return Calibration(HeldOut.score(rows, columns, _NAME), labels_of_columns, score, key, randomized, allow_empty)
+    key, uniforms = draw_key(check_generator(random_state)), uniforms_of(u, len(matrix), randomized)
+    rows = Rows(matrix, score.weights, key, tolerance_of(matrix), u=uniforms, normalize=normalize)
+    known, ids = make_groups(groups, labels_of_columns, len(matrix))
+    held_out = HeldOut((score_fold(rows, columns, ids, known, NAME),), known)
+    return Calibration(held_out, labels_of_columns, score, key, randomized, allow_empty)
 
 
-def adaptive_scores(
-    probabilities: Any,
-    labels: ArrayLike,
-    u: ArrayLike | None = None,
-    *,
-    classes: ArrayLike | None = None,
-    normalize: bool = False,
-    random_state: Any = None,
-) -> Floats:
-    """Return the paper's score E(x, y, u) of one label per row: the mass above the label plus (1 - u) of its own.
-
-    Parameters
-    ----------
-    probabilities : array or data frame, shape (rows, classes)
-        Rows must sum to 1.
-    labels : array, shape (rows,)
-        The label to score in each row.
-    u : float or array of float in [0, 1], optional
-        The uniform of each row; by default a keyed hash of the row.
-    classes : array, optional
-        The label of each column; by default the column numbers 0, 1, ...
-    normalize : bool, default=False
-        Divide each row by its sum instead of refusing rows that do not sum to 1.
-    random_state : None, int or numpy random generator, optional
-        Decides the order of equal probabilities, and u where it is not given.
-
-    Examples
-    --------
-    >>> import aptset
-    >>> aptset.adaptive_scores([[0.25, 0.5, 0.25, 0.0]] * 2, [1, 3], u=[0.5, 0.25])
-    array([0.25, 1.75])
-    """
-    matrix, names = check_probabilities(probabilities, _NAME)
-    columns = check_labels(labels, check_classes(classes, matrix.shape[1], names, labels), len(matrix))
-    rows = make_rows(matrix, Adaptive(), draw_key(check_generator(random_state)), u, True, normalize)
-    scores, first_bad = label_scores(rows, columns)
-    check_rows(matrix, first_bad, _NAME, normalize)
-    return scores
-
-
-def conformal_rank(n: int, alpha: float) -> int:
-    """Return ceil((1 - alpha)(n + 1)) exactly: which smallest of n scores is the threshold; above n, every label is in.
-
-    Examples
-    --------
-    >>> import aptset
-    >>> aptset.conformal_rank(9, 0.1), aptset.conformal_rank(8, 0.1)
-    (9, 9)
-    """
-    return rank_at(check_sample_size(n), check_alpha(alpha))
+def make_groups(groups: Any, classes: NDArray[Any], n_rows: int) -> tuple[Groups, Ids | None]:
+    """Return the groups that a setting or an array of groups stands for, and the id of each calibration row."""
+    by_name = isinstance(groups, str)
+    values = check_group_values(groups if by_name else None, None if by_name else groups, None, n_rows)
+    known = Groups.of(values, groups, classes)
+    return known, known.ids(values, n_rows)

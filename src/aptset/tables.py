@@ -48,3 +48,21 @@ def make_table(columns: dict[str, Any], backend: Backend) -> Any:
     import narwhals.stable.v2 as nw
 
     return nw.from_dict(columns, backend=backend).to_native()
+
+
+def column_values(frame: Any, name: Any) -> list[Any] | None:
+    """Return one column of a data frame, or None if there is none of that name."""
+    import narwhals.stable.v2 as nw
+
+    if hasattr(frame, "iloc"):
+        return plain_list(frame[name]) if name in frame.columns else None
+    table = nw.from_native(frame, eager_only=True)
+    return table[name].to_list() if name in table.columns else None
+
+
+def plain_list(values: Any) -> list[Any]:
+    """Return the values of an array or a column of any library as a list of Python values."""
+    for method in ("to_pylist", "to_list", "tolist"):
+        if hasattr(values, method):
+            return list(getattr(values, method)())
+    return list(values)

@@ -1,66 +1,102 @@
-"""Sorted calibration scores, and the sets and p-values that follow from counting them."""
+"""Sorted scores of held-out samples, by fold and by group: all that a calibration remembers of its data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels.blocks import over_blocks
-from aptset.kernels.counts import count_below_block, rank_at
-from aptset.kernels.cuts import cut
+from aptset.groups import EVERYONE, Groups, Ids
+from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
-from aptset.kernels.places import Rows, first_bad_row, label_scores
-from aptset.sets import PredictionSets
+from aptset.kernels.places import Rows, label_scores
+from aptset.validation.groups import check_group_values, check_same_kind
 from aptset.validation.matrices import check_rows
+
+
+class FoldScores(NamedTuple):
+    """Scores of one fold: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward."""
+
+    scores: Floats
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def sort(cls, scores: Floats, groups: NDArray[np.intp], n_groups: int) -> FoldScores:
+        """Sort scores by group, then upward."""
+        ordered = scores[np.lexsort((scores, groups))]
+        ordered.flags.writeable = False
+        sizes = np.bincount(groups, minlength=n_groups)
+        return cls(ordered, np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
+
+
+def score_fold(rows: Rows, columns: NDArray[np.int64], ids: Ids | None, groups: Groups, name: str) -> FoldScores:
+    """Score the true label of each held-out row."""
+    scores, first_bad = label_scores(rows, columns)
+    check_rows(rows.probabilities, first_bad, name, rows.normalize)
+    return FoldScores.sort(scores, groups.ids_of_labels(ids, columns), len(groups.names))
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Scores of held-out samples, upward. Label y is in the set iff fewer than k of them are below its score."""
+    """Scores of all folds. A label is in iff fewer than (1 - alpha)(n + 1) scores of its group are below its own.
 
-    scores: Floats
+    With ``minimax`` its own score is the smallest that any fold's model gives it; otherwise each fold's scores are
+    compared with the score under that fold's model, and the counts add up.
+    """
 
-    @classmethod
-    def score(cls, rows: Rows, columns: NDArray[np.int64], name: str) -> HeldOut:
-        """Score the true label of each row."""
-        scores, first_bad = label_scores(rows, columns)
-        check_rows(rows.probabilities, first_bad, name, rows.normalize)
-        scores.sort()
-        scores.flags.writeable = False
-        return cls(scores)
+    folds: tuple[FoldScores, ...]
+    groups: Groups = EVERYONE
+    minimax: bool = False
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of calibration samples in each group."""
+        total: NDArray[np.int64] = np.sum([np.diff(fold.offsets) for fold in self.folds], axis=0)
+        return total
 
     @property
     def n(self) -> int:
         """Number of calibration samples."""
-        return len(self.scores)
+        return sum(len(fold.scores) for fold in self.folds)
 
-    def threshold(self, alpha: Fraction) -> float:
-        """Return the k-th smallest score, infinite if k exceeds the sample."""
-        rank = rank_at(self.n, alpha)
-        return float(self.scores[rank - 1]) if rank <= self.n else float("inf")
+    @property
+    def scores(self) -> Floats:
+        """All scores, upward."""
+        return np.sort(np.concatenate([fold.scores for fold in self.folds]))
 
-    def sets(
-        self, rows: Rows, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool, name: str
-    ) -> list[PredictionSets]:
-        """Return the sets at each level: count < k is the same as score <= k-th smallest score."""
-        thresholds = np.array([self.threshold(alpha) for alpha in alphas])
-        found = cut(rows, np.broadcast_to(thresholds, (len(rows), len(alphas))), at_least=0 if allow_empty else 1)
-        check_rows(rows.probabilities, found.first_bad, name, rows.normalize)
-        return [PredictionSets(*found.at(a), classes) for a in range(len(alphas))]
+    def pooled(self) -> FoldScores:
+        """Return the scores of all folds as if they were one."""
+        group = np.concatenate(
+            [np.repeat(np.arange(len(fold.offsets) - 1), np.diff(fold.offsets)) for fold in self.folds]
+        )
+        return FoldScores.sort(np.concatenate([fold.scores for fold in self.folds]), group, len(self.groups.names))
 
-    def p_values(self, rows: Rows, name: str) -> Floats:
-        """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
-        p_values = np.empty((len(rows), rows.n_columns))
+    def meet(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
+        """Return the group ids of new rows, and the calibration sample size of each group that they can meet."""
+        found = None if values is None else check_group_values(None, values, None, n_rows)
+        check_same_kind(self.groups.kind, found)
+        ids, sizes = self.groups.ids(found, n_rows), self.sizes.tolist()
+        if found is None or ids is None:
+            return ids, dict(zip(self.groups.names, sizes, strict=True))
+        met, rows = np.unique(ids, return_index=True)
+        seen = {found[row]: sizes[number] for number, row in zip(met, rows, strict=True) if number >= 0}
+        never = {found[row]: 0 for row in np.flatnonzero(ids < 0)}
+        return ids, seen | never
 
-        def work(start: int, stop: int) -> int:
-            counts, bad = count_below_block(rows, start, stop, self.scores)
-            p_values[start:stop] = (self.n + 1 - counts) / (self.n + 1)
-            return bad
+    def ranks(self, alpha: Fraction) -> NDArray[np.int64]:
+        """Return for each group, and last for a group never seen, the count that a label must stay below."""
+        return np.array([rank_at(int(n), alpha) for n in [*self.sizes, 0]])
 
-        bad = first_bad_row(over_blocks(len(rows), rows.n_columns, work))
-        check_rows(rows.probabilities, bad, name, rows.normalize)
-        return p_values
+    def thresholds(self, alpha: Fraction) -> Floats:
+        """Return for each group, and last for a group never seen, the k-th smallest score; infinite if k exceeds n."""
+        scores, offsets = self.pooled()
+        ranks = self.ranks(alpha)
+        return np.array(
+            [
+                scores[start + rank - 1] if rank <= stop - start else np.inf
+                for start, stop, rank in zip([*offsets[:-1], 0], [*offsets[1:], 0], ranks, strict=True)
+            ]
+        )

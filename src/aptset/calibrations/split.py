@@ -3,18 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.calibrations.bounds import split_bound
 from aptset.validation.settings import check_share
 
-Indices = NDArray[np.intp]
+
+class Fold(NamedTuple):
+    """Rows that a model is calibrated on, and those that train it: by default all others."""
+
+    held_out: NDArray[np.intp]
+    train: NDArray[np.intp] | None = None
+
+    def train_rows(self, n: int) -> NDArray[np.intp]:
+        """Return the rows that train; n folds would take n^2 memory if each kept its own list."""
+        return np.delete(np.arange(n), self.held_out) if self.train is None else self.train
+
+
+class Scheme(Protocol):
+    """Which rows train and which calibrate, how folds combine, and what the theorem promises."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
+
+    @property
+    def minimax(self) -> bool:
+        """Whether a label is judged by the lowest of its scores rather than fold by fold."""
+        ...
+
+    def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
+        """Return the folds; every row that calibrates is in the held-out part of exactly one."""
+        ...
+
+    def bound(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+        """Return the promised coverage at an input level."""
+        ...
+
+    def level(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+        """Return the input level whose promise is 1 - alpha; not positive if there is none."""
+        ...
 
 
 @dataclass(frozen=True)
 class Split:
-    """Train on a random part of the rows, calibrate on the others (Algorithm 1).
+    """Train on a random part of the rows, calibrate on the others (Algorithm 1 of the paper).
 
     Parameters
     ----------
@@ -30,8 +68,19 @@ class Split:
 
     share: float = 0.5
 
-    def folds(self, n_samples: int, generator: np.random.Generator) -> list[tuple[Indices, Indices]]:
-        """Return one pair (rows that train, rows that calibrate)."""
-        n_calibrate = min(max(round(n_samples * check_share(self.share)), 1), n_samples - 1)
-        order = generator.permutation(n_samples)
-        return [(np.sort(order[n_calibrate:]), np.sort(order[:n_calibrate]))]
+    name: ClassVar[str] = "split"
+    minimax: ClassVar[bool] = False
+
+    def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
+        """Return the one fold."""
+        n = len(y)
+        n_calibrate = min(max(round(n * check_share(self.share)), 1), n - 1)
+        return [Fold(np.sort(generator.permutation(n)[:n_calibrate]))]
+
+    def bound(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+        """Theorem 1: 1 - alpha."""
+        return split_bound(alpha)
+
+    def level(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+        """Return alpha itself."""
+        return alpha

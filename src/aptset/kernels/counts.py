@@ -1,13 +1,19 @@
 """Exact conformal ranks, and how many calibration scores lie below a score."""
 
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.kernels import backend
+from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats
-from aptset.kernels.places import Rows, all_scores_of_block
+from aptset.kernels.places import Rows, all_scores_of_block, compiled_arguments, first_bad_row
+from aptset.kernels.rowhash import column_keys
+
+Groups = NDArray[np.int32] | None
 
 
 def rank_at(n: int, alpha: Fraction) -> int:
@@ -20,7 +26,47 @@ def size_needed(alpha: Fraction) -> int:
     return ceil((1 - alpha) / alpha)
 
 
-def count_below_block(rows: Rows, start: int, stop: int, sorted_scores: Floats) -> tuple[NDArray[np.int64], int]:
-    """How many calibration scores are strictly below the score of each label, and the first bad row or -1."""
-    scores, bad = all_scores_of_block(rows, start, stop)
-    return np.searchsorted(sorted_scores, scores, side="left").astype(np.int64), bad
+def add_counts(
+    rows: Rows, sorted_scores: Floats, offsets: NDArray[np.int64], row_groups: Groups, counts: NDArray[np.int32]
+) -> int:
+    """Add to the count of every label the calibration scores of its group that are strictly below its score.
+
+    The scores of group g are ``sorted_scores[offsets[g]:offsets[g + 1]]``. The group of a label is the one of its row
+    (-1 for none, which adds nothing), or its own column if ``row_groups`` is None. Returns the first bad row or -1.
+    """
+    keys = column_keys(rows.key, rows.n_columns)
+
+    def work(start: int, stop: int) -> int:
+        groups = None if row_groups is None else np.ascontiguousarray(row_groups[start:stop])
+        if backend.compiled is not None:
+            arguments = (*compiled_arguments(rows.block(start, stop), keys), sorted_scores, offsets, groups)
+            bad = int(backend.compiled.add_counts(*arguments, counts[start:stop]))
+            return start + bad if bad >= 0 else -1
+        scores, bad = all_scores_of_block(rows, start, stop)
+        if bad < 0:
+            counts[start:stop] += count_below(scores, sorted_scores, offsets, groups)
+        return bad
+
+    return first_bad_row(over_blocks(len(rows), rows.n_columns, work))
+
+
+def count_below(
+    scores: Floats, sorted_scores: Floats, offsets: NDArray[np.int64], row_groups: Groups
+) -> NDArray[np.int32]:
+    """Count the calibration scores of its group below each of a matrix of scores (rows, labels)."""
+    counts = np.zeros(scores.shape, dtype=np.int32)
+    for group, (start, stop) in enumerate(pairwise(offsets.tolist())):
+        mine = np.s_[:, group] if row_groups is None else np.flatnonzero(row_groups == group)
+        counts[mine] = np.searchsorted(sorted_scores[start:stop], scores[mine], side="left")
+    return counts
+
+
+def lower(rows: Rows, lowest: Floats) -> int:
+    """Lower each entry of a matrix to the score of its label; return the first bad row or -1."""
+
+    def work(start: int, stop: int) -> int:
+        scores, bad = all_scores_of_block(rows, start, stop)
+        np.minimum(lowest[start:stop], scores, out=lowest[start:stop])
+        return bad
+
+    return first_bad_row(over_blocks(len(rows), rows.n_columns, work))

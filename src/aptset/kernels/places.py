@@ -37,6 +37,7 @@ class Rows:
         return replace(
             self,
             probabilities=values,
+            normalize=False,
             seeds=None if self.seeds is None else np.ascontiguousarray(self.seeds[start:stop]),
             u=None if self.u is None else np.ascontiguousarray(self.u[start:stop]),
         )

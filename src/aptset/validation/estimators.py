@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_consistent_length, column_or_1d, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite
@@ -62,3 +63,18 @@ def check_union_of_classes(of_model: NDArray[Any], of_labels: NDArray[Any]) -> N
             f"y must hold labels of the kind the fitted model knows ({of_model[:3].tolist()}...); got "
             f"{of_labels[:3].tolist()}..."
         ) from error
+
+
+def fold_error(error: Exception, fold: int, n_folds: int) -> Exception:
+    """Return the error of a fold's fit with the fold in its message, of the same type where that is possible."""
+    message = f"fold {fold + 1} of {n_folds} failed, nothing was kept: {error}"
+    try:
+        return type(error)(message)
+    except Exception:  # an exception with a constructor of its own
+        return RuntimeError(f"{message} ({type(error).__name__})")
+
+
+def check_models_kept(models: Any) -> None:
+    """Refuse to predict after the models were dropped."""
+    if not models:
+        raise NotFittedError("fit_predict_set drops its models to save memory; call fit to predict later.")

@@ -74,11 +74,12 @@ def tolerance_of(matrix: NDArray[np.generic]) -> float:
     return _TOLERANCES.get(matrix.dtype.name, _TOLERANCE)
 
 
-def check_rows(matrix: NDArray[np.generic], first_bad: int, name: str, normalize: bool) -> None:
-    """Explain the first bad row, if there is one."""
+def check_rows(matrix: NDArray[np.generic], first_bad: int, name: str, normalize: bool, start: int = 0) -> None:
+    """Explain the first bad row, if there is one; the matrix begins at row ``start`` of what the user passed."""
     if first_bad < 0:
         return
     row = np.asarray(matrix[first_bad], dtype=np.float64)
+    first_bad += start
     for rule, wrong in (("finite", ~np.isfinite(row)), ("at least 0", row < 0)):
         if wrong.any():
             column = int(np.argmax(wrong))

@@ -68,16 +68,22 @@ def check_generator(random_state: Any) -> np.random.Generator:
     raise TypeError(f"random_state must be None, an int or a numpy random generator; got {random_state!r}.")
 
 
-def warn_if_too_few(n: int, alphas: list[Fraction], stacklevel: int = 3) -> None:
-    """Say once that a set is every label because the calibration sample is too small."""
-    short = [alpha for alpha in alphas if size_needed(alpha) > n]
-    if short:
-        strictest = min(short)
-        warnings.warn(
-            f"{n} calibration samples are too few for alpha={float(strictest):g}: at least {size_needed(strictest)} "
-            "are needed, so every set holds every label. Calibrate on more samples or raise alpha.",
-            stacklevel=stacklevel,
-        )
+def warn_if_too_few(sizes: Mapping[Any, int], alphas: list[Fraction], by_group: bool, stacklevel: int = 3) -> None:
+    """Say once that sets hold every label because their calibration samples, or those of some groups, are too few."""
+    strictest = min(alphas)
+    needed = size_needed(strictest)
+    short = {name: n for name, n in sizes.items() if n < needed}
+    if not short:
+        return
+    if by_group:
+        shown = ", ".join(f"{name!r} ({n if n else 'never seen'})" for name, n in list(short.items())[:8])
+        what = f"groups with too few calibration samples for alpha={float(strictest):g}: {shown}"
+        what += f" and {len(short) - 8} more" if len(short) > 8 else ""
+        effect = "so every label is in their sets. Calibrate on more samples of these groups or raise alpha."
+    else:
+        what = f"{next(iter(short.values()))} calibration samples are too few for alpha={float(strictest):g}"
+        effect = "so every set holds every label. Calibrate on more samples or raise alpha."
+    warnings.warn(f"{what}: at least {needed} are needed, {effect}", stacklevel=stacklevel)
 
 
 def draw_key(generator: np.random.Generator) -> int:
@@ -100,3 +106,21 @@ def check_choice(value: Any, table: Mapping[str, Callable[[], Any]], method: str
         kind = ValueError if isinstance(value, str) else TypeError
         raise kind(f"{name} must be one of {sorted(table)} or an object with {method}; got {value!r}.")
     return value
+
+
+def check_reachable(level: Fraction, alpha: Fraction, calibration: str) -> Fraction:
+    """Return the input level that makes the promise, if there is one."""
+    if level <= 0:
+        raise ValueError(
+            f"level='guaranteed' must be able to promise coverage {float(1 - alpha):g}; {calibration} with so few "
+            "samples and folds promises less at every input level. Use more samples, other folds, calibration='split', "
+            "or level='nominal'."
+        )
+    return level
+
+
+def check_option(value: Any, options: tuple[str, ...], name: str) -> str:
+    """Return one of a few words."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {list(options)}; got {value!r}.")
+    return str(value)

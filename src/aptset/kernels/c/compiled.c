@@ -102,6 +102,62 @@ static PyObject *all_scores(PyObject *self, PyObject *args) {
     return ready ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
 }
 
+/* How many calibration scores lie below a score; `sorted` may be empty. */
+INLINE int32_t count_below(const double *sorted, int64_t n, double score) {
+    int64_t low = 0, high = n;
+    while (low < high) {
+        int64_t k = low + (high - low) / 2;
+        if (sorted[k] < score) low = k + 1; else high = k;
+    }
+    return (int32_t)low;
+}
+
+/* Add to each label's count the calibration scores of its group below its score. The scores of group g are
+ * sorted[offsets[g] .. offsets[g + 1]); a label's group is its column, or the one of its row (-1: none, adds nothing). */
+VECTOR_CLONES static int64_t counts_loop(const Arguments *a, Scratch s, const double *sorted, const int64_t *offsets,
+                                         const int32_t *row_groups, int32_t *counts) {
+    int64_t columns = a->job.columns;
+    for (int64_t i = 0; i < a->n; i++) {
+        Loaded row = load_nth(a, i, s.entries);
+        if (row.bad) return i;
+        if (row_groups && row_groups[i] < 0) continue;
+        order_entries(s.entries, s.spare, columns, row.tie_seed);
+        ordered_scores(s.entries, columns, &row, &a->job, s.scores);
+        for (int64_t r = 0; r < columns; r++) {
+            int64_t column = s.entries[r].column, group = row_groups ? row_groups[i] : column;
+            counts[i * columns + column] +=
+                count_below(sorted + offsets[group], offsets[group + 1] - offsets[group], s.scores[r]);
+        }
+    }
+    return -1;
+}
+
+static PyObject *add_counts(PyObject *self, PyObject *args) {
+    Arguments a = {0};
+    Py_buffer sorted, offsets, row_groups, counts;
+    Scratch scratch;
+    long long columns;
+    unsigned long long key;
+    if (!PyArg_ParseTuple(args, JOB_FORMAT "y*y*z*w*", JOB_ARGUMENTS(a, columns, key), &sorted, &offsets, &row_groups,
+                          &counts))
+        return NULL;
+    complete(&a, columns, key, counts.len / 4 / columns);
+    int64_t bad = -1;
+    int ready = take_scratch(&scratch, columns);
+    if (ready) {
+        Py_BEGIN_ALLOW_THREADS
+        bad = counts_loop(&a, scratch, sorted.buf, offsets.buf, row_groups.buf, counts.buf);
+        Py_END_ALLOW_THREADS
+        PyMem_Free(scratch.entries);
+    }
+    release(&a);
+    PyBuffer_Release(&sorted);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&row_groups);
+    PyBuffer_Release(&counts);
+    return ready ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
+}
+
 /* Thresholds are (n, n_thresholds); sizes are (n_thresholds, n); members are written one row after the other. */
 VECTOR_CLONES static int64_t cuts_loop(const Arguments *a, Scratch s, const double *thresholds, int64_t n_thresholds,
                                        int64_t at_least, int32_t *sizes, int32_t *members) {
@@ -180,6 +236,7 @@ static PyMethodDef methods[] = {
     {"label_scores", label_scores, METH_VARARGS, "Score of one label per row."},
     {"all_scores", all_scores, METH_VARARGS, "Score of every label of every row."},
     {"hash_rows", hash_rows, METH_VARARGS, "Keyed seed of every row."},
+    {"add_counts", add_counts, METH_VARARGS, "Calibration scores below the score of every label."},
     {"cuts", cuts, METH_VARARGS, "Members of each row at its thresholds."},
     {NULL, NULL, 0, NULL},
 };

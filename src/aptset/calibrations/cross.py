@@ -1,0 +1,98 @@
+"""CV+ and the jackknife+: every row trains and calibrates, never the same model."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.calibrations.bounds import cross_bound, cross_level
+from aptset.calibrations.split import Fold
+from aptset.validation.folds import check_fold_count, check_partition
+
+
+def random_folds(n: int, n_folds: int, generator: np.random.Generator) -> list[Fold]:
+    """Cut a random order of the rows into folds whose sizes differ by one at most."""
+    return [Fold(np.sort(part)) for part in np.array_split(generator.permutation(n), n_folds)]
+
+
+def folds_of_splitter(splitter: Any, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
+    """Ask a scikit-learn splitter, with a seed of ours if it would otherwise draw from the global state."""
+    if getattr(splitter, "random_state", 0) is None and getattr(splitter, "shuffle", True):
+        splitter = copy.copy(splitter)
+        splitter.random_state = int(generator.integers(2**31))
+    folds = [Fold(np.asarray(held_out), np.asarray(train)) for train, held_out in splitter.split(X, y)]
+    check_partition([fold.held_out for fold in folds], len(y))
+    return folds
+
+
+@dataclass(frozen=True)
+class CVPlus:
+    """Cross-validation+ (Algorithm 2 of the paper): smaller sets than a split where data are few.
+
+    Coverage is at least 1 - 2 alpha - a little (Theorem 2), and near 1 - alpha in practice.
+
+    Parameters
+    ----------
+    n_folds : int, default=10
+        Number of random folds; their sizes differ by one at most.
+    splitter : scikit-learn splitter, optional
+        Makes the folds instead. Each row must be in exactly one test part.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> classifier = aptset.ConformalClassifier(GaussianNB(), calibration=aptset.CVPlus(n_folds=5))
+    """
+
+    n_folds: int = 10
+    splitter: Any = None
+
+    name: ClassVar[str] = "CV+"
+    minimax: ClassVar[bool] = False
+
+    def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
+        """Return the folds."""
+        if self.splitter is not None:
+            return folds_of_splitter(self.splitter, X, y, generator)
+        return random_folds(len(y), check_fold_count(self.n_folds, len(y)), generator)
+
+    def bound(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+        """Theorem 2."""
+        return cross_bound(alpha, n, n_folds)
+
+    def level(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+        """Return a level near alpha / 2."""
+        return cross_level(alpha, n, n_folds)
+
+
+@dataclass(frozen=True)
+class JackknifePlus:
+    """The jackknife+: CV+ with one row per fold, so as many models as rows. Coverage is at least 1 - 2 alpha.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> classifier = aptset.ConformalClassifier(GaussianNB(), calibration="jackknife+")
+    """
+
+    name: ClassVar[str] = "jackknife+"
+    minimax: ClassVar[bool] = False
+
+    def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
+        """Return one fold per row."""
+        return [Fold(np.array([row])) for row in range(len(y))]
+
+    def bound(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+        """Theorem 2 with as many folds as rows: 1 - 2 alpha."""
+        return cross_bound(alpha, n, n)
+
+    def level(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+        """Return alpha / 2."""
+        return cross_level(alpha, n, n)

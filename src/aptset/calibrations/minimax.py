@@ -1,0 +1,57 @@
+"""The minimax variant (supplement S1.1): a label is judged by the lowest score that any model gives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.calibrations.bounds import minimax_bound, minimax_level
+from aptset.calibrations.cross import JackknifePlus, folds_of_splitter, random_folds
+from aptset.calibrations.split import Fold
+from aptset.validation.folds import check_fold_count
+
+
+@dataclass(frozen=True)
+class Minimax:
+    """The conservative variant of the jackknife+: coverage is at least 1 - alpha, sets are larger.
+
+    Parameters
+    ----------
+    n_folds : int, optional
+        By default one fold per row, which promises 1 - alpha (Theorem S1). With fewer folds the proven coverage is
+        lower; ``guarantee`` says how much.
+    splitter : scikit-learn splitter, optional
+        Makes the folds instead. Each row must be in exactly one test part.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> classifier = aptset.ConformalClassifier(GaussianNB(), calibration=aptset.Minimax(n_folds=20))
+    """
+
+    n_folds: int | None = None
+    splitter: Any = None
+
+    name: ClassVar[str] = "minimax"
+    minimax: ClassVar[bool] = True
+
+    def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
+        """Return the folds."""
+        if self.splitter is not None:
+            return folds_of_splitter(self.splitter, X, y, generator)
+        if self.n_folds is None:
+            return JackknifePlus().folds(X, y, generator)
+        return random_folds(len(y), check_fold_count(self.n_folds, len(y)), generator)
+
+    def bound(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+        """Theorem S1, and its weaker form for fewer folds than rows."""
+        return minimax_bound(alpha, n, n_folds)
+
+    def level(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+        """Return alpha for one fold per row, less for fewer folds."""
+        return minimax_level(alpha, n, n_folds)

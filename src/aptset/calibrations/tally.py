@@ -1,0 +1,144 @@
+"""Turn the probabilities of new rows, fold by fold, into counts, sets and p-values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.groups import Ids
+from aptset.kernels.counts import add_counts, count_below, lower
+from aptset.kernels.cuts import cut
+from aptset.kernels.formula import Floats
+from aptset.kernels.places import Rows
+from aptset.sets import PredictionSets, concatenate
+from aptset.validation.matrices import check_rows
+
+# Adding and subtracting this rounds a probability to 2^-36: sums over a hundred thousand folds are then exact, so the
+# mean does not depend on the order in which workers deliver.
+_MEAN_GRID = 2.0**16
+
+CHUNK_CELLS = 2**22  # labels of new rows that are counted at a time
+
+
+def on_mean_grid(probabilities: NDArray[np.generic]) -> Floats:
+    """Round probabilities so that their sums over folds are exact."""
+    return (probabilities.astype(np.float64) + _MEAN_GRID) - _MEAN_GRID
+
+
+@dataclass
+class Tally:
+    """What the folds seen so far say about every label of some new rows: counts (or lowest scores) and total mass."""
+
+    counts: NDArray[np.int32]
+    lowest: Floats | None
+    mass: Floats
+
+    @classmethod
+    def empty(cls, n_rows: int, n_classes: int, minimax: bool) -> Tally:
+        """Start with no fold seen."""
+        shape = (n_rows, n_classes)
+        return cls(np.zeros(shape, dtype=np.int32), np.full(shape, np.inf) if minimax else None, np.zeros(shape))
+
+    def add(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
+        """Take in the probabilities that the model of one fold gives the new rows; return the first bad row or -1."""
+        if self.lowest is None:
+            first_bad = add_counts(rows, fold.scores, fold.offsets, ids, self.counts)
+        else:
+            first_bad = lower(rows, self.lowest)
+        if first_bad < 0:
+            self.mass += on_mean_grid(rows.block(0, len(rows)).probabilities)
+        return first_bad
+
+    def merge(self, other: Tally) -> None:
+        """Take in what another tally saw of the same rows in other folds."""
+        self.counts += other.counts
+        self.mass += other.mass
+        if self.lowest is not None and other.lowest is not None:
+            np.minimum(self.lowest, other.lowest, out=self.lowest)
+
+    def close(self, held_out: HeldOut, ids: Ids | None) -> NDArray[np.int32]:
+        """Return the counts over all folds."""
+        return self.counts if self.lowest is None else count_below(self.lowest, *held_out.pooled(), ids)
+
+    def p_values(self, held_out: HeldOut, ids: Ids | None) -> Floats:
+        """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
+        sizes = _by_label([*held_out.sizes, 0], ids) + 1
+        return (sizes - self.close(held_out, ids)) / sizes
+
+    def sets(
+        self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
+    ) -> list[PredictionSets]:
+        """Return the sets at each level, labels by their mean probability downward."""
+        counts = self.close(held_out, ids)
+        found = []
+        for alpha in alphas:
+            mask = counts < _by_label(held_out.ranks(alpha), ids)
+            if not allow_empty:
+                empty = np.flatnonzero(~mask.any(axis=1))
+                mask[empty, self.mass[empty].argmax(axis=1)] = True
+            row, column = np.nonzero(mask)
+            order = np.lexsort((-self.mass[row, column], row))
+            indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1), dtype=np.int64)])
+            found.append(PredictionSets(indptr, column[order].astype(np.int32), classes))
+        return found
+
+
+def _by_label(of_groups: Any, ids: Ids | None) -> NDArray[np.int64]:
+    """Spread values of groups (last: never seen) over a matrix of labels: by row, or by column."""
+    values = np.asarray(of_groups, dtype=np.int64)
+    return values[None, :-1] if ids is None else values[ids][:, None]
+
+
+def chunks(n_rows: int, n_classes: int) -> list[slice]:
+    """Return pieces of rows small enough for a matrix or two of their labels (one empty piece if there are none)."""
+    step = max(1, CHUNK_CELLS // n_classes)
+    return [slice(start, min(start + step, n_rows)) for start in range(0, max(n_rows, 1), step)]
+
+
+def sets_of_one_model(
+    held_out: HeldOut,
+    rows: Rows,
+    ids: Ids | None,
+    alphas: list[Fraction],
+    classes: NDArray[Any],
+    allow_empty: bool,
+    name: str,
+) -> list[PredictionSets]:
+    """Return the sets at each level under the only model."""
+    if ids is None:  # the threshold differs from label to label: count them all
+        parts = [
+            tally.sets(held_out, None, alphas, classes, allow_empty)
+            for _, tally in _tallies(held_out, rows, None, name)
+        ]
+        return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
+    # One threshold a row: count < k is the same as score <= k-th smallest score.
+    by_group = np.array([held_out.thresholds(alpha) for alpha in alphas]).T
+    one_group = held_out.groups.kind == "all"
+    thresholds = np.broadcast_to(by_group[0], (len(rows), len(alphas))) if one_group else by_group[ids]
+    found = cut(rows, thresholds, at_least=0 if allow_empty else 1)
+    check_rows(rows.probabilities, found.first_bad, name, rows.normalize)
+    return [PredictionSets(*found.at(a), classes) for a in range(len(alphas))]
+
+
+def p_values_of_one_model(held_out: HeldOut, rows: Rows, ids: Ids | None, name: str) -> Floats:
+    """Return the p-value of every label under the only model."""
+    p_values = np.empty((len(rows), rows.n_columns))
+    for piece, tally in _tallies(held_out, rows, ids, name):
+        p_values[piece] = tally.p_values(held_out, None if ids is None else ids[piece])
+    return p_values
+
+
+def _tallies(held_out: HeldOut, rows: Rows, ids: Ids | None, name: str) -> Iterator[tuple[slice, Tally]]:
+    (fold,) = held_out.folds
+    for piece in chunks(len(rows), rows.n_columns):
+        some = rows.block(piece.start, piece.stop)
+        tally = Tally.empty(len(some), rows.n_columns, minimax=False)
+        bad = tally.add(fold, some, None if ids is None else ids[piece])
+        check_rows(rows.probabilities, bad if bad < 0 else bad + piece.start, name, rows.normalize)
+        yield piece, tally

@@ -1,0 +1,78 @@
+"""Folds: how many, and that they share the rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.validation.labels import check_length, some
+
+
+def check_fold_count(n_folds: Any, n_rows: int) -> int:
+    """Return the number of folds."""
+    if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer):
+        raise TypeError(
+            f"n_folds must be a whole number; got {n_folds!r}. Pass splitter=... for a scikit-learn splitter."
+        )
+    if not 2 <= n_folds <= n_rows:
+        raise ValueError(
+            f"n_folds must be between 2 and the number of rows; got n_folds={n_folds} with n_samples={n_rows}. "
+            "Pass calibration='jackknife+' for one fold per row."
+        )
+    return int(n_folds)
+
+
+def check_partition(held_out: list[NDArray[np.intp]], n_rows: int) -> None:
+    """Refuse folds that leave a row out or hold it out twice: its score would count never or twice."""
+    times = np.bincount(np.concatenate(held_out), minlength=n_rows) if held_out else np.zeros(n_rows)
+    if (times != 1).any():
+        row = int(np.argmax(times != 1))
+        raise ValueError(
+            f"splitter must put each row into exactly one test part; row {row} is in {int(times[row])}. "
+            "Pass a KFold-like splitter, not a shuffled or repeated one."
+        )
+
+
+def check_fold_ids(folds: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the names of the folds, sorted, and the number of the fold of each row."""
+    found = np.asarray(folds)
+    if found.ndim != 1:
+        raise ValueError(f"folds must be 1-D, the fold of each row; got shape {found.shape}.")
+    check_length(found, n_rows, "folds")
+    names, numbers = np.unique(found, return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(f"folds must name at least 2 folds; got {names.tolist()}. For one model use aptset.calibrate.")
+    return names, numbers
+
+
+def folds_in_order(fold_probabilities: Any, names: NDArray[Any]) -> Iterator[Any]:
+    """Yield the matrix of each fold in the order of the names, from an iterable or a mapping; exactly one for each."""
+    if isinstance(fold_probabilities, Mapping):
+        missing = [name for name in names.tolist() if name not in fold_probabilities]
+        if missing or len(fold_probabilities) != len(names):
+            raise ValueError(f"fold_probabilities must have one matrix for each of the folds {some(names)}.")
+        fold_probabilities = [fold_probabilities[name] for name in names.tolist()]
+    if isinstance(fold_probabilities, np.ndarray) and fold_probabilities.ndim != 3:
+        raise ValueError(
+            f"fold_probabilities must be one matrix per fold; got an array of shape {fold_probabilities.shape}. "
+            "Pass a list of matrices, in the order of the folds."
+        )
+    number = 0
+    for matrix in fold_probabilities:
+        if number < len(names):
+            yield matrix
+        number += 1
+    if number != len(names):
+        raise ValueError(f"fold_probabilities must have one matrix per fold: {len(names)} folds, but {number} came.")
+
+
+def check_same_shape(matrix: NDArray[Any], first: NDArray[Any], fold: int) -> None:
+    """Refuse folds that speak about different rows."""
+    if matrix.shape != first.shape:
+        raise ValueError(
+            f"fold_probabilities must speak about the same rows: the first fold has shape {first.shape}, "
+            f"matrix {fold} has shape {matrix.shape}."
+        )

@@ -1,0 +1,58 @@
+"""Where the group of each row comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aptset.tables import column_values, is_table, plain_list
+from aptset.validation.labels import check_length
+
+
+def check_group_values(groups: Any, passed: Any, X: Any, n_rows: int) -> list[Any] | None:
+    """Return the group of each row, or None where there are no groups or the label decides.
+
+    ``groups`` is the setting (None, "label", a column of X, or a callable on X), ``passed`` what came with the rows.
+    """
+    if groups is None:
+        return None if passed is None else _as_values(passed, n_rows)
+    if passed is not None:
+        raise ValueError(f"groups must come once: they are set to {groups!r} already. Leave one of the two out.")
+    if isinstance(groups, str) and groups == "label":
+        return None
+    if callable(groups):
+        return _as_values(groups(X), n_rows)
+    return _as_values(_column(groups, X), n_rows)
+
+
+def check_same_kind(kind: str, values: list[Any] | None) -> None:
+    """Refuse groups at prediction that calibration did not have, and the other way round."""
+    if kind == "row" and values is None:
+        raise ValueError("groups must be passed with the new rows, since calibration was done by group.")
+    if kind != "row" and values is not None:
+        raise ValueError("groups must be left out here, since calibration was not done by groups of rows.")
+
+
+def _as_values(values: Any, n_rows: int) -> list[Any]:
+    found = plain_list(values)
+    check_length(found, n_rows, "groups")
+    for value in found:
+        if isinstance(value, list | dict | set):
+            raise TypeError(f"groups must hold one plain value per row; got {value!r}.")
+    return found
+
+
+def _column(column: Any, X: Any) -> Any:
+    if is_table(X):
+        values = column_values(X, column)
+        if values is None:
+            raise ValueError(f"groups must name a column of X; got {column!r}. The columns are {list(X.columns)}.")
+        return values
+    is_number = isinstance(column, int) and not isinstance(column, bool)
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if not is_number or len(shape) != 2 or not -shape[1] <= column < shape[1]:
+        raise ValueError(
+            f"groups must be None, 'label', a column of X or a callable on X; got {column!r} for X of shape {shape}. "
+            "Columns of a data frame go by name, those of an array by number."
+        )
+    values = X[:, [column]]
+    return (values.toarray() if hasattr(values, "toarray") else values).ravel()

@@ -1,0 +1,296 @@
+"""CV+, jackknife+ and minimax through the estimator: folds, workers, failures, groups."""
+
+import io
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit, StratifiedKFold
+from sklearn.naive_bayes import GaussianNB
+from sklearn.utils.estimator_checks import check_estimator
+
+import aptset
+from aptset import ConformalClassifier, CVPlus, Minimax
+from aptset.calibrations.cross import random_folds
+
+X, Y = load_iris(return_X_y=True)
+NAMES = load_iris().target_names[Y]
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+
+
+@pytest.mark.parametrize("calibration", ["cv+", CVPlus(3), Minimax(3)], ids=str)
+def test_scikit_learn_checks(calibration):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the checks feed on purpose what warns
+        classifier = ConformalClassifier(GaussianNB(), calibration=calibration, random_state=0)
+        results = check_estimator(classifier, on_fail=None, on_skip=None)
+    left = [(r["check_name"], r["status"], r["exception"]) for r in results if r["status"] != "passed"]
+    assert [name for name, *_ in left] in ([], ["check_array_api_input"]), left
+
+
+def test_random_folds_share_the_rows_out():
+    folds = random_folds(23, 5, np.random.default_rng(0))
+    assert sorted(len(fold.held_out) for fold in folds) == [4, 4, 5, 5, 5]
+    assert sorted(np.concatenate([fold.held_out for fold in folds])) == list(range(23))
+    for fold in folds:
+        assert sorted([*fold.train_rows(23), *fold.held_out]) == list(range(23))
+    assert any(np.diff(fold.held_out).max() > 1 for fold in folds), "random, not blocks"
+
+
+@pytest.mark.parametrize(
+    "splitter", [KFold(5), KFold(5, shuffle=True), StratifiedKFold(4), PredefinedSplit(Y)], ids=str
+)
+def test_scikit_learn_splitters(splitter):
+    state = np.random.get_state()[1].copy()  # noqa: NPY002 - the global state is what is watched
+    first, second = (
+        ConformalClassifier(GaussianNB(), calibration=CVPlus(splitter=splitter), random_state=0).fit(X, NAMES)
+        for _ in range(2)
+    )
+    assert len(first.models_) == splitter.get_n_splits()
+    assert first.predict_set(X) == second.predict_set(X)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+
+
+def test_bad_folds():
+    cases = [
+        (CVPlus(1), ValueError, "between 2 and the number of rows"),
+        (CVPlus(151), ValueError, "n_folds=151 with n_samples=150"),
+        (CVPlus(2.5), TypeError, "n_folds must be a whole number"),
+        (CVPlus(splitter=ShuffleSplit(5, random_state=0)), ValueError, "exactly one test part"),
+        (Minimax(0), ValueError, "between 2 and"),
+    ]
+    for calibration, error, message in cases:
+        with pytest.raises(error, match=message):
+            ConformalClassifier(GaussianNB(), calibration=calibration).fit(X, NAMES)
+
+
+@pytest.mark.parametrize("calibration", [CVPlus(4), Minimax(4)], ids=str)
+def test_results_do_not_depend_on_workers(calibration):
+    def sets(n_jobs):
+        model = RandomForestClassifier(n_estimators=5)
+        classifier = ConformalClassifier(model, calibration=calibration, n_jobs=n_jobs, random_state=1)
+        streamed = classifier.fit_predict_set(X, NAMES, X)
+        return streamed, classifier.fit(X, NAMES).predict_set(X), classifier.predict_proba(X)
+
+    (streamed, kept, p), (streamed_2, kept_2, p_2) = sets(None), sets(2)
+    assert streamed == streamed_2 == kept == kept_2
+    np.testing.assert_array_equal(p, p_2)
+
+
+def test_every_fold_has_its_own_model_and_own_seed():
+    model = RandomForestClassifier(n_estimators=2)
+    classifier = ConformalClassifier(model, calibration=CVPlus(5), random_state=0).fit(X, NAMES)
+    assert len({id(m) for m in classifier.models_}) == 5
+    assert len({m.random_state for m in classifier.models_}) == 5
+    assert not hasattr(model, "classes_")
+
+
+def test_streaming_drops_the_models():
+    classifier = ConformalClassifier(GaussianNB(), calibration="jackknife+", random_state=0)
+    sets = classifier.fit_predict_set(X, NAMES, X[:5], alpha=[0.1, 0.2])
+    assert [len(some) for some in sets] == [5, 5]
+    assert classifier.n_calibration_ == 150
+    for method in ("predict_set", "predict", "predict_p", "predict_proba"):
+        with pytest.raises(NotFittedError, match="call fit"):
+            getattr(classifier, method)(X)
+
+
+class FailsOnRow(GaussianNB):
+    """Cannot be fitted when a certain row is missing from the training part."""
+
+    def fit(self, X, y):
+        if not (X == 7.9).any():
+            raise ArithmeticError("the fit went wrong")
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_failing_fold_is_named_and_nothing_is_kept(n_jobs):
+    classifier = ConformalClassifier(FailsOnRow(), calibration=CVPlus(5), random_state=0, n_jobs=n_jobs)
+    for call in (lambda: classifier.fit(X, NAMES), lambda: classifier.fit_predict_set(X, NAMES, X)):
+        with pytest.raises(ArithmeticError, match=r"fold \d of 5 failed, nothing was kept: the fit went wrong"):
+            call()
+    with pytest.raises(NotFittedError):
+        classifier.predict_set(X)
+
+
+class Odd(Exception):  # noqa: N818
+    def __init__(self, one, two):
+        super().__init__(one, two)
+
+
+def test_failing_with_an_odd_exception(monkeypatch):
+    class FailsOddly(GaussianNB):
+        def fit(self, X, y):
+            raise Odd(1, 2)
+
+    with pytest.raises(RuntimeError, match=r"fold 1 of 2 failed.*Odd"):
+        ConformalClassifier(FailsOddly(), calibration=CVPlus(2)).fit(X, NAMES)
+
+
+def test_interrupt_names_the_fold_and_keeps_the_old_fit():
+    class Interrupted(GaussianNB):
+        calls = 0
+
+        def fit(self, X, y):
+            Interrupted.calls += 1
+            if Interrupted.calls == 4:
+                raise KeyboardInterrupt
+            return super().fit(X, y)
+
+    classifier = ConformalClassifier(GaussianNB(), calibration=CVPlus(10), random_state=0).fit(X, NAMES)
+    expected = classifier.predict_set(X)
+    with pytest.raises(KeyboardInterrupt, match="interrupted at fold 4 of 10; nothing was kept"):
+        classifier.set_params(estimator=Interrupted()).fit(X, NAMES)
+    assert classifier.predict_set(X) == expected
+
+
+def test_progress_is_silent_in_logs_and_shows_on_a_terminal(capsys, monkeypatch):
+    settings = {"calibration": CVPlus(3), "progress": True}
+    ConformalClassifier(GaussianNB(), **settings).fit(X, NAMES)
+    assert capsys.readouterr() == ("", "")
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    ConformalClassifier(GaussianNB(), **settings).fit(X, NAMES)
+    assert "3/3" in screen.getvalue()
+    quiet = Terminal()
+    monkeypatch.setattr("sys.stderr", quiet)
+    ConformalClassifier(GaussianNB(), calibration=CVPlus(3)).fit(X, NAMES)
+    assert quiet.getvalue() == ""
+
+
+GROUPS = np.where(X[:, 0] > 5.8, "long", "short")
+
+
+def test_groups_from_any_source_agree():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    extended = np.column_stack([X, GROUPS == "long"])
+
+    def p_values(data, groups=None, passed=None):
+        classifier = ConformalClassifier(GaussianNB(), calibration=CVPlus(5), groups=groups, random_state=0)
+        return classifier.fit(data, NAMES, groups=passed).predict_p(data, groups=passed)
+
+    expected = p_values(extended, passed=GROUPS)
+    np.testing.assert_array_equal(p_values(extended, groups=4), expected)
+    np.testing.assert_array_equal(p_values(extended, groups=-1), expected)
+    np.testing.assert_array_equal(p_values(extended, groups=lambda X: X[:, 4] > 0), expected)
+    columns = [*"abcd", "group"]
+    for frame in (pd.DataFrame(extended, columns=columns), pl.DataFrame(extended, schema=columns)):
+        np.testing.assert_array_equal(p_values(frame, groups="group"), expected)
+        series = frame["group"]
+        np.testing.assert_array_equal(p_values(frame, passed=series), expected)
+    assert not np.array_equal(p_values(extended), expected)
+
+
+def test_group_never_seen():
+    classifier = ConformalClassifier(GaussianNB(), random_state=0).fit(X, NAMES, groups=GROUPS)
+    with pytest.warns(UserWarning, match=r"'other' \(never seen\).*at least 9 are needed") as caught:
+        sets = classifier.predict_set(X[:4], groups=["short", "other", "short", "other"])
+    assert len(caught) == 1
+    assert sets.sizes[[1, 3]].tolist() == [3, 3]
+    assert sets.sizes[0] < 3
+    missing = ConformalClassifier(GaussianNB(), random_state=0).fit(X, NAMES, groups=np.where(X[:, 0] > 5.8, np.nan, 1))
+    assert missing.predict_set(X[[0, 149]], groups=[1, np.nan]).sizes.max() < 3, "missing is a group like any other"
+
+
+def test_bad_groups():
+    pd = pytest.importorskip("pandas")
+    by_row = ConformalClassifier(GaussianNB(), random_state=0).fit(X, NAMES, groups=GROUPS)
+    plain = ConformalClassifier(GaussianNB(), random_state=0).fit(X, NAMES)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+
+    def with_groups(groups, data=X, passed=None):
+        return ConformalClassifier(GaussianNB(), groups=groups).fit(data, NAMES, groups=passed)
+
+    cases = [
+        (lambda: by_row.predict_set(X), ValueError, "must be passed with the new rows"),
+        (lambda: plain.predict_set(X, groups=GROUPS), ValueError, "must be left out"),
+        (lambda: by_row.predict_set(X, groups=GROUPS[:3]), ValueError, "150 rows, but 3 entries"),
+        (lambda: with_groups("label", passed=GROUPS), ValueError, "must come once"),
+        (lambda: with_groups("e", frame), ValueError, r"name a column of X; got 'e'. The columns are \['a'"),
+        (lambda: with_groups("e"), ValueError, "Columns of a data frame go by name"),
+        (lambda: with_groups(9), ValueError, "got 9 for X of shape"),
+        (lambda: with_groups(lambda X: [1]), ValueError, "150 rows, but 1 entries"),
+        (lambda: with_groups(None, passed=[[1]] * 150), TypeError, "one plain value per row"),
+    ]
+    for call, error, message in cases:
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_rare_classes_of_the_ecoli_table():
+    """Two classes of 2 samples: they are missing from folds, and covered all the same."""
+    pd = pytest.importorskip("pandas")
+    if not SHARED.exists():
+        pytest.skip(f"{SHARED} is not there: the E. coli table is not part of the project")
+    table = pd.read_csv(SHARED / "tables" / "ecoli.csv")
+    data, labels = table.iloc[:, 1:-1].to_numpy(), table.iloc[:, -1].to_numpy()
+    assert sorted(np.unique(labels, return_counts=True)[1])[:2] == [2, 2]
+    covered, missing = [], 0
+    for r in range(20):
+        order = np.random.default_rng(r).permutation(336)
+        train, test = order[:236], order[236:]
+        classifier = ConformalClassifier(GaussianNB(), calibration=CVPlus(10), random_state=r)
+        classifier.fit(data[train], labels[train])
+        missing += any(len(model.classes_) < len(classifier.classes_) for model in classifier.models_)
+        known = np.isin(labels[test], classifier.classes_)  # a label never seen at all cannot be in a set
+        covered.append(classifier.predict_set(data[test][known]).covers(labels[test][known]).mean())
+    assert missing > 10, "the design makes folds that lack a class"
+    # Theorem 2 promises 0.726 here; the mean of 20 is allowed 5 of its own standard errors around 0.9.
+    assert abs(np.mean(covered) - 0.9) < 5 * np.std(covered, ddof=1) / 20**0.5
+    found = ConformalClassifier(GaussianNB(), calibration=CVPlus(168), random_state=0, groups="label")
+    with pytest.warns(UserWarning, match=r"'imL' \(2\)"):
+        sets = found.fit_predict_set(data, labels, data)
+    assert sets.covers(labels)[np.isin(labels, ["imL", "imS"])].all(), "too few of a label: it is in every set"
+
+
+def test_probabilities_of_folds_stream_and_are_checked():
+    generator = np.random.default_rng(0)
+    p = generator.dirichlet(np.ones(3), size=60)
+    y, folds = p.argmax(axis=1), np.array(["x", "y", "z"])[np.arange(60) % 3]
+    calibration = aptset.calibrate_cv(p, y, folds, random_state=0)
+    new = [generator.dirichlet(np.ones(3), size=10) for _ in range(3)]
+    expected = calibration.predict_set(new)
+    alive = []
+
+    def stream():
+        for matrix in new:
+            alive.append(1)
+            assert len(alive) <= 3
+            yield matrix
+
+    assert calibration.predict_set(stream()) == expected
+    assert calibration.predict_set(np.stack(new)) == expected
+    assert calibration.predict_set({"z": new[2], "x": new[0], "y": new[1]}) == expected
+    assert calibration.predict_set(new, [0.1, 0.3])[0] == expected
+    np.testing.assert_array_equal(expected.mask, calibration.p_values(new) > 0.1)
+    order = generator.permutation(10)
+    assert calibration.predict_set([matrix[order] for matrix in new]) == expected[order]
+    cases = [
+        (lambda: calibration.predict_set(new[:2]), "3 folds, but 2 came"),
+        (lambda: calibration.predict_set([*new, new[0]]), "3 folds, but 4 came"),
+        (lambda: calibration.predict_set(new[0]), r"array of shape \(10, 3\)"),
+        (lambda: calibration.predict_set([new[0], new[1][:5], new[2]]), "same rows"),
+        (lambda: calibration.predict_set({"x": new[0]}), "for each of the folds"),
+        (lambda: calibration.predict_set([new[0], new[1], new[2] * 2]), r"of fold z .*row 0 sums to 2"),
+        (lambda: aptset.calibrate_cv(p, y, np.zeros(60)), "at least 2 folds"),
+        (lambda: aptset.calibrate_cv(p, y, folds[:5]), "60 rows, but 5 entries"),
+        (lambda: aptset.calibrate_cv(p, y, folds, combine="max"), "combine must be one of"),
+    ]
+    for call, message in cases:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_bad_level():
+    with pytest.raises(ValueError, match="level must be one of"):
+        ConformalClassifier(GaussianNB(), level="sure").fit(X, NAMES)
