@@ -245,8 +245,8 @@ def test_rare_classes_of_the_ecoli_table():
         known = np.isin(labels[test], classifier.classes_)  # a label never seen at all cannot be in a set
         covered.append(classifier.predict_set(data[test][known]).covers(labels[test][known]).mean())
     assert missing > 10, "the design makes folds that lack a class"
-    # Theorem 2 promises 0.726 here; the mean of 20 is allowed 5 of its own standard errors around 0.9.
-    assert abs(np.mean(covered) - 0.9) < 5 * np.std(covered, ddof=1) / 20**0.5
+    # Theorem 2: the expectation is at least the promise (0.725 here), far below what is seen (0.94).
+    assert np.mean(covered) > classifier.guarantee()
     found = ConformalClassifier(GaussianNB(), calibration=CVPlus(168), random_state=0, groups="label")
     with pytest.warns(UserWarning, match=r"'imL' \(2\)"):
         sets = found.fit_predict_set(data, labels, data)

@@ -14,19 +14,21 @@ typedef struct {
     Py_buffer rows, weights, keys, seeds, u;
     Job job;
     int64_t n;
-    int is_single;
 } Arguments;
 
 #define JOB_ARGUMENTS(a, columns, key) \
     &(a).rows, &(columns), &(a).weights, &(a).keys, &(key), &(a).job.tolerance, &(a).seeds, &(a).u
 
 static void complete(Arguments *a, long long columns, unsigned long long key, int64_t n) {
+    a->n = n;
+    a->job.rows = a->rows.buf;
+    a->job.is_single = a->rows.len == n * columns * 4;
     a->job.columns = columns;
-    a->job.key = key;
     a->job.weights = a->weights.buf;
     a->job.column_keys = a->keys.buf;
-    a->n = n;
-    a->is_single = a->rows.len == n * columns * 4;
+    a->job.key = key;
+    a->job.seeds = a->seeds.buf;
+    a->job.u = a->u.buf;
 }
 
 static void release(Arguments *a) {
@@ -46,8 +48,7 @@ static PyObject *label_scores(PyObject *self, PyObject *args) {
     complete(&a, columns, key, scores.len / 8);
     int64_t bad;
     Py_BEGIN_ALLOW_THREADS
-    bad = (a.is_single ? label_scores_single : label_scores_double)(a.rows.buf, a.n, &a.job, labels.buf, a.seeds.buf,
-                                                                    a.u.buf, scores.buf);
+    bad = label_scores_loop(&a.job, a.n, labels.buf, scores.buf);
     Py_END_ALLOW_THREADS
     release(&a);
     PyBuffer_Release(&labels);
@@ -55,28 +56,48 @@ static PyObject *label_scores(PyObject *self, PyObject *args) {
     return PyLong_FromLongLong(bad);
 }
 
-static int take_scratch(Scratch *s, int64_t columns) {
-    s->entries = PyMem_Malloc((size_t)columns * (2 * sizeof(Entry) + sizeof(double)));
-    if (!s->entries) return 0;
-    s->spare = s->entries + columns;
-    s->scores = (double *)(s->spare + columns);
-    return 1;
+/* Room for one row, and for a tile of narrow ones (first, since vectors must be aligned). */
+static void *take_room(int64_t columns, Scratch *s, Tile *t) {
+    int64_t tile = columns <= WIDEST_TILE ? columns : 0;
+    size_t bytes = (size_t)(3 * tile + 1) * sizeof(Doubles) + (size_t)((columns + 1) * 2) * sizeof(Entry);
+    char *room = PyMem_Malloc(bytes + (size_t)columns * sizeof(double));
+    if (!room) return NULL;
+    t->value = (Doubles *)(((uintptr_t)room + sizeof(Doubles) - 1) / sizeof(Doubles) * sizeof(Doubles));
+    t->mass = t->value + tile;
+    t->score = t->mass + tile;
+    s->entries = (Entry *)(t->score + tile);
+    s->spare = s->entries + columns + 1;
+    s->scores = (double *)(s->spare + columns + 1);
+    return room;
 }
 
-INLINE Loaded load_nth(const Arguments *a, int64_t i, Entry *entries) {
-    const char *row = (const char *)a->rows.buf + i * a->job.columns * (a->is_single ? 4 : 8);
-    const uint64_t *seed = a->seeds.buf ? (const uint64_t *)a->seeds.buf + i : NULL;
-    const double *u = a->u.buf ? (const double *)a->u.buf + i : NULL;
-    return a->is_single ? load_row(row, 1, &a->job, seed, u, entries) : load_row(row, 0, &a->job, seed, u, entries);
+/* Score every label of row i by sorting it: entries in order, their scores upward. */
+INLINE Loaded score_row(const Job *job, int64_t i, Scratch s) {
+    Loaded row = load_row(job, i, s.entries);
+    if (row.bad) return row;
+    order_entries(s.entries, s.spare, job->columns, row.tie_seed);
+    ordered_scores(s.entries, job->columns, &row, job, s.scores);
+    return row;
 }
 
-VECTOR_CLONES static int64_t all_scores_loop(const Arguments *a, Scratch s, double *scores) {
-    for (int64_t i = 0; i < a->n; i++) {
-        Loaded row = load_nth(a, i, s.entries);
-        if (row.bad) return i;
-        order_entries(s.entries, s.spare, a->job.columns, row.tie_seed);
-        ordered_scores(s.entries, a->job.columns, &row, &a->job, s.scores);
-        for (int64_t r = 0; r < a->job.columns; r++) scores[i * a->job.columns + s.entries[r].column] = s.scores[r];
+#define EACH_TILE(start, count, n) \
+    for (int64_t start = 0, count; start < (n) && (count = (n) - start < LANES ? (n) - start : LANES); start += LANES)
+
+VECTOR_CLONES static int64_t all_scores_loop(const Job *job, int64_t n, Scratch s, Tile t, double *scores) {
+    int64_t columns = job->columns;
+    EACH_TILE(start, count, n) {
+        int narrow = columns <= WIDEST_TILE;
+        if (narrow) score_tile(job, start, count, &t);
+        if (narrow && t.first_bad >= 0) return t.first_bad;
+        for (int64_t i = 0; i < count; i++) {
+            double *out = scores + (start + i) * columns;
+            if (narrow && !t.slow[i]) {
+                for (int64_t k = 0; k < columns; k++) out[k] = lane_of(t.score + k, i);
+                continue;
+            }
+            if (score_row(job, start + i, s).bad) return start + i;
+            for (int64_t r = 0; r < columns; r++) out[s.entries[r].column] = s.scores[r];
+        }
     }
     return -1;
 }
@@ -85,48 +106,61 @@ static PyObject *all_scores(PyObject *self, PyObject *args) {
     Arguments a = {0};
     Py_buffer scores;
     Scratch scratch;
+    Tile tile;
     long long columns;
     unsigned long long key;
     if (!PyArg_ParseTuple(args, JOB_FORMAT "w*", JOB_ARGUMENTS(a, columns, key), &scores)) return NULL;
     complete(&a, columns, key, scores.len / 8 / columns);
     int64_t bad = -1;
-    int ready = take_scratch(&scratch, columns);
-    if (ready) {
+    void *room = take_room(columns, &scratch, &tile);
+    if (room) {
         Py_BEGIN_ALLOW_THREADS
-        bad = all_scores_loop(&a, scratch, scores.buf);
+        bad = all_scores_loop(&a.job, a.n, scratch, tile, scores.buf);
         Py_END_ALLOW_THREADS
-        PyMem_Free(scratch.entries);
+        PyMem_Free(room);
     }
     release(&a);
     PyBuffer_Release(&scores);
-    return ready ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
+    return room ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
 }
 
-/* How many calibration scores lie below a score; `sorted` may be empty. */
+/* How many of n sorted calibration scores lie below a score: halving without branches. */
 INLINE int32_t count_below(const double *sorted, int64_t n, double score) {
-    int64_t low = 0, high = n;
-    while (low < high) {
-        int64_t k = low + (high - low) / 2;
-        if (sorted[k] < score) low = k + 1; else high = k;
+    const double *base = sorted;
+    for (int64_t left = n; left > 0;) {
+        int64_t half = (left + 1) / 2;
+        base += half & -(int64_t)(base[half - 1] < score);
+        left -= half;
     }
-    return (int32_t)low;
+    return (int32_t)(base - sorted);
 }
 
-/* Add to each label's count the calibration scores of its group below its score. The scores of group g are
- * sorted[offsets[g] .. offsets[g + 1]); a label's group is its column, or the one of its row (-1: none, adds nothing). */
-VECTOR_CLONES static int64_t counts_loop(const Arguments *a, Scratch s, const double *sorted, const int64_t *offsets,
-                                         const int32_t *row_groups, int32_t *counts) {
-    int64_t columns = a->job.columns;
-    for (int64_t i = 0; i < a->n; i++) {
-        Loaded row = load_nth(a, i, s.entries);
-        if (row.bad) return i;
-        if (row_groups && row_groups[i] < 0) continue;
-        order_entries(s.entries, s.spare, columns, row.tie_seed);
-        ordered_scores(s.entries, columns, &row, &a->job, s.scores);
-        for (int64_t r = 0; r < columns; r++) {
-            int64_t column = s.entries[r].column, group = row_groups ? row_groups[i] : column;
-            counts[i * columns + column] +=
-                count_below(sorted + offsets[group], offsets[group + 1] - offsets[group], s.scores[r]);
+typedef struct { const double *sorted; const int64_t *offsets; const int32_t *row_groups; } Calibrated;
+
+/* Calibration scores of its group below the score of a label. The scores of group g are sorted[offsets[g] ..
+ * offsets[g + 1]); a label's group is its column, or the one of its row (-1: never seen, nothing below). */
+INLINE int32_t count_for(const Calibrated *c, int64_t i, int64_t column, double score) {
+    int64_t group = c->row_groups ? c->row_groups[i] : column;
+    return group < 0 ? 0 : count_below(c->sorted + c->offsets[group], c->offsets[group + 1] - c->offsets[group], score);
+}
+
+VECTOR_CLONES static int64_t counts_loop(const Job *job, int64_t n, Scratch s, Tile t, const Calibrated *c, int32_t *counts) {
+    int64_t columns = job->columns;
+    EACH_TILE(start, count, n) {
+        int narrow = columns <= WIDEST_TILE;
+        if (narrow) score_tile(job, start, count, &t);
+        if (narrow && t.first_bad >= 0) return t.first_bad;
+        for (int64_t i = 0; i < count; i++) {
+            int32_t *out = counts + (start + i) * columns;
+            if (narrow && !t.slow[i]) {
+                for (int64_t k = 0; k < columns; k++) out[k] += count_for(c, start + i, k, lane_of(t.score + k, i));
+                continue;
+            }
+            if (score_row(job, start + i, s).bad) return start + i;
+            for (int64_t r = 0; r < columns; r++) {
+                int64_t column = s.entries[r].column;
+                out[column] += count_for(c, start + i, column, s.scores[r]);
+            }
         }
     }
     return -1;
@@ -136,37 +170,45 @@ static PyObject *add_counts(PyObject *self, PyObject *args) {
     Arguments a = {0};
     Py_buffer sorted, offsets, row_groups, counts;
     Scratch scratch;
+    Tile tile;
     long long columns;
     unsigned long long key;
     if (!PyArg_ParseTuple(args, JOB_FORMAT "y*y*z*w*", JOB_ARGUMENTS(a, columns, key), &sorted, &offsets, &row_groups,
                           &counts))
         return NULL;
     complete(&a, columns, key, counts.len / 4 / columns);
+    Calibrated calibrated = {sorted.buf, offsets.buf, row_groups.buf};
     int64_t bad = -1;
-    int ready = take_scratch(&scratch, columns);
-    if (ready) {
+    void *room = take_room(columns, &scratch, &tile);
+    if (room) {
         Py_BEGIN_ALLOW_THREADS
-        bad = counts_loop(&a, scratch, sorted.buf, offsets.buf, row_groups.buf, counts.buf);
+        bad = counts_loop(&a.job, a.n, scratch, tile, &calibrated, counts.buf);
         Py_END_ALLOW_THREADS
-        PyMem_Free(scratch.entries);
+        PyMem_Free(room);
     }
     release(&a);
     PyBuffer_Release(&sorted);
     PyBuffer_Release(&offsets);
     PyBuffer_Release(&row_groups);
     PyBuffer_Release(&counts);
-    return ready ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
+    return room ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
 }
 
-/* Thresholds are (n, n_thresholds); sizes are (n_thresholds, n); members are written one row after the other. */
-VECTOR_CLONES static int64_t cuts_loop(const Arguments *a, Scratch s, const double *thresholds, int64_t n_thresholds,
-                                       int64_t at_least, int32_t *sizes, int32_t *members) {
-    int64_t written = 0;
-    for (int64_t i = 0; i < a->n; i++) {
-        Loaded row = load_nth(a, i, s.entries);
-        if (row.bad) return i;
-        written += cut_row(&row, &a->job, thresholds + i * n_thresholds, n_thresholds, at_least, s, sizes + i, a->n,
-                           members + written);
+/* Members are written one row after the other. */
+VECTOR_CLONES static int64_t cuts_loop(const Job *job, int64_t n, Scratch s, Tile t, const Wanted *w, int32_t *members) {
+    EACH_TILE(start, count, n) {
+        int narrow = job->columns <= WIDEST_TILE;
+        if (narrow) score_tile(job, start, count, &t);
+        if (narrow && t.first_bad >= 0) return t.first_bad;
+        for (int64_t i = 0; i < count; i++) {
+            if (narrow && !t.slow[i]) {
+                members += cut_lane(&t, i, job, start + i, w, s, members);
+                continue;
+            }
+            Loaded row = load_row(job, start + i, s.entries);
+            if (row.bad) return start + i;
+            members += cut_row(&row, job, start + i, w, s, members);
+        }
     }
     return -1;
 }
@@ -175,25 +217,27 @@ static PyObject *cuts(PyObject *self, PyObject *args) {
     Arguments a = {0};
     Py_buffer thresholds, sizes, members;
     Scratch scratch;
+    Tile tile;
     long long columns, n_thresholds, at_least;
     unsigned long long key;
     if (!PyArg_ParseTuple(args, JOB_FORMAT "y*LLw*w*", JOB_ARGUMENTS(a, columns, key), &thresholds, &n_thresholds,
                           &at_least, &sizes, &members))
         return NULL;
     complete(&a, columns, key, sizes.len / 4 / n_thresholds);
+    Wanted wanted = {thresholds.buf, n_thresholds, at_least, a.n, sizes.buf};
     int64_t bad = -1;
-    int ready = take_scratch(&scratch, columns);
-    if (ready) {
+    void *room = take_room(columns, &scratch, &tile);
+    if (room) {
         Py_BEGIN_ALLOW_THREADS
-        bad = cuts_loop(&a, scratch, thresholds.buf, n_thresholds, at_least, sizes.buf, members.buf);
+        bad = cuts_loop(&a.job, a.n, scratch, tile, &wanted, members.buf);
         Py_END_ALLOW_THREADS
-        PyMem_Free(scratch.entries);
+        PyMem_Free(room);
     }
     release(&a);
     PyBuffer_Release(&thresholds);
     PyBuffer_Release(&sizes);
     PyBuffer_Release(&members);
-    return ready ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
+    return room ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
 }
 
 /* Values may be anything here, missing ones too: every NaN hashes alike. */

@@ -2,9 +2,7 @@
  * beginning of that order: its end is found by halving the range of probabilities, and only members are sorted. */
 #ifndef APTSET_CUTS_H
 #define APTSET_CUTS_H
-#include "order.h"
-
-#define SORT_AT_ONCE 32 /* up to here sorting the whole row is quicker than searching for the cut */
+#include "tile.h"
 
 /* A first guess at the probability where the row is cut; any value is right, a good one saves passes. */
 INLINE int64_t first_pivot(const Job *job, double threshold) {
@@ -88,8 +86,6 @@ INLINE int64_t count_at_most(const double *scores, int64_t n, double threshold) 
     return low;
 }
 
-typedef struct { Entry *entries, *spare; double *scores; } Scratch;
-
 INLINE void put_best_first(Entry *e, int64_t n, uint64_t tie_seed) {
     int64_t best = 0;
     for (int64_t k = 1; k < n; k++) {
@@ -101,27 +97,59 @@ INLINE void put_best_first(Entry *e, int64_t n, uint64_t tie_seed) {
     Entry top = e[best]; e[best] = e[0]; e[0] = top;
 }
 
-/* Sizes at each of the row's thresholds, and the members at the largest of them. Returns the number of members. */
-INLINE int64_t cut_row(const Loaded *row, const Job *job, const double *thresholds, int64_t n_thresholds, int64_t at_least,
-                       Scratch s, int32_t *sizes, int64_t size_stride, int32_t *members) {
-    double largest = thresholds[0];
-    for (int64_t a = 1; a < n_thresholds; a++) largest = thresholds[a] > largest ? thresholds[a] : largest;
+/* Thresholds are (n, count), sizes (count, n); sets hold at least `at_least` labels (0 or 1). */
+typedef struct { const double *thresholds; int64_t count, at_least, n; int32_t *sizes; } Wanted;
+
+INLINE double largest_threshold(const Wanted *w, int64_t i) {
+    double largest = w->thresholds[i * w->count];
+    for (int64_t a = 1; a < w->count; a++) {
+        double threshold = w->thresholds[i * w->count + a];
+        largest = threshold > largest ? threshold : largest;
+    }
+    return largest;
+}
+
+/* Write the sizes of row i from the scores of its members at the largest threshold, upward; return the largest size. */
+INLINE int64_t write_sizes(const Wanted *w, int64_t i, const double *scores, int64_t found) {
+    for (int64_t a = 0; a < w->count; a++) {
+        int64_t size = w->count > 1 ? count_at_most(scores, found, w->thresholds[i * w->count + a]) : found;
+        w->sizes[a * w->n + i] = (int32_t)(size < w->at_least ? w->at_least : size);
+    }
+    return found < w->at_least ? w->at_least : found;
+}
+
+/* Sizes of one row at each of its thresholds, and its members at the largest. Returns the number of members. */
+INLINE int64_t cut_row(const Loaded *row, const Job *job, int64_t i, const Wanted *w, Scratch s, int32_t *members) {
+    double largest = largest_threshold(w, i);
     int64_t found;
-    if (job->columns <= SORT_AT_ONCE) {
+    if (job->columns <= WIDEST_TILE) {
         order_entries(s.entries, s.spare, job->columns, row->tie_seed);
         ordered_scores(s.entries, job->columns, row, job, s.scores);
         found = count_at_most(s.scores, job->columns, largest);
     } else {
         found = select_members(s.entries, s.spare, row, job, largest);
-        if (n_thresholds > 1) ordered_scores(s.entries, found, row, job, s.scores);
-        if (found < at_least) put_best_first(s.entries, job->columns, row->tie_seed);
+        if (w->count > 1) ordered_scores(s.entries, found, row, job, s.scores);
+        if (found < w->at_least) put_best_first(s.entries, job->columns, row->tie_seed);
     }
-    for (int64_t a = 0; a < n_thresholds; a++) {
-        int64_t size = n_thresholds > 1 ? count_at_most(s.scores, found, thresholds[a]) : found;
-        sizes[a * size_stride] = (int32_t)(size < at_least ? at_least : size);
-    }
-    if (found < at_least) found = at_least;
+    found = write_sizes(w, i, s.scores, found);
     for (int64_t k = 0; k < found; k++) members[k] = (int32_t)s.entries[k].column;
     return found;
+}
+
+/* The same for lane i of a tile whose row has no ties: members are picked by score, then put in order. */
+INLINE int64_t cut_lane(const Tile *t, int64_t lane, const Job *job, int64_t i, const Wanted *w, Scratch s, int32_t *members) {
+    double largest = largest_threshold(w, i);
+    int64_t found = 0, best = 0;
+    for (int64_t k = 0; k < job->columns; k++) {
+        s.entries[found].rank_bits = (int64_t)bits_of(lane_of(t->value + k, lane));
+        s.entries[found].column = k;
+        found += lane_of(t->score + k, lane) <= largest;
+        if (lane_of(t->value + k, lane) > lane_of(t->value + best, lane)) best = k;
+    }
+    insertion_sort(s.entries, found);
+    for (int64_t k = 0; k < found; k++) s.scores[k] = lane_of(t->score + s.entries[k].column, lane);
+    for (int64_t k = 0; k < found; k++) members[k] = (int32_t)s.entries[k].column;
+    if (found == 0) members[0] = (int32_t)best;
+    return write_sizes(w, i, s.scores, found);
 }
 #endif

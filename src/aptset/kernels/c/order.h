@@ -34,6 +34,9 @@ static void sort_downward(Entry *e, Entry *spare, int64_t n) {
     if (from != e) memcpy(e, from, (size_t)n * sizeof(Entry));
 }
 
+/* Room for one row (entries need one place more than there are labels: see cut_lane). */
+typedef struct { Entry *entries, *spare; double *scores; } Scratch;
+
 /* Put a run of equal probabilities into the order of its ties, through keys that sort like the wanted order. */
 static void order_run_by_ties(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
     int64_t rank_bits = e[0].rank_bits;
@@ -54,11 +57,10 @@ static void order_entries(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) 
     }
 }
 
-typedef struct { int64_t total, with_mass; uint64_t seed, tie_seed; double u; int bad; } Loaded;
+typedef struct { int64_t total, with_mass; uint64_t tie_seed; double u; int bad; } Loaded;
 
-/* Read a row into entries (unsorted), with everything a score needs about the row as a whole. */
-INLINE Loaded load_row(const void *row, int is_single, const Job *job, const uint64_t *given_seed, const double *given_u,
-                       Entry *entries) {
+INLINE Loaded load_row_of(const Job *job, int64_t i, int is_single, Entry *entries) {
+    const void *row = row_at(job, i);
     int64_t total = 0, with_mass = 0, invalid = 0;
     uint64_t hash = 0;
     for (int64_t j = 0; j < job->columns; j++) {
@@ -70,11 +72,16 @@ INLINE Loaded load_row(const void *row, int is_single, const Job *job, const uin
         entries[j].rank_bits = (int64_t)bits_of(x);
         entries[j].column = j;
     }
-    if (!given_seed)
+    if (!job->seeds)
         for (int64_t j = 0; j < job->columns; j++) hash += hash_word((uint64_t)entries[j].rank_bits, job->column_keys[j]);
-    uint64_t seed = given_seed ? *given_seed : seed_of(hash, job->key);
-    double u = given_u ? *given_u : uniform_of(seed);
-    return (Loaded){total, with_mass, seed, tie_seed_of(seed, u), u, row_is_bad(total, invalid, job->tolerance)};
+    uint64_t seed = job->seeds ? job->seeds[i] : seed_of(hash, job->key);
+    double u = job->u ? job->u[i] : uniform_of(seed);
+    return (Loaded){total, with_mass, tie_seed_of(seed, u), u, row_is_bad(total, invalid, job->tolerance)};
+}
+
+/* Read a row into entries (unsorted), with everything a score needs about the row as a whole. */
+INLINE Loaded load_row(const Job *job, int64_t i, Entry *entries) {
+    return job->is_single ? load_row_of(job, i, 1, entries) : load_row_of(job, i, 0, entries);
 }
 
 /* Scores of the first n labels of an ordered row, upward. */

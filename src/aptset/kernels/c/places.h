@@ -35,14 +35,14 @@ INLINE int64_t ties_before(const void *row, int is_single, const Job *job, int64
     return before;
 }
 
-INLINE double label_score(const void *row, int is_single, const Job *job, int64_t label, const uint64_t *given_seed,
-                          const double *given_u, int *bad) {
+INLINE double label_score(const Job *job, int64_t i, int is_single, int64_t label, int *bad) {
+    const void *row = row_at(job, i);
     double mine = AS_DOUBLE(row, is_single, label);
-    Pass pass = given_seed ? one_pass(row, is_single, 0, job, mine) : one_pass(row, is_single, 1, job, mine);
+    Pass pass = job->seeds ? one_pass(row, is_single, 0, job, mine) : one_pass(row, is_single, 1, job, mine);
     *bad = row_is_bad(pass.total, pass.invalid, job->tolerance);
     if (*bad) return 0.0;
-    uint64_t seed = given_seed ? *given_seed : seed_of(pass.hash, job->key);
-    double u = given_u ? *given_u : uniform_of(seed);
+    uint64_t seed = job->seeds ? job->seeds[i] : seed_of(pass.hash, job->key);
+    double u = job->u ? job->u[i] : uniform_of(seed);
     int64_t before = 0, own = grid_steps(mine);
     if (pass.equal > 1) before = ties_before(row, is_single, job, label, mine, tie_seed_of(seed, u));
     double rank = (double)(pass.greater + before + 1);
@@ -53,24 +53,16 @@ INLINE double label_score(const void *row, int is_single, const Job *job, int64_
     return zero_score(job->weights, (double)(pass.greater - with_mass + before), (double)(job->columns - with_mass), rank, u);
 }
 
-INLINE int64_t label_scores_of(const void *rows, int is_single, int64_t n, const Job *job, const int64_t *labels,
-                               const uint64_t *seeds, const double *u, double *scores) {
-    int64_t row_bytes = job->columns * (is_single ? 4 : 8);
+INLINE int64_t label_scores_of(const Job *job, int64_t n, int is_single, const int64_t *labels, double *scores) {
     for (int64_t i = 0; i < n; i++) {
         int bad;
-        scores[i] = label_score((const char *)rows + i * row_bytes, is_single, job, labels[i],
-                                seeds ? seeds + i : 0, u ? u + i : 0, &bad);
+        scores[i] = label_score(job, i, is_single, labels[i], &bad);
         if (bad) return i;
     }
     return -1;
 }
 
-VECTOR_CLONES static int64_t label_scores_single(const void *rows, int64_t n, const Job *job, const int64_t *labels,
-                                                 const uint64_t *seeds, const double *u, double *scores) {
-    return label_scores_of(rows, 1, n, job, labels, seeds, u, scores);
-}
-VECTOR_CLONES static int64_t label_scores_double(const void *rows, int64_t n, const Job *job, const int64_t *labels,
-                                                 const uint64_t *seeds, const double *u, double *scores) {
-    return label_scores_of(rows, 0, n, job, labels, seeds, u, scores);
+VECTOR_CLONES static int64_t label_scores_loop(const Job *job, int64_t n, const int64_t *labels, double *scores) {
+    return job->is_single ? label_scores_of(job, n, 1, labels, scores) : label_scores_of(job, n, 0, labels, scores);
 }
 #endif

@@ -20,12 +20,18 @@
 /* The order of the weights is fixed by kernels/formula.py. */
 enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, N_WEIGHTS };
 
+/* Rows of probabilities and all that their scores depend on. Without seeds, they are hashed from the row; without u,
+ * it is drawn from the seed. */
 typedef struct {
+    const void *rows;
+    int is_single; /* float32 rather than float64 */
     int64_t columns;
     const double *weights;
     const uint64_t *column_keys;
     uint64_t key;
     double tolerance;
+    const uint64_t *seeds;
+    const double *u;
 } Job;
 
 INLINE uint64_t bits_of(double x) { uint64_t b; memcpy(&b, &x, 8); return b; }
@@ -55,16 +61,18 @@ INLINE double uniform_of(uint64_t seed) { return (double)(mix(seed + GOLDEN) >> 
 INLINE uint64_t tie_seed_of(uint64_t seed, double u) { return mix(seed ^ mix(bits_of(u + 0.0))); }
 INLINE uint64_t tie_of(uint64_t tie_seed, int64_t column) { return mix(tie_seed + (uint64_t)(column + 1) * GOLDEN); }
 
-/* The score of a label that carries mass; twin of formula.mass_score. */
+/* The score of a label that carries mass, for numbers or vectors of them; twin of formula.mass_score. `late` is by how
+ * much its rank exceeds the free ones, or 0. */
+#define MASS_SCORE(w, above, own, total, late, u) \
+    (((w[ABOVE] * (above) + w[OWN] * (own) + w[OWN_U] * ((u) * (own))) / (total) + (w[CONSTANT] + w[U] * (u))) + w[RANK] * (late))
+
+INLINE double late_by(const double *w, double rank) { return rank > w[FREE_RANKS] ? rank - w[FREE_RANKS] : 0.0; }
 INLINE double mass_score(const double *w, double above, double own, double total, double rank, double u) {
-    double share = (w[ABOVE] * above + w[OWN] * own + w[OWN_U] * (u * own)) / total;
-    double late = rank - w[FREE_RANKS];
-    return (share + (w[CONSTANT] + w[U] * u)) + w[RANK] * (late > 0.0 ? late : 0.0);
+    return MASS_SCORE(w, above, own, total, late_by(w, rank), u);
 }
 /* The score of the position-th (from 0) of `count` labels without mass; twin of formula.zero_score. */
 INLINE double zero_score(const double *w, double position, double count, double rank, double u) {
-    double late = rank - w[FREE_RANKS];
-    return (1.0 + ((position + 1.0) - u) / count) + w[RANK] * (late > 0.0 ? late : 0.0);
+    return (1.0 + ((position + 1.0) - u) / count) + w[RANK] * late_by(w, rank);
 }
 
 INLINE int row_is_bad(int64_t total, int64_t invalid, double tolerance) {
@@ -72,6 +80,9 @@ INLINE int row_is_bad(int64_t total, int64_t invalid, double tolerance) {
     return invalid || !(excess <= tolerance && excess >= -tolerance);
 }
 
+INLINE const void *row_at(const Job *job, int64_t i) {
+    return (const char *)job->rows + i * job->columns * (job->is_single ? 4 : 8);
+}
 #define AS_DOUBLE(source, is_single, j) ((is_single) ? (double)((const float *)(source))[j] + 0.0 \
                                                      : ((const double *)(source))[j] + 0.0)
 #endif
