@@ -1,7 +1,7 @@
 """CV+ and jackknife+ from fold probabilities: aptset against the direct loop, in one run.
 
-The direct loop is the one of the paper's code: per fold and per label the scores of all new rows by row-wise gathers, then
-one vector comparison per held-out sample. Run with ``python benchmarks/cross.py``.
+The direct loop is the one of the paper's code: per fold and per label the scores of all new rows by row-wise gathers,
+then one vector comparison per held-out sample. Run with ``python benchmarks/cross.py``.
 """
 
 from __future__ import annotations

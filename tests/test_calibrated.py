@@ -83,8 +83,49 @@ def test_frames_are_aligned_by_column_name(library):
     expected = calibration.predict_set(p)
     assert calibration.predict_set(frame) == expected
     assert calibration.predict_set(frame[["a", "b", "c"]]) == expected, "columns by name, never by position"
-    with pytest.raises(ValueError, match="must have the columns"):
+    with pytest.raises(ValueError, match="3 classes, but 2 columns came"):
         calibration.predict_set(frame[["a", "b"]])
+    # The same with the classes spelled out, in another order than the columns.
+    spelled = aptset.calibrate(frame[["c", "a", "b"]], names[y], classes=["b", "c", "a"], random_state=0)
+    np.testing.assert_array_equal(spelled.scores, calibration.scores)
+    assert spelled.predict_set(frame) == expected
+    assert aptset.oracle_sets(frame[["a", "b", "c"]], 0.4, u=1, classes=names) == aptset.oracle_sets(frame, 0.4, u=1)
+    with pytest.raises(ValueError, match="must have the columns"):
+        aptset.calibrate(frame, ["a"] * 200, classes=["a", "b", "x"])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_column_names_that_are_not_the_classes(library):
+    frames = pytest.importorskip(library)
+    p, y = data()
+    frame = frames.DataFrame({f"p_{j}": p[:, j] for j in range(3)})
+    with pytest.raises(ValueError, match="Pass classes="):
+        aptset.calibrate(frame, y)
+    calibration = aptset.calibrate(frame, y, classes=[0, 1, 2], random_state=0)
+    expected = calibration.predict_set(p)
+    assert calibration.predict_set(frame) == expected
+    assert calibration.predict_set(frame[["p_2", "p_0", "p_1"]]) == expected, "by the names of the calibration"
+    with pytest.raises(ValueError, match=r"must have the columns \['p_0'"):
+        calibration.predict_set(frames.DataFrame({f"q_{j}": p[:, j] for j in range(3)}))
+    texts = frames.DataFrame({"a": ["x"], "b": [0.5]})
+    with pytest.raises(TypeError, match="column 'a' does not"):
+        aptset.calibrate(texts, ["a"])
+
+
+def test_the_caller_may_change_their_arrays_later():
+    p, y = data()
+    names = np.array(["x", "y", "z"])
+    calibration = aptset.calibrate(p, names[y], classes=names, random_state=0)
+    names[:] = "w"
+    assert calibration.classes.tolist() == ["x", "y", "z"]
+
+
+def test_texts_and_numbers_as_labels():
+    p, y = data()
+    names = [1, "one", None]
+    sets = aptset.calibrate(p, [names[k] for k in y], classes=names, random_state=0).predict_set(p, 0.1)
+    assert {type(label) for row in sets for label in row.tolist()} == {int, str, type(None)}
+    assert sets.covers(np.array([names[k] for k in y], dtype=object)).mean() > 0.8
 
 
 def test_nullable_pandas_numbers():

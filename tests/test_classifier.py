@@ -34,7 +34,10 @@ def fitted(model=None, y=NAMES, **settings):
     return ConformalClassifier(model or GaussianNB(), random_state=0, **settings).fit(X, y)
 
 
-@pytest.mark.parametrize("model", [LogisticRegression(), GaussianNB(), DecisionTreeClassifier(random_state=0)], ids=str)
+CHECKED = [LogisticRegression(), GaussianNB(), DecisionTreeClassifier(random_state=0), MultinomialNB()]
+
+
+@pytest.mark.parametrize("model", CHECKED, ids=str)
 def test_scikit_learn_checks(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks feed on purpose what warns
@@ -141,8 +144,13 @@ def test_class_missing_from_the_training_part():
 
 def test_training_part_with_one_class_only():
     labels = np.array(["a"] * 39 + ["b"])
-    sets = ConformalClassifier(LogisticRegression(), random_state=1).fit(X[:40], labels).predict_set(X[:40])
+    with pytest.warns(UserWarning, match="one class 'a' only .* a constant model stands in"):
+        classifier = ConformalClassifier(LogisticRegression(), random_state=1).fit(X[:40], labels)
+    sets = classifier.predict_set(X[:40])
     assert (sets.mask[:, 0] | (sets.sizes == 0)).all()
+    assert classifier.n_features_in_ == 4
+    tree = ConformalClassifier(DecisionTreeClassifier(), random_state=1).fit(X[:40], labels)
+    assert isinstance(tree.models_[0], DecisionTreeClassifier), "a model that copes with one class is kept"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +244,10 @@ def test_frames(library):
     classifier = ConformalClassifier(GaussianNB(), random_state=0).fit(frame, labels)
     expected = fitted()
     assert classifier.predict_set(frame) == expected.predict_set(X), "the content counts, not what holds it"
-    assert classifier.feature_names_in_.tolist() == ["f0", "f1", "f2", "f3"]
+    # Older versions of scikit-learn do not know the names of polars' columns.
+    names = getattr(classifier.models_[0], "feature_names_in_", None)
+    np.testing.assert_array_equal(getattr(classifier, "feature_names_in_", None), names)
+    assert not hasattr(classifier.fit(X, NAMES), "feature_names_in_"), "nothing stays from an earlier fit"
 
 
 def test_frame_with_categories_and_missing_values():
@@ -347,6 +358,37 @@ def test_too_few_calibration_rows():
         assert (classifier.predict_set(X, 0.01).sizes == 2).all()
     assert len(w) == 1
     assert w[0].filename == __file__
+
+
+def test_settings_changed_after_fit_wait_for_the_next_fit():
+    for settings in ({"randomized": False}, {"randomized": True}):
+        classifier = fitted(**settings)
+        expected = classifier.predict_set(X)
+        changed = classifier.set_params(randomized=not settings["randomized"], conformity="homogeneous", groups="label")
+        assert changed.predict_set(X) == expected
+
+
+def test_frozen_borders():
+    model = GaussianNB().fit(X, Y)
+    with pytest.raises(NotFittedError):
+        ConformalClassifier(FrozenEstimator(GaussianNB())).fit(X, Y)
+    with pytest.raises(ValueError, match=r"labels of the kind that the fitted model knows, \[0, 1, 2\]"):
+        ConformalClassifier(FrozenEstimator(model)).fit(X, NAMES)
+    with pytest.raises(TypeError, match="fit takes no"):
+        ConformalClassifier(FrozenEstimator(model)).fit(X, Y, sample_weight=np.ones(150))
+    half = make_pipeline(StandardScaler(), FrozenEstimator(model))
+    with pytest.raises(ValueError, match="Wrap a fitted model as a whole"):
+        ConformalClassifier(half).fit(X[:100], Y[:100])
+
+
+def test_rows_of_lists_do_not_depend_on_their_neighbours():
+    generator = np.random.default_rng(0)
+    tokens = [[f"w{j}" for j in generator.integers(9, size=generator.integers(1, 4))] for _ in range(120)]
+    labels = NAMES[np.arange(120) % 150]
+    model = make_pipeline(CountVectorizer(analyzer=lambda row: row), MultinomialNB())
+    classifier = ConformalClassifier(model, random_state=0).fit(tokens, labels)
+    whole = classifier.predict_set(tokens)
+    assert [classifier.predict_set([row])[0].tolist() for row in tokens] == [row.tolist() for row in whole]
 
 
 def test_calibrated_classifier_as_estimator():

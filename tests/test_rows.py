@@ -68,6 +68,38 @@ def test_texts_dicts_and_ragged_rows():
     assert ragged[0] == ragged[2] != ragged[1]
 
 
+def test_neighbours_do_not_matter():
+    """A row alone has the seed it has in a batch, whatever the rest of the batch makes numpy think of it."""
+    batches = [
+        [["a", "b"], ["c"], ["a", "b"]],
+        [[1, 2], [3], [4, 5, 6]],
+        [[1.0, "a"], [2.0, None], [np.nan, "text"]],
+        [[1, 2], [1.0, 2.0], [True, 2]],
+        [(1, 2), (1.0, 2.5)],
+        [{"a": 1}, {"a": 1.0}],
+        ["a", "b c", ""],
+        [np.arange(2000.0), np.arange(2000.0) + 1],
+    ]
+    for batch in batches:
+        whole = row_seeds(batch, 3)
+        np.testing.assert_array_equal([row_seeds([row], 3)[0] for row in batch], whole)
+        objects = np.empty(len(batch), dtype=object)
+        objects[:] = batch
+        np.testing.assert_array_equal(row_seeds(objects, 3), whole)
+    long = row_seeds([np.arange(2000.0), np.arange(2000.0) + (np.arange(2000) == 1000)], 3)
+    assert long[0] != long[1]
+
+
+def test_names_that_repeat_and_record_batches():
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    matrix = np.arange(6.0).reshape(3, 2)
+    expected = row_seeds(matrix, 1)
+    np.testing.assert_array_equal(row_seeds(pd.DataFrame(matrix, columns=["a", "a"]), 1), expected)
+    table = pa.table({"a": matrix[:, 0], "b": matrix[:, 1]})
+    np.testing.assert_array_equal(row_seeds(table, 1), expected)
+    np.testing.assert_array_equal(row_seeds(table.to_batches()[0], 1), expected)
+
+
 def test_values_without_visible_content_are_refused():
     with pytest.raises(TypeError, match="got a object"):
         row_seeds(np.array([[object()], [object()]]), 0)

@@ -79,9 +79,10 @@ def test_is_frozen(sets):
 
 
 def test_the_owner_of_the_arrays_keeps_them_writable():
-    indptr = np.array([0, 1])
-    PredictionSets(indptr, np.array([0], dtype=np.int32), np.array([1, 2]))
-    indptr[0] = 5
+    indptr, classes = np.array([0, 1]), np.array([1, 2])
+    sets = PredictionSets(indptr, np.array([0], dtype=np.int32), classes)
+    indptr[0], classes[0] = 5, 7
+    assert sets[0].tolist() == [1]
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
@@ -124,7 +125,19 @@ def test_bad_arrays(indptr, indices, message):
         PredictionSets(np.array(indptr, dtype=int), np.array(indices, dtype=int), np.array([1, 2]))
 
 
-def test_bad_masks_and_labels():
+def test_bad_masks_and_labels(sets):
+    for labels in ("ant", [["ant"]] * 4, 3):
+        with pytest.raises(ValueError, match=r"labels must (be 1-D|have one entry)"):
+            sets.covers(labels)
+    with pytest.raises(TypeError, match="list of labels for each row; got 'ant' in row 0"):
+        PredictionSets.from_labels(["ant"], CLASSES)
+    assert PredictionSets.from_labels([{"ant"}, ()], CLASSES).sizes.tolist() == [1, 0]
+    with pytest.raises(ValueError, match="row 1 holds one twice"):
+        PredictionSets.from_labels([["ant"], ["bee", "ant", "bee"]], CLASSES)
+    with pytest.raises(ValueError, match="classes must be distinct"):
+        PredictionSets.from_labels([[1]], [1, 1])
+    with pytest.raises(TypeError, match="must be integers"):
+        PredictionSets(np.array([0.0, 1.0]), np.array([0]), CLASSES)
     with pytest.raises(TypeError, match="boolean"):
         PredictionSets.from_mask([[1, 0]])
     with pytest.raises(ValueError, match="must be among the classes"):

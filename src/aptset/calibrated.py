@@ -17,8 +17,14 @@ from aptset.kernels.places import Rows
 from aptset.scores import Score
 from aptset.sets import PredictionSets
 from aptset.validation.groups import check_group_values
-from aptset.validation.labels import check_classes, check_labels
-from aptset.validation.matrices import check_probabilities, tolerance_of, uniforms_of
+from aptset.validation.labels import check_labels
+from aptset.validation.matrices import (
+    check_named_columns,
+    check_new_probabilities,
+    check_probabilities,
+    tolerance_of,
+    uniforms_of,
+)
 from aptset.validation.settings import (
     check_alpha,
     check_alphas,
@@ -64,6 +70,7 @@ class Calibration:
     key: int
     randomized: bool = True
     allow_empty: bool = True
+    columns: NDArray[Any] | None = None
 
     @property
     def n(self) -> int:
@@ -168,7 +175,7 @@ class Calibration:
         return p_values_of_one_model(self.held_out, rows, ids, NAME)
 
     def _rows(self, probabilities: Any, u: ArrayLike | None, normalize: bool) -> Rows:
-        matrix, _ = check_probabilities(probabilities, NAME, self.classes)
+        matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
         uniforms = uniforms_of(u, len(matrix), self.randomized)
         return Rows(matrix, self.conformity.weights, self.key, tolerance_of(matrix), u=uniforms, normalize=normalize)
 
@@ -191,7 +198,8 @@ def calibrate(
     Parameters
     ----------
     probabilities : array or data frame, shape (rows, classes)
-        Rows must sum to 1. float16, float32 and float64 give the same sets as the same numbers in float64.
+        Rows must sum to 1, up to rounding. float16 and float32 are widened to float64 first. A data frame goes by the
+        names of its columns, here and in ``predict_set``.
     labels : array, shape (rows,)
         The true label of each row.
     conformity : {"adaptive", "homogeneous", "regularized"} or score, default="adaptive"
@@ -225,13 +233,13 @@ def calibrate(
     """
     score = check_conformity(conformity)
     matrix, names = check_probabilities(probabilities, NAME)
-    labels_of_columns = check_classes(classes, matrix.shape[1], names, labels)
+    matrix, labels_of_columns = check_named_columns(matrix, names, classes, labels, NAME)
     columns = check_labels(labels, labels_of_columns, len(matrix))
     key, uniforms = draw_key(check_generator(random_state)), uniforms_of(u, len(matrix), randomized)
     rows = Rows(matrix, score.weights, key, tolerance_of(matrix), u=uniforms, normalize=normalize)
     known, ids = make_groups(groups, labels_of_columns, len(matrix))
     held_out = HeldOut((score_fold(rows, columns, ids, known, NAME),), known)
-    return Calibration(held_out, labels_of_columns, score, key, randomized, allow_empty)
+    return Calibration(held_out, labels_of_columns, score, key, randomized, allow_empty, names)
 
 
 def make_groups(groups: Any, classes: NDArray[Any], n_rows: int) -> tuple[Groups, Ids | None]:

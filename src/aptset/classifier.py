@@ -19,18 +19,18 @@ from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.split import Fold, Scheme, Split
 from aptset.calibrations.tally import chunks, p_values_of_one_model, sets_of_one_model
 from aptset.groups import Groups
-from aptset.kernels.formula import Floats
+from aptset.kernels.formula import Floats, Weights
 from aptset.rows import row_seeds
 from aptset.scores import Score
 from aptset.sets import PredictionSets, concatenate
 from aptset.validation.estimators import (
     check_estimator_can,
+    check_frozen,
     check_models_kept,
     check_training_data,
-    check_union_of_classes,
 )
 from aptset.validation.groups import check_group_values, check_same_kind
-from aptset.validation.matrices import uniforms_of
+from aptset.validation.matrices import OF_ESTIMATOR, uniforms_of
 from aptset.validation.settings import (
     check_alpha,
     check_alphas,
@@ -184,7 +184,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """
         alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
         training, scheme, score = self._prepare(X, y, groups, fit_params)
-        samples, values = self._samples(X_new, u, groups_new, training.groups, score, training.samples.key)
+        common = (self.groups, training.groups, self.randomized, score.weights, training.samples.key)
+        samples, values = _samples(X_new, u, groups_new, *common)
         folds, tally = fitting.tally_folds(
             training, len(training.folds), samples, training.classes, scheme.minimax, self.n_jobs, self.progress
         )
@@ -209,7 +210,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         key = draw_key(generator)
         if frozen:  # nothing to train: one fold that holds every row out
             scheme, folds = Split(), [Fold(np.arange(len(y)), np.arange(0))]
-            classes = check_union_of_classes(np.asarray(self.estimator.classes_), classes)
+            classes = check_frozen(self.estimator, classes, fit_params)
         else:
             folds = scheme.folds(X, y, generator)
         values = check_group_values(self.groups, passed_groups, X, len(y))
@@ -227,11 +228,15 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     ) -> ConformalClassifier:
         """Write the fitted attributes, all at once: everything has worked."""
         self.classes_, self.models_, self.scheme_, self.score_ = training.classes, models, scheme, score
+        # Both sides of the comparison must use the same rule: later changes of these settings wait for the next fit.
+        self.randomized_, self.groups_ = self.randomized, self.groups
         self.held_out_ = HeldOut(tuple(folds), training.groups, scheme.minimax)
         self.key_, self.n_calibration_ = training.samples.key, self.held_out_.n
         for name in ("n_features_in_", "feature_names_in_"):
             if models and hasattr(models[0], name):
                 setattr(self, name, getattr(models[0], name))
+            elif hasattr(self, name):
+                delattr(self, name)
         return self
 
     @overload
@@ -272,7 +277,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         for some in self._pieces(samples):
             if len(self.models_) == 1:
                 rows, common = some.under(self.models_[0], self.classes_), (levels, self.classes_, self.allow_empty)
-                parts.append(sets_of_one_model(self.held_out_, rows, some.ids, *common, fitting.NAME))
+                parts.append(sets_of_one_model(self.held_out_, rows, some.ids, *common, OF_ESTIMATOR))
             else:
                 tally = self._tally(some)
                 parts.append(tally.sets(self.held_out_, some.ids, levels, self.classes_, self.allow_empty))
@@ -287,7 +292,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         for some in self._pieces(samples):
             if len(self.models_) == 1:
                 rows = some.under(self.models_[0], self.classes_)
-                parts.append(p_values_of_one_model(self.held_out_, rows, some.ids, fitting.NAME))
+                parts.append(p_values_of_one_model(self.held_out_, rows, some.ids, OF_ESTIMATOR))
             else:
                 parts.append(self._tally(some).p_values(self.held_out_, some.ids))
         return np.concatenate(parts)
@@ -327,21 +332,12 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             return alpha
         return check_reachable(self.scheme_.level(alpha, *self._size()), alpha, self.scheme_.name)
 
-    def _samples(
-        self, X: Any, u: ArrayLike | None, passed_groups: Any, groups: Groups, score: Score, key: int
-    ) -> tuple[fitting.Samples, list[Any] | None]:
-        (X,) = indexable(X)
-        n = _num_samples(X)
-        values = check_group_values(self.groups, passed_groups, X, n)
-        check_same_kind(groups.kind, values)
-        uniforms = uniforms_of(u, n, self.randomized)
-        return fitting.Samples(X, row_seeds(X, key), uniforms, groups.ids(values, n), score.weights, key), values
-
     def _new_samples(
         self, X: Any, groups: ArrayLike | None, u: ArrayLike | None
     ) -> tuple[fitting.Samples, list[Any] | None]:
         check_models_kept(self.models_)
-        return self._samples(X, u, groups, self.held_out_.groups, self.score_, self.key_)
+        known = self.held_out_.groups
+        return _samples(X, u, groups, self.groups_, known, self.randomized_, self.score_.weights, self.key_)
 
     def _pieces(self, samples: fitting.Samples) -> Iterator[fitting.Samples]:
         """Yield as many samples at a time as keep the memory bounded."""
@@ -378,5 +374,27 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         if hasattr(self.estimator, "__sklearn_tags__"):
-            tags.input_tags = get_tags(self.estimator).input_tags
+            of_estimator = get_tags(self.estimator)
+            tags.input_tags = of_estimator.input_tags
+            if of_estimator.classifier_tags is not None:
+                tags.classifier_tags.poor_score = of_estimator.classifier_tags.poor_score
         return tags
+
+
+def _samples(
+    X: Any,
+    u: ArrayLike | None,
+    passed_groups: Any,
+    setting: Any,
+    groups: Groups,
+    randomized: bool,
+    weights: Weights,
+    key: int,
+) -> tuple[fitting.Samples, list[Any] | None]:
+    """Put together what the scores of new rows depend on, and the group of each row where there are groups."""
+    (X,) = indexable(X)
+    n = _num_samples(X)
+    values = check_group_values(setting, passed_groups, X, n)
+    check_same_kind(groups.kind, values)
+    uniforms = uniforms_of(u, n, randomized)
+    return fitting.Samples(X, row_seeds(X, key), uniforms, groups.ids(values, n), weights, key), values

@@ -19,8 +19,15 @@ from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.rowhash import hash_rows
 from aptset.scores import Score
 from aptset.validation.folds import check_fold_ids, check_same_shape, folds_in_order
-from aptset.validation.labels import check_classes, check_labels
-from aptset.validation.matrices import check_probabilities, check_rows, tolerance_of, uniforms_of
+from aptset.validation.labels import check_labels
+from aptset.validation.matrices import (
+    check_named_columns,
+    check_new_probabilities,
+    check_probabilities,
+    check_rows,
+    tolerance_of,
+    uniforms_of,
+)
 from aptset.validation.settings import (
     check_alpha,
     check_alphas,
@@ -53,6 +60,7 @@ class CrossCalibration:
     key: int
     randomized: bool = True
     allow_empty: bool = True
+    columns: NDArray[Any] | None = None
 
     @property
     def n(self) -> int:
@@ -125,7 +133,7 @@ class CrossCalibration:
     ) -> tuple[Tally, Ids | None, dict[Any, int]]:
         tally: Tally | None = None
         for number, probabilities in enumerate(folds_in_order(fold_probabilities, self.folds)):
-            matrix, _ = check_probabilities(probabilities, NAME, self.classes)
+            matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
             rows = Rows(matrix, self.conformity.weights, self.key, tolerance_of(matrix), normalize=normalize)
             if tally is None:
                 tally = Tally.empty(len(matrix), len(self.classes), self.held_out.minimax)
@@ -189,7 +197,7 @@ def calibrate_cv(
     check_option(combine, ("plus", "minimax"), "combine")
     score = check_conformity(conformity)
     matrix, names = check_probabilities(probabilities, NAME)
-    labels_of_columns = check_classes(classes, matrix.shape[1], names, labels)
+    matrix, labels_of_columns = check_named_columns(matrix, names, classes, labels, NAME)
     columns = check_labels(labels, labels_of_columns, len(matrix))
     fold_names, fold_of_row = check_fold_ids(folds, len(matrix))
     key, uniforms = draw_key(check_generator(random_state)), uniforms_of(u, len(matrix), randomized)
@@ -201,4 +209,4 @@ def calibrate_cv(
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
     fold_scores = [FoldScores.sort(scores[mine], groups_of_rows[mine], len(known.names)) for mine in members]
     held_out = HeldOut(tuple(fold_scores), known, combine == "minimax")
-    return CrossCalibration(held_out, fold_names, labels_of_columns, score, key, randomized, allow_empty)
+    return CrossCalibration(held_out, fold_names, labels_of_columns, score, key, randomized, allow_empty, names)

@@ -24,12 +24,11 @@ from aptset.kernels.formula import Floats, Weights
 from aptset.kernels.places import Rows
 from aptset.kernels.rowhash import Words
 from aptset.progress import with_bar
-from aptset.validation.estimators import check_model_probabilities, fold_error
+from aptset.validation.estimators import check_model_probabilities, fold_error, warn_constant_model
 from aptset.validation.labels import columns_of
-from aptset.validation.matrices import check_rows, tolerance_of
+from aptset.validation.matrices import OF_ESTIMATOR, check_rows, tolerance_of
 
-NAME = "probabilities of the estimator"
-_DROPPED_BITS = 12  # of the 52 of a float64 probability: see `_steady`
+_DROPPED_BITS = 20  # of the 52 of a float64 probability: see `_steady`
 _BATCHES = 64  # many folds are tallied in this many pieces of work, whatever the number of workers
 
 
@@ -89,7 +88,8 @@ class Training:
             held_out = self.folds[f].held_out
             samples = self.samples.some(held_out)
             rows = samples.under(model, self.classes)
-            return model, score_fold(rows, columns_of(self.y[held_out], self.classes), samples.ids, self.groups, NAME)
+            columns = columns_of(self.y[held_out], self.classes)
+            return model, score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR)
         except Exception as error:
             if len(self.folds) == 1:
                 raise
@@ -99,14 +99,18 @@ class Training:
         if is_frozen(self.estimator):
             return self.estimator
         rows = self.folds[f].train_rows(len(self.y))
-        if len(np.unique(self.y[rows])) == 1:  # nothing to learn, and many classifiers refuse to
-            return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(rows), 1)), self.y[rows])
         model = clone(self.estimator)
         seed = self.seeds[f]
         if seed is not None:
             _seed_unseeded(model, seed)
-        fit_params = _check_method_params(self.samples.X, self.fit_params, indices=rows)
-        return model.fit(take(self.samples.X, rows), self.y[rows], **fit_params)
+        some_X, some_y = take(self.samples.X, rows), self.y[rows]
+        try:
+            return model.fit(some_X, some_y, **_check_method_params(self.samples.X, self.fit_params, indices=rows))
+        except ValueError as error:
+            if len(np.unique(some_y)) > 1 or "class" not in str(error):
+                raise
+            warn_constant_model(some_y.tolist()[0])
+            return DummyClassifier(strategy="most_frequent").fit(some_X, some_y)
 
 
 def _seed_unseeded(model: Any, seed: int) -> None:
@@ -153,7 +157,7 @@ def _tally_batch(
     for f in batch:
         model, fold = model_of(f)
         rows = new.under(model, classes)
-        check_rows(rows.probabilities, tally.add(fold, rows, new.ids), NAME, normalize=False)
+        check_rows(rows.probabilities, tally.add(fold, rows, new.ids), OF_ESTIMATOR, normalize=False)
         folds.append(fold)
     return folds, tally
 
@@ -176,7 +180,7 @@ def _run(
 
 def probabilities_of(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
     """Return the model's probabilities with one column per class; a class the model never saw gets zeros."""
-    given = check_model_probabilities(model, model.predict_proba(X))
+    given = check_model_probabilities(model, model.predict_proba(X), classes)
     columns = columns_of(np.asarray(model.classes_), classes)
     aligned = given
     if not np.array_equal(columns, np.arange(len(classes))):
@@ -186,7 +190,7 @@ def probabilities_of(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.ge
 
 
 def _steady(probabilities: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Round float64 probabilities to 40 significant bits.
+    """Round float64 probabilities to 33 significant bits.
 
     A matrix product gives a row slightly different last bits in batches of different sizes. Without this, a label that
     stands exactly at the threshold could be in the set of a row in one batch and not in another (docs/design/0004).

@@ -10,8 +10,8 @@ from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.scores import Adaptive
-from aptset.validation.labels import check_classes, check_labels
-from aptset.validation.matrices import check_probabilities, check_rows, check_u, tolerance_of
+from aptset.validation.labels import check_labels
+from aptset.validation.matrices import check_named_columns, check_probabilities, check_rows, check_u, tolerance_of
 from aptset.validation.settings import check_alpha, check_generator, check_sample_size, draw_key
 
 
@@ -48,7 +48,8 @@ def adaptive_scores(
     array([0.25, 1.75])
     """
     matrix, names = check_probabilities(probabilities, "probabilities")
-    columns = check_labels(labels, check_classes(classes, matrix.shape[1], names, labels), len(matrix))
+    matrix, known = check_named_columns(matrix, names, classes, labels, "probabilities")
+    columns = check_labels(labels, known, len(matrix))
     key, uniforms = draw_key(check_generator(random_state)), check_u(u, len(matrix))
     rows = Rows(matrix, Adaptive().weights, key, tolerance_of(matrix), u=uniforms, normalize=normalize)
     scores, first_bad = label_scores(rows, columns)

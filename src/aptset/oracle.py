@@ -11,8 +11,7 @@ from aptset.kernels.cuts import cut
 from aptset.kernels.places import Rows
 from aptset.scores import Adaptive
 from aptset.sets import PredictionSets
-from aptset.validation.labels import check_classes
-from aptset.validation.matrices import check_probabilities, check_rows, check_u, tolerance_of
+from aptset.validation.matrices import check_named_columns, check_probabilities, check_rows, check_u, tolerance_of
 from aptset.validation.settings import check_alpha, check_generator, draw_key
 
 
@@ -57,7 +56,7 @@ def oracle_sets(
     level = 1 - check_alpha(alpha)
     matrix, names = check_probabilities(probabilities, "probabilities")
     uniforms = check_u(u, len(matrix))
-    labels = check_classes(classes, matrix.shape[1], names, [0])
+    matrix, labels = check_named_columns(matrix, names, classes, [0], "probabilities")
     key = draw_key(check_generator(random_state))
     rows = Rows(
         matrix,
@@ -71,4 +70,4 @@ def oracle_sets(
     threshold = float(level) - (matrix.shape[1] + 2) * 2.0**-52
     found = cut(rows, np.full((len(matrix), 1), threshold))
     check_rows(matrix, found.first_bad, "probabilities", normalize)
-    return PredictionSets(*found.at(0), labels)
+    return PredictionSets.trusted(*found.at(0), labels)

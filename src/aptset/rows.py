@@ -1,8 +1,11 @@
-"""The seed of every row of X, from its content alone: dense, sparse, data frame, texts, anything with a stable repr."""
+"""The seed of every row of X, from its content alone: dense, sparse, data frame, texts, anything with a stable repr.
+
+What holds the rows, and what the other rows of a batch look like, must not matter: each cell is hashed by itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from numbers import Real
 from typing import Any
@@ -11,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels.rowhash import Words, canonical_words, column_keys, hash_rows, hash_words, keys_of_columns, seeds_of
-from aptset.tables import columns_of_table, is_table, iterate_columns
+from aptset.tables import is_table, iterate_columns, matrix_of_table
 from aptset.validation.labels import refuse_unstable_value
 
 
@@ -24,67 +27,81 @@ def row_seeds(X: Any, key: int) -> Words:
     if hasattr(X, "tocsr"):
         return _sparse_seeds(X.tocsr(), key)
     if is_table(X):
-        return _table_seeds(X, key)
-    values = _as_array(X)
-    if values.dtype.kind in "fiub":
+        matrix, _ = matrix_of_table(X)
+        return _column_seeds(iterate_columns(X), len(X), key) if matrix is None else hash_rows(matrix, key)
+    values = _as_numbers(X)
+    if values is not None:
         return hash_rows(values.reshape(len(values), -1), key)
-    cells = values.reshape(len(values), -1)
-    return _seeds_from_columns((cells[:, j].tolist() for j in range(cells.shape[1])), len(cells), key)
+    return _cell_seeds(X.tolist() if isinstance(X, np.ndarray) else list(X), key)
 
 
-def _as_array(X: Any) -> NDArray[Any]:
+def _as_numbers(X: Any) -> NDArray[Any] | None:
+    """Return X as an array if all of it is numbers."""
     if isinstance(X, list | tuple) and len(X) and isinstance(X[0], str | bytes | dict):
-        return _as_objects(X)  # an array of long texts would pad every text to the longest
+        return None  # an array of long texts would pad every text to the longest
     try:
-        return np.asarray(X)
-    except ValueError:  # rows of different lengths: each row is one value
-        return _as_objects(X)
+        values = np.asarray(X)
+    except ValueError:  # rows of different lengths
+        return None
+    return values if values.dtype.kind in "fiub" and values.ndim > 0 else None
 
 
-def _as_objects(X: Any) -> NDArray[Any]:
-    values = np.empty(len(X), dtype=object)
-    values[:] = list(X)
-    return values
-
-
-def _table_seeds(frame: Any, key: int) -> Words:
-    values, _ = columns_of_table(frame)
-    if values.dtype.kind in "fiub":
-        return hash_rows(values, key)
-    return _seeds_from_columns(iterate_columns(frame), len(values), key)
-
-
-def _seeds_from_columns(columns: Iterable[NDArray[Any] | list[Any]], n_rows: int, key: int) -> Words:
-    hashes = np.zeros(n_rows, dtype=np.uint64)
+def _column_seeds(columns: Iterable[NDArray[Any] | list[Any]], n_rows: int, key: int) -> Words:
+    """Seeds of the rows of a table with columns of several kinds."""
+    hashes, texts = np.zeros(n_rows, dtype=np.uint64), dict[str, int]()
     for j, column in enumerate(columns):
-        is_numeric = isinstance(column, np.ndarray) and column.dtype.kind in "fiub"
-        words = canonical_words(np.asarray(column, dtype=np.float64)) if is_numeric else _words_of_values(column)
+        if isinstance(column, np.ndarray):
+            words = canonical_words(column.astype(np.float64))
+        else:
+            words = np.fromiter((_word(value, texts) for value in column), dtype=np.uint64, count=n_rows)
         hashes += hash_words(words, keys_of_columns(key, np.array([j])))
     return seeds_of(hashes, key)
 
 
-def _words_of_values(values: Iterable[Any]) -> Words:
-    known: dict[Any, int] = {}
-
-    def word(value: Any) -> int:
-        try:
-            if value not in known:
-                known[value] = _word(value)
-            return known[value]
-        except TypeError:  # not hashable
-            return _word(value)
-
-    return np.fromiter((word(value) for value in values), dtype=np.uint64)
+def _cell_seeds(rows: list[Any], key: int) -> Words:
+    """Seeds of rows that are Python values: texts, dictionaries, lists of any length of anything."""
+    texts = dict[str, int]()
+    cells = [[_word(cell, texts) for cell in _flat(row)] for row in rows]
+    lengths = np.array([len(row) for row in cells])
+    stops = np.cumsum(lengths)
+    position = np.arange(stops[-1] if len(stops) else 0) - np.repeat(stops - lengths, lengths)
+    words = np.array([word for row in cells for word in row], dtype=np.uint64)
+    return seeds_of(_sum_by_row(hash_words(words, keys_of_columns(key, position)), np.append(0, stops)), key)
 
 
-def _word(value: Any) -> int:
+def _flat(row: Any) -> Iterator[Any]:
+    if isinstance(row, list | tuple | np.ndarray):
+        for cell in row:
+            yield from _flat(cell)
+    else:
+        yield row
+
+
+def _word(value: Any, texts: dict[str, int]) -> int:
+    """Return the 64 bits that stand for one value; texts are looked up if they were met before."""
+    if isinstance(value, str):
+        if value not in texts:
+            texts[value] = _digest(value.encode("utf-8", "surrogatepass"))
+        return texts[value]
     if isinstance(value, Real | np.bool_):
         return int(canonical_words(np.array([value], dtype=np.float64))[0])
-    if not isinstance(value, str | bytes):
-        refuse_unstable_value(value)
-        value = repr(value).encode()
-    content = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    if isinstance(value, bytes):
+        return _digest(value)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()  # the repr of a long array is abridged
+    refuse_unstable_value(value)
+    return _digest(repr(value).encode())
+
+
+def _digest(content: bytes) -> int:
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
+
+
+def _sum_by_row(hashes: Words, indptr: NDArray[Any]) -> Words:
+    """Sum consecutive pieces; sums wrap around, so differences of running sums are exact."""
+    running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(hashes, dtype=np.uint64)])
+    sums: Words = running[indptr[1:]] - running[indptr[:-1]]
+    return sums
 
 
 def _sparse_seeds(X: Any, key: int) -> Words:
@@ -96,5 +113,4 @@ def _sparse_seeds(X: Any, key: int) -> Words:
     empty_row = hash_words(zero, column_keys(key, X.shape[1])).sum(dtype=np.uint64)
     keys = keys_of_columns(key, X.indices)
     words = canonical_words(np.asarray(X.data, dtype=np.float64))
-    changes = np.concatenate([zero, np.cumsum(hash_words(words, keys) - hash_words(zero, keys), dtype=np.uint64)])
-    return seeds_of(empty_row + changes[X.indptr[1:]] - changes[X.indptr[:-1]], key)
+    return seeds_of(empty_row + _sum_by_row(hash_words(words, keys) - hash_words(zero, keys), X.indptr), key)

@@ -11,9 +11,15 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.tables import Backend, make_table
-from aptset.validation.compressed import check_mask, check_pointers, check_row_index
-from aptset.validation.labels import check_labels, check_length, columns_of
+from aptset.tables import Backend, make_table, plain_list
+from aptset.validation.compressed import (
+    check_label_rows,
+    check_mask,
+    check_pointers,
+    check_row_index,
+    check_set_classes,
+)
+from aptset.validation.labels import as_labels, check_labels, check_length, columns_of
 
 _SHOWN_ROWS = 6
 _SHOWN_LABELS = 8
@@ -54,25 +60,34 @@ class PredictionSets(Sequence[NDArray[Any]]):
     classes: NDArray[Any]
 
     def __post_init__(self) -> None:
-        classes = np.asarray(self.classes)
+        classes = check_set_classes(self.classes)
         indptr, indices = check_pointers(self.indptr, self.indices, len(classes))
+        self._freeze(indptr.copy(), indices.copy(), classes)
+
+    def _freeze(self, indptr: NDArray[np.int64], indices: NDArray[np.int32], classes: NDArray[Any]) -> None:
         for name, values in (("indptr", indptr), ("indices", indices), ("classes", classes)):
             view = values.view()
             view.flags.writeable = False
             object.__setattr__(self, name, view)
 
     @classmethod
+    def trusted(cls, indptr: NDArray[np.int64], indices: NDArray[np.int32], classes: NDArray[Any]) -> PredictionSets:
+        """Make sets from arrays that the kernels just made: no check, no copy."""
+        sets = object.__new__(cls)
+        sets._freeze(indptr, indices, classes)
+        return sets
+
+    @classmethod
     def from_mask(cls, mask: ArrayLike, classes: ArrayLike | None = None) -> PredictionSets:
         """Make sets from a boolean matrix (rows, classes); labels then stand in the order of the classes."""
         members, names = check_mask(mask, classes)
         indptr = np.concatenate([[0], np.cumsum(members.sum(axis=1), dtype=np.int64)])
-        return cls(indptr, np.nonzero(members)[1].astype(np.int32), names)
+        return cls.trusted(indptr, np.nonzero(members)[1].astype(np.int32), names)
 
     @classmethod
     def from_labels(cls, labels: Iterable[ArrayLike], classes: ArrayLike) -> PredictionSets:
         """Make sets from the labels of each row, as :meth:`labels` gives them."""
-        rows = [np.asarray(row) for row in labels]
-        names = np.asarray(classes)
+        rows, names = check_label_rows(labels), check_set_classes(classes)
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
         filled = [row for row in rows if len(row)]
         members = np.concatenate(filled) if filled else names[:0]
@@ -81,8 +96,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     @classmethod
     def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:
         """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
-        column = frame["labels"]
-        return cls.from_labels(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list(), classes)
+        return cls.from_labels(plain_list(frame["labels"]), classes)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -102,7 +116,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     def covers(self, labels: ArrayLike) -> NDArray[np.bool_]:
         """Tell for each row whether the set holds the given label (never, for a label outside the classes)."""
-        wanted = np.asarray(labels)
+        wanted = as_labels(labels, "labels")
         check_length(wanted, len(self), "labels")
         columns = columns_of(wanted, self.classes)
         row = self._row_of_member()
@@ -138,7 +152,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
         sizes = self.sizes[rows]
         indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         position = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], sizes)
-        return PredictionSets(indptr, self.indices[position], self.classes)
+        return PredictionSets.trusted(indptr, self.indices[position], self.classes)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         members, pointers = self.classes[self.indices], self.indptr.tolist()
@@ -195,4 +209,4 @@ def concatenate(parts: list[PredictionSets]) -> PredictionSets:
     if len(parts) == 1:
         return parts[0]
     indptr = np.concatenate([[0], np.cumsum(np.concatenate([part.sizes for part in parts]))])
-    return PredictionSets(indptr, np.concatenate([part.indices for part in parts]), parts[0].classes)
+    return PredictionSets.trusted(indptr, np.concatenate([part.indices for part in parts]), parts[0].classes)

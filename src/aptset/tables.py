@@ -16,27 +16,43 @@ def is_table(values: Any) -> bool:
     return hasattr(values, "columns") and hasattr(values, "shape")
 
 
-def columns_of_table(frame: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the values of a data frame as a matrix, and the names of its columns."""
-    import narwhals.stable.v2 as nw
-
-    # pandas allows names that are not strings: keep them, they may be the user's labels
-    names = np.asarray(frame.columns) if hasattr(frame, "iloc") else None
-    table = nw.from_native(frame, eager_only=True)
-    values = table.to_numpy()
-    if values.dtype == object and all(kind.is_numeric() for kind in table.schema.values()):
-        values = values.astype(np.float64)  # pandas' nullable numbers arrive as objects
-    return values, np.asarray(table.columns) if names is None else names
+def names_of_columns(frame: Any) -> list[Any]:
+    """Return the names of the columns; pandas allows names that are not strings: they may be the user's labels."""
+    return list(getattr(frame, "column_names", frame.columns))  # pyarrow's `columns` are the columns themselves
 
 
 def iterate_columns(frame: Any) -> Iterator[NDArray[Any] | list[Any]]:
     """Yield each column: numbers as an array (missing ones NaN), anything else as a list of Python values."""
     import narwhals.stable.v2 as nw
 
-    for column in nw.from_native(frame, eager_only=True).iter_columns():
+    if hasattr(frame, "iloc"):  # by position: names may be there twice
+        columns: Any = (nw.from_native(frame.iloc[:, j], series_only=True) for j in range(frame.shape[1]))
+    else:
+        if hasattr(frame, "to_struct_array") and not hasattr(frame, "combine_chunks"):  # a record batch of pyarrow
+            import pyarrow as pa
+
+            frame = pa.Table.from_batches([frame])
+        columns = nw.from_native(frame, eager_only=True).iter_columns()
+    for column in columns:
         is_number = column.dtype.is_numeric() or column.dtype == nw.Boolean
         values = column.to_numpy() if is_number else None
-        yield values if values is not None and values.dtype.kind in "fiub" else column.to_list()
+        if values is not None and values.dtype == object:
+            values = values.astype(np.float64)  # nullable numbers
+        yield column.to_list() if values is None else values
+
+
+def matrix_of_table(frame: Any) -> tuple[NDArray[Any] | None, Any]:
+    """Return a frame of numbers as a matrix, or None and the name of the first column that holds something else."""
+    names, columns = names_of_columns(frame), []
+    if hasattr(frame, "iloc") and all(getattr(kind, "kind", "O") in "fiub" for kind in frame.dtypes):
+        matrix: NDArray[Any] = frame.to_numpy()
+        if matrix.dtype.kind in "fiub":
+            return matrix, None
+    for name, column in zip(names, iterate_columns(frame), strict=True):
+        if not isinstance(column, np.ndarray):
+            return None, name
+        columns.append(column)
+    return np.column_stack(columns) if columns else np.empty(frame.shape), None
 
 
 def make_table(columns: dict[str, Any], backend: Backend) -> Any:
@@ -52,12 +68,13 @@ def make_table(columns: dict[str, Any], backend: Backend) -> Any:
 
 def column_values(frame: Any, name: Any) -> list[Any] | None:
     """Return one column of a data frame, or None if there is none of that name."""
+    if name not in names_of_columns(frame):
+        return None
+    if hasattr(frame, "iloc"):
+        return plain_list(frame.iloc[:, names_of_columns(frame).index(name)])
     import narwhals.stable.v2 as nw
 
-    if hasattr(frame, "iloc"):
-        return plain_list(frame[name]) if name in frame.columns else None
-    table = nw.from_native(frame, eager_only=True)
-    return table[name].to_list() if name in table.columns else None
+    return list(nw.from_native(frame, eager_only=True)[name].to_list())
 
 
 def plain_list(values: Any) -> list[Any]:

@@ -71,8 +71,23 @@ def test_at_least_one_adds_the_top_label_and_nothing_else(path, matrix, name):
         assert filled[empty, firsts[empty]].all()
 
 
+@pytest.mark.parametrize("n_classes", [5, 60])
+def test_homogeneous_cut_right_below_the_labels_without_mass(path, n_classes):
+    """Thresholds within the tie noise of 1, where tiny masses and no mass at all stand side by side."""
+    matrix = np.zeros((40, n_classes))
+    matrix[:, 0] = 1.0
+    matrix[:, 1] = 2.0 ** -np.arange(20, 60)
+    matrix[:, 2] = 1e-18
+    for u in (0.0, 0.5, 1.0 - 2.0**-53, 1.0):
+        rows = rows_of(matrix, "homogeneous", u)
+        scores, _ = all_scores_of_block(rows, 0, 40)
+        for threshold in (1.0 - 2.0**-33, 1.0 - 2.0**-50, 1.0 - 2.0**-53, 1.0, 1.0 + 2.0**-52):
+            found = cut(rows, np.full((40, 1), threshold))
+            np.testing.assert_array_equal(mask_of(found, 0, matrix.shape), scores <= threshold)
+
+
 @pytest.mark.parametrize("name", sorted(SCORES))
-@pytest.mark.parametrize("n_classes", [2, 10, 32, 33, 300])
+@pytest.mark.parametrize("n_classes", [2, 10, 40, 41, 300])
 @pytest.mark.parametrize("spread", [0.0, 1.0, 8.0, 60.0])
 def test_compiled_and_numpy_agree_to_the_last_bit(monkeypatch, name, n_classes, spread):
     generator = np.random.default_rng([n_classes, int(spread)])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Ids
-from aptset.kernels.counts import add_counts, count_below, lower
+from aptset.kernels.counts import add_counts, count_below, lower, p_values_of
 from aptset.kernels.cuts import cut
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
@@ -68,8 +68,14 @@ class Tally:
 
     def p_values(self, held_out: HeldOut, ids: Ids | None) -> Floats:
         """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
-        sizes = _by_label([*held_out.sizes, 0], ids) + 1
-        return (sizes - self.close(held_out, ids)) / sizes
+        counts, sizes = self.close(held_out, ids), [*held_out.sizes.tolist(), 0]
+        if held_out.groups.kind == "all":
+            return p_values_of(counts, sizes[0])
+        p_values = np.empty(counts.shape)
+        for group, n in enumerate(sizes):
+            mine = np.s_[:, group : group + 1] if ids is None else np.flatnonzero(ids == _as_id(group, sizes))
+            p_values[mine] = p_values_of(counts[mine], n)
+        return p_values
 
     def sets(
         self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
@@ -85,8 +91,13 @@ class Tally:
             row, column = np.nonzero(mask)
             order = np.lexsort((-self.mass[row, column], row))
             indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1), dtype=np.int64)])
-            found.append(PredictionSets(indptr, column[order].astype(np.int32), classes))
+            found.append(PredictionSets.trusted(indptr, column[order].astype(np.int32), classes))
         return found
+
+
+def _as_id(group: int, sizes: list[int]) -> int:
+    """Groups never seen come last and have the id -1."""
+    return -1 if group == len(sizes) - 1 else group
 
 
 def _by_label(of_groups: Any, ids: Ids | None) -> NDArray[np.int64]:
@@ -123,7 +134,7 @@ def sets_of_one_model(
     thresholds = np.broadcast_to(by_group[0], (len(rows), len(alphas))) if one_group else by_group[ids]
     found = cut(rows, thresholds, at_least=0 if allow_empty else 1)
     check_rows(rows.probabilities, found.first_bad, name, rows.normalize)
-    return [PredictionSets(*found.at(a), classes) for a in range(len(alphas))]
+    return [PredictionSets.trusted(*found.at(a), classes) for a in range(len(alphas))]
 
 
 def p_values_of_one_model(held_out: HeldOut, rows: Rows, ids: Ids | None, name: str) -> Floats:

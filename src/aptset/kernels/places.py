@@ -33,7 +33,9 @@ class Rows:
         if self.normalize:
             values = values.astype(np.float64)
             with np.errstate(all="ignore"):  # a row that cannot be normalised turns bad and is reported as such
-                values = values / values.sum(axis=1, keepdims=True)
+                total = values.sum(axis=1, keepdims=True)
+                can_be = (values >= 0.0).all(axis=1, keepdims=True) & (total > 0.0)
+                values = values / np.where(can_be, total, np.nan)
         return replace(
             self,
             probabilities=values,

@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.validation.labels import check_classes, check_length
+from aptset.validation.labels import as_labels, check_classes, check_length
 
 
 def check_pointers(indptr: Any, indices: Any, n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return the two arrays of compressed rows."""
-    pointers, members = np.asarray(indptr, dtype=np.int64), np.asarray(indices)
+    pointers, members = np.asarray(indptr), np.asarray(indices)
+    if pointers.dtype.kind not in "iu" or (members.dtype.kind not in "iu" and members.size):
+        raise TypeError(f"indptr and indices must be integers; got {pointers.dtype} and {members.dtype}.")
     if pointers.ndim != 1 or len(pointers) == 0 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
-        raise ValueError(
-            "indptr must be 1-D, start at 0 and never fall; see PredictionSets.from_labels for another way."
-        )
+        raise ValueError("indptr must be 1-D, start at 0 and never fall. Or use PredictionSets.from_labels.")
     if members.ndim != 1 or len(members) != pointers[-1]:
         raise ValueError(f"indices must be 1-D with indptr[-1] = {pointers[-1]} entries; got shape {members.shape}.")
     if len(members) and (members.min() < 0 or members.max() >= n_classes):
-        raise ValueError(
-            f"indices must be positions in the {n_classes} classes; got {members.min()} to {members.max()}."
-        )
-    return pointers, members.astype(np.int32, copy=False)
+        raise ValueError(f"indices must be positions in the {n_classes} classes; got {members.max()}.")
+    row = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+    pairs = np.sort(row * n_classes + members)
+    if (pairs[1:] == pairs[:-1]).any():
+        twice = int(pairs[1:][pairs[1:] == pairs[:-1]][0] // n_classes)
+        raise ValueError(f"labels of a set must be distinct; row {twice} holds one twice.")
+    return pointers.astype(np.int64), members.astype(np.int32)
+
+
+def check_set_classes(classes: Any) -> NDArray[Any]:
+    """Return the classes of a collection of sets, a copy of the caller's."""
+    found = as_labels(classes, "classes")
+    return check_classes(found, len(found), None, None)
+
+
+def check_label_rows(labels: Any) -> list[NDArray[Any]]:
+    """Return the labels of each row as an array."""
+    rows = []
+    for number, row in enumerate(labels):
+        if isinstance(row, str | bytes) or not isinstance(row, Iterable):
+            raise TypeError(f"labels must hold a list of labels for each row; got {row!r} in row {number}.")
+        rows.append(as_labels(list(row), f"labels of row {number}"))
+    return rows
 
 
 def check_mask(mask: Any, classes: Any) -> tuple[NDArray[np.bool_], NDArray[Any]]:

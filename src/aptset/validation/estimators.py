@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_consistent_length, column_or_1d, indexable
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples, assert_all_finite
+from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
+
+from aptset.validation.labels import columns_of, some
 
 
 def check_estimator_can(estimator: Any) -> None:
@@ -39,13 +42,18 @@ def check_training_data(owner: Any, X: Any, y: Any, minimum: int) -> tuple[Any, 
         )
     classes = np.unique(y)
     if len(classes) < 2:
-        raise ValueError(f"y must hold at least 2 classes; got one class only, {classes[0]!r}.")
+        raise ValueError(f"y must hold at least 2 classes; got one class only, {classes.tolist()[0]!r}.")
     return X, y, classes
 
 
-def check_model_probabilities(model: Any, probabilities: Any) -> NDArray[np.generic]:
+def check_model_probabilities(model: Any, probabilities: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
     """Refuse what is not one matrix of probabilities with a named column per class."""
     found = np.asarray(probabilities)
+    if hasattr(model, "classes_") and (columns_of(np.asarray(model.classes_), classes) < 0).any():
+        raise ValueError(
+            f"y must hold every label that the model knows, {some(np.asarray(model.classes_))}; got {some(classes)}. "
+            "Wrap a fitted model as a whole in FrozenEstimator."
+        )
     if not hasattr(model, "classes_") or found.ndim != 2 or found.shape[1] != len(model.classes_):
         raise TypeError(
             f"estimator must have classes_ and give one probability per class; {type(model).__name__} gave shape "
@@ -54,15 +62,17 @@ def check_model_probabilities(model: Any, probabilities: Any) -> NDArray[np.gene
     return found
 
 
-def check_union_of_classes(of_model: NDArray[Any], of_labels: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels known to a fitted model or seen in y, sorted."""
-    try:
-        return np.union1d(of_model, of_labels)
-    except TypeError as error:
+def check_frozen(estimator: Any, of_labels: NDArray[Any], fit_params: dict[str, Any]) -> NDArray[Any]:
+    """Return the labels that a fitted model knows or that are in y, sorted."""
+    check_is_fitted(estimator)
+    if any(value is not None for value in fit_params.values()):
+        raise TypeError(f"fit takes no {sorted(fit_params)} for a FrozenEstimator, which is not fitted again.")
+    of_model = np.asarray(estimator.classes_)
+    if (of_model.dtype.kind in "biuf") != (of_labels.dtype.kind in "biuf"):
         raise ValueError(
-            f"y must hold labels of the kind the fitted model knows ({of_model[:3].tolist()}...); got "
-            f"{of_labels[:3].tolist()}..."
-        ) from error
+            f"y must hold labels of the kind that the fitted model knows, {some(of_model)}; got {some(of_labels)}."
+        )
+    return np.union1d(of_model, of_labels)
 
 
 def fold_error(error: Exception, fold: int, n_folds: int) -> Exception:
@@ -78,3 +88,12 @@ def check_models_kept(models: Any) -> None:
     """Refuse to predict after the models were dropped."""
     if not models:
         raise NotFittedError("fit_predict_set drops its models to save memory; call fit to predict later.")
+
+
+def warn_constant_model(label: Any) -> None:
+    """Say that a training part left nothing to learn."""
+    warnings.warn(
+        f"the rows that train hold the one class {label!r} only, which the estimator refuses: a constant model stands "
+        "in. The sets keep their coverage; more rows give a real model.",
+        stacklevel=2,
+    )

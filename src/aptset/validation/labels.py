@@ -15,7 +15,7 @@ def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labe
             return names
         kind = np.asarray(labels).dtype.kind
         return np.array([False, True]) if kind == "b" and n_columns == 2 else np.arange(n_columns)
-    found = _as_labels(classes, "classes")
+    found = as_labels(classes, "classes").copy()  # the caller may go on to change theirs
     if len(found) != n_columns:
         raise ValueError(
             f"classes must name each of the {n_columns} columns of probabilities; got {len(found)} classes."
@@ -27,13 +27,13 @@ def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labe
 
 def check_labels(labels: Any, classes: NDArray[Any], n_rows: int, name: str = "labels") -> NDArray[np.int64]:
     """Return the column number of each label."""
-    found = _as_labels(labels, name)
+    found = as_labels(labels, name)
     check_length(found, n_rows, name)
     columns = columns_of(found, classes)
     if (columns < 0).any():
         row = int(np.argmax(columns < 0))
         raise ValueError(
-            f"{name} must be among the classes {some(classes)}; got {found[row]!r} in row {row}. "
+            f"{name} must be among the classes {some(classes)}; got {found.tolist()[row]!r} in row {row}. "
             "Pass classes=... to name the columns of the probabilities."
         )
     return columns
@@ -56,8 +56,11 @@ def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]
     return np.where(classes[order[place]] == labels, order[place], -1).astype(np.int64)
 
 
-def _as_labels(labels: Any, name: str) -> NDArray[Any]:
+def as_labels(labels: Any, name: str) -> NDArray[Any]:
+    """Return labels as a 1-D array; a list of texts and numbers keeps them apart."""
     found = np.asarray(labels)
+    if found.dtype.kind == "U" and isinstance(labels, list | tuple) and not all(isinstance(x, str) for x in labels):
+        found = np.array(labels, dtype=object)
     if found.ndim != 1:
         raise ValueError(f"{name} must be 1-D; got shape {found.shape}.")
     return found

@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.kernels.formula import Floats
-from aptset.tables import columns_of_table, is_table
-from aptset.validation.labels import check_length, columns_of, some
+from aptset.tables import is_table, matrix_of_table, names_of_columns
+from aptset.validation.labels import as_labels, check_classes, check_length, columns_of, some
+
+OF_ESTIMATOR = "probabilities of the estimator"
 
 # How far a row may sum from 1 before it is refused: what rounding to the dtype can explain, with room to spare.
 _TOLERANCES = {"float16": 2e-2, "float32": 1e-3}
 _TOLERANCE = 1e-5  # of float64 and integers: float64 that was float32 once must pass
 
 
-def check_probabilities(
-    probabilities: Any, name: str, classes: NDArray[Any] | None = None
-) -> tuple[NDArray[np.generic], NDArray[Any] | None]:
-    """Return a numeric matrix, and the column names if it came as a table; columns follow ``classes`` if given.
+def check_probabilities(probabilities: Any, name: str) -> tuple[NDArray[np.generic], NDArray[Any] | None]:
+    """Return a numeric matrix, and the names of its columns if it came as a table.
 
     Rows are checked later, in the one pass that reads them.
     """
-    names = None
-    if is_table(probabilities):
-        probabilities, names = columns_of_table(probabilities)
-        if classes is not None:
-            probabilities, names = _columns_in_order(probabilities, names, classes, name), classes
-    matrix = _as_matrix(probabilities, name)
-    if classes is not None and matrix.shape[1] != len(classes):
+    if not is_table(probabilities):
+        return _as_matrix(probabilities, name), None
+    names = names_of_columns(probabilities)
+    if len(set(names)) != len(names):
+        raise ValueError(f"{name} must have distinct column names; got {names}.")
+    matrix, other = matrix_of_table(probabilities)
+    if matrix is None:
+        raise TypeError(f"{name} must hold numbers; column {other!r} does not. Pass the columns of probabilities only.")
+    return _as_matrix(matrix, name), as_labels(names, "column names")
+
+
+def check_named_columns(
+    matrix: NDArray[np.generic], names: NDArray[Any] | None, classes: Any, labels: Any, name: str
+) -> tuple[NDArray[np.generic], NDArray[Any]]:
+    """Return the matrix with its columns in the order of the classes, and the classes.
+
+    A table whose column names are the classes goes by name. Names that have nothing to do with the classes given are
+    only names: the classes then say what each column is.
+    """
+    found = check_classes(classes, matrix.shape[1], names, labels)
+    if names is None or classes is None:
+        return matrix, found
+    where = columns_of(found, names)
+    if (where < 0).all():
+        return matrix, found
+    if (where < 0).any():
+        raise ValueError(f"{name} must have the columns {some(found)}, the classes; got {some(names)}.")
+    return matrix[:, where], found
+
+
+def check_new_probabilities(
+    probabilities: Any, name: str, classes: NDArray[Any], columns: NDArray[Any] | None
+) -> NDArray[np.generic]:
+    """Return a matrix with one column per class; a table goes by its column names, as at calibration (``columns``)."""
+    matrix, names = check_probabilities(probabilities, name)
+    if matrix.shape[1] != len(classes):
         raise ValueError(
             f"{name} must have one column per class: {len(classes)} classes, but {matrix.shape[1]} columns came. "
             "Pass the probabilities of all classes, in the order of `classes`."
         )
-    return matrix, names
+    if names is None:
+        return matrix
+    for known in (classes, columns):
+        where = columns_of(known, names) if known is not None else np.array([-1])
+        if (where >= 0).all():
+            return matrix[:, where]
+    raise ValueError(
+        f"{name} must have the columns {some(classes if columns is None else columns)}; got {some(names)}. "
+        "Pass an array to go by position."
+    )
 
 
 def _as_matrix(values: Any, name: str) -> NDArray[np.generic]:
@@ -45,6 +82,8 @@ def _as_matrix(values: Any, name: str) -> NDArray[np.generic]:
         matrix = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{name} must be a matrix with rows of equal length; got ragged rows.") from error
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{name} must have no masked entries. Fill or drop those rows.")
     if matrix.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold numbers; got dtype {matrix.dtype}. Convert it, e.g. {name}.astype(float).")
     if matrix.ndim != 2:
@@ -60,26 +99,21 @@ def _as_matrix(values: Any, name: str) -> NDArray[np.generic]:
     return matrix
 
 
-def _columns_in_order(matrix: NDArray[Any], names: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[Any]:
-    where = columns_of(classes, names)
-    if len(names) != len(classes) or (where < 0).any():
-        raise ValueError(
-            f"{name} must have the columns {some(classes)}; got {some(names)}. Pass an array to go by position."
-        )
-    return matrix[:, where]
-
-
 def tolerance_of(matrix: NDArray[np.generic]) -> float:
     """Return how far rows of this dtype may sum from 1."""
     return _TOLERANCES.get(matrix.dtype.name, _TOLERANCE)
 
 
-def check_rows(matrix: NDArray[np.generic], first_bad: int, name: str, normalize: bool, start: int = 0) -> None:
-    """Explain the first bad row, if there is one; the matrix begins at row ``start`` of what the user passed."""
+def check_rows(
+    matrix: NDArray[np.generic],
+    first_bad: int,
+    name: str,
+    normalize: bool,
+) -> None:
+    """Explain the first bad row, if there is one."""
     if first_bad < 0:
         return
     row = np.asarray(matrix[first_bad], dtype=np.float64)
-    first_bad += start
     for rule, wrong in (("finite", ~np.isfinite(row)), ("at least 0", row < 0)):
         if wrong.any():
             column = int(np.argmax(wrong))
@@ -87,12 +121,15 @@ def check_rows(matrix: NDArray[np.generic], first_bad: int, name: str, normalize
                 f"{name} must be {rule}; got {row[column]} in row {first_bad}, column {column}. "
                 "Clean the rows first: a score of a wrong probability would give a wrong set."
             )
-    total = math.fsum(row)
+    with np.errstate(over="ignore"):
+        total = float(row.sum())
     if normalize:
         raise ValueError(f"{name} must have rows that can be normalised; row {first_bad} sums to {total}.")
+    of_model = name == OF_ESTIMATOR
+    way_out = "divide them in its predict_proba" if of_model else "Pass normalize=True to divide each row by its sum"
     raise ValueError(
         f"{name} must have rows that sum to 1 (within {tolerance_of(matrix):g} for {matrix.dtype}); "
-        f"row {first_bad} sums to {total:.9g}. Pass normalize=True to divide each row by its sum."
+        f"row {first_bad} sums to {total:.9g}. {way_out}."
     )
 
 
