@@ -20,6 +20,7 @@ from aptset.validation.compressed import (
     check_set_classes,
 )
 from aptset.validation.labels import as_labels, check_labels, check_length, columns_of
+from aptset.validation.outcomes import as_objects, distinct
 
 _SHOWN_ROWS = 6
 _SHOWN_LABELS = 8
@@ -76,6 +77,17 @@ class PredictionSets(Sequence[NDArray[Any]]):
         sets = object.__new__(cls)
         sets._freeze(indptr, indices, classes)
         return sets
+
+    @classmethod
+    def of(cls, sets: Any, classes: ArrayLike | None = None) -> PredictionSets:
+        """Return sets given as PredictionSets, as a boolean mask, or as lists of labels (the classes that occur)."""
+        if isinstance(sets, PredictionSets):
+            return sets
+        if isinstance(sets, np.ndarray) and (sets.dtype == np.bool_ or sets.ndim == 2):
+            return cls.from_mask(sets, classes)
+        rows = check_label_rows(sets)
+        known = distinct(as_objects([label for row in rows for label in row.tolist()])) if classes is None else classes
+        return cls.from_labels(rows, known)
 
     @classmethod
     def from_mask(cls, mask: ArrayLike, classes: ArrayLike | None = None) -> PredictionSets:

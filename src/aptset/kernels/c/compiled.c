@@ -7,6 +7,7 @@
 #include "cuts.h"
 #include "order.h"
 #include "places.h"
+#include "slabs.h"
 
 #define JOB_FORMAT "y*Ly*y*Kdz*z*" /* rows, columns, weights, column_keys, key, tolerance, seeds, u */
 
@@ -276,11 +277,29 @@ static PyObject *hash_rows(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *least_mean_(PyObject *self, PyObject *args) {
+    Py_buffer position, covered;
+    long long least;
+    if (!PyArg_ParseTuple(args, "y*y*L", &position, &covered, &least)) return NULL;
+    int64_t n = covered.len, sum = 1, count = 1;
+    Prefix *prefix = PyMem_Malloc((size_t)(n + 1) * (sizeof(Prefix) + sizeof(int64_t)));
+    if (prefix) {
+        Py_BEGIN_ALLOW_THREADS
+        least_mean(position.buf, covered.buf, n, least, prefix, (int64_t *)(prefix + n + 1), &sum, &count);
+        Py_END_ALLOW_THREADS
+        PyMem_Free(prefix);
+    }
+    PyBuffer_Release(&position);
+    PyBuffer_Release(&covered);
+    return prefix ? Py_BuildValue("LL", (long long)sum, (long long)count) : PyErr_NoMemory();
+}
+
 static PyMethodDef methods[] = {
     {"label_scores", label_scores, METH_VARARGS, "Score of one label per row."},
     {"all_scores", all_scores, METH_VARARGS, "Score of every label of every row."},
     {"hash_rows", hash_rows, METH_VARARGS, "Keyed seed of every row."},
     {"add_counts", add_counts, METH_VARARGS, "Calibration scores below the score of every label."},
+    {"least_mean", least_mean_, METH_VARARGS, "Least mean of a slab of sorted points."},
     {"cuts", cuts, METH_VARARGS, "Members of each row at its thresholds."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,0 +1,63 @@
+"""Figures that give back their table. matplotlib is imported when something is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from aptset.tables import Backend, make_table
+
+
+@dataclass(frozen=True)
+class Display:
+    """A small figure and the numbers in it.
+
+    Attributes
+    ----------
+    columns : dict
+        The table: the first column is drawn along x, the second along y; ``low`` and ``high``, if there, are intervals.
+    kind : {"line", "bar"}
+        How it is drawn.
+    marks : sequence of float
+        Reference values, drawn as lines: along x for a line, along y for bars.
+    """
+
+    columns: dict[str, Any]
+    kind: Literal["line", "bar"]
+    title: str
+    x_label: str
+    y_label: str
+    marks: Sequence[float] = field(default_factory=tuple)
+
+    def frame(self, backend: Backend = "pandas") -> Any:
+        """Return the table as a data frame."""
+        return make_table(dict(self.columns), backend)
+
+    def draw(self, ax: Any = None) -> Any:
+        """Draw into matplotlib axes (new ones by default) and return them."""
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.figure(figsize=(6, 3.5), layout="constrained").add_subplot()
+        names = list(self.columns)
+        x, y = self.columns[names[0]], np.asarray(self.columns[names[1]], dtype=np.float64)
+        if self.kind == "line":
+            ax.plot(x, y)
+            for mark in self.marks:
+                ax.axvline(mark, color="0.5", linestyle="--", linewidth=1)
+        else:
+            places = np.arange(len(y))
+            error = None
+            if "low" in self.columns:
+                error = np.clip(
+                    np.stack([y - np.asarray(self.columns["low"]), np.asarray(self.columns["high"]) - y]), 0.0, None
+                )
+            ax.bar(places, y, yerr=error, capsize=3)
+            ax.set_xticks(places, [str(value) for value in x])
+            for mark in self.marks:
+                ax.axhline(mark, color="0.5", linestyle="--", linewidth=1)
+        ax.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label)
+        return ax

@@ -1,0 +1,83 @@
+"""Numbers that know how sure they are: a float with its confidence interval and the counts behind it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Estimate(float):
+    """A float with a confidence interval.
+
+    Attributes
+    ----------
+    low, high : float
+        The ends of the interval.
+    n : int
+        The number of rows behind the estimate; with none, the value is NaN.
+    count : int or None
+        For a share, how many of them have the property.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> covered = aptset.coverage([["a"], ["a", "b"], ["b"]], ["a", "b", "a"])
+    >>> covered
+    0.6667 [0.0943, 0.9916] (2 of 3)
+    >>> covered > 0.5
+    True
+    """
+
+    low: float
+    high: float
+    n: int
+    count: int | None
+
+    def __new__(cls, value: float, low: float, high: float, n: int, count: int | None = None) -> Estimate:
+        """Make the float and hang the rest on it."""
+        self = super().__new__(cls, value)
+        self.low, self.high, self.n, self.count = float(low), float(high), int(n), count
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (float(self), self.low, self.high, self.n, self.count)
+
+    def __repr__(self) -> str:
+        behind = f"n={self.n}" if self.count is None else f"{self.count} of {self.n}"
+        return f"{float(self):.4g} [{self.low:.4g}, {self.high:.4g}] ({behind})"
+
+    __str__ = __repr__
+
+
+def share(hits: NDArray[np.bool_], confidence: float) -> Estimate:
+    """Return the share of rows with a property, with the exact (Clopper-Pearson) interval."""
+    return share_of_count(int(np.count_nonzero(hits)), len(hits), confidence)
+
+
+def share_of_count(count: int, n: int, confidence: float) -> Estimate:
+    """Return count / n with the Clopper-Pearson interval; NaN in [0, 1] if n is 0."""
+    from scipy.special import betaincinv
+
+    if n == 0:
+        return Estimate(math.nan, 0.0, 1.0, 0, 0)
+    tail = (1 - confidence) / 2
+    low = betaincinv(count, n - count + 1, tail) if count > 0 else 0.0
+    high = betaincinv(count + 1, n - count, 1 - tail) if count < n else 1.0
+    return Estimate(count / n, low, high, n, count)
+
+
+def mean(values: NDArray[Any], confidence: float) -> Estimate:
+    """Return a mean with the interval of Student's t; NaN without values, and no finite interval for one value."""
+    from scipy.special import stdtrit
+
+    n = len(values)
+    if n == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    value = float(np.mean(values))
+    if n == 1:
+        return Estimate(value, -math.inf, math.inf, 1)
+    spread = float(np.std(values, ddof=1)) / n**0.5 * float(stdtrit(n - 1, (1 + confidence) / 2))
+    return Estimate(value, value - spread, value + spread, n)

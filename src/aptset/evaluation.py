@@ -1,0 +1,191 @@
+"""Everything about a collection of sets in one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+
+from aptset import metrics
+from aptset.displays import Display
+from aptset.estimates import Estimate
+from aptset.sets import PredictionSets
+from aptset.tables import Backend, make_table
+from aptset.validation.settings import check_alpha, check_option
+from aptset.worst_slice import WorstSlice, worst_slice_coverage
+
+_OVERALL = {
+    "coverage": "coverage",
+    "mean_size": "mean size",
+    "size_given_coverage": "size given coverage",
+    "empty_rate": "empty sets",
+    "singleton_rate": "one-label sets",
+    "singleton_accuracy": "accuracy of one-label sets",
+    "coverage_gap": "coverage gap over labels",
+}
+_BROKEN_DOWN = {
+    "sizes": ("share of sets", "size"),
+    "by_size": ("coverage", "size"),
+    "by_label": ("coverage", "label"),
+    "size_by_label": ("mean size", "label"),
+    "by_group": ("coverage", "group"),
+    "size_by_group": ("mean size", "group"),
+}
+Kind = Literal["sizes", "by_size", "by_label", "size_by_label", "by_group", "size_by_group"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a collection of sets is worth; made by :func:`evaluate`. Every number carries its interval and counts.
+
+    Attributes
+    ----------
+    coverage, mean_size, size_given_coverage, empty_rate, singleton_rate, singleton_accuracy, coverage_gap : Estimate
+        Over all rows; the gap is the largest coverage of a label minus the smallest, or, if alpha was given, the mean
+        distance of the labels' coverages from 1 - alpha.
+    sizes, by_size, by_label, size_by_label : dict of Estimate
+        Shares of sizes; coverage by size and by true label; mean size by true label.
+    by_group, size_by_group : dict of Estimate, or None
+        Coverage and mean size by group, if groups were given.
+    worst_slice : WorstSlice or None
+        If X was given.
+    alpha : float or None
+        The level of the sets, if given.
+    n : int
+        Number of rows.
+    """
+
+    coverage: Estimate
+    mean_size: Estimate
+    size_given_coverage: Estimate
+    empty_rate: Estimate
+    singleton_rate: Estimate
+    singleton_accuracy: Estimate
+    coverage_gap: Estimate
+    sizes: dict[Any, Estimate]
+    by_size: dict[Any, Estimate]
+    by_label: dict[Any, Estimate]
+    size_by_label: dict[Any, Estimate]
+    by_group: dict[Any, Estimate] | None
+    size_by_group: dict[Any, Estimate] | None
+    worst_slice: WorstSlice | None
+    alpha: float | None
+    n: int
+
+    def _rows(self) -> Iterator[tuple[str, str, str, Estimate]]:
+        for name in _OVERALL:
+            yield name, "all", "", getattr(self, name)
+        if self.worst_slice is not None:
+            yield "worst_slice", "slice", "", self.worst_slice.coverage
+        for name, (_, by) in _BROKEN_DOWN.items():
+            for group, estimate in (getattr(self, name) or {}).items():
+                yield name, by, str(group), estimate
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """Return everything as one tidy data frame: metric, by, group, value, low, high, n."""
+        rows = list(self._rows())
+        columns: dict[str, Any] = {"metric": [row[0] for row in rows], "by": [row[1] for row in rows]}
+        columns["group"] = [row[2] for row in rows]
+        columns["value"] = [float(row[3]) for row in rows]
+        for name in ("low", "high", "n"):
+            columns[name] = [getattr(row[3], name) for row in rows]
+        return make_table(columns, backend)
+
+    def plot(self, kind: Kind = "by_label") -> Display:
+        """Return a figure of one of the break-downs; ``.draw()`` draws it, ``.frame()`` gives its table back."""
+        check_option(kind, tuple(name for name in _BROKEN_DOWN if getattr(self, name) is not None), "kind")
+        what, by = _BROKEN_DOWN[kind]
+        values: dict[Any, Estimate] = getattr(self, kind)
+        columns: dict[str, Any] = {by: list(values), what: [float(v) for v in values.values()]}
+        for name in ("low", "high", "n"):
+            columns[name] = [getattr(v, name) for v in values.values()]
+        marks = [1 - self.alpha] if what == "coverage" and self.alpha is not None else []
+        return Display(columns, "bar", f"{what} by {by}", by, what, marks)
+
+    def __repr__(self) -> str:
+        level = "" if self.alpha is None else f" at alpha={self.alpha:g}"
+        head = f"Evaluation of {self.n} prediction sets{level}"
+        lines = [f"  {words:<28} {getattr(self, name)!r}" for name, words in _OVERALL.items()]
+        for name, (what, by) in _BROKEN_DOWN.items():
+            values = dict(getattr(self, name) or {})
+            if name == "by_size":
+                values.pop(0, None)  # empty sets cover nothing: that is no news
+            if values and what == "coverage":
+                worst = min(values, key=lambda group: (values[group] != values[group], float(values[group])))
+                lines.append(f"  {'lowest coverage by ' + by:<28} {values[worst]!r} for {worst}")
+        if self.worst_slice is not None:
+            lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
+        return "\n".join([head, *lines])
+
+
+def evaluate(
+    sets: Any,
+    labels: ArrayLike,
+    X: Any = None,
+    groups: ArrayLike | None = None,
+    *,
+    alpha: float | None = None,
+    classes: ArrayLike | None = None,
+    confidence: float = 0.95,
+    random_state: Any = 0,
+) -> Evaluation:
+    """Judge prediction sets against the true labels.
+
+    Parameters
+    ----------
+    sets : PredictionSets, boolean mask or list of label arrays
+        The prediction sets.
+    labels : array
+        The true labels.
+    X : array or data frame, optional
+        Features, to look for the worst slice.
+    groups : array, optional
+        A group for each row, to break coverage and size down.
+    alpha : float, optional
+        The level of the sets: drawn as a reference, and the target of the coverage gap.
+    classes : array, optional
+        The label of each column of a mask; by default the column numbers.
+    confidence : float, default=0.95
+        Of the intervals.
+    random_state : None, int or numpy random generator, default=0
+        For the worst slice.
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> import aptset
+    >>> evaluation = aptset.evaluate([["a"], ["a", "b"], ["b"]], ["a", "b", "a"])
+    >>> evaluation.coverage
+    0.6667 [0.0943, 0.9916] (2 of 3)
+    >>> evaluation.by_label["b"].n
+    1
+    """
+    found = PredictionSets.of(sets, classes)
+    level = None if alpha is None else float(check_alpha(alpha))
+    common: dict[str, Any] = {"confidence": confidence}
+    by_group = None if groups is None else metrics.coverage_by(found, labels, groups, **common)
+    return Evaluation(
+        coverage=metrics.coverage(found, labels, **common),
+        mean_size=metrics.mean_size(found, **common),
+        size_given_coverage=metrics.size_given_coverage(found, labels, **common),
+        empty_rate=metrics.empty_rate(found, **common),
+        singleton_rate=metrics.singleton_rate(found, **common),
+        singleton_accuracy=metrics.singleton_accuracy(found, labels, **common),
+        coverage_gap=metrics.coverage_gap(found, labels, alpha, **common),
+        sizes=metrics.size_distribution(found, **common),
+        by_size=metrics.size_stratified_coverage(found, labels, **common),
+        by_label=metrics.coverage_by(found, labels, **common),
+        size_by_label=metrics.mean_size_by(found, labels, **common),
+        by_group=by_group,
+        size_by_group=None if groups is None else metrics.mean_size_by(found, labels, groups, **common),
+        worst_slice=None
+        if X is None
+        else worst_slice_coverage(found, labels, X, confidence=confidence, random_state=random_state),
+        alpha=level,
+        n=len(found),
+    )

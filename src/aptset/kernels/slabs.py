@@ -1,0 +1,69 @@
+"""The slab of a direction where coverage is least: exact, linear in the points once they are sorted."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels import backend
+from aptset.kernels.formula import Floats
+
+
+class Slab(NamedTuple):
+    """Points whose position is in [low, high]; ``mean`` of them are covered."""
+
+    low: float
+    high: float
+    mean: Fraction
+
+
+class Sorted(NamedTuple):
+    """Points by position, upward: how many points and how many covered up to each group of equal positions."""
+
+    position: Floats
+    points: NDArray[np.int64]
+    covered: NDArray[np.int64]
+
+
+def least_mean(position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:
+    """Return the least mean over slabs with at least ``least`` points; positions are sorted."""
+    if backend.compiled is not None:
+        return Fraction(*backend.compiled.least_mean(position, covered, least))
+    groups = group(position, covered)
+    mean = Fraction(1)
+    while True:  # Dinkelbach: a slab below the present mean, if there is one, is the next one; ends after a few rounds
+        start, end, gain = _best_against(groups, mean, least)
+        if gain >= 0:
+            return mean
+        points = groups.points[end] - groups.points[start]
+        mean = Fraction(int(groups.covered[end] - groups.covered[start]), int(points))
+
+
+def find_slab(position: Floats, covered: NDArray[np.uint8], least: int, mean: Fraction) -> Slab:
+    """Return the first slab (by its end, then by its start) of a mean known to be the least."""
+    groups = group(position, covered)
+    start, end, _ = _best_against(groups, mean, least)
+    return Slab(float(groups.position[start]), float(groups.position[end - 1]), mean)
+
+
+def group(position: Floats, covered: NDArray[np.uint8]) -> Sorted:
+    """Join points with equal positions; the running totals start with 0."""
+    last = np.append(np.flatnonzero(position[1:] != position[:-1]), len(position) - 1)
+    totals = np.append(0, np.cumsum(covered, dtype=np.int64)[last])
+    return Sorted(position[last], np.append(0, last + 1), totals)
+
+
+def _best_against(groups: Sorted, mean: Fraction, least: int) -> tuple[int, int, int]:
+    """Return the slab that falls furthest below a mean, and by how much (times its denominator)."""
+    balance = mean.denominator * groups.covered - mean.numerator * groups.points
+    highest = np.maximum.accumulate(balance)
+    last_start = np.searchsorted(groups.points, groups.points - least, side="right") - 1
+    ends = np.flatnonzero(last_start >= 0)
+    gains = balance[ends] - highest[last_start[ends]]
+    best = int(np.argmin(gains))
+    end = int(ends[best])
+    start = int(np.argmax(balance[: last_start[end] + 1]))
+    return start, end, int(gains[best])

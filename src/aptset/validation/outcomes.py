@@ -1,0 +1,152 @@
+"""Sets and true labels, as the metrics take them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.tables import plain_list
+from aptset.validation.labels import as_labels, check_length
+
+
+def check_confidence(confidence: Any) -> float:
+    """Return the confidence of an interval."""
+    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < float(confidence) < 1:
+        raise ValueError(f"confidence must be in (0, 1); got {confidence!r}. For 95 % intervals pass 0.95.")
+    return float(confidence)
+
+
+def check_by(by: Any, labels: Any) -> NDArray[Any]:
+    """Return the group of each row: its true label, or what was passed."""
+    truth = as_labels(labels, "labels")
+    if isinstance(by, str):
+        if by != "label":
+            raise ValueError(f"by must be 'label' or an array with one value per row; got {by!r}.")
+        return truth
+    values = np.asarray(by)
+    if values.dtype.kind not in "biufUO":
+        values = as_objects(plain_list(by))
+    check_length(values, len(truth), "by")
+    return values
+
+
+def check_bins(bins: Any) -> NDArray[np.int64]:
+    """Return the smallest size of each class of sizes."""
+    found = np.asarray(bins)
+    if (
+        found.ndim != 1
+        or found.dtype.kind not in "iu"
+        or len(found) == 0
+        or (np.diff(found) <= 0).any()
+        or found[0] != 0
+    ):
+        raise ValueError(f"bins must be whole numbers that start at 0 and rise, e.g. [0, 1, 2, 4]; got {bins!r}.")
+    return found.astype(np.int64)
+
+
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct values: sorted, or in order of first appearance where they cannot be compared."""
+    if values.dtype != object:
+        return np.unique(values)
+    found = list(dict.fromkeys(values.tolist()))
+    try:
+        return as_objects(sorted(found))
+    except TypeError:
+        return as_objects(found)
+
+
+def as_objects(values: list[Any]) -> NDArray[Any]:
+    """Return Python values as an array of objects."""
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
+
+
+def check_features(matrix: Any, names: list[str], wanted: list[str] | None, n_rows: int | None) -> Any:
+    """Return a matrix of finite numbers with the right rows and columns."""
+    if not hasattr(matrix, "tocsr"):
+        if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
+            raise TypeError(
+                f"X must be a matrix of numbers or a data frame; got dtype {matrix.dtype}, {matrix.ndim}-D."
+            )
+        matrix = matrix.astype(np.float64)
+    if n_rows is not None and matrix.shape[0] != n_rows:
+        raise ValueError(f"X must have one row per set: {n_rows} sets, but {matrix.shape[0]} rows came.")
+    if matrix.shape[1] == 0:
+        raise ValueError("X must have at least one column.")
+    values = matrix.data if hasattr(matrix, "tocsr") else matrix
+    if not np.isfinite(values).all():
+        raise ValueError("X must be finite to look for slices. Fill or drop missing values first.")
+    missing = [name for name in wanted or [] if name not in names]
+    if missing:
+        raise ValueError(f"X must have the columns of the slice; {missing[:5]} are missing.")
+    return matrix
+
+
+def check_delta(delta: Any) -> Fraction:
+    """Return the least share of points in a slab, exactly as written."""
+    if isinstance(delta, bool) or not isinstance(delta, Real) or not 0 < float(delta) <= 1:
+        raise ValueError(f"delta must be in (0, 1], the least share of the points in a slab; got {delta!r}.")
+    return Fraction(str(delta))
+
+
+def check_share_to_find(share: Any) -> float:
+    """Return the share of rows on which a slab is found."""
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) < 1:
+        raise ValueError(f"share_to_find must be in (0, 1); got {share!r}.")
+    return float(share)
+
+
+def check_directions(directions: Any, n_features: int, generator: np.random.Generator) -> NDArray[np.float64]:
+    """Return unit vectors: random ones, or those that were passed."""
+    if isinstance(directions, int | np.integer) and not isinstance(directions, bool):
+        if directions < 1:
+            raise ValueError(f"directions must be at least 1; got {directions}.")
+        vectors = generator.normal(size=(int(directions), n_features))
+    else:
+        vectors = np.array(directions, dtype=np.float64, ndmin=2)
+        if vectors.ndim != 2 or vectors.shape[1] != n_features or not np.isfinite(vectors).all():
+            raise ValueError(
+                f"directions must be finite, with one entry per feature ({n_features}); got {vectors.shape}."
+            )
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if (norms == 0).any():
+        raise ValueError("directions must not be zero.")
+    unit: NDArray[np.float64] = vectors / norms
+    return unit
+
+
+def check_counts(covered: Any, m: Any) -> tuple[int, int]:
+    """Return how many rows are covered, and of how many."""
+    if np.ndim(covered) == 1:
+        flags = np.asarray(covered)
+        if flags.dtype != np.bool_:
+            raise TypeError(f"covered must be a count or a boolean per row; got dtype {flags.dtype}.")
+        if m is not None and m != len(flags):
+            raise ValueError(f"m must be the number of rows, {len(flags)}; got {m}. It may be left out here.")
+        covered, m = int(flags.sum()), len(flags)
+    for name, value in (("covered", covered), ("m", m)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise TypeError(f"{name} must be a whole number; got {value!r}.")
+    if m < 1 or not 0 <= covered <= m:
+        raise ValueError(f"covered must be between 0 and m, and m at least 1; got covered={covered}, m={m}.")
+    return int(covered), int(m)
+
+
+def check_within(within: Any) -> float:
+    """Return a margin around the coverage."""
+    if isinstance(within, bool) or not isinstance(within, Real) or not 0 < float(within) < 1:
+        raise ValueError(f"within must be in (0, 1), the margin around 1 - alpha; got {within!r}.")
+    return float(within)
+
+
+def check_can_predict_sets(estimator: Any) -> None:
+    """Refuse a model without prediction sets."""
+    if not hasattr(estimator, "predict_set"):
+        raise TypeError(
+            f"estimator must have predict_set; got {type(estimator).__name__}. Wrap it in aptset.ConformalClassifier."
+        )

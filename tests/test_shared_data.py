@@ -1,0 +1,43 @@
+"""Real scores with 10, 150 and 1000 classes: split coverage by the Beta-binomial law.
+
+The data lie beside the project, not in it; without them these tests are skipped, and say so.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aptset
+
+SCORES = Path(__file__).parents[2] / "shared" / "data" / "scores"
+FILES = {
+    "mnist": ("mnist_test_probs.npz", lambda f: f["cleanlab_cv"]),
+    "clinc150": ("clinc150_logprob.npz", lambda f: np.exp(f["log_prob"])),
+    "imagenet": (
+        "imagenet1k_effnetlite0_tinyimagenet_val_logits.npz",
+        lambda f: softmax(f["logits"].astype(np.float32)),
+    ),
+}
+
+
+def softmax(logits):
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_coverage_of_real_scores(name):
+    """Law: covered of m after calibration on n is Beta-binomial; p-value above 1e-6. Sizes near the known ones."""
+    file, read = FILES[name]
+    if not (SCORES / file).exists():
+        pytest.skip(f"{SCORES / file} is not there: the scores are not part of the project")
+    with np.load(SCORES / file) as data:
+        p, y = read(data), data["y"].astype(int)
+    order = np.random.default_rng(0).permutation(len(p))
+    half = len(p) // 2
+    calibration = aptset.calibrate(p[order[:half]], y[order[:half]], random_state=0)
+    sets = calibration.predict_set(p[order[half:]], 0.1)
+    assert aptset.coverage_test(sets.covers(y[order[half:]]), n=half, alpha=0.1).p_value > 1e-6
+    expected = {"mnist": 0.92, "clinc150": 4.9, "imagenet": 132.1}[name]
+    assert abs(sets.sizes.mean() - expected) < 0.1 * expected

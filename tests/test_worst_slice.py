@@ -1,0 +1,159 @@
+"""The worst slice: exact search, an unbiased estimate, and defined results at the edges."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse, stats
+
+import aptset
+
+
+def sets_for(covered):
+    """Sets over two labels that hold label 0 exactly where covered."""
+    return np.column_stack([covered, np.ones(len(covered), dtype=bool)])
+
+
+def worst(covered, X, **options):
+    return aptset.worst_slice_coverage(sets_for(np.asarray(covered)), np.zeros(len(covered), dtype=int), X, **options)
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2), st.booleans()), min_size=1, max_size=18),
+    delta=st.sampled_from([0.1, 0.25, 0.5, 1.0]),
+)
+def test_in_sample_minimum_equals_brute_force(rows, delta):
+    X = np.array([row[:2] for row in rows], dtype=float)
+    covered = np.array([row[2] for row in rows])
+    directions = np.array([[1, 0], [0, 1], [0, -1]])  # whole numbers project exactly
+    least = -(-Fraction(str(delta)) * len(rows) // 1)
+    best = min(
+        covered[inside].mean()
+        for v in directions
+        for low in (X @ v).tolist()
+        for high in (X @ v).tolist()
+        if (inside := (X @ v >= low) & (X @ v <= high)).sum() >= max(least, 1)
+    )
+    found = worst(covered, X, method="in-sample", directions=directions, delta=delta)
+    assert float(found) == pytest.approx(best, abs=1e-12)
+    assert found.found == float(found)
+    inside = found.contains(X)
+    assert covered[inside].mean() == pytest.approx(best, abs=1e-12)
+    assert inside.mean() == pytest.approx(found.share)
+    assert found.coverage.n == inside.sum()
+
+
+def test_held_out_estimate_is_unbiased_and_the_minimum_is_not():
+    """Law: with coverage 0.9 given every x, the rows kept apart are independent of the slab, so the covered ones among
+    those in it are Binomial(number in it, 0.9): summed over repetitions, one exact test; false alarm 1e-6."""
+    generator = np.random.default_rng(0)
+    hits = rows = 0
+    lowest = []
+    for r in range(60):
+        X, covered = generator.normal(size=(600, 4)), generator.random(600) < 0.9
+        found = worst(covered, X, directions=100, random_state=r)
+        hits, rows = hits + found.coverage.count, rows + found.coverage.n
+        lowest.append(float(worst(covered, X, directions=100, method="in-sample")))
+    assert rows > 2000
+    assert stats.binomtest(hits, rows, 0.9).pvalue > 1e-6
+    assert np.mean(lowest) < 0.82
+
+
+def test_finds_the_rows_that_are_badly_served():
+    generator = np.random.default_rng(1)
+    X = generator.normal(size=(4000, 5))
+    covered = generator.random(4000) < np.where(X[:, 2] > 1, 0.5, 0.95)
+    found = worst(covered, X)
+    assert found.coverage.high < 0.75
+    assert found.top_features(1)[0][0] == "x2"
+    assert found.low > 0 or found.high < 0
+    assert "x2 is" in found.describe()
+    assert worst(covered, X, random_state=0).direction.tolist() == found.direction.tolist(), "seeded"
+    assert worst(covered, X, random_state=1).direction.tolist() != found.direction.tolist()
+
+
+def test_global_random_state_and_threads(monkeypatch):
+    generator = np.random.default_rng(2)
+    X, covered = generator.normal(size=(500, 3)), generator.random(500) < 0.8
+    state = np.random.get_state()[1].copy()  # noqa: NPY002 - the global state is what is watched
+    found = worst(covered, X)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+    monkeypatch.setenv("APTSET_THREADS", "1")
+    assert (worst(covered, X).low, worst(covered, X).coverage) == (found.low, found.coverage)
+
+
+def test_edges():
+    generator = np.random.default_rng(3)
+    X = generator.normal(size=(200, 3))
+    assert float(worst(np.ones(200, dtype=bool), X)) == 1.0
+    assert float(worst(np.zeros(200, dtype=bool), X)) == 0.0
+    for n in (1, 2, 3, 5, 20):
+        found = worst(generator.random(n) < 0.5, X[:n], directions=20)
+        assert np.isnan(float(found)) or 0 <= float(found) <= 1
+        assert 0 <= found.found <= 1
+        assert "coverage" in repr(found)
+
+
+def test_nothing_in_the_slab_is_not_a_crash():
+    X = np.arange(40.0)[:, None]
+    found = aptset.worst_slice_coverage(
+        sets_for(np.arange(40) % 2 == 0), np.zeros(40, dtype=int), X, delta=0.001, directions=[[1.0]], random_state=1
+    )
+    # One missed point is a slab of its own, which holds no other row.
+    assert found.found == 0.0
+    assert found.coverage.n == 0
+    assert np.isnan(float(found))
+    assert (found.coverage.low, found.coverage.high) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_with_categories(library):
+    frames = pytest.importorskip(library)
+    generator = np.random.default_rng(4)
+    city, age = generator.choice(["Rome", "Oslo", None], size=3000), generator.normal(50, 20, size=3000)
+    covered = generator.random(3000) < np.where(city == "Oslo", 0.4, 0.95)
+    frame = frames.DataFrame({"age": age, "city": city.tolist()})
+    found = worst(covered, frame)
+    assert found.names == ["age", "city=Oslo", "city=Rome", "city=missing"]
+    assert "city=Oslo" in [name for name, _ in found.top_features(2)]
+    assert found.coverage.high < 0.8
+    inside = found.contains(frame)
+    assert found.coverage.n < inside.sum()
+    one_city = frames.DataFrame({"age": age[city == "Rome"], "city": city[city == "Rome"].tolist()})
+    np.testing.assert_array_equal(found.contains(one_city), inside[city == "Rome"])
+
+
+def test_sparse_features():
+    generator = np.random.default_rng(5)
+    X = generator.poisson(0.5, size=(400, 6)).astype(float)
+    covered = generator.random(400) < 0.8
+    directions = np.eye(6)
+    dense, thin = (worst(covered, data, directions=directions) for data in (X, sparse.csr_array(X)))
+    assert (dense.coverage, dense.low, dense.high) == (thin.coverage, thin.low, thin.high)
+    np.testing.assert_allclose(dense.spread, thin.spread)
+
+
+def test_bad_input():
+    X, covered = np.zeros((10, 2)), np.ones(10, dtype=bool)
+    cases = [
+        ({"delta": 0}, "delta must be in"),
+        ({"delta": 1.5}, "delta must be in"),
+        ({"directions": 0}, "at least 1"),
+        ({"directions": [[1.0, 2.0, 3.0]]}, "one entry per feature"),
+        ({"directions": [[0.0, 0.0]]}, "must not be zero"),
+        ({"method": "best"}, "method must be one of"),
+        ({"share_to_find": 1.0}, "share_to_find must be in"),
+    ]
+    for options, message in cases:
+        with pytest.raises(ValueError, match=message):
+            worst(covered, X, **options)
+    with pytest.raises(ValueError, match="10 sets, but 9 rows"):
+        worst(covered, X[:9])
+    with pytest.raises(ValueError, match="Fill or drop missing values"):
+        worst(covered, np.where(X == 0, np.nan, X))
+    with pytest.raises(TypeError, match="matrix of numbers"):
+        worst(covered, np.full((10, 2), "a"))
+    with pytest.raises(ValueError, match="are missing"):
+        worst(covered, X).contains(np.zeros((3, 1)))
