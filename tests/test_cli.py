@@ -17,7 +17,7 @@ def test_main_job():
     done = run("run")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    for words in ("size given coverage", "decision tree", "homogeneous", "at least 90 %", "(true label:"):
+    for words in ("size given coverage", "decision tree", "HCC", "CV+", "at least 90 %", "(true label:"):
         assert words in done.stdout
     assert run("run").stdout == done.stdout, "the same seed tells the same story"
     assert run("run", "--seed", "1").stdout != done.stdout

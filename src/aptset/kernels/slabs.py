@@ -42,6 +42,15 @@ def least_mean(position: Floats, covered: NDArray[np.uint8], least: int) -> Frac
         mean = Fraction(int(groups.covered[end] - groups.covered[start]), int(points))
 
 
+def least_mean_bounds(places: Floats, covered: NDArray[np.uint8], least: int) -> Floats:
+    """Return for each direction (a row of places) a mean that none of its slabs falls below; 0 says nothing."""
+    bounds = np.zeros(len(places))
+    if backend.compiled is not None:
+        n_bins = min(max(len(covered) // 5, 16), 4096)
+        backend.compiled.least_mean_bounds(np.ascontiguousarray(places), covered, least, n_bins, bounds)
+    return bounds
+
+
 def find_slab(position: Floats, covered: NDArray[np.uint8], least: int, mean: Fraction) -> Slab:
     """Return the first slab (by its end, then by its start) of a mean known to be the least."""
     groups = group(position, covered)

@@ -294,12 +294,33 @@ static PyObject *least_mean_(PyObject *self, PyObject *args) {
     return prefix ? Py_BuildValue("LL", (long long)sum, (long long)count) : PyErr_NoMemory();
 }
 
+static PyObject *least_mean_bounds(PyObject *self, PyObject *args) {
+    Py_buffer places, covered, bounds;
+    long long least, n_bins;
+    if (!PyArg_ParseTuple(args, "y*y*LLw*", &places, &covered, &least, &n_bins, &bounds)) return NULL;
+    Bin *bins = PyMem_Malloc((size_t)n_bins * (sizeof(Bin) + sizeof(Prefix) + sizeof(int64_t)));
+    if (bins) {
+        Prefix *start = (Prefix *)(bins + n_bins);
+        Py_BEGIN_ALLOW_THREADS
+        bounds_loop(places.buf, covered.buf, covered.len, bounds.len / 8, least, bins, n_bins, start,
+                    (int64_t *)(start + n_bins), bounds.buf);
+        Py_END_ALLOW_THREADS
+        PyMem_Free(bins);
+    }
+    PyBuffer_Release(&places);
+    PyBuffer_Release(&covered);
+    PyBuffer_Release(&bounds);
+    if (!bins) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"label_scores", label_scores, METH_VARARGS, "Score of one label per row."},
     {"all_scores", all_scores, METH_VARARGS, "Score of every label of every row."},
     {"hash_rows", hash_rows, METH_VARARGS, "Keyed seed of every row."},
     {"add_counts", add_counts, METH_VARARGS, "Calibration scores below the score of every label."},
     {"least_mean", least_mean_, METH_VARARGS, "Least mean of a slab of sorted points."},
+    {"least_mean_bounds", least_mean_bounds, METH_VARARGS, "What no slab of unsorted points falls below."},
     {"cuts", cuts, METH_VARARGS, "Members of each row at its thresholds."},
     {NULL, NULL, 0, NULL},
 };

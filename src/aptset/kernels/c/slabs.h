@@ -2,6 +2,9 @@
 #ifndef APTSET_SLABS_H
 #define APTSET_SLABS_H
 #include <stdint.h>
+#include <string.h>
+
+#include "row.h"
 
 typedef struct { int64_t points, covered; } Prefix; /* of the groups so far */
 
@@ -30,6 +33,63 @@ static void least_mean(const double *position, const uint8_t *covered, int64_t n
         while (back - front > 1 && no_steeper(prefix[hull[front + 1]], prefix[hull[front]], now)) front++;
         int64_t points = now.points - prefix[hull[front]].points, inside = now.covered - prefix[hull[front]].covered;
         if (inside * *count < *sum * points) *sum = inside, *count = points;
+    }
+}
+
+typedef struct { int64_t points, missed; } Bin;
+
+INLINE void fill_bins(const double *place, const uint8_t *covered, int64_t n, Bin *bins, int64_t n_bins) {
+    double low = place[0], high = place[0];
+    for (int64_t k = 1; k < n; k++) {
+        low = place[k] < low ? place[k] : low;
+        high = place[k] > high ? place[k] : high;
+    }
+    double scale = high > low ? (double)n_bins / (high - low) : 0.0;
+    memset(bins, 0, (size_t)n_bins * sizeof(Bin));
+    for (int64_t k = 0; k < n; k++) {
+        int64_t b = (int64_t)((place[k] - low) * scale);
+        b = b < n_bins ? b : n_bins - 1;
+        bins[b].points++;
+        bins[b].missed += !covered[k];
+    }
+}
+
+/* A mean that no slab of these (unsorted) points falls below, from counts in bins alone. A slab takes whole bins but for
+ * the first and the last; at its worst it takes there the missed points only, and covered ones just to be long enough.
+ * Starts and ends are then points of two staircases, and the steepest way between them is found as in least_mean. */
+INLINE double least_mean_bound(const Bin *bins, int64_t n_bins, int64_t least, Prefix *start, int64_t *hull) {
+    int64_t points = 0, missed = 0, waiting = 0, front = 0, back = 0, first = 0, missed_before_first = 0;
+    int64_t sum = 1, count = 1;
+    double bound = 1.0;
+    for (int64_t j = 0; j < n_bins; j++) {
+        Prefix end = {points + bins[j].missed, points - missed};
+        for (; waiting < j && end.points - start[waiting].points >= least; waiting++) {
+            while (back - front > 1 && no_steeper(start[hull[back - 2]], start[hull[back - 1]], start[waiting])) back--;
+            hull[back++] = waiting;
+        }
+        while (back - front > 1 && no_steeper(start[hull[front + 1]], start[hull[front]], end)) front++;
+        if (back > front) {
+            int64_t length = end.points - start[hull[front]].points, inside = end.covered - start[hull[front]].covered;
+            if (inside * count < sum * length) sum = inside, count = length;
+        }
+        /* Slabs whose missed points and whole bins are too few: `least` points, all the missed of their bins among them. */
+        points += bins[j].points;
+        missed += bins[j].missed;
+        for (; first < waiting; first++) missed_before_first += bins[first].missed;
+        double short_of = 1.0 - (double)(missed - missed_before_first) / (double)least;
+        bound = short_of < bound ? short_of : bound;
+        start[j] = (Prefix){points - bins[j].missed, points - missed};
+    }
+    double whole = (double)sum / (double)count;
+    bound = whole < bound ? whole : bound;
+    return bound > 0.0 ? bound : 0.0;
+}
+
+VECTOR_CLONES static void bounds_loop(const double *places, const uint8_t *covered, int64_t n, int64_t directions, int64_t least,
+                                      Bin *bins, int64_t n_bins, Prefix *start, int64_t *hull, double *bounds) {
+    for (int64_t v = 0; v < directions; v++) {
+        fill_bins(places + v * n, covered, n, bins, n_bins);
+        bounds[v] = least_mean_bound(bins, n_bins, least, start, hull);
     }
 }
 #endif
