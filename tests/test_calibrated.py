@@ -205,3 +205,15 @@ def test_pickles_and_shows_itself():
     assert "n=200" in repr(calibration)
     assert "Adaptive()" in repr(calibration)
     assert len(repr(aptset.calibrate(np.full((2, 500), 1 / 500), [0, 1]))) < 300
+
+
+def test_bad_row_in_a_later_piece_is_named(monkeypatch):
+    p, y = data()
+    bad = p.copy()
+    bad[150] = 0.5
+    monkeypatch.setattr("aptset.calibrations.tally.CHUNK_CELLS", 60)
+    for groups in (None, "label"):
+        calibration = aptset.calibrate(p, y, groups=groups)
+        for call in (calibration.predict_set, calibration.p_values):
+            with pytest.raises(ValueError, match=r"row 150 sums to 1\.5"):
+                call(bad)

@@ -182,14 +182,14 @@ def test_row_independence(model):
 def test_random_state_reaches_model_split_and_key():
     model = make_pipeline(StandardScaler(), RandomForestClassifier(n_estimators=5))
     first, second = (ConformalClassifier(model, random_state=4).fit(X, NAMES) for _ in range(2))
-    assert first.key_ == second.key_
+    assert first.fitted_.rule.key == second.fitted_.rule.key
     assert first.predict_set(X) == second.predict_set(X)
     assert model[-1].random_state is None, "the user's estimator is left as it is"
     fresh = ConformalClassifier(model).fit(X, NAMES)
-    assert fresh.key_ != ConformalClassifier(model).fit(X, NAMES).key_
+    assert fresh.fitted_.rule.key != ConformalClassifier(model).fit(X, NAMES).fitted_.rule.key
     assert fresh.predict_set(X) == fresh.predict_set(X)
-    kept = fresh.key_
-    assert fresh.fit(X, NAMES).key_ != kept, "a fresh key for every fit"
+    kept = fresh.fitted_.rule.key
+    assert fresh.fit(X, NAMES).fitted_.rule.key != kept, "a fresh key for every fit"
 
 
 def test_pipeline_clone_grid_search_pickle():

@@ -8,7 +8,6 @@ from typing import Any, overload
 
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.calibrations.bounds import split_bound
 from aptset.calibrations.held_out import HeldOut, score_fold
 from aptset.calibrations.tally import p_values_of_one_model, sets_of_one_model
 from aptset.groups import Groups, Ids
@@ -97,7 +96,7 @@ class Calibration:
 
     def guarantee(self, alpha: float = 0.1) -> float:
         """Return the coverage that Theorem 1 promises at this level (within each group, if there are groups)."""
-        return float(split_bound(check_alpha(alpha)))
+        return float(1 - check_alpha(alpha))
 
     @overload
     def predict_set(

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils import get_tags, indexable
+from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from aptset import fitting
-from aptset.calibrations import CALIBRATIONS
-from aptset.calibrations.held_out import FoldScores, HeldOut
-from aptset.calibrations.split import Fold, Scheme, Split
-from aptset.calibrations.tally import chunks, p_values_of_one_model, sets_of_one_model
-from aptset.groups import Groups
-from aptset.kernels.formula import Floats, Weights
-from aptset.rows import row_seeds
+from aptset.calibrations.promises import Promises
+from aptset.calibrations.split import Scheme
+from aptset.conformal import Fitted, fit, fit_and_predict, prepare
+from aptset.fitting import mean_probabilities
+from aptset.kernels.formula import Floats
 from aptset.scores import Score
-from aptset.sets import PredictionSets, concatenate
-from aptset.validation.estimators import (
-    check_estimator_can,
-    check_frozen,
-    check_models_kept,
-    check_training_data,
-)
-from aptset.validation.groups import check_group_values, check_same_kind
-from aptset.validation.matrices import OF_ESTIMATOR, uniforms_of
-from aptset.validation.settings import (
-    check_alpha,
-    check_alphas,
-    check_choice,
-    check_conformity,
-    check_generator,
-    check_option,
-    check_reachable,
-    draw_key,
-    warn_if_too_few,
-)
+from aptset.sets import PredictionSets
+from aptset.validation.estimators import check_models_kept
+from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
 
 
 class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -67,7 +47,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         "guaranteed" runs the calibration at an input level at which the theorem promises 1 - alpha; for CV+ and the
         jackknife+ that is near alpha / 2. ``input_level`` says which.
     randomized : bool, default=True
-        False takes u = 1 everywhere: never-empty sets that do not depend on chance, and cover a little more.
+        False takes u = 1 everywhere: sets that do not depend on chance, cover a little more, and are never empty under
+        one model (a split).
     allow_empty : bool, default=True
         If False, an empty set gets its most likely label, which can only raise the coverage.
     n_jobs : int, optional
@@ -85,6 +66,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         The fitted clone of the estimator for each fold.
     n_calibration_ : int
         Number of calibration samples.
+    fitted_ : Fitted
+        Everything that was learned, as one value.
 
     Examples
     --------
@@ -150,9 +133,10 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         ConformalClassifier
             The fitted classifier itself.
         """
-        training, scheme, score = self._prepare(X, y, groups, fit_params)
-        fitted = fitting.fit_folds(training, self.n_jobs, self.progress)
-        return self._keep(training, scheme, score, [model for model, _ in fitted], [fold for _, fold in fitted])
+        alpha = check_alpha(self.alpha)
+        rule, training, promises = prepare(self, X, y, groups, self._route(fit_params))
+        self._levels([alpha], promises)  # a promise that cannot be kept is refused before anything is fitted
+        return self._keep(fit(rule, training, self.n_jobs, self.progress))
 
     def fit_predict_set(
         self,
@@ -183,58 +167,21 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             As in ``fit``.
         """
         alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
-        training, scheme, score = self._prepare(X, y, groups, fit_params)
-        common = (self.groups, training.groups, self.randomized, score.weights, training.samples.key)
-        samples, values = _samples(X_new, u, groups_new, *common)
-        folds, tally = fitting.tally_folds(
-            training, len(training.folds), samples, training.classes, scheme.minimax, self.n_jobs, self.progress
-        )
-        self._keep(training, scheme, score, [], folds)
-        levels = [self._input_level(level) for level in alphas]
-        warn_if_too_few(self.held_out_.meet(values, len(samples))[1], levels, training.groups.kind != "all")
-        sets = tally.sets(self.held_out_, samples.ids, levels, self.classes_, self.allow_empty)
+        rule, training, promises = prepare(self, X, y, groups, self._route(fit_params))
+        levels = self._levels(alphas, promises)
+        samples, values = rule.samples(X_new, groups_new, u)
+        fitted, sets = fit_and_predict(rule, training, samples, levels, self.allow_empty, self.n_jobs, self.progress)
+        self._keep(fitted)
+        warn_if_too_few(fitted.held_out.meet(values, len(samples))[1], levels, rule.groups.kind != "all")
         return sets if is_sequence else sets[0]
 
-    def _prepare(
-        self, X: Any, y: Any, passed_groups: Any, fit_params: dict[str, Any]
-    ) -> tuple[fitting.Training, Scheme, Score]:
-        """Check everything, draw everything random, and write nothing."""
-        check_estimator_can(self.estimator)
-        check_alphas(self.alpha)
-        check_option(self.level, ("nominal", "guaranteed"), "level")
-        score = check_conformity(self.conformity)
-        scheme: Scheme = check_choice(self.calibration, CALIBRATIONS, "folds", "calibration")
-        generator = check_generator(self.random_state)
-        frozen = fitting.is_frozen(self.estimator)
-        X, y, classes = check_training_data(self, X, y, minimum=1 if frozen else 2)
-        key = draw_key(generator)
-        if frozen:  # nothing to train: one fold that holds every row out
-            scheme, folds = Split(), [Fold(np.arange(len(y)), np.arange(0))]
-            classes = check_frozen(self.estimator, classes, fit_params)
-        else:
-            folds = scheme.folds(X, y, generator)
-        values = check_group_values(self.groups, passed_groups, X, len(y))
-        groups = Groups.of(values, self.groups, classes)
-        seeds = [
-            None if self.random_state is None else int(seed) for seed in generator.integers(2**63, size=len(folds))
-        ]
-        u = uniforms_of(None, len(y), self.randomized)
-        samples = fitting.Samples(X, row_seeds(X, key), u, groups.ids(values, len(y)), score.weights, key)
-        routed = self._route(fit_params)
-        return fitting.Training(self.estimator, samples, y, classes, groups, folds, seeds, routed), scheme, score
-
-    def _keep(
-        self, training: fitting.Training, scheme: Scheme, score: Score, models: list[Any], folds: list[FoldScores]
-    ) -> ConformalClassifier:
+    def _keep(self, fitted: Fitted) -> ConformalClassifier:
         """Write the fitted attributes, all at once: everything has worked."""
-        self.classes_, self.models_, self.scheme_, self.score_ = training.classes, models, scheme, score
-        # Both sides of the comparison must use the same rule: later changes of these settings wait for the next fit.
-        self.randomized_, self.groups_ = self.randomized, self.groups
-        self.held_out_ = HeldOut(tuple(folds), training.groups, scheme.minimax)
-        self.key_, self.n_calibration_ = training.samples.key, self.held_out_.n
+        self.fitted_, self.classes_, self.models_ = fitted, fitted.rule.classes, fitted.models
+        self.n_calibration_ = fitted.held_out.n
         for name in ("n_features_in_", "feature_names_in_"):
-            if models and hasattr(models[0], name):
-                setattr(self, name, getattr(models[0], name))
+            if fitted.models and hasattr(fitted.models[0], name):
+                setattr(self, name, getattr(fitted.models[0], name))
             elif hasattr(self, name):
                 delattr(self, name)
         return self
@@ -268,89 +215,53 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         -------
         PredictionSets, or a list of them
         """
-        check_is_fitted(self)
+        fitted = self._fitted()
         alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
-        levels = [self._input_level(level) for level in alphas]
-        samples, values = self._new_samples(X, groups, u)
-        warn_if_too_few(self.held_out_.meet(values, len(samples))[1], levels, self.held_out_.groups.kind != "all")
-        parts = []
-        for some in self._pieces(samples):
-            if len(self.models_) == 1:
-                rows, common = some.under(self.models_[0], self.classes_), (levels, self.classes_, self.allow_empty)
-                parts.append(sets_of_one_model(self.held_out_, rows, some.ids, *common, OF_ESTIMATOR))
-            else:
-                tally = self._tally(some)
-                parts.append(tally.sets(self.held_out_, some.ids, levels, self.classes_, self.allow_empty))
-        sets = [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
+        levels = self._levels(alphas, fitted.promises)
+        samples, values = fitted.rule.samples(X, groups, u)
+        warn_if_too_few(fitted.held_out.meet(values, len(samples))[1], levels, fitted.rule.groups.kind != "all")
+        sets = fitted.sets(samples, levels, self.allow_empty, self.n_jobs)
         return sets if is_sequence else sets[0]
 
     def predict_p(self, X: Any, *, groups: ArrayLike | None = None, u: ArrayLike | None = None) -> Floats:
         """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
-        check_is_fitted(self)
-        samples, _ = self._new_samples(X, groups, u)
-        parts = []
-        for some in self._pieces(samples):
-            if len(self.models_) == 1:
-                rows = some.under(self.models_[0], self.classes_)
-                parts.append(p_values_of_one_model(self.held_out_, rows, some.ids, OF_ESTIMATOR))
-            else:
-                parts.append(self._tally(some).p_values(self.held_out_, some.ids))
-        return np.concatenate(parts)
+        fitted = self._fitted()
+        samples, _ = fitted.rule.samples(X, groups, u)
+        return fitted.p_values(samples, self.n_jobs)
 
     def predict_proba(self, X: Any) -> NDArray[np.generic]:
         """Return the probabilities of the fitted model (the mean over folds), one column per entry of ``classes_``."""
-        check_is_fitted(self)
-        check_models_kept(self.models_)
-        return fitting.mean_probabilities(self.models_, X, self.classes_)
+        return mean_probabilities(self._fitted().models, X, self.classes_)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most likely label of each row."""
-        check_is_fitted(self)
-        labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        labels: NDArray[Any] = self._fitted().rule.classes[np.argmax(self.predict_proba(X), axis=1)]
         return labels
 
     def guarantee(self, alpha: float | None = None) -> float:
         """Return the coverage that the theorem promises at this level, for this calibration and sample size.
 
-        With groups it is the promise within each group, from the theorem at the size of the smallest one.
+        With groups it is the promise that holds in every group.
         """
         check_is_fitted(self)
-        level = self._input_level(check_alpha(self.alpha if alpha is None else alpha))
-        return max(0.0, float(self.scheme_.bound(level, *self._size())))
+        promises: Promises = self.fitted_.promises
+        return float(promises.coverage(*self._levels([check_alpha(self.alpha if alpha is None else alpha)], promises)))
 
     def input_level(self, alpha: float | None = None) -> float:
         """Return the level at which calibration runs: alpha itself, or a smaller one with level="guaranteed"."""
         check_is_fitted(self)
-        return float(self._input_level(check_alpha(self.alpha if alpha is None else alpha)))
+        (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], self.fitted_.promises)
+        return float(level)
 
-    def _size(self) -> tuple[int, int]:
-        n = int(self.held_out_.sizes[self.held_out_.sizes > 0].min())
-        return n, min(n, len(self.held_out_.folds))
+    def _levels(self, alphas: list[Fraction], promises: Promises) -> list[Fraction]:
+        level = check_option(self.level, ("nominal", "guaranteed"), "level")
+        return alphas if level == "nominal" else [promises.level(alpha) for alpha in alphas]
 
-    def _input_level(self, alpha: Fraction) -> Fraction:
-        if self.level == "nominal":
-            return alpha
-        return check_reachable(self.scheme_.level(alpha, *self._size()), alpha, self.scheme_.name)
-
-    def _new_samples(
-        self, X: Any, groups: ArrayLike | None, u: ArrayLike | None
-    ) -> tuple[fitting.Samples, list[Any] | None]:
+    def _fitted(self) -> Fitted:
+        check_is_fitted(self)
         check_models_kept(self.models_)
-        known = self.held_out_.groups
-        return _samples(X, u, groups, self.groups_, known, self.randomized_, self.score_.weights, self.key_)
-
-    def _pieces(self, samples: fitting.Samples) -> Iterator[fitting.Samples]:
-        """Yield as many samples at a time as keep the memory bounded."""
-        pieces = chunks(len(samples), len(self.classes_))
-        yield from [samples] if len(pieces) == 1 else map(samples.some, pieces)
-
-    def _tally(self, samples: fitting.Samples) -> Any:
-        kept = list(zip(self.models_, self.held_out_.folds, strict=True))
-        minimax = self.held_out_.minimax
-        _, tally = fitting.tally_folds(
-            kept.__getitem__, len(kept), samples, self.classes_, minimax, self.n_jobs, prefer="threads"
-        )
-        return tally
+        fitted: Fitted = self.fitted_
+        return fitted
 
     def _route(self, fit_params: dict[str, Any]) -> dict[str, Any]:
         if not _routing_enabled():
@@ -365,11 +276,15 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         settings = str(super().__repr__(N_CHAR_MAX))
-        if not hasattr(self, "held_out_"):
+        if not hasattr(self, "fitted_"):
             return settings
-        n, n_folds = self.held_out_.n, len(self.held_out_.folds)
-        how = f"{self.scheme_.name}, {n} samples" + (f" in {n_folds} folds" if n_folds > 1 else "")
-        return f"{settings}\n# promises coverage >= {self.guarantee():.4g} ({how}, level {self.input_level():.4g})"
+        try:
+            promise = f"promises coverage >= {self.guarantee():.4g}, level {self.input_level():.4g}"
+        except (TypeError, ValueError) as error:  # settings changed since fit: show them all the same
+            promise = str(error)
+        n, n_folds = self.n_calibration_, len(self.fitted_.held_out.folds)
+        how = f"{self.fitted_.rule.scheme.name}, {n} samples" + (f" in {n_folds} folds" if n_folds > 1 else "")
+        return f"{settings}\n# {how}: {promise}"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -379,22 +294,3 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             if of_estimator.classifier_tags is not None:
                 tags.classifier_tags.poor_score = of_estimator.classifier_tags.poor_score
         return tags
-
-
-def _samples(
-    X: Any,
-    u: ArrayLike | None,
-    passed_groups: Any,
-    setting: Any,
-    groups: Groups,
-    randomized: bool,
-    weights: Weights,
-    key: int,
-) -> tuple[fitting.Samples, list[Any] | None]:
-    """Put together what the scores of new rows depend on, and the group of each row where there are groups."""
-    (X,) = indexable(X)
-    n = _num_samples(X)
-    values = check_group_values(setting, passed_groups, X, n)
-    check_same_kind(groups.kind, values)
-    uniforms = uniforms_of(u, n, randomized)
-    return fitting.Samples(X, row_seeds(X, key), uniforms, groups.ids(values, n), weights, key), values

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibrated import NAME, make_groups
-from aptset.calibrations.bounds import cross_bound, minimax_bound
+from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.calibrations.minimax import Minimax
+from aptset.calibrations.promises import Promises
 from aptset.calibrations.tally import Tally
 from aptset.groups import Ids
 from aptset.kernels.formula import Floats
@@ -73,9 +75,9 @@ class CrossCalibration:
         return f"CrossCalibration({how}, {sizes}, {self.conformity})"
 
     def guarantee(self, alpha: float = 0.1) -> float:
-        """Return the coverage that Theorem 2 (or the minimax bound) promises at this level."""
-        bound = minimax_bound if self.held_out.minimax else cross_bound
-        return max(0.0, float(bound(check_alpha(alpha), self.n, len(self.folds))))
+        """Return the coverage that Theorem 2 (or the minimax bound) promises at this level, in every group."""
+        scheme = Minimax() if self.held_out.minimax else CVPlus()
+        return float(Promises(scheme, self.held_out.sizes_of_folds).coverage(check_alpha(alpha)))
 
     def predict_set(
         self,

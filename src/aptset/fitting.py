@@ -105,7 +105,8 @@ class Training:
             _seed_unseeded(model, seed)
         some_X, some_y = take(self.samples.X, rows), self.y[rows]
         try:
-            return model.fit(some_X, some_y, **_check_method_params(self.samples.X, self.fit_params, indices=rows))
+            model.fit(some_X, some_y, **_check_method_params(self.samples.X, self.fit_params, indices=rows))
+            return model
         except ValueError as error:
             if len(np.unique(some_y)) > 1 or "class" not in str(error):
                 raise
@@ -159,6 +160,7 @@ def _tally_batch(
         rows = new.under(model, classes)
         check_rows(rows.probabilities, tally.add(fold, rows, new.ids), OF_ESTIMATOR, normalize=False)
         folds.append(fold)
+        del model, rows  # before the next one is fitted
     return folds, tally
 
 
@@ -167,7 +169,10 @@ def _run(
 ) -> Iterator[Any]:
     """Yield work(item) in the order of the items, from as many workers as asked for."""
     done = 0
-    parallel = Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator")
+    try:
+        parallel = Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator")
+    except ValueError:  # a backend that cannot stream its results: collect them
+        parallel = Parallel(n_jobs=n_jobs, prefer=prefer)
     try:
         for result in with_bar(parallel(delayed(work)(item) for item in items), sizes, "folds", progress):
             yield result

@@ -27,7 +27,7 @@ class Groups:
     def of(cls, values: Iterable[Any] | None, setting: Any, classes: NDArray[Any]) -> Groups:
         """Return the groups that occur among the values (in order of first appearance), or the labels, or one group."""
         if values is not None:
-            return cls("row", tuple(dict.fromkeys(_hashable(value) for value in values)))
+            return cls("row", tuple(dict.fromkeys(hashable(value) for value in values)))
         by_label = isinstance(setting, str) and setting == "label"
         return cls("label", tuple(classes.tolist())) if by_label else EVERYONE
 
@@ -38,7 +38,7 @@ class Groups:
         if values is None:
             return np.zeros(n_rows, dtype=np.int32)
         table = {name: number for number, name in enumerate(self.names)}
-        return np.fromiter((table.get(_hashable(value), -1) for value in values), dtype=np.int32, count=n_rows)
+        return np.fromiter((table.get(hashable(value), -1) for value in values), dtype=np.int32, count=n_rows)
 
     def ids_of_labels(self, ids: Ids | None, columns: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the group of each calibration sample from the ids of its row and the column of its true label."""
@@ -48,6 +48,9 @@ class Groups:
 EVERYONE = Groups("all", ("all",))
 
 
-def _hashable(value: Any) -> Any:
-    """Let every missing value be the same one (NaN does not equal itself)."""
-    return None if isinstance(value, float) and value != value else value
+def hashable(value: Any) -> Any:
+    """Let every missing value (None, NaN, pandas' NA and NaT) be the same one: they do not equal themselves."""
+    try:
+        return None if value != value else value
+    except TypeError:  # NA is neither equal nor different
+        return None

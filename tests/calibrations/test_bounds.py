@@ -57,9 +57,54 @@ def test_guaranteed_level_promises_what_was_asked(calibration, n):
 
 
 def test_unreachable_promise():
-    classifier = fitted(CVPlus(3), n=30, level="guaranteed")
-    with pytest.raises(ValueError, match=r"level='guaranteed' .* coverage 0.9; CV\+ .* calibration='split'"):
-        classifier.predict_set(X, 0.1)
+    """Refused before anything is fitted; what was fitted before stays."""
+    classifier = fitted(CVPlus(5))
+    expected = classifier.predict_set(X)
+    classifier.set_params(calibration=CVPlus(3), level="guaranteed")
+    message = r"level='guaranteed' .* coverage 0.9; CV\+ .* calibration='split'"
+    for call in (lambda: classifier.fit(X[::5], Y[::5]), lambda: classifier.fit_predict_set(X[::5], Y[::5], X)):
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert classifier.set_params(level="nominal").predict_set(X) == expected
+
+
+def test_promises_of_groups():
+    """The least promise over the groups; uneven folds get the bound that holds for any sizes."""
+    groups = np.where(np.arange(150) < 20, "small", "large")
+    found = ConformalClassifier(GaussianNB(), calibration=CVPlus(10), random_state=0).fit(X, Y, groups=groups)
+    sizes = found.fitted_.held_out.sizes_of_folds.T
+    assert sizes.sum(axis=1).tolist() == [20, 130]
+    expected = []
+    for of_group in sizes:
+        k, n = (of_group > 0).sum(), of_group.sum()
+        assert np.ptp(of_group[of_group > 0]) > 1, "uneven in this design"
+        expected.append(1 - 2 * 0.1 - 2 * (1 - 1 / k) / (n / k + 1))
+    assert found.guarantee(0.1) == pytest.approx(min(expected), abs=1e-12)
+    jackknife = ConformalClassifier(GaussianNB(), calibration="jackknife+").fit(X[::3], Y[::3], groups=groups[::3])
+    assert jackknife.guarantee(0.1) == 0.8
+    assert ConformalClassifier(GaussianNB(), groups="label").fit(X, Y).guarantee(0.1) == 0.9
+    # A group too small for any threshold gets every label and does not stand in the way.
+    tiny = np.where(np.arange(150) < 3, "tiny", "large")
+    settings = {"calibration": CVPlus(50), "level": "guaranteed", "alpha": 0.6, "random_state": 0}
+    reachable = ConformalClassifier(GaussianNB(), **settings).fit(X, Y, groups=tiny)
+    assert reachable.guarantee() >= 0.4 - 1e-12
+    uneven = np.repeat([0, 1, 2], [100, 25, 25])
+    p = np.random.default_rng(0).dirichlet(np.ones(3), size=150)
+    for combine in ("plus", "minimax"):
+        calibration = aptset.calibrate_cv(p, p.argmax(axis=1), uneven, combine=combine)
+        assert calibration.guarantee(0.1) == pytest.approx(0.8 - 2 * (1 - 1 / 3) / (50 + 1), abs=1e-12)
+    by_label = aptset.calibrate_cv(p, p.argmax(axis=1), np.arange(150) % 5, groups="label")
+    assert by_label.guarantee(0.1) < aptset.calibrate_cv(p, p.argmax(axis=1), np.arange(150) % 5).guarantee(0.1)
+
+
+def test_showing_never_fails():
+    classifier = fitted("split")
+    for settings in ({"alpha": 3}, {"alpha": [0.1, 0.2]}, {"level": "x"}):
+        assert "ConformalClassifier" in repr(fitted("split").set_params(**settings))
+    with pytest.raises(TypeError, match="alpha must be a number"):
+        fitted("split", alpha=[0.1, 0.2])
+    with pytest.raises(ValueError, match="level must be one of"):
+        classifier.set_params(level="x").predict_set(X)
 
 
 def test_probabilities_only():

@@ -1,16 +1,19 @@
 """CV+, jackknife+ and minimax through the estimator: folds, workers, failures, groups."""
 
+import gc
 import io
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, PredefinedSplit, ShuffleSplit, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 import aptset
@@ -55,12 +58,81 @@ def test_scikit_learn_splitters(splitter):
     np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
 
 
+class Pairs:
+    """A splitter that says what it is told."""
+
+    def __init__(self, *pairs):
+        self.pairs = pairs
+
+    def split(self, X, y=None):
+        return iter(self.pairs)
+
+
+def test_splitters_with_masks_and_gaps():
+    """Boolean masks are row numbers too, and a fold may train on fewer rows than all others."""
+    first = np.arange(150) < 75
+    gap = [(np.arange(90, 150), np.arange(75)), (np.arange(60), np.arange(75, 150))]
+    masks = Pairs((~first, first), (first, ~first))
+    for splitter, n_train in ((masks, 75), (Pairs(*gap), 60)):
+        order = np.random.default_rng(0).permutation(150)
+        classifier = ConformalClassifier(Counter(), calibration=CVPlus(splitter=splitter), random_state=0)
+        classifier.fit(X[order], NAMES[order])
+        assert [model.rows_ for model in classifier.models_] == [n_train, n_train]
+
+
+class Counter(GaussianNB):
+    """Counts the rows it is fitted on, and how many fitted ones are alive; forgets to return itself."""
+
+    alive = most = 0
+
+    def fit(self, X, y, sample_weight=None):
+        super().fit(X, y)
+        self.rows_ = len(X)
+        Counter.alive += 1
+        Counter.most = max(Counter.most, Counter.alive)
+
+    def __del__(self):
+        Counter.alive -= hasattr(self, "rows_")
+
+
+def test_streaming_holds_one_model():
+    gc.collect()
+    Counter.alive = Counter.most = 0
+    classifier = ConformalClassifier(Counter(), calibration="jackknife+", random_state=0)
+    classifier.fit_predict_set(X[::3], NAMES[::3], X)
+    assert Counter.most == 1
+
+
+def test_backends_of_joblib():
+    """Also those that cannot hand results over as they come."""
+    expected = ConformalClassifier(GaussianNB(), calibration=CVPlus(4), random_state=0).fit_predict_set(X, NAMES, X)
+    for backend in ("threading", "multiprocessing", "loky"):
+        with parallel_config(backend=backend, n_jobs=2):
+            classifier = ConformalClassifier(GaussianNB(), calibration=CVPlus(4), random_state=0)
+            assert classifier.fit_predict_set(X, NAMES, X) == expected
+            assert classifier.fit(X, NAMES).predict_set(X) == expected
+
+
+def test_streaming_breaks_ties_as_fitting_does():
+    model = KNeighborsClassifier(4)
+    for calibration in ("split", CVPlus(5)):
+        settings = {"calibration": calibration, "allow_empty": False, "random_state": 0}
+        kept = ConformalClassifier(model, **settings).fit(X, NAMES).predict_set(X, 0.6)
+        assert ConformalClassifier(model, **settings).fit_predict_set(X, NAMES, X, 0.6) == kept
+
+
 def test_bad_folds():
     cases = [
         (CVPlus(1), ValueError, "between 2 and the number of rows"),
         (CVPlus(151), ValueError, "n_folds=151 with n_samples=150"),
         (CVPlus(2.5), TypeError, "n_folds must be a whole number"),
         (CVPlus(splitter=ShuffleSplit(5, random_state=0)), ValueError, "exactly one test part"),
+        (CVPlus(splitter=GroupKFold(3)), ValueError, "without groups; GroupKFold does not.*PredefinedSplit"),
+        (CVPlus(splitter=Pairs((np.arange(150), np.arange(150)))), ValueError, "must not train on rows that it holds"),
+        (CVPlus(splitter=Pairs((np.arange(5), np.arange(-3, 147)))), ValueError, "row numbers from 0 to 149; got -3"),
+        (CVPlus(splitter=Pairs(("ab", np.arange(150)))), TypeError, "splitter must give row numbers"),
+        (CVPlus(splitter=5), TypeError, "must be a scikit-learn splitter"),
+        (CVPlus(splitter=KFold), TypeError, "must be a scikit-learn splitter"),
         (Minimax(0), ValueError, "between 2 and"),
     ]
     for calibration, error, message in cases:
@@ -182,6 +254,7 @@ def test_groups_from_any_source_agree():
     expected = p_values(extended, passed=GROUPS)
     np.testing.assert_array_equal(p_values(extended, groups=4), expected)
     np.testing.assert_array_equal(p_values(extended, groups=-1), expected)
+    np.testing.assert_array_equal(p_values(extended.tolist(), groups=np.int64(4)), expected)
     np.testing.assert_array_equal(p_values(extended, groups=lambda X: X[:, 4] > 0), expected)
     columns = [*"abcd", "group"]
     for frame in (pd.DataFrame(extended, columns=columns), pl.DataFrame(extended, schema=columns)):
@@ -198,8 +271,15 @@ def test_group_never_seen():
     assert len(caught) == 1
     assert sets.sizes[[1, 3]].tolist() == [3, 3]
     assert sets.sizes[0] < 3
-    missing = ConformalClassifier(GaussianNB(), random_state=0).fit(X, NAMES, groups=np.where(X[:, 0] > 5.8, np.nan, 1))
-    assert missing.predict_set(X[[0, 149]], groups=[1, np.nan]).sizes.max() < 3, "missing is a group like any other"
+    pd = pytest.importorskip("pandas")
+    gaps = [None if long else 1 for long in X[:, 0] > 5.8]
+    for holder in (gaps, np.where(X[:, 0] > 5.8, np.nan, 1), pd.array(gaps, dtype="Int64")):
+        missing = ConformalClassifier(GaussianNB(), random_state=0).fit(X, NAMES, groups=holder)
+        for value in (np.nan, None, pd.NA, np.float32("nan"), pd.NaT):
+            found = missing.predict_set(X[[0, 149]], groups=[1, value])
+            assert found.sizes.max() < 3, "missing is one group like any other, however it is written"
+    with pytest.warns(UserWarning, match=r": None \(never seen\): at least"):
+        classifier.predict_set(X[:4], groups=[np.nan, None, np.nan, "short"])
 
 
 def test_bad_groups():
@@ -221,6 +301,8 @@ def test_bad_groups():
         (lambda: with_groups(9), ValueError, "got 9 for X of shape"),
         (lambda: with_groups(lambda X: [1]), ValueError, "150 rows, but 1 entries"),
         (lambda: with_groups(None, passed=[[1]] * 150), TypeError, "one plain value per row"),
+        (lambda: with_groups(None, passed=[np.ones(2)] * 150), TypeError, "one plain value per row"),
+        (lambda: plain.predict_set(X[:0]), ValueError, "X must have at least one row"),
     ]
     for call, error, message in cases:
         with pytest.raises(error, match=message):

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibrations.bounds import cross_bound, cross_level
+from aptset.calibrations.bounds import Sizes, cross_bound, cross_level
 from aptset.calibrations.split import Fold
-from aptset.validation.folds import check_fold_count, check_partition
+from aptset.validation.folds import check_fold_count, check_partition, check_splitter, split_without_groups
 
 
 def random_folds(n: int, n_folds: int, generator: np.random.Generator) -> list[Fold]:
@@ -22,12 +22,13 @@ def random_folds(n: int, n_folds: int, generator: np.random.Generator) -> list[F
 
 def folds_of_splitter(splitter: Any, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
     """Ask a scikit-learn splitter, with a seed of ours if it would otherwise draw from the global state."""
+    check_splitter(splitter)
     if getattr(splitter, "random_state", 0) is None and getattr(splitter, "shuffle", True):
         splitter = copy.copy(splitter)
         splitter.random_state = int(generator.integers(2**31))
-    folds = [Fold(np.asarray(held_out), np.asarray(train)) for train, held_out in splitter.split(X, y)]
-    check_partition([fold.held_out for fold in folds], len(y))
-    return folds
+    pairs = check_partition(split_without_groups(splitter, X, y), len(y))
+    # Most splitters train on all other rows: then there is nothing to remember, nor to send to a worker.
+    return [Fold(held_out, None if len(train) + len(held_out) == len(y) else train) for train, held_out in pairs]
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,13 @@ class CVPlus:
             return folds_of_splitter(self.splitter, X, y, generator)
         return random_folds(len(y), check_fold_count(self.n_folds, len(y)), generator)
 
-    def bound(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+    def bound(self, alpha: Fraction, sizes: Sizes) -> Fraction:
         """Theorem 2."""
-        return cross_bound(alpha, n, n_folds)
+        return cross_bound(alpha, sizes)
 
-    def level(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+    def level(self, alpha: Fraction, sizes: Sizes) -> Fraction:
         """Return a level near alpha / 2."""
-        return cross_level(alpha, n, n_folds)
+        return cross_level(alpha, sizes)
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,10 @@ class JackknifePlus:
         """Return one fold per row."""
         return [Fold(np.array([row])) for row in range(len(y))]
 
-    def bound(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+    def bound(self, alpha: Fraction, sizes: Sizes) -> Fraction:
         """Theorem 2 with as many folds as rows: 1 - 2 alpha."""
-        return cross_bound(alpha, n, n)
+        return cross_bound(alpha, sizes)
 
-    def level(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+    def level(self, alpha: Fraction, sizes: Sizes) -> Fraction:
         """Return alpha / 2."""
-        return cross_level(alpha, n, n)
+        return cross_level(alpha, sizes)

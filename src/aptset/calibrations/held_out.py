@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import EVERYONE, Groups, Ids
+from aptset.groups import EVERYONE, Groups, Ids, hashable
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
@@ -54,8 +54,13 @@ class HeldOut:
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Number of calibration samples in each group."""
-        total: NDArray[np.int64] = np.sum([np.diff(fold.offsets) for fold in self.folds], axis=0)
+        total: NDArray[np.int64] = self.sizes_of_folds.sum(axis=0)
         return total
+
+    @property
+    def sizes_of_folds(self) -> NDArray[np.int64]:
+        """Number of calibration samples of each group in each fold, (folds, groups)."""
+        return np.array([np.diff(fold.offsets) for fold in self.folds])
 
     @property
     def n(self) -> int:
@@ -83,7 +88,7 @@ class HeldOut:
             return ids, dict(zip(self.groups.names, sizes, strict=True))
         met, rows = np.unique(ids, return_index=True)
         seen = {found[row]: sizes[number] for number, row in zip(met, rows, strict=True) if number >= 0}
-        never = {found[row]: 0 for row in np.flatnonzero(ids < 0)}
+        never = {hashable(found[row]): 0 for row in np.flatnonzero(ids < 0)}
         return ids, seen | never
 
     def ranks(self, alpha: Fraction) -> NDArray[np.int64]:

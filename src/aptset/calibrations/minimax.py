@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibrations.bounds import minimax_bound, minimax_level
+from aptset.calibrations.bounds import Sizes, minimax_bound, minimax_level
 from aptset.calibrations.cross import JackknifePlus, folds_of_splitter, random_folds
 from aptset.calibrations.split import Fold
 from aptset.validation.folds import check_fold_count
@@ -48,10 +48,10 @@ class Minimax:
             return JackknifePlus().folds(X, y, generator)
         return random_folds(len(y), check_fold_count(self.n_folds, len(y)), generator)
 
-    def bound(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+    def bound(self, alpha: Fraction, sizes: Sizes) -> Fraction:
         """Theorem S1, and its weaker form for fewer folds than rows."""
-        return minimax_bound(alpha, n, n_folds)
+        return minimax_bound(alpha, sizes)
 
-    def level(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+    def level(self, alpha: Fraction, sizes: Sizes) -> Fraction:
         """Return alpha for one fold per row, less for fewer folds."""
-        return minimax_level(alpha, n, n_folds)
+        return minimax_level(alpha, sizes)

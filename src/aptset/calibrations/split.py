@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibrations.bounds import split_bound
+from aptset.calibrations.bounds import Sizes
 from aptset.validation.settings import check_share
 
 
@@ -41,11 +41,11 @@ class Scheme(Protocol):
         """Return the folds; every row that calibrates is in the held-out part of exactly one."""
         ...
 
-    def bound(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
-        """Return the promised coverage at an input level."""
+    def bound(self, alpha: Fraction, sizes: Sizes) -> Fraction:
+        """Return the promised coverage at an input level, for folds of these sizes."""
         ...
 
-    def level(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+    def level(self, alpha: Fraction, sizes: Sizes) -> Fraction:
         """Return the input level whose promise is 1 - alpha; not positive if there is none."""
         ...
 
@@ -77,10 +77,10 @@ class Split:
         n_calibrate = min(max(round(n * check_share(self.share)), 1), n - 1)
         return [Fold(np.sort(generator.permutation(n)[:n_calibrate]))]
 
-    def bound(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+    def bound(self, alpha: Fraction, sizes: Sizes) -> Fraction:
         """Theorem 1: 1 - alpha."""
-        return split_bound(alpha)
+        return 1 - alpha
 
-    def level(self, alpha: Fraction, n: int, n_folds: int) -> Fraction:
+    def level(self, alpha: Fraction, sizes: Sizes) -> Fraction:
         """Return alpha itself."""
         return alpha

@@ -97,3 +97,9 @@ def warn_constant_model(label: Any) -> None:
         "in. The sets keep their coverage; more rows give a real model.",
         stacklevel=2,
     )
+
+
+def check_some_rows(n_rows: int) -> None:
+    """Refuse an X without rows."""
+    if n_rows == 0:
+        raise ValueError("X must have at least one row; got n_samples=0.")

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.validation.labels import check_length, some
+from aptset.validation.labels import check_length, columns_of, some
+from aptset.validation.outcomes import distinct
 
 
 def check_fold_count(n_folds: Any, n_rows: int) -> int:
@@ -25,24 +26,64 @@ def check_fold_count(n_folds: Any, n_rows: int) -> int:
     return int(n_folds)
 
 
-def check_partition(held_out: list[NDArray[np.intp]], n_rows: int) -> None:
-    """Refuse folds that leave a row out or hold it out twice: its score would count never or twice."""
-    times = np.bincount(np.concatenate(held_out), minlength=n_rows) if held_out else np.zeros(n_rows)
+def check_splitter(splitter: Any) -> None:
+    """Refuse what is not a splitter object."""
+    if isinstance(splitter, type) or not callable(getattr(splitter, "split", None)):
+        raise TypeError(f"splitter must be a scikit-learn splitter, e.g. StratifiedKFold(10); got {splitter!r}.")
+
+
+def split_without_groups(splitter: Any, X: Any, y: NDArray[Any]) -> list[tuple[Any, Any]]:
+    """Return the pairs (train, held out) of a splitter that needs X and y only."""
+    try:
+        return list(splitter.split(X, y))
+    except (TypeError, ValueError) as error:
+        if "group" not in str(error):
+            raise
+        raise ValueError(
+            f"splitter must work without groups; {type(splitter).__name__} does not ({error}). Turn its folds into a "
+            "PredefinedSplit: splitter=PredefinedSplit(fold_of_each_row)."
+        ) from error
+
+
+def check_partition(pairs: list[tuple[Any, Any]], n_rows: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Refuse folds that leave a row out, hold it out twice, or train on rows that they hold out."""
+    found = [(_row_numbers(train, n_rows), _row_numbers(held_out, n_rows)) for train, held_out in pairs]
+    times = np.bincount(np.concatenate([held_out for _, held_out in found] or [np.arange(0)]), minlength=n_rows)
     if (times != 1).any():
         row = int(np.argmax(times != 1))
         raise ValueError(
             f"splitter must put each row into exactly one test part; row {row} is in {int(times[row])}. "
             "Pass a KFold-like splitter, not a shuffled or repeated one."
         )
+    for number, (train, held_out) in enumerate(found):
+        both = np.intersect1d(train, held_out)
+        if len(both):
+            raise ValueError(
+                f"splitter must not train on rows that it holds out; fold {number + 1} does so with row {both[0]}. "
+                "Scores of rows that a model was trained on are too good: the coverage would be lost."
+            )
+    return found
 
 
-def check_fold_ids(folds: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def _row_numbers(rows: Any, n_rows: int) -> NDArray[np.intp]:
+    found = np.asarray(rows)
+    if found.dtype == np.bool_:
+        found = np.flatnonzero(found)
+    if found.ndim != 1 or (found.dtype.kind not in "iu" and len(found)):
+        raise TypeError(f"splitter must give row numbers; got dtype {found.dtype}, shape {found.shape}.")
+    if len(found) and (found.min() < 0 or found.max() >= n_rows):
+        raise ValueError(f"splitter must give row numbers from 0 to {n_rows - 1}; got {found.min()} to {found.max()}.")
+    return found.astype(np.intp)
+
+
+def check_fold_ids(folds: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the names of the folds, sorted, and the number of the fold of each row."""
     found = np.asarray(folds)
     if found.ndim != 1:
         raise ValueError(f"folds must be 1-D, the fold of each row; got shape {found.shape}.")
     check_length(found, n_rows, "folds")
-    names, numbers = np.unique(found, return_inverse=True)
+    names = distinct(found)
+    numbers = columns_of(found, names)
     if len(names) < 2:
         raise ValueError(f"folds must name at least 2 folds; got {names.tolist()}. For one model use aptset.calibrate.")
     return names, numbers

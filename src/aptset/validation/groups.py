@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from aptset.tables import column_values, is_table, plain_list
+import numpy as np
+
+from aptset.tables import column_values, is_table, names_of_columns, plain_list
 from aptset.validation.labels import check_length
+from aptset.validation.outcomes import as_objects
 
 
 def check_group_values(groups: Any, passed: Any, X: Any, n_rows: int) -> list[Any] | None:
@@ -36,7 +39,7 @@ def _as_values(values: Any, n_rows: int) -> list[Any]:
     found = plain_list(values)
     check_length(found, n_rows, "groups")
     for value in found:
-        if isinstance(value, list | dict | set):
+        if isinstance(value, list | dict | set | np.ndarray):
             raise TypeError(f"groups must hold one plain value per row; got {value!r}.")
     return found
 
@@ -45,9 +48,12 @@ def _column(column: Any, X: Any) -> Any:
     if is_table(X):
         values = column_values(X, column)
         if values is None:
-            raise ValueError(f"groups must name a column of X; got {column!r}. The columns are {list(X.columns)}.")
+            raise ValueError(f"groups must name a column of X; got {column!r}. The columns are {names_of_columns(X)}.")
         return values
-    is_number = isinstance(column, int) and not isinstance(column, bool)
+    is_number = isinstance(column, int | np.integer) and not isinstance(column, bool)
+    if isinstance(X, list | tuple) and is_number:
+        X = as_objects([row[column] for row in X if isinstance(row, list | tuple)])[:, None]
+        column = 0
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if not is_number or len(shape) != 2 or not -shape[1] <= column < shape[1]:
         raise ValueError(
