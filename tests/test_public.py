@@ -36,6 +36,7 @@ def test_public_names():
         "coverage_test",
         "empty_rate",
         "evaluate",
+        "load",
         "mean_size",
         "mean_size_by",
         "negative_mean_size",

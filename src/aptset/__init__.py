@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aptset.calibrated import Calibration, calibrate
+    from aptset.calibrated import Calibration, calibrate, load
     from aptset.calibrations.cross import CVPlus, JackknifePlus
     from aptset.calibrations.minimax import Minimax
     from aptset.calibrations.split import Split
@@ -64,6 +64,7 @@ _ROOMS = {
     "coverage_test": "planning",
     "empty_rate": "metrics",
     "evaluate": "evaluation",
+    "load": "calibrated",
     "mean_size": "metrics",
     "mean_size_by": "metrics",
     "negative_mean_size": "scorers",
@@ -106,6 +107,7 @@ __all__ = [
     "coverage_test",
     "empty_rate",
     "evaluate",
+    "load",
     "mean_size",
     "mean_size_by",
     "negative_mean_size",

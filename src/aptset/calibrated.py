@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.artefacts import read_calibration, write_calibration
 from aptset.calibrations.held_out import HeldOut, score_fold
 from aptset.calibrations.tally import p_values_of_one_model, sets_of_one_model
 from aptset.groups import Groups, Ids
@@ -15,6 +18,7 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.scores import Score
 from aptset.sets import PredictionSets
+from aptset.validation.artefacts import check_mergeable
 from aptset.validation.groups import check_group_values
 from aptset.validation.labels import check_labels
 from aptset.validation.matrices import (
@@ -173,6 +177,28 @@ class Calibration:
         ids, _ = self.held_out.meet(groups, len(rows))
         return p_values_of_one_model(self.held_out, rows, ids, NAME)
 
+    def merge(self, other: Calibration) -> Calibration:
+        """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.
+
+        Both must have been made with the same settings and the same integer ``random_state``.
+        """
+        same = {
+            "score": self.conformity == other.conformity,
+            "key (random_state)": self.key == other.key,
+            "randomized": self.randomized == other.randomized,
+            "classes": np.array_equal(self.classes, other.classes),
+            "kind of groups": self.held_out.groups.kind == other.held_out.groups.kind,
+        }
+        check_mergeable([name for name, equal in same.items() if not equal])
+        return replace(self, held_out=self.held_out.merge(other.held_out))
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibration to one file that :func:`load` reads; opening it runs no code.
+
+        The file is replaced whole: a kill at any moment leaves the old one or the new one.
+        """
+        write_calibration(path, {field.name: getattr(self, field.name) for field in fields(self)})
+
     def _rows(self, probabilities: Any, u: ArrayLike | None, normalize: bool) -> Rows:
         matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
         uniforms = uniforms_of(u, len(matrix), self.randomized)
@@ -239,6 +265,21 @@ def calibrate(
     known, ids = make_groups(groups, labels_of_columns, len(matrix))
     held_out = HeldOut((score_fold(rows, columns, ids, known, NAME),), known)
     return Calibration(held_out, labels_of_columns, score, key, randomized, allow_empty, names)
+
+
+def load(path: str | Path) -> Calibration:
+    """Read a calibration that was saved; a damaged, truncated or newer file is refused with one clear error.
+
+    Examples
+    --------
+    >>> import aptset, tempfile, pathlib
+    >>> calibration = aptset.calibrate([[0.9, 0.1]] * 20, [0] * 20, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     calibration.save(pathlib.Path(folder) / "cal.aptset")
+    ...     aptset.load(pathlib.Path(folder) / "cal.aptset")
+    Calibration(n=20, 2 classes, Adaptive())
+    """
+    return Calibration(**read_calibration(path))
 
 
 def make_groups(groups: Any, classes: NDArray[Any], n_rows: int) -> tuple[Groups, Ids | None]:

@@ -2,31 +2,261 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 try:
     import click
-except ImportError as error:  # pragma: no cover - the library alone does not need it
+except ImportError as error:  # the library alone does not need it
     raise SystemExit("The command line needs click: pip install 'aptset[cli]'") from error
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class OneLineErrors(click.Group):
+    """Ends with status 1 and one line on standard error for whatever is wrong with the input."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {message}", err=True)
+        try:
+            return super().invoke(ctx)
+        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+            if ctx.params.get("debug"):
+                raise
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise click.ClickException(text) from error
+
+
+@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="aptset")
-def main() -> None:
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def main(debug: bool) -> None:
     """Prediction sets with guaranteed, adaptive coverage for any classifier."""
 
 
+ALPHA = click.option("--alpha", default=0.1, show_default=True, help="Miscoverage level: 0.1 means 9 times out of 10.")
+QUIET = click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
+PROBABILITIES = [
+    click.argument("probs"),
+    click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),
+    click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities."),
+    click.option("--normalize", is_flag=True, help="Divide each row by its sum."),
+    click.option("--id", "row_id", help="A column of numbers that is a row id, not a probability."),
+    click.option("--batch-rows", default=65_536, show_default=True, help="Rows at a time; no result depends on it."),
+]
+
+
+def with_probabilities(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a file of probabilities."""
+    for option in reversed(PROBABILITIES):
+        command = option(command)
+    return command
+
+
+def source_of(options: dict[str, Any], label: str | None) -> Any:
+    """Return the file of probabilities that the options stand for."""
+    from aptset.files import ProbabilityFile, as_path
+
+    path = as_path(options["probs"])
+    return ProbabilityFile(path, label, options["row_id"], options["prefix"], options["logits"], options["batch_rows"])
+
+
+def row_counter(total: int | None, quiet: bool) -> Callable[[int], None]:
+    """Return a callback that shows rows per second on a terminal, and nothing elsewhere."""
+    done, start, shown = 0, time.monotonic(), sys.stderr.isatty() and not quiet
+
+    def count(rows: int) -> None:
+        nonlocal done
+        done += rows
+        if shown:
+            of = f" of {total:,}" if total else ""
+            speed = done / max(time.monotonic() - start, 1e-9)
+            click.echo(f"\r{done:,}{of} rows, {speed:,.0f} rows/s ", err=True, nl=done == total)
+
+    return count
+
+
+def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool) -> None:
+    """Print a result for people or for machines."""
+    if as_json:
+        click.echo(json.dumps(content, allow_nan=False))
+    elif not quiet:
+        click.echo(text)
+
+
 @main.command()
-@click.option("--alpha", default=0.1, show_default=True, help="Miscoverage level: 0.1 means 9 times out of 10.")
+@click.argument("table", required=False)
+@click.option("--target", help="The column to predict (needed with TABLE).")
+@click.option("--model", default="logistic", show_default=True, help="A model by name, or module:object.")
+@click.option(
+    "--calibration",
+    default="split",
+    show_default=True,
+    type=click.Choice(["split", "cv+", "jackknife+", "minimax"]),
+    help="Which rows train and which calibrate.",
+)
+@ALPHA
+@click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
+@click.option("--out", default="aptset-run", show_default=True, help="Folder for the results (with TABLE).")
+@click.option("--jobs", type=int, help="Folds to fit at once.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the splits, the models and the uniforms.")
-def run(alpha: float, seed: int) -> None:
-    r"""Train, calibrate and judge prediction sets on embedded data.
+@QUIET
+@AS_JSON
+def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: bool, **settings: Any) -> None:
+    r"""Train, calibrate and judge prediction sets on TABLE, or on embedded data without one.
+
+    \b
+    Examples:
+      aptset run
+      aptset run patients.csv --target diagnosis --model forest --calibration cv+ --out results
+    """
+    if table is None:
+        from aptset.demo import demonstrate
+
+        click.echo(demonstrate(settings["alpha"], settings["seed"]))
+        return
+    if target is None:
+        raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
+    from aptset.files import as_path
+    from aptset.jobs import evaluation_as_json
+    from aptset.tablejob import run_table
+
+    result = run_table(as_path(table), target, **settings)
+    written = result.write(Path(out))
+    content = evaluation_as_json(result.evaluation, promise=result.classifier.guarantee(), out=out, written=written)
+    show(content, f"{result.text()}\n\nWritten to {out}: {', '.join(written)}", quiet, as_json)
+
+
+@main.command()
+@with_probabilities
+@click.option("--label", required=True, help="The column (or array, or .npy file) of true labels.")
+@click.option("-o", "--out", required=True, help="The artefact to write.")
+@click.option("--conformity", default="adaptive", show_default=True, help="The score.")
+@click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
+@click.option("--deterministic", is_flag=True, help="Sets without chance (u = 1).")
+@click.option("--seed", default=0, show_default=True, help="Seed of the key of the uniforms.")
+@QUIET
+@AS_JSON
+def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) -> None:
+    r"""Calibrate on a file of probabilities and labels; write an artefact.
 
     \b
     Example:
-      aptset run --alpha 0.05
+      aptset calibrate validation.parquet --label y --prefix p_ -o cal.aptset
     """
-    from aptset.demo import demonstrate
+    from aptset.jobs import calibrate_file
 
-    try:
-        click.echo(demonstrate(alpha, seed))
-    except (ValueError, TypeError) as error:
-        raise click.ClickException(str(error)) from error
+    source = source_of(options, label)
+    settings = {name: options[name] for name in ("conformity", "normalize")}
+    settings["randomized"] = not options["deterministic"]
+    counter = row_counter(source.count(), quiet)
+    found = calibrate_file(source, counter, options["groups"], random_state=options["seed"], **settings)
+    found.save(out)
+    content = {"n": found.n, "classes": len(found.classes), "out": out}
+    show(content, f"Calibrated on {found.n:,} rows, {len(found.classes)} classes: {out}", quiet, as_json)
+
+
+@main.command()
+@with_probabilities
+@click.option("-c", "--calibration", required=True, help="The artefact of `aptset calibrate`.")
+@click.option("-o", "--out", required=True, help="The sets to write: .parquet, or .csv with labels joined by |.")
+@ALPHA
+@click.option("--groups", help="The column of groups, if calibration was done by one.")
+@click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
+@QUIET
+@AS_JSON
+def predict(
+    calibration: str, out: str, alpha: float, label: str | None, quiet: bool, as_json: bool, **options: Any
+) -> None:
+    r"""Write the prediction set of every row; all other columns travel along.
+
+    \b
+    Example:
+      aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --prefix p_
+    """
+    from aptset.calibrated import load
+    from aptset.jobs import predict_file
+
+    source = source_of(options, label)
+    counter = row_counter(source.count(), quiet)
+    found = load(calibration)
+    done = predict_file(source, found, alpha, Path(out), counter, options["groups"], options["normalize"])
+    show(done, f"{done['rows']:,} sets, {done['mean_size']:.3g} labels on average: {out}", quiet, as_json)
+
+
+@main.command()
+@click.argument("sets")
+@click.option("--label", required=True, help="The column of true labels.")
+@click.option("--alpha", type=float, help="The level of the sets, as a reference.")
+@click.option("--groups", help="A column to break coverage and size down by.")
+@QUIET
+@AS_JSON
+def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, quiet: bool, as_json: bool) -> None:
+    r"""Judge a file of sets against the labels in it.
+
+    \b
+    Example:
+      aptset evaluate sets.parquet --label y --alpha 0.1
+    """
+    from aptset.jobs import evaluate_file, evaluation_as_json
+
+    found = evaluate_file(Path(sets), label, alpha, groups)
+    show(evaluation_as_json(found), repr(found), quiet, as_json)
+
+
+@main.command()
+@click.argument("artefact")
+@AS_JSON
+def inspect(artefact: str, as_json: bool) -> None:
+    r"""Say what an artefact promises, for how many samples, from what data.
+
+    \b
+    Example:
+      aptset inspect cal.aptset
+    """
+    from aptset.jobs import inspect_artefact
+
+    facts = inspect_artefact(Path(artefact))
+    show(facts, "\n".join(f"{name:<15} {value}" for name, value in facts.items()), False, as_json)
+
+
+@main.command()
+@ALPHA
+@click.option("--within", default=0.01, show_default=True, help="How far the realised coverage may be from 1 - alpha.")
+@click.option("--confidence", default=0.95, show_default=True, help="The chance to stay within.")
+@AS_JSON
+def plan(alpha: float, within: float, confidence: float, as_json: bool) -> None:
+    r"""Say how much calibration data a margin needs.
+
+    \b
+    Example:
+      aptset plan --alpha 0.1 --within 0.01
+    """
+    from aptset.planning import calibration_size
+
+    size = calibration_size(alpha, within, confidence)
+    content = {"n": int(size), "alpha": alpha, "within": within, "confidence": confidence, "achieved": size.achieved}
+    chance = f"{confidence:.0%} of cases"
+    text = f"{int(size):,} calibration rows keep the coverage within {within:g} of {1 - alpha:g} in {chance}."
+    show(content, text, False, as_json)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    r"""Print a script that completes commands and options in a shell.
+
+    \b
+    Example:
+      eval "$(aptset completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None  # click knows these three
+    click.echo(found(main, {}, "aptset", "_APTSET_COMPLETE").source())

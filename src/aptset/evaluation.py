@@ -74,7 +74,8 @@ class Evaluation:
     alpha: float | None
     n: int
 
-    def _rows(self) -> Iterator[tuple[str, str, str, Estimate]]:
+    def rows(self) -> Iterator[tuple[str, str, str, Estimate]]:
+        """Yield every number as (metric, by, group, estimate)."""
         for name in _OVERALL:
             yield name, "all", "", getattr(self, name)
         if self.worst_slice is not None:
@@ -85,7 +86,7 @@ class Evaluation:
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return everything as one tidy data frame: metric, by, group, value, low, high, n."""
-        rows = list(self._rows())
+        rows = list(self.rows())
         columns: dict[str, Any] = {"metric": [row[0] for row in rows], "by": [row[1] for row in rows]}
         columns["group"] = [row[2] for row in rows]
         columns["value"] = [float(row[3]) for row in rows]

@@ -24,8 +24,17 @@ class FoldScores(NamedTuple):
     offsets: NDArray[np.int64]
 
     @classmethod
+    def of_one_group(cls, scores: Floats) -> FoldScores:
+        """Sort scores of one group, in place."""
+        scores.sort()
+        scores.flags.writeable = False
+        return cls(scores, np.array([0, len(scores)]))
+
+    @classmethod
     def sort(cls, scores: Floats, groups: NDArray[np.intp], n_groups: int) -> FoldScores:
         """Sort scores by group, then upward."""
+        if n_groups == 1:
+            return cls.of_one_group(scores.copy())
         ordered = scores[np.lexsort((scores, groups))]
         ordered.flags.writeable = False
         sizes = np.bincount(groups, minlength=n_groups)
@@ -70,10 +79,30 @@ class HeldOut:
     @property
     def scores(self) -> Floats:
         """All scores, upward."""
+        if len(self.folds) == 1 and self.groups.kind == "all":
+            return self.folds[0].scores
         return np.sort(np.concatenate([fold.scores for fold in self.folds]))
+
+    def merge(self, *others: HeldOut) -> HeldOut:
+        """Join the scores of one-fold calibrations, group by group."""
+        parts = (self, *others)
+        names = tuple(dict.fromkeys(name for part in parts for name in part.groups.names))
+        if len(names) == 1:
+            fold = FoldScores.of_one_group(np.concatenate([part.folds[0].scores for part in parts]))
+            return HeldOut((fold,), self.groups, self.minimax)
+        scores, groups = [], []
+        for part in parts:
+            (fold,) = part.folds
+            place = np.array([names.index(name) for name in part.groups.names], dtype=np.int32)
+            scores.append(fold.scores)
+            groups.append(np.repeat(place, np.diff(fold.offsets)))
+        fold = FoldScores.sort(np.concatenate(scores), np.concatenate(groups), len(names))
+        return HeldOut((fold,), Groups(self.groups.kind, names), self.minimax)
 
     def pooled(self) -> FoldScores:
         """Return the scores of all folds as if they were one."""
+        if len(self.folds) == 1:
+            return self.folds[0]
         group = np.concatenate(
             [np.repeat(np.arange(len(fold.offsets) - 1), np.diff(fold.offsets)) for fold in self.folds]
         )

@@ -1,0 +1,142 @@
+"""The main job on a table of the user's own: train, calibrate, judge on held-out rows, write the results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from aptset.calibrated import Calibration
+from aptset.classifier import ConformalClassifier
+from aptset.evaluation import Evaluation, evaluate
+from aptset.files import SetsWriter, read_table
+from aptset.jobs import evaluation_as_json, write_json
+from aptset.planning import coverage_test
+from aptset.validation.files import check_columns, check_model_name, check_target
+
+MODELS: dict[str, Any] = {
+    "logistic": LogisticRegression(max_iter=1000),
+    "forest": RandomForestClassifier(n_estimators=200),
+    "boosting": HistGradientBoostingClassifier(),
+    "bayes": GaussianNB(),
+    "neighbours": KNeighborsClassifier(),
+    "tree": DecisionTreeClassifier(),
+}
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """What a run on a table found, ready to print or to write."""
+
+    classifier: ConformalClassifier
+    evaluation: Evaluation
+    sets: Any
+    test: pd.DataFrame
+    target: str
+    p_value: float | None
+
+    def text(self) -> str:
+        """Return the promise and the measurement in words."""
+        alpha = float(self.evaluation.alpha or 0)
+        fitted = self.classifier.fitted_
+        lines = [
+            f"{self.classifier.n_calibration_} rows calibrate ({fitted.rule.scheme.name}), {self.evaluation.n} test.",
+            f"Promised: coverage of at least {self.classifier.guarantee():.4g} (asked for: {1 - alpha:g}).",
+            f"Measured: coverage {self.evaluation.coverage!r}, mean size {self.evaluation.mean_size!r}.",
+        ]
+        if self.p_value is not None:
+            verdict = "agrees with" if self.p_value > 0.01 else "does NOT agree with"
+            lines.append(f"The measurement {verdict} a valid calibration of this size (p = {self.p_value:.3g}).")
+        return "\n".join([*lines, "", repr(self.evaluation)])
+
+    def write(self, folder: Path) -> list[str]:
+        """Write sets.parquet, evaluation.json and, for one model, calibration.aptset; return their names."""
+        import pyarrow as pa
+
+        folder.mkdir(parents=True, exist_ok=True)
+        others = {str(name): pa.array(self.test[name], from_pandas=True) for name in ("row", self.target)}
+        with SetsWriter(folder / "sets.parquet") as writer:
+            writer.write(others, self.sets)
+        promise = {"promise": self.classifier.guarantee(), "p_value": self.p_value, "target": self.target}
+        write_json(folder / "evaluation.json", evaluation_as_json(self.evaluation, **promise))
+        written = ["sets.parquet", "evaluation.json"]
+        fitted = self.classifier.fitted_
+        if len(fitted.held_out.folds) == 1:
+            rule, names = fitted.rule, self.classifier.classes_
+            Calibration(
+                fitted.held_out, names, rule.score, rule.key, rule.randomized, self.classifier.allow_empty
+            ).save(folder / "calibration.aptset")
+            written.append("calibration.aptset")
+        return written
+
+
+def run_table(
+    path: Path,
+    target: str,
+    model: str,
+    calibration: str,
+    alpha: float,
+    groups: str | None,
+    seed: int,
+    jobs: int | None,
+) -> TableResult:
+    """Train and calibrate on 70 % of the rows, judge on the others."""
+    frame = read_table(path).to_pandas()
+    check_columns(path, target in frame.columns, f"a column {target!r}", list(frame.columns))
+    check_columns(path, groups in (None, "label", *frame.columns), f"a column {groups!r}", list(frame.columns))
+    check_target(path, target, frame[target].isna().to_numpy())
+    labels = frame[target].astype(str).to_numpy(dtype=object)
+    features = frame.drop(columns=[target])
+    check_columns(path, features.shape[1] > 0, "at least one column besides the target", list(frame.columns))
+    train, test = train_test_split(np.arange(len(frame)), test_size=0.3, random_state=seed)
+    classifier = ConformalClassifier(
+        make_model(model), calibration=calibration, alpha=alpha, groups=groups, n_jobs=jobs, random_state=seed
+    ).fit(features.iloc[train], labels[train])
+    sets = classifier.predict_set(features.iloc[test])
+    by = features[groups].iloc[test].astype(object).to_numpy() if groups not in (None, "label") else None
+    evaluation = evaluate(sets, labels[test], groups=by, alpha=alpha)
+    p_value = None
+    if classifier.fitted_.rule.scheme.name == "split" and groups is None:
+        p_value = coverage_test(sets.covers(labels[test]), n=classifier.n_calibration_, alpha=alpha).p_value
+    shown = pd.DataFrame({"row": test, target: labels[test]})
+    return TableResult(classifier, evaluation, sets, shown, target, p_value)
+
+
+def make_model(name: str) -> Any:
+    """Return a classifier with sensible preprocessing for numbers, categories and missing values."""
+    if ":" in name:
+        module, attribute = name.split(":", 1)
+        found = getattr(check_model_name(name, lambda: import_module(module)), attribute, None)
+        model = check_model_name(name, lambda: found() if isinstance(found, type) else clone(found))
+    else:
+        model = clone(check_model_name(name, lambda: MODELS[name], sorted(MODELS)))
+    numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
+    texts = make_pipeline(
+        SimpleImputer(strategy="constant", fill_value="missing", keep_empty_features=True),
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False, max_categories=100),
+    )
+    prepare = make_column_transformer(
+        (numbers, make_column_selector(dtype_include="number")),
+        (make_pipeline(FunctionTransformer(as_text), texts), make_column_selector(dtype_exclude="number")),
+    )
+    return make_pipeline(prepare, model)
+
+
+def as_text(X: pd.DataFrame) -> Any:
+    """Turn categories, booleans, dates and texts into plain texts, missing ones into NaN."""
+    return X.astype(object).map(lambda value: np.nan if pd.isna(value) else str(value)).to_numpy(dtype=object)
