@@ -6,7 +6,8 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +67,24 @@ def source_of(options: dict[str, Any], label: str | None) -> Any:
     return ProbabilityFile(path, label, options["row_id"], options["prefix"], options["logits"], options["batch_rows"])
 
 
-def row_counter(total: int | None, quiet: bool) -> Callable[[int], None]:
-    """Return a callback that shows rows per second on a terminal, and nothing elsewhere."""
+@contextmanager
+def row_counter(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Give a callback that shows rows per second on a terminal, and nothing elsewhere."""
     done, start, shown = 0, time.monotonic(), sys.stderr.isatty() and not quiet
 
     def count(rows: int) -> None:
         nonlocal done
         done += rows
         if shown:
-            of = f" of {total:,}" if total else ""
+            share = f" of {total:,} ({done / total:.0%})" if total else ""
             speed = done / max(time.monotonic() - start, 1e-9)
-            click.echo(f"\r{done:,}{of} rows, {speed:,.0f} rows/s ", err=True, nl=done == total)
+            click.echo(f"\r{done:,}{share} rows, {speed:,.0f} rows/s ", err=True, nl=False)
 
-    return count
+    try:
+        yield count
+    finally:
+        if shown and done:
+            click.echo(err=True)
 
 
 def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool) -> None:
@@ -154,8 +160,8 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     source = source_of(options, label)
     settings = {name: options[name] for name in ("conformity", "normalize")}
     settings["randomized"] = not options["deterministic"]
-    counter = row_counter(source.count(), quiet)
-    found = calibrate_file(source, counter, options["groups"], random_state=options["seed"], **settings)
+    with row_counter(source.count(), quiet) as counter:
+        found = calibrate_file(source, counter, options["groups"], random_state=options["seed"], **settings)
     found.save(out)
     content = {"n": found.n, "classes": len(found.classes), "out": out}
     show(content, f"Calibrated on {found.n:,} rows, {len(found.classes)} classes: {out}", quiet, as_json)
@@ -183,9 +189,9 @@ def predict(
     from aptset.jobs import predict_file
 
     source = source_of(options, label)
-    counter = row_counter(source.count(), quiet)
     found = load(calibration)
-    done = predict_file(source, found, alpha, Path(out), counter, options["groups"], options["normalize"])
+    with row_counter(source.count(), quiet) as counter:
+        done = predict_file(source, found, alpha, Path(out), counter, options["groups"], options["normalize"])
     show(done, f"{done['rows']:,} sets, {done['mean_size']:.3g} labels on average: {out}", quiet, as_json)
 
 
