@@ -158,6 +158,33 @@ def test_newer_and_incomplete_files(tmp_path):
         aptset.load(path)
 
 
+def test_content_that_no_calibration_has(tmp_path):
+    """A digest that fits does not make nonsense right."""
+    from aptset.artefacts import _digest, read
+
+    path = tmp_path / "cal.aptset"
+    aptset.calibrate(P, Y, random_state=0).save(path)
+    facts, tensors = read(path)
+    scores, offsets = tensors["scores"], tensors["offsets"]
+    nonsense = [
+        ({}, scores[::-1].copy(), offsets),
+        ({}, np.full_like(scores, np.nan), offsets),
+        ({}, scores, np.array([0, len(scores) + 5])),
+        ({}, scores, np.array([3, len(scores)])),
+        ({"n": 7}, scores, offsets),
+        ({"classes": {"values": [0, 0, 1], "objects": False}}, scores, offsets),
+        ({"groups": {"kind": "odd", "names": ["all"]}}, scores, offsets),
+        ({"format": 0}, scores, offsets),
+        ({"key": "x"}, scores, offsets),
+    ]
+    for changes, some, pointers in nonsense:
+        text = json.dumps({**facts, **changes}, sort_keys=True)
+        content = {"scores": some, "offsets": pointers}
+        save_file(content, path, metadata={"aptset": text, "digest": _digest(text, content)})
+        with pytest.raises(ValueError, match="no intact aptset artefact"):
+            aptset.load(path)
+
+
 def test_a_kill_while_writing_leaves_the_old_file(tmp_path):
     """Kill -9 a process that saves again and again, many times over: the file is always whole."""
     path = tmp_path / "cal.aptset"

@@ -31,5 +31,10 @@ def test_bad_level_is_one_line():
 
 def test_wrong_usage_help_and_version():
     assert run("nonsense").returncode == 2
-    assert "aptset run --alpha 0.05" in run("run", "--help").stdout
+    assert "aptset run patients.csv --target diagnosis" in run("run", "--help").stdout
+    for command in ("run", "calibrate", "predict", "evaluate", "inspect", "plan", "completion"):
+        text = run(command, "--help").stdout
+        assert "Example" in text
+        assert "\n    aptset" in text or '\n    eval "$(aptset' in text, "examples keep their lines"
+        assert "\\b" not in text
     assert run("--version").stdout.strip().endswith(aptset.__version__)

@@ -5,60 +5,16 @@ import os
 import resource
 import signal
 import subprocess
-import sysconfig
 import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
 import aptset
-
-APTSET = str(Path(sysconfig.get_path("scripts")) / "aptset")
-NAMES = ["cat", "dög", 'fox "red", old']
-
-
-def run(*arguments, rc=0, **options):
-    done = subprocess.run([APTSET, *map(str, arguments)], capture_output=True, text=True, check=False, **options)
-    assert done.returncode == rc, done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
-    return done
-
-
-def failure(*arguments, **options):
-    done = run(*arguments, rc=1, **options)
-    assert done.stderr.count("\n") == 1, "one line"
-    return done.stderr
-
-
-def table(n, seed):
-    generator = np.random.default_rng(seed)
-    p = generator.dirichlet([0.6] * 3, size=n)
-    y = (generator.random((n, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
-    frame = pd.DataFrame(p, columns=[f"p_{name}" for name in NAMES])
-    return frame.assign(
-        id=np.arange(n) + 1000, y=np.array(NAMES)[y], note=["a, b", 'say "hi"', None, "two\nlines"] * (n // 4)
-    )
-
-
-@pytest.fixture
-def folder(tmp_path):
-    for name, n, seed in (("val", 800, 0), ("new", 1200, 1)):
-        frame = table(n, seed)
-        frame.to_parquet(tmp_path / f"{name}.parquet", row_group_size=150)
-        frame.to_csv(tmp_path / f"{name}.csv", index=False, lineterminator="\r\n")
-        frame.to_csv(tmp_path / f"{name}.csv.gz", index=False)
-        with pa.ipc.new_file(str(tmp_path / f"{name}.arrow"), pa.Schema.from_pandas(frame)) as writer:
-            writer.write_table(pa.Table.from_pandas(frame), max_chunksize=100)
-        matrix = frame.iloc[:, :3].to_numpy()
-        np.savez(tmp_path / f"{name}.npz", probabilities=matrix, y=[NAMES.index(label) for label in frame["y"]])
-        np.save(tmp_path / f"{name}_logits.npy", np.log(matrix + 1e-12).astype(np.float32))
-        np.save(tmp_path / f"{name}_labels.npy", [NAMES.index(label) for label in frame["y"]])
-    return tmp_path
+from shell import APTSET, NAMES, failure, run, write
 
 
 def in_memory(folder, alpha=0.1):
@@ -68,11 +24,11 @@ def in_memory(folder, alpha=0.1):
     return calibration.predict_set(new[columns].to_numpy(), alpha)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "csv.gz", "arrow"])
-@pytest.mark.parametrize("batch_rows", [1, 97, 65536])
+KINDS = ["parquet", "csv", "csv.gz", "arrow"]
+
+
+@pytest.mark.parametrize(("kind", "batch_rows"), [("parquet", 1), *((k, n) for k in KINDS for n in (97, 65536))])
 def test_streamed_equals_in_memory(folder, kind, batch_rows):
-    if batch_rows == 1 and kind != "parquet":
-        pytest.skip("one row at a time is tried on parquet only: it is slow")
     options = ["--prefix", "p_", "--batch-rows", batch_rows]
     run("calibrate", folder / f"val.{kind}", "--label", "y", "-o", folder / "cal.aptset", *options)
     run("predict", folder / f"new.{kind}", "-c", folder / "cal.aptset", "-o", folder / "sets.parquet", *options)
@@ -148,12 +104,6 @@ def test_inspect_and_plan(folder):
     assert json.loads(run("plan", "--within", 0.05, "--json").stdout)["n"] == int(aptset.calibration_size(0.1, 0.05))
     assert "calibration rows keep the coverage" in run("plan").stdout
     assert "_APTSET_COMPLETE" in run("completion", "bash").stdout
-
-
-def write(folder, text):
-    path = folder / "bad.csv"
-    path.write_text(text)
-    return path
 
 
 def test_bad_files_get_one_line(folder):

@@ -174,15 +174,23 @@ def test_evaluation_as_a_frame(backend):
     found, _, _ = evaluation()
     frame = found.to_frame(backend)
     names = frame.column_names if backend == "pyarrow" else list(frame.columns)
-    assert names == ["metric", "by", "group", "value", "low", "high", "n"]
-    assert len(frame) == 8 + len(found.sizes) + len(found.by_size) + 3 * 2 + 2 * 2
+    assert names == ["metric", "by", "group", "value", "low", "high", "n", "count"]
+    assert len(frame) == 8 + len(found.sizes) + len(found.by_size) + 3 * 3 + 3 * 2
 
 
 def test_figures_give_back_their_table():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     found, _, _ = evaluation(alpha=0.4)
-    for kind in ("sizes", "by_size", "by_label", "size_by_label", "by_group", "size_by_group"):
+    for kind in (
+        "sizes",
+        "by_size",
+        "by_label",
+        "size_by_label",
+        "by_group",
+        "size_by_group",
+        "covering_size_by_label",
+    ):
         display = found.plot(kind)
         frame = display.frame()
         np.testing.assert_array_equal(frame.iloc[:, 1], [float(v) for v in getattr(found, kind).values()])
@@ -194,3 +202,76 @@ def test_figures_give_back_their_table():
     axes = aptset.calibration_size(0.1, 0.05).plot().draw()
     assert len(axes.lines) == 4
     matplotlib.pyplot.close("all")
+
+
+def test_missing_groups_are_one_group():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    sets, labels = [["a"], ["b"], ["a"], ["a"]], ["a", "a", "a", "b"]
+    holders = [
+        [1.0, np.nan, 2.0, np.nan],
+        np.array([1.0, np.nan, 2.0, np.nan]),
+        [1.0, None, 2.0, float("nan")],
+        pd.array([1, None, 2, None], dtype="Int64"),
+        pl.Series([1, None, 2, None]),
+    ]
+    for by in holders:
+        found = aptset.coverage_by(sets, labels, by)
+        assert {key: (value.count, value.n) for key, value in found.items()} == {1: (1, 1), None: (0, 2), 2: (1, 1)}
+        gap = aptset.coverage_gap(sets, labels, by=by)
+        assert gap.low <= gap == 1.0 <= gap.high
+    assert list(aptset.coverage_by(sets, labels, [1, "1", 1, True])) == [1, "1"], "kinds are not mixed up (True is 1)"
+
+
+def test_the_interval_of_the_gap_holds():
+    """Law: simultaneous intervals hold all groups at once with probability at least 0.95, so the gap too.
+
+    200 repetitions with a true gap of 0 and of 0.3: at least 0.95 - 5 standard deviations (0.077) of them hold it.
+    """
+    generator = np.random.default_rng(0)
+    for chances in (np.full(6, 0.9), np.array([0.9, 0.8, 0.7, 0.6, 0.9, 0.9])):
+        held = held_target = 0
+        for _ in range(200):
+            group = generator.integers(6, size=400)
+            covered = generator.random(400) < chances[group]
+            mask = np.column_stack([covered, np.ones(400, dtype=bool)])
+            gap = aptset.coverage_gap(mask, np.zeros(400, dtype=int), by=group)
+            held += gap.low <= np.ptp(chances) + 1e-12 and gap.high >= np.ptp(chances)
+            toward = aptset.coverage_gap(mask, np.zeros(400, dtype=int), 0.1, by=group)
+            held_target += toward.low <= np.abs(chances - 0.9).mean() + 1e-12 <= toward.high
+        assert held > 200 * (0.95 - 0.077)
+        assert held_target > 200 * (0.95 - 0.077)
+
+
+def test_any_metric_by_any_group():
+    sets, labels = [["a"], [], ["a", "b"], ["b"]], ["a", "b", "b", "b"]
+    rates = aptset.breakdown(aptset.singleton_rate, sets, labels)
+    assert {key: float(value) for key, value in rates.items()} == {"a": 1.0, "b": pytest.approx(1 / 3)}
+    accuracy = aptset.breakdown(aptset.singleton_accuracy, sets, labels, ["x", "y", "x", "y"])
+    assert {key: float(value) for key, value in accuracy.items()} == {"x": 1.0, "y": 1.0}
+    sizes = aptset.breakdown(aptset.size_distribution, sets, labels)
+    assert set(sizes["b"]) == {0, 1, 2}
+
+
+def test_forms_that_are_accepted_and_refused():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    mask = np.array([[True, False], [True, True]])
+    sets = PredictionSets.from_mask(mask, ["a", "b"])
+    for frame in (pd.DataFrame(mask, columns=["a", "b"]), pl.DataFrame(mask, schema=["a", "b"]), sets.to_frame()):
+        assert aptset.coverage(frame, ["b", "b"]) == 0.5
+    with pytest.raises(TypeError, match="numpy array"):
+        aptset.coverage(mask.tolist(), [0, 1])
+    with pytest.raises(TypeError, match="one boolean column per class"):
+        aptset.coverage(pd.DataFrame({"x": ["u"]}), ["u"])
+    for by in (np.zeros((2, 2)), 3, None):
+        with pytest.raises(ValueError, match="by must be 'label' or 1-D"):
+            aptset.coverage_by(sets, ["a", "b"], by)
+    with pytest.raises(TypeError, match="one plain value per row"):
+        aptset.coverage_by(sets, ["a", "b"], [(1, 2), (3, 4)])
+    nothing = aptset.coverage_gap([], [])
+    assert np.isnan(nothing)
+
+
+def test_mixed_keys_can_be_drawn():
+    found = aptset.evaluate([["a"], [1], ["a"]], np.array(["a", 1, None], dtype=object))
+    for backend in ("pandas", "polars", "pyarrow"):
+        assert len(found.plot("by_label").frame(backend)) == 3

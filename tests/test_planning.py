@@ -78,3 +78,11 @@ def test_bad_input():
     for call, error, message in cases:
         with pytest.raises(error, match=message):
             call()
+
+
+def test_tails_far_out_and_large_plans():
+    found = aptset.coverage_test(1000, 1000, 1000, 0.1)
+    assert found.too_high == pytest.approx(5.8e-32, rel=0.05)
+    assert 3.4e5 < aptset.calibration_size(0.1, 0.001) < 3.5e5
+    assert 3.4e7 < aptset.calibration_size(0.1, 0.0001) < 3.5e7
+    assert (found.low, found.high) == tuple(stats.betabinom(1000, 901, 100).ppf([0.025, 0.975]) / 1000)

@@ -25,6 +25,7 @@ def test_public_names():
         "Split",
         "WorstSlice",
         "adaptive_scores",
+        "breakdown",
         "calibrate",
         "calibrate_cv",
         "calibration_size",

@@ -35,6 +35,16 @@ def test_several_scorers_and_pipelines():
     assert aptset.negative_mean_size(model, X, Y) == -np.mean(sets.sizes)
 
 
+def test_searches_and_nested_pipelines():
+    classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0)
+    search = GridSearchCV(classifier, {"estimator__var_smoothing": [1e-9]}, scoring=aptset.negative_mean_size, cv=3)
+    assert 0.7 < aptset.coverage_score(search.fit(X, Y), X, Y) <= 1
+    nested = make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), classifier)).fit(X, Y)
+    assert aptset.negative_mean_size(nested, X, Y) < 0
+    scores = cross_validate(search, X, Y, scoring=aptset.coverage_score, cv=2, error_score="raise")
+    assert len(scores["test_score"]) == 2
+
+
 def test_models_without_sets_are_refused():
     with pytest.raises(TypeError, match="Wrap it in aptset"):
         aptset.coverage_score(GaussianNB().fit(X, Y), X, Y)

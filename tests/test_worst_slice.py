@@ -142,7 +142,8 @@ def test_bad_input():
         ({"delta": 1.5}, "delta must be in"),
         ({"directions": 0}, "at least 1"),
         ({"directions": [[1.0, 2.0, 3.0]]}, "one entry per feature"),
-        ({"directions": [[0.0, 0.0]]}, "must not be zero"),
+        ({"directions": [[0.0, 0.0]]}, "must not be empty or zero"),
+        ({"directions": np.empty((0, 2))}, "must not be empty"),
         ({"method": "best"}, "method must be one of"),
         ({"share_to_find": 1.0}, "share_to_find must be in"),
     ]
@@ -157,3 +158,65 @@ def test_bad_input():
         worst(covered, np.full((10, 2), "a"))
     with pytest.raises(ValueError, match="are missing"):
         worst(covered, X).contains(np.zeros((3, 1)))
+
+
+def test_exact_ties_stay_ties():
+    """Directions are used as they are given, and with one and the same sum everywhere."""
+    X, covered = np.array([[0.0, 1.0], [1.0, 3.0]]), np.array([False, True])
+    assert float(worst(covered, X, directions=[[2.0, -1.0]], delta=0.01, method="in-sample")) == 0.5
+    X = np.array([[0.0, 0.4], [0.3, 0.1]])
+    directions = np.array([[-1, -1], [1, -1], [1, 0], [-1, -1]])
+    assert float(worst(covered, X, directions=directions, delta=0.01, method="in-sample")) == 0.0
+
+
+@given(st.integers(0, 10_000))
+def test_report_and_contains_agree(seed):
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(60, 3)).round(int(generator.integers(0, 3)))
+    covered = generator.random(60) < 0.7
+    found = worst(covered, X, directions=30, method="in-sample", random_state=seed)
+    inside = found.contains(X)
+    assert inside.sum() == found.coverage.n
+    assert covered[inside].mean() == float(found)
+    np.testing.assert_array_equal([found.contains(row[None, :])[0] for row in X], inside)
+    np.testing.assert_allclose(found.means, X[inside].mean(axis=0))
+    assert found.share == inside.mean()
+
+
+def test_values_that_overflow_are_refused():
+    X = np.full((50, 64), 1.7e308)
+    for options in ({"directions": np.ones((1, 64))}, {"standardize": True}):
+        with pytest.raises(ValueError, match=r"overflow"), np.errstate(all="ignore"):
+            worst(np.arange(50) % 3 > 0, X * np.linspace(0.5, 1, 50)[:, None], method="in-sample", **options)
+
+
+def test_columns_of_odd_kinds():
+    pd = pytest.importorskip("pandas")
+    generator = np.random.default_rng(6)
+    n = 400
+    frame = pd.DataFrame(
+        {
+            "text": pd.Series(generator.choice(["x", None], size=n), dtype="string"),
+            "flag": pd.Series(generator.choice([True, False], size=n), dtype="boolean"),
+            "when": pd.Timestamp("2024-01-01") + pd.to_timedelta(generator.integers(100, size=n), unit="D"),
+            "kind": pd.Categorical(generator.choice(["u", "v"], size=n)),
+        }
+    )
+    covered = generator.random(n) < np.where(frame["when"] > "2024-03-20", 0.3, 0.95)
+    found = worst(covered, frame)
+    assert found.names == ["text=missing", "text=x", "flag", "when", "kind=u", "kind=v"]
+    assert found.top_features(1)[0][0] == "when"
+    with pytest.raises(ValueError, match="distinct column names"):
+        worst(covered, frame[["flag", "flag"]])
+
+
+def test_standardised_directions_and_spreads():
+    """Features on scales a million apart: only standardised directions can find the small one."""
+    generator = np.random.default_rng(7)
+    X = generator.normal(size=(3000, 2)) * np.array([1e6, 1.0])
+    covered = generator.random(3000) < np.where(X[:, 1] > 1, 0.3, 0.95)
+    assert worst(covered, X, standardize=True).top_features(1)[0][0] == "x1"
+    assert worst(covered, X, standardize=False).top_features(1)[0][0] == "x0"
+    for matrix in (X, sparse.csr_array(X), sparse.csr_array((X / [1e5, 1]).astype(np.int8))):
+        dense = matrix.toarray().astype(float) if sparse.issparse(matrix) else matrix
+        np.testing.assert_allclose(worst(covered, matrix, directions=2).spread, dense.std(axis=0), rtol=1e-9)

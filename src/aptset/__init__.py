@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aptset.evaluation import Evaluation, evaluate
     from aptset.formulas import adaptive_scores, conformal_rank
     from aptset.metrics import (
+        breakdown,
         coverage,
         coverage_by,
         coverage_gap,
@@ -53,6 +54,7 @@ _ROOMS = {
     "Split": "calibrations.split",
     "WorstSlice": "worst_slice",
     "adaptive_scores": "formulas",
+    "breakdown": "metrics",
     "calibrate": "calibrated",
     "calibrate_cv": "cross_calibrated",
     "calibration_size": "planning",
@@ -96,6 +98,7 @@ __all__ = [
     "Split",
     "WorstSlice",
     "adaptive_scores",
+    "breakdown",
     "calibrate",
     "calibrate_cv",
     "calibration_size",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Groups
 from aptset.scores import SCORES, Score
-from aptset.validation.artefacts import check_artefact, damaged
+from aptset.validation.artefacts import check_artefact, check_content, damaged
 from aptset.writing import atomic_path
 
 FORMAT_VERSION = 1
@@ -72,6 +72,7 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     facts = check_artefact(path, text, FORMAT_VERSION, sorted(SCORES))
     if set(tensors) != {"scores", "offsets"} or digest != _digest(str(text), tensors):
         raise damaged(path, "its content does not match its digest")
+    check_content(path, facts, tensors["scores"], tensors["offsets"])
     return facts, tensors
 
 

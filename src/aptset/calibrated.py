@@ -11,33 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.artefacts import read_calibration, write_calibration
-from aptset.calibrations.held_out import HeldOut, score_fold
+from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tally import p_values_of_one_model, sets_of_one_model
-from aptset.groups import Groups, Ids
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.scores import Score
+from aptset.scoring import NAME, score_labels
 from aptset.sets import PredictionSets
 from aptset.validation.artefacts import check_mergeable
-from aptset.validation.groups import check_group_values
-from aptset.validation.labels import check_labels
-from aptset.validation.matrices import (
-    check_named_columns,
-    check_new_probabilities,
-    check_probabilities,
-    tolerance_of,
-    uniforms_of,
-)
-from aptset.validation.settings import (
-    check_alpha,
-    check_alphas,
-    check_conformity,
-    check_generator,
-    draw_key,
-    warn_if_too_few,
-)
-
-NAME = "probabilities"
+from aptset.validation.matrices import check_new_probabilities, tolerance_of, uniforms_of
+from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -186,6 +169,7 @@ class Calibration:
             "score": self.conformity == other.conformity,
             "key (random_state)": self.key == other.key,
             "randomized": self.randomized == other.randomized,
+            "allow_empty": self.allow_empty == other.allow_empty,
             "classes": np.array_equal(self.classes, other.classes),
             "kind of groups": self.held_out.groups.kind == other.held_out.groups.kind,
         }
@@ -256,15 +240,9 @@ def calibrate(
     >>> calibration.scores
     array([0.   , 0.25 , 0.875])
     """
-    score = check_conformity(conformity)
-    matrix, names = check_probabilities(probabilities, NAME)
-    matrix, labels_of_columns = check_named_columns(matrix, names, classes, labels, NAME)
-    columns = check_labels(labels, labels_of_columns, len(matrix))
-    key, uniforms = draw_key(check_generator(random_state)), uniforms_of(u, len(matrix), randomized)
-    rows = Rows(matrix, score.weights, key, tolerance_of(matrix), u=uniforms, normalize=normalize)
-    known, ids = make_groups(groups, labels_of_columns, len(matrix))
-    held_out = HeldOut((score_fold(rows, columns, ids, known, NAME),), known)
-    return Calibration(held_out, labels_of_columns, score, key, randomized, allow_empty, names)
+    found = score_labels(probabilities, labels, conformity, classes, groups, randomized, normalize, u, random_state)
+    held_out = HeldOut((found.fold(slice(None)),), found.groups)
+    return Calibration(held_out, found.classes, found.conformity, found.key, randomized, allow_empty, found.columns)
 
 
 def load(path: str | Path) -> Calibration:
@@ -280,11 +258,3 @@ def load(path: str | Path) -> Calibration:
     Calibration(n=20, 2 classes, Adaptive())
     """
     return Calibration(**read_calibration(path))
-
-
-def make_groups(groups: Any, classes: NDArray[Any], n_rows: int) -> tuple[Groups, Ids | None]:
-    """Return the groups that a setting or an array of groups stands for, and the id of each calibration row."""
-    by_name = isinstance(groups, str)
-    values = check_group_values(groups if by_name else None, None if by_name else groups, None, n_rows)
-    known = Groups.of(values, groups, classes)
-    return known, known.ids(values, n_rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 import warnings
@@ -22,14 +23,18 @@ class OneLineErrors(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through the doors that clean up
         warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {message}", err=True)
         try:
             return super().invoke(ctx)
-        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
             if ctx.params.get("debug"):
                 raise
-            text = " ".join(str(error).split()) or type(error).__name__
-            raise click.ClickException(text) from error
+            text = " ".join(str(error).split())
+            expected = isinstance(error, ValueError | TypeError | OSError | ImportError)
+            raise click.ClickException(text if expected and text else f"{type(error).__name__}: {text}") from error
 
 
 @click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -48,7 +53,13 @@ PROBABILITIES = [
     click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities."),
     click.option("--normalize", is_flag=True, help="Divide each row by its sum."),
     click.option("--id", "row_id", help="A column of numbers that is a row id, not a probability."),
-    click.option("--batch-rows", default=65_536, show_default=True, help="Rows at a time; no result depends on it."),
+    click.option(
+        "--batch-rows",
+        default=65_536,
+        type=click.IntRange(min=1),
+        show_default=True,
+        help="Rows at a time; no result depends on it.",
+    ),
 ]
 
 
@@ -63,8 +74,10 @@ def source_of(options: dict[str, Any], label: str | None) -> Any:
     """Return the file of probabilities that the options stand for."""
     from aptset.files import ProbabilityFile, as_path
 
-    path = as_path(options["probs"])
-    return ProbabilityFile(path, label, options["row_id"], options["prefix"], options["logits"], options["batch_rows"])
+    group = None if options["groups"] == "label" else options["groups"]
+    names = ("prefix", "logits", "batch_rows")
+    settings = {name: options[name] for name in names}
+    return ProbabilityFile(as_path(options["probs"]), label, options["row_id"], group, **settings)
 
 
 @contextmanager
@@ -114,7 +127,7 @@ def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool) -> None
 @QUIET
 @AS_JSON
 def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: bool, **settings: Any) -> None:
-    r"""Train, calibrate and judge prediction sets on TABLE, or on embedded data without one.
+    """Train, calibrate and judge prediction sets on TABLE, or on embedded data without one.
 
     \b
     Examples:
@@ -124,7 +137,8 @@ def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: b
     if table is None:
         from aptset.demo import demonstrate
 
-        click.echo(demonstrate(settings["alpha"], settings["seed"]))
+        text, rows = demonstrate(settings["alpha"], settings["seed"])
+        show({"alpha": settings["alpha"], "rows": rows}, text, quiet, as_json)
         return
     if target is None:
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
@@ -149,7 +163,7 @@ def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: b
 @QUIET
 @AS_JSON
 def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) -> None:
-    r"""Calibrate on a file of probabilities and labels; write an artefact.
+    """Calibrate on a file of probabilities and labels; write an artefact.
 
     \b
     Example:
@@ -161,7 +175,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     settings = {name: options[name] for name in ("conformity", "normalize")}
     settings["randomized"] = not options["deterministic"]
     with row_counter(source.count(), quiet) as counter:
-        found = calibrate_file(source, counter, options["groups"], random_state=options["seed"], **settings)
+        found = calibrate_file(source, counter, options["groups"] == "label", random_state=options["seed"], **settings)
     found.save(out)
     content = {"n": found.n, "classes": len(found.classes), "out": out}
     show(content, f"Calibrated on {found.n:,} rows, {len(found.classes)} classes: {out}", quiet, as_json)
@@ -179,7 +193,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 def predict(
     calibration: str, out: str, alpha: float, label: str | None, quiet: bool, as_json: bool, **options: Any
 ) -> None:
-    r"""Write the prediction set of every row; all other columns travel along.
+    """Write the prediction set of every row; all other columns travel along.
 
     \b
     Example:
@@ -191,7 +205,7 @@ def predict(
     source = source_of(options, label)
     found = load(calibration)
     with row_counter(source.count(), quiet) as counter:
-        done = predict_file(source, found, alpha, Path(out), counter, options["groups"], options["normalize"])
+        done = predict_file(source, found, alpha, Path(out), counter, options["normalize"])
     show(done, f"{done['rows']:,} sets, {done['mean_size']:.3g} labels on average: {out}", quiet, as_json)
 
 
@@ -203,7 +217,7 @@ def predict(
 @QUIET
 @AS_JSON
 def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, quiet: bool, as_json: bool) -> None:
-    r"""Judge a file of sets against the labels in it.
+    """Judge a file of sets against the labels in it.
 
     \b
     Example:
@@ -219,7 +233,7 @@ def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, qui
 @click.argument("artefact")
 @AS_JSON
 def inspect(artefact: str, as_json: bool) -> None:
-    r"""Say what an artefact promises, for how many samples, from what data.
+    """Say what an artefact promises, for how many samples, from what data.
 
     \b
     Example:
@@ -237,7 +251,7 @@ def inspect(artefact: str, as_json: bool) -> None:
 @click.option("--confidence", default=0.95, show_default=True, help="The chance to stay within.")
 @AS_JSON
 def plan(alpha: float, within: float, confidence: float, as_json: bool) -> None:
-    r"""Say how much calibration data a margin needs.
+    """Say how much calibration data a margin needs.
 
     \b
     Example:
@@ -255,7 +269,7 @@ def plan(alpha: float, within: float, confidence: float, as_json: bool) -> None:
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    r"""Print a script that completes commands and options in a shell.
+    """Print a script that completes commands and options in a shell.
 
     \b
     Example:

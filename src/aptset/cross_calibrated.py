@@ -9,36 +9,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.calibrated import NAME, make_groups
 from aptset.calibrations.cross import CVPlus
-from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.tally import Tally
 from aptset.groups import Ids
 from aptset.kernels.formula import Floats
-from aptset.kernels.places import Rows, label_scores
+from aptset.kernels.places import Rows
 from aptset.kernels.rowhash import hash_rows
 from aptset.scores import Score
+from aptset.scoring import NAME, score_labels
 from aptset.validation.folds import check_fold_ids, check_same_shape, folds_in_order
-from aptset.validation.labels import check_labels
-from aptset.validation.matrices import (
-    check_named_columns,
-    check_new_probabilities,
-    check_probabilities,
-    check_rows,
-    tolerance_of,
-    uniforms_of,
-)
-from aptset.validation.settings import (
-    check_alpha,
-    check_alphas,
-    check_conformity,
-    check_generator,
-    check_option,
-    draw_key,
-    warn_if_too_few,
-)
+from aptset.validation.matrices import check_new_probabilities, check_rows, tolerance_of, uniforms_of
+from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -197,18 +181,9 @@ def calibrate_cv(
     array([0])
     """
     check_option(combine, ("plus", "minimax"), "combine")
-    score = check_conformity(conformity)
-    matrix, names = check_probabilities(probabilities, NAME)
-    matrix, labels_of_columns = check_named_columns(matrix, names, classes, labels, NAME)
-    columns = check_labels(labels, labels_of_columns, len(matrix))
-    fold_names, fold_of_row = check_fold_ids(folds, len(matrix))
-    key, uniforms = draw_key(check_generator(random_state)), uniforms_of(u, len(matrix), randomized)
-    known, ids = make_groups(groups, labels_of_columns, len(matrix))
-    rows = Rows(matrix, score.weights, key, tolerance_of(matrix), u=uniforms, normalize=normalize)
-    scores, first_bad = label_scores(rows, columns)
-    check_rows(matrix, first_bad, NAME, normalize)
-    groups_of_rows = known.ids_of_labels(ids, columns)
+    found = score_labels(probabilities, labels, conformity, classes, groups, randomized, normalize, u, random_state)
+    names, fold_of_row = check_fold_ids(folds, len(found.scores))
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
-    fold_scores = [FoldScores.sort(scores[mine], groups_of_rows[mine], len(known.names)) for mine in members]
-    held_out = HeldOut(tuple(fold_scores), known, combine == "minimax")
-    return CrossCalibration(held_out, fold_names, labels_of_columns, score, key, randomized, allow_empty, names)
+    held_out = HeldOut(tuple(found.fold(rows) for rows in members), found.groups, combine == "minimax")
+    common = (found.classes, found.conformity, found.key, randomized, allow_empty, found.columns)
+    return CrossCalibration(held_out, names, *common)

@@ -50,8 +50,8 @@ class Row(NamedTuple):
     size_given_coverage: float
 
 
-def demonstrate(alpha: float, seed: int) -> str:
-    """Return the whole text that the main job prints."""
+def demonstrate(alpha: float, seed: int) -> tuple[str, list[dict[str, Any]]]:
+    """Return the whole text that the main job prints, and its table for machines."""
     level = check_alpha(alpha)
     X, digits = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, NAMES[digits], test_size=0.4, random_state=seed)
@@ -81,7 +81,7 @@ def demonstrate(alpha: float, seed: int) -> str:
         f"Some sets of the {SHOWN[0]} (most likely label first):",
         _examples(shown, y_test),
     ]
-    return "\n".join(parts)
+    return "\n".join(parts), [{k: _plain(v) for k, v in row._asdict().items()} for row in rows]
 
 
 def _spread(alpha: float, n: int, m: int) -> str:

@@ -32,8 +32,19 @@ _BROKEN_DOWN = {
     "size_by_label": ("mean size", "label"),
     "by_group": ("coverage", "group"),
     "size_by_group": ("mean size", "group"),
+    "covering_size_by_label": ("size given coverage", "label"),
+    "covering_size_by_group": ("size given coverage", "group"),
 }
-Kind = Literal["sizes", "by_size", "by_label", "size_by_label", "by_group", "size_by_group"]
+Kind = Literal[
+    "sizes",
+    "by_size",
+    "by_label",
+    "size_by_label",
+    "by_group",
+    "size_by_group",
+    "covering_size_by_label",
+    "covering_size_by_group",
+]
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,8 @@ class Evaluation:
         Shares of sizes; coverage by size and by true label; mean size by true label.
     by_group, size_by_group : dict of Estimate, or None
         Coverage and mean size by group, if groups were given.
+    covering_size_by_label, covering_size_by_group : dict of Estimate
+        Mean size of the sets that hold the true label, by label and by group.
     worst_slice : WorstSlice or None
         If X was given.
     alpha : float or None
@@ -70,6 +83,8 @@ class Evaluation:
     size_by_label: dict[Any, Estimate]
     by_group: dict[Any, Estimate] | None
     size_by_group: dict[Any, Estimate] | None
+    covering_size_by_label: dict[Any, Estimate]
+    covering_size_by_group: dict[Any, Estimate] | None
     worst_slice: WorstSlice | None
     alpha: float | None
     n: int
@@ -85,12 +100,12 @@ class Evaluation:
                 yield name, by, str(group), estimate
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
-        """Return everything as one tidy data frame: metric, by, group, value, low, high, n."""
+        """Return everything as one tidy data frame: metric, by, group, value, low, high, n, count."""
         rows = list(self.rows())
         columns: dict[str, Any] = {"metric": [row[0] for row in rows], "by": [row[1] for row in rows]}
         columns["group"] = [row[2] for row in rows]
         columns["value"] = [float(row[3]) for row in rows]
-        for name in ("low", "high", "n"):
+        for name in ("low", "high", "n", "count"):
             columns[name] = [getattr(row[3], name) for row in rows]
         return make_table(columns, backend)
 
@@ -99,7 +114,7 @@ class Evaluation:
         check_option(kind, tuple(name for name in _BROKEN_DOWN if getattr(self, name) is not None), "kind")
         what, by = _BROKEN_DOWN[kind]
         values: dict[Any, Estimate] = getattr(self, kind)
-        columns: dict[str, Any] = {by: list(values), what: [float(v) for v in values.values()]}
+        columns: dict[str, Any] = {by: _drawable(list(values)), what: [float(v) for v in values.values()]}
         for name in ("low", "high", "n"):
             columns[name] = [getattr(v, name) for v in values.values()]
         marks = [1 - self.alpha] if what == "coverage" and self.alpha is not None else []
@@ -119,6 +134,11 @@ class Evaluation:
         if self.worst_slice is not None:
             lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
         return "\n".join([head, *lines])
+
+
+def _drawable(keys: list[Any]) -> list[Any]:
+    """Return keys of one kind: as they are, or as texts where kinds are mixed or missing."""
+    return keys if len({type(key) for key in keys}) <= 1 and None not in keys else [str(key) for key in keys]
 
 
 def evaluate(
@@ -184,6 +204,10 @@ def evaluate(
         size_by_label=metrics.mean_size_by(found, labels, **common),
         by_group=by_group,
         size_by_group=None if groups is None else metrics.mean_size_by(found, labels, groups, **common),
+        covering_size_by_label=metrics.size_given_coverage_by(found, labels, **common),
+        covering_size_by_group=None
+        if groups is None
+        else metrics.size_given_coverage_by(found, labels, groups, **common),
         worst_slice=None
         if X is None
         else worst_slice_coverage(found, labels, X, confidence=confidence, random_state=random_state),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.groups import hashable
 from aptset.kernels.formula import Floats
 from aptset.tables import is_table, iterate_columns, names_of_columns
-from aptset.validation.outcomes import check_features
+from aptset.validation.outcomes import check_features, check_places
+
+_ROWS_AT_ONCE = 4096  # few enough to stay in the cache
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,21 @@ class Features:
         return np.asarray(self.matrix[rows].mean(axis=0)).ravel() if len(rows) else np.full(len(self.names), np.nan)
 
 
-def project(matrix: Any, vector: Floats) -> Floats:
-    """Return v.x of each row, by a sum that does not depend on how many rows there are (a BLAS product may)."""
+def project(matrix: Any, vectors: Floats) -> Floats:
+    """Return v.x for each vector and row, (vectors, rows).
+
+    Terms are added feature by feature, so a row gets the same bits alone and in any batch (a BLAS product may not), and
+    points that tie exactly stay tied wherever the slab is looked for, judged or asked about.
+    """
     if hasattr(matrix, "tocsr"):
-        return np.asarray(matrix @ vector).ravel()
-    return np.asarray((matrix * vector).sum(axis=1))
+        return check_places(np.ascontiguousarray((matrix @ vectors.T).T))
+    places = np.zeros((len(vectors), len(matrix)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, len(matrix), _ROWS_AT_ONCE):
+            part, columns = places[:, start : start + _ROWS_AT_ONCE], matrix[start : start + _ROWS_AT_ONCE].T
+            for j, column in enumerate(columns):
+                part += vectors[:, j, None] * column
+    return check_places(places)
 
 
 def features_of(X: Any, names: list[str] | None = None, n_rows: int | None = None) -> Features:
@@ -39,14 +53,18 @@ def features_of(X: Any, names: list[str] | None = None, n_rows: int | None = Non
     matrix = check_features(matrix, found, names, n_rows)
     if names is not None:
         matrix, found = matrix[:, [found.index(name) for name in names]], names
-    return Features(matrix if hasattr(matrix, "tocsr") else np.ascontiguousarray(matrix), found, _spread(matrix))
+    return Features(matrix, found, _spread(matrix))
 
 
 def _spread(matrix: Any) -> Floats:
-    if hasattr(matrix, "tocsr"):
-        square = np.asarray(matrix.multiply(matrix).mean(axis=0)).ravel() - np.asarray(matrix.mean(axis=0)).ravel() ** 2
-        return np.asarray(np.sqrt(np.maximum(square, 0.0)))
-    return np.asarray(matrix.std(axis=0)) if len(matrix) else np.zeros(matrix.shape[1])
+    """Return the standard deviation of each column."""
+    if not hasattr(matrix, "tocsr"):
+        return np.asarray(matrix.std(axis=0))
+    n, mean = matrix.shape[0], np.asarray(matrix.mean(axis=0)).ravel()
+    coordinates = matrix.tocoo()
+    away = (coordinates.data - mean[coordinates.col]) ** 2 - mean[coordinates.col] ** 2
+    total = np.bincount(coordinates.col, weights=away, minlength=matrix.shape[1]) + n * mean**2
+    return np.asarray(np.sqrt(np.maximum(total / n, 0.0)))
 
 
 def _plain(X: Any) -> tuple[Any, list[str]]:
@@ -60,13 +78,20 @@ def _table(X: Any, wanted: list[str]) -> tuple[NDArray[Any], list[str]]:
     """Numbers as they are; a column per value for anything else, also for wanted values that do not occur here."""
     columns: list[NDArray[Any]] = []
     names: list[str] = []
-    for name, column in zip(names_of_columns(X), iterate_columns(X), strict=True):
+    real = [str(name) for name in names_of_columns(X)]
+    for name, column in zip(real, iterate_columns(X), strict=True):
         if isinstance(column, np.ndarray):
             columns.append(column.astype(np.float64))
-            names.append(str(name))
+            names.append(name)
             continue
-        values = np.array([f"{name}={'missing' if value is None or value != value else value}" for value in column])
-        for value in sorted({*values.tolist(), *(other for other in wanted if other.startswith(f"{name}="))}):
+        present = [hashable(value) for value in column]
+        if present and all(isinstance(value, date) for value in present):
+            columns.append(np.array(present, dtype="datetime64[us]").astype(np.int64) / 86_400e6)  # days
+            names.append(name)
+            continue
+        values = np.array([f"{name}={'missing' if value is None else value}" for value in present])
+        more = {other for other in wanted if other.startswith(f"{name}=") and other not in real}
+        for value in sorted({*values.tolist(), *more}):
             columns.append((values == value).astype(np.float64))
             names.append(value)
     return np.column_stack(columns) if columns else np.empty((len(X), 0)), names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import sys
 import tempfile
@@ -17,11 +18,17 @@ import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from aptset.validation.files import check_columns, check_exists, check_kind, check_rows_present, nearest_row_error
+from aptset.validation.files import (
+    check_columns,
+    check_exists,
+    check_kind,
+    check_rows_present,
+    check_sets_file,
+    nearest_row_error,
+)
 from aptset.writing import atomic_path
 
 BATCH_ROWS = 65_536
-SETS_COLUMNS = ("size", "set")
 
 
 def kind_of(path: Path) -> str:
@@ -36,16 +43,25 @@ def as_path(name: str) -> Path:
     """Return a path; "-" is standard input, copied to a temporary file so that it can be read twice."""
     if name != "-":
         return check_exists(Path(name))
-    with tempfile.NamedTemporaryFile(suffix=".csv", delete=False) as copy:
+    with tempfile.NamedTemporaryFile(prefix="stdin-", delete=False) as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
-    return Path(copy.name)
+    with Path(copy.name).open("rb") as file:
+        start = file.read(6)
+    endings = {b"PAR1": ".parquet", b"ARRO": ".arrow", b"PK\x03\x04": ".npz", b"\x1f\x8b\x08": ".csv.gz"}
+    found = next((ending for magic, ending in endings.items() if start.startswith(magic)), ".csv")
+    path = Path(copy.name).rename(copy.name + found)
+    atexit.register(path.unlink, missing_ok=True)
+    return path
 
 
-def read_table(path: Path) -> pa.Table:
-    """Return a whole table."""
+def read_table(path: Path, as_text: bool = False) -> pa.Table:
+    """Return a whole table; ``as_text`` leaves every cell of a CSV as it is written."""
     with nearest_row_error(path):
         if kind_of(path) == "csv":
             nulls = pa_csv.ConvertOptions(strings_can_be_null=True)
+            if as_text:
+                header = pa_csv.open_csv(pa.input_stream(str(path), compression="detect"), parse_options=_newlines())
+                nulls = _as_text(dict.fromkeys(header.schema.names, pa.string()))
             stream = pa.input_stream(str(path), compression="detect")
             table = pa_csv.read_csv(stream, parse_options=_newlines(), convert_options=nulls)
         elif kind_of(path) == "parquet":
@@ -54,9 +70,20 @@ def read_table(path: Path) -> pa.Table:
             table = pa.Table.from_batches(list(_arrow_batches(path)))
         else:
             arrays = _load_arrays(path)
-            table = pa.table({name: values.tolist() for name, values in arrays.items() if values.ndim == 1})
+            table = pa.table(
+                {
+                    name if values.ndim == 1 else f"{name}_{k}": (values if values.ndim == 1 else values[:, k]).tolist()
+                    for name, values in arrays.items()
+                    for k in range(1 if values.ndim == 1 else values.shape[1])
+                }
+            )
     check_rows_present(path, table.num_rows)
     return table
+
+
+def _as_text(types: dict[str, pa.DataType]) -> pa_csv.ConvertOptions:
+    """Types fixed beforehand; only an empty cell is missing (NA may be a label)."""
+    return pa_csv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""])
 
 
 def _newlines() -> pa_csv.ParseOptions:
@@ -83,6 +110,15 @@ def _load_arrays(path: Path) -> dict[str, NDArray[Any]]:
             return dict(archive)
 
 
+def as_texts(column: Any) -> list[str | None]:
+    """Return values as texts; whole numbers without a point, however they are stored."""
+    texts: list[str | None] = []
+    for value in column.to_pylist():
+        whole = isinstance(value, float) and value.is_integer()
+        texts.append(None if value is None or value != value else str(int(value) if whole else value))
+    return texts
+
+
 @dataclass(frozen=True)
 class Batch:
     """Some consecutive rows: their probabilities, their labels if wanted, and the columns that travel along."""
@@ -104,6 +140,7 @@ class ProbabilityFile:
     path: Path
     label: str | None = None
     row_id: str | None = None
+    group: str | None = None
     prefix: str | None = None
     logits: bool = False
     batch_rows: int = BATCH_ROWS
@@ -115,6 +152,13 @@ class ProbabilityFile:
             return [str(k) for k in range(matrix.shape[1])]
         names = self._probability_columns()
         return [name.removeprefix(self.prefix or "") for name in names]
+
+    def other_columns(self) -> list[str]:
+        """Return the columns that travel along."""
+        if kind_of(self.path) in ("npz", "npy"):
+            return [] if self.label is None else [Path(self.label).stem]
+        wanted = self._probability_columns()
+        return [name for name in self._schema().names if name not in wanted]
 
     def count(self) -> int | None:
         """Return the number of rows, where the file says it without being read."""
@@ -136,7 +180,7 @@ class ProbabilityFile:
         matrix, labels = self._arrays()
         for start in range(0, len(matrix), self.batch_rows):
             rows = slice(start, start + self.batch_rows)
-            some = None if labels is None else [str(label) for label in labels[rows].tolist()]
+            some = None if labels is None else as_texts(pa.array(labels[rows]))
             others = {} if some is None or self.label is None else {Path(self.label).stem: pa.array(some)}
             yield Batch(start, self._as_probabilities(np.asarray(matrix[rows])), some, others)
 
@@ -165,7 +209,7 @@ class ProbabilityFile:
                 others = {name: batch.column(name) for name in batch.schema.names if name not in wanted}
                 labels = None
                 if self.label is not None:
-                    labels = [None if value is None else str(value) for value in others[self.label].to_pylist()]
+                    labels = as_texts(others[self.label])
                 yield Batch(start, self._as_probabilities(matrix), labels, others)
                 start += batch.num_rows
 
@@ -179,7 +223,7 @@ class ProbabilityFile:
         else:
             # Types are fixed beforehand: what a later block looks like must not change how an earlier one was read.
             types = {name: pa.float64() if name in wanted else pa.string() for name in self._schema().names}
-            options = pa_csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+            options = _as_text(types)
             stream = pa.input_stream(str(self.path), compression="detect")
             block = pa_csv.ReadOptions(block_size=4 << 20)
             yield from pa_csv.open_csv(stream, read_options=block, parse_options=_newlines(), convert_options=options)
@@ -196,14 +240,15 @@ class ProbabilityFile:
 
     def _probability_columns(self) -> list[str]:
         schema = self._schema()
-        for name in (self.label, self.row_id):
+        check_columns(self.path, len(set(schema.names)) == len(schema.names), "distinct column names", schema.names)
+        for name in (self.label, self.row_id, self.group):
             check_columns(self.path, name is None or name in schema.names, f"a column {name!r}", schema.names)
         if self.prefix is not None:
             found = [name for name in schema.names if name.startswith(self.prefix)]
             what = f"at least 2 columns that start with {self.prefix!r}"
         else:
             numbers = [f.name for f in schema if pa.types.is_floating(f.type) or pa.types.is_integer(f.type)]
-            found = [name for name in numbers if name not in (self.label, self.row_id, *SETS_COLUMNS)]
+            found = [name for name in numbers if name not in (self.label, self.row_id, self.group)]
             what = "at least 2 columns of numbers (or pass --prefix)"
         check_columns(self.path, len(found) >= 2, what, schema.names)
         return found
@@ -211,7 +256,7 @@ class ProbabilityFile:
     def _as_probabilities(self, matrix: NDArray[Any]) -> NDArray[Any]:
         if not self.logits:
             return matrix
-        wide = matrix.astype(np.float64)
+        wide = matrix.astype(np.float64, order="C")  # the order of a sum must not depend on the batch
         with np.errstate(invalid="ignore"):
             weights = np.exp(wide - wide.max(axis=1, keepdims=True, initial=-np.inf))
             return np.asarray(weights / weights.sum(axis=1, keepdims=True))
@@ -220,18 +265,17 @@ class ProbabilityFile:
 class SetsWriter:
     """Writes sets batch by batch to parquet or CSV; the file appears when the writer is closed without an error."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, names: list[str], classes: list[str]) -> None:
+        self._is_csv = check_sets_file(path, names, classes) == "csv"
+        self._classes = pa.array(classes)
         self._context = atomic_path(path)
         self._temporary = self._context.__enter__()
         self._writer: Any = None
-        self._is_csv = path.suffix.lower() == ".csv"
 
     def write(self, others: dict[str, pa.Array], sets: Any) -> None:
         """Write some rows: the columns that travel along, the size of each set, and its labels."""
-        labels: Any = pa.ListArray.from_arrays(
-            pa.array(sets.indptr.astype(np.int32)), pa.array(map(str, sets.classes)).take(pa.array(sets.indices))
-        )
+        pointers, members = pa.array(sets.indptr.astype(np.int32)), self._classes.take(pa.array(sets.indices))
+        labels: Any = pa.ListArray.from_arrays(pointers, members)
         if self._is_csv:
             labels = pa.array(["|".join(row) for row in labels.to_pylist()])
         table = pa.table({**others, "size": pa.array(sets.sizes.astype(np.int32)), "set": labels})

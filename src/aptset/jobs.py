@@ -10,22 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from aptset.artefacts import read
 from aptset.calibrated import Calibration, calibrate
 from aptset.evaluation import Evaluation, evaluate
-from aptset.files import ProbabilityFile, SetsWriter, kind_of, read_table
+from aptset.files import Batch, ProbabilityFile, SetsWriter, as_texts, kind_of, read_table
 from aptset.sets import PredictionSets
-from aptset.tables import plain_list
-from aptset.validation.files import check_columns, check_labels_present, check_same_classes, shifted_rows
+from aptset.validation.files import (
+    check_columns,
+    check_labels_present,
+    check_no_missing_labels,
+    check_same_classes,
+    shifted_rows,
+)
 from aptset.validation.settings import check_alpha, check_conformity
 from aptset.writing import atomic_write
 
 OnRows = Callable[[int], None]
 
 
-def calibrate_file(source: ProbabilityFile, on_rows: OnRows, groups: str | None = None, **settings: Any) -> Calibration:
+def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = False, **settings: Any) -> Calibration:
     """Calibrate on a file, batch by batch; the same as on all rows at once."""
     classes = source.classes()
     check_conformity(settings["conformity"])
@@ -33,7 +37,7 @@ def calibrate_file(source: ProbabilityFile, on_rows: OnRows, groups: str | None 
     for batch in source.batches():
         check_labels_present(source.path, batch.labels or [], batch.start, classes, str(source.label))
         with shifted_rows(source.path, batch.start):
-            by: Any = groups if groups in (None, "label") else plain_list(batch.others[str(groups)])
+            by: Any = "label" if by_label else _groups_of(source, batch)
             labels: Any = batch.labels
             parts.append(calibrate(batch.probabilities, labels, classes=classes, groups=by, **settings))
         on_rows(len(batch.probabilities))
@@ -47,17 +51,17 @@ def predict_file(
     alpha: float,
     out: Path,
     on_rows: OnRows,
-    groups: str | None = None,
     normalize: bool = False,
 ) -> dict[str, Any]:
     """Write the sets of a file, batch by batch; every other column travels along."""
     check_alpha(alpha)
     order = check_same_classes(source.path, source.classes(), [str(name) for name in calibration.classes.tolist()])
     rows = labels = empty = 0
-    with SetsWriter(out) as writer:
+    names = [str(name) for name in calibration.classes.tolist()]
+    with SetsWriter(out, source.other_columns(), names) as writer:
         for batch in source.batches():
             with shifted_rows(source.path, batch.start):
-                by = None if groups is None else plain_list(batch.others[groups])
+                by = _groups_of(source, batch)
                 sets = calibration.predict_set(batch.probabilities[:, order], alpha, groups=by, normalize=normalize)
             writer.write(batch.others, sets)
             rows, labels = rows + len(sets), labels + len(sets.indices)
@@ -66,9 +70,14 @@ def predict_file(
     return {"rows": rows, "alpha": alpha, "mean_size": labels / rows, "empty": empty, "out": str(out)}
 
 
+def _groups_of(source: ProbabilityFile, batch: Batch) -> Any:
+    """Return the group of each row as text, which a number is in one kind of file and a text in another."""
+    return None if source.group is None else as_texts(batch.others[source.group])
+
+
 def read_sets(path: Path, label: str, group: str | None = None) -> tuple[PredictionSets, list[Any], list[Any] | None]:
     """Return the sets of a file that ``predict_file`` wrote, the true labels, and the groups if asked for."""
-    table = pq.read_table(path) if kind_of(path) == "parquet" else read_table(path)
+    table = read_table(path, as_text=True)
     for name in ("set", label, *([group] if group else [])):
         check_columns(path, name in table.column_names, f"a column {name!r}", table.column_names)
     column = table["set"].combine_chunks()
@@ -81,8 +90,9 @@ def read_sets(path: Path, label: str, group: str | None = None) -> tuple[Predict
     else:
         rows = [[part for part in (text or "").split("|") if part] for text in column.to_pylist()]
         sets = PredictionSets.of(rows)
-    truth = [None if value is None else str(value) for value in table[label].to_pylist()]
-    return sets, truth, table[group].to_pylist() if group else None
+    truth = as_texts(table[label])
+    check_no_missing_labels(path, label, truth)
+    return sets, truth, as_texts(table[group]) if group else None
 
 
 def evaluate_file(path: Path, label: str, alpha: float | None, group: str | None = None) -> Evaluation:

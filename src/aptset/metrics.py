@@ -6,19 +6,19 @@ true labels. Shares come with exact Clopper-Pearson intervals, means with interv
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.estimates import Estimate, mean, share
-from aptset.kernels.formula import Floats
 from aptset.sets import PredictionSets
-from aptset.validation.labels import columns_of
+from aptset.validation.labels import as_labels, columns_of
 from aptset.validation.outcomes import check_bins, check_by, check_confidence, distinct
 from aptset.validation.settings import check_alpha
-
-_ROUNDS = 2000  # of the bootstrap
 
 
 def coverage(sets: Any, labels: ArrayLike, *, classes: ArrayLike | None = None, confidence: float = 0.95) -> Estimate:
@@ -228,7 +228,7 @@ def coverage_gap(
     """Return how unevenly coverage is shared out over labels or groups.
 
     With ``alpha``: the mean distance of the groups' coverages from 1 - alpha. Without: the largest coverage minus the
-    smallest. The interval is a percentile bootstrap over rows.
+    smallest. The interval is what simultaneous Clopper-Pearson intervals of the groups allow: wide, but valid.
 
     Examples
     --------
@@ -238,23 +238,46 @@ def coverage_gap(
     """
     _, covered = _outcome(sets, labels, classes)
     target = None if alpha is None else float(1 - check_alpha(alpha))
-    parts = [rows for _, rows in _parts(by, labels)]
-    points = np.array([len(rows) for rows in parts])
-    hits = np.array([np.count_nonzero(covered[rows]) for rows in parts])
-    # A bootstrap sample of rows is a multinomial draw of (group, covered or not): no need to touch the rows again.
-    tail, n = (1 - check_confidence(confidence)) / 2, len(covered)
-    draws = np.random.default_rng(0).multinomial(n, np.concatenate([hits, points - hits]) / n, size=_ROUNDS)
-    inside, outside = draws[:, : len(parts)], draws[:, len(parts) :]
-    low, high = np.quantile(_gap(inside, inside + outside, target), [tail, 1 - tail])
-    return Estimate(float(_gap(hits[None, :], points[None, :], target)[0]), low, high, n)
-
-
-def _gap(hits: NDArray[np.int64], points: NDArray[np.int64], target: float | None) -> Floats:
-    """Return the gap of each row of counts by group; groups without points do not count."""
-    shares = np.where(points > 0, hits / np.maximum(points, 1), np.nan)
+    parts = [covered[rows] for _, rows in _parts(by, labels)]
+    if not parts:
+        return Estimate(math.nan, 0.0, 1.0, 0)
+    # All intervals hold at once with the wanted confidence, so what they allow for the gap does too.
+    each = 1 - (1 - check_confidence(confidence)) / len(parts)
+    shares = [share(part, each) for part in parts]
+    values, low, high = (np.array([get(s) for s in shares]) for get in (float, lambda s: s.low, lambda s: s.high))
     if target is None:
-        return np.asarray(np.nanmax(shares, axis=1) - np.nanmin(shares, axis=1))
-    return np.asarray(np.nanmean(np.abs(shares - target), axis=1))
+        widest = high.max() - low.min() if len(parts) > 1 else 0.0
+        return Estimate(np.ptp(values), max(0.0, low.max() - high.min()), widest, len(covered))
+    nearest = np.maximum(np.maximum(low - target, target - high), 0.0)
+    furthest = np.maximum(high - target, target - low)
+    return Estimate(np.abs(values - target).mean(), nearest.mean(), furthest.mean(), len(covered))
+
+
+def breakdown(
+    metric: Callable[..., Any], sets: Any, labels: ArrayLike, by: Any = "label", *, classes: ArrayLike | None = None
+) -> dict[Any, Any]:
+    """Return any metric of this module within each true label, value of a feature, or group.
+
+    Parameters
+    ----------
+    metric : callable
+        Takes sets and labels, or sets only, such as :func:`empty_rate` or :func:`singleton_accuracy`.
+    sets, labels, by, classes
+        As in :func:`coverage_by`.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> rates = aptset.breakdown(aptset.empty_rate, [["a"], [], []], ["a", "a", "b"])
+    >>> {label: float(rate) for label, rate in rates.items()}
+    {'a': 0.5, 'b': 1.0}
+    """
+    found, truth = PredictionSets.of(sets, classes), as_labels(labels, "labels")
+    takes_labels = "labels" in signature(metric).parameters
+    return {
+        name: metric(found[rows], truth[rows]) if takes_labels else metric(found[rows])
+        for name, rows in _parts(by, labels)
+    }
 
 
 def _parts(by: Any, labels: ArrayLike) -> list[tuple[Any, NDArray[np.intp]]]:
@@ -262,7 +285,9 @@ def _parts(by: Any, labels: ArrayLike) -> list[tuple[Any, NDArray[np.intp]]]:
     values = check_by(by, labels)
     names = distinct(values)
     number = columns_of(values, names)
-    return [(name, np.flatnonzero(number == k)) for k, name in enumerate(names.tolist())]
+    order = np.argsort(number, kind="stable")
+    rows = np.split(order, np.searchsorted(number[order], np.arange(1, max(len(names), 1))))
+    return list(zip(names.tolist(), rows, strict=False))
 
 
 def _outcome(sets: Any, labels: ArrayLike, classes: ArrayLike | None) -> tuple[PredictionSets, NDArray[np.bool_]]:

@@ -80,7 +80,8 @@ def coverage_test(covered: Any, m: int | None = None, n: int | None = None, alph
         certain = float(count == rows)
         return CoverageTest(certain, certain, 1.0, count / rows, 1.0, 1.0, 1.0)
     law = betabinom(rows, k, size + 1 - k)
-    too_low, too_high = float(law.cdf(count)), float(law.sf(count - 1))
+    # The upper tail as the lower tail of the misses: 1 - cdf would lose everything below 1e-16.
+    too_low, too_high = float(law.cdf(count)), float(betabinom(rows, size + 1 - k, k).cdf(rows - count))
     low, high = law.ppf([0.025, 0.975]) / rows
     p_value = min(1.0, 2 * min(too_low, too_high))
     return CoverageTest(p_value, too_low, too_high, count / rows, k / (size + 1), float(low), float(high))
@@ -148,13 +149,19 @@ def calibration_size(alpha: float, within: float = 0.01, confidence: float = 0.9
     (854, 0.95)
     """
     level, margin, chance = check_alpha(alpha), check_within(within), check_confidence(confidence)
-    enough = size_needed(level)
-    while _chances(np.array([enough]), level, margin)[0] < chance:
-        enough *= 2
-    # Ceilings make the chance wobble a little with n: the answer is right behind the last n that falls short.
-    sizes = np.arange(max(1, enough // 2), 2 * enough + 1)
+    least = max(1, size_needed(level))
+    low, high = least, least
+    while _chances(np.array([high]), level, margin)[0] < chance:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        reached = _chances(np.array([middle]), level, margin)[0] >= chance
+        low, high = (low, middle) if reached else (middle, high)
+    # Ceilings make the chance wobble with n, by as much as some tens of steps of 1 / alpha: look around the crossing.
+    around = min(max(2000, int(20 / level)), 1_000_000)
+    sizes = np.arange(max(1, high - around), high + around)
     short = np.flatnonzero(_chances(sizes, level, margin) < chance)
-    last_short = int(sizes[short[-1]]) if len(short) else size_needed(level) - 1
+    last_short = int(sizes[short[-1]]) if len(short) else least - 1
     size = CalibrationSize(last_short + 1)
     size.alpha, size.within, size.confidence = level, margin, chance
     size.achieved = float(_chances(np.array([int(size)]), level, margin)[0])
@@ -165,7 +172,11 @@ def _chances(sizes: NDArray[np.int64], alpha: Fraction, within: float) -> Floats
     """Return the chance of a realised coverage within the margin for each n; 0 where n is too small."""
     from scipy.special import betainc
 
-    k = np.array([rank_at(n, alpha) for n in sizes.tolist()], dtype=np.float64)
+    top, bottom = (1 - alpha).numerator, alpha.denominator
+    if top * (int(sizes[-1]) + 1) < 2**62:
+        k = (-(-top * (sizes + 1) // bottom)).astype(np.float64)  # ceil((1 - alpha)(n + 1)) in integers
+    else:
+        k = np.array([rank_at(n, alpha) for n in sizes.tolist()], dtype=np.float64)
     low, high = max(0.0, float(1 - alpha) - within), min(1.0, float(1 - alpha) + within)
     b = sizes + 1 - k
     can = b > 0

@@ -11,9 +11,14 @@ from aptset.worst_slice import worst_slice_coverage
 
 
 def predict_set_of(estimator: Any, X: Any) -> tuple[PredictionSets, Any]:
-    """Return the sets of a ConformalClassifier, or of a pipeline that ends in one, and the features it saw."""
-    if not hasattr(estimator, "predict_set") and hasattr(estimator, "steps"):
-        X, estimator = estimator[:-1].transform(X), estimator[-1]
+    """Return the sets of a ConformalClassifier, also one in pipelines and searches, and the features it saw."""
+    while not hasattr(estimator, "predict_set"):
+        if hasattr(estimator, "steps"):
+            X, estimator = estimator[:-1].transform(X) if len(estimator) > 1 else X, estimator[-1]
+        elif hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        else:
+            break
     check_can_predict_sets(estimator)
     return estimator.predict_set(X), X
 

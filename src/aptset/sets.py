@@ -11,13 +11,15 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.tables import Backend, make_table, plain_list
+from aptset.tables import Backend, is_table, make_table, plain_list
 from aptset.validation.compressed import (
     check_label_rows,
     check_mask,
     check_pointers,
     check_row_index,
     check_set_classes,
+    check_table_of_sets,
+    refuse_nested_mask,
 )
 from aptset.validation.labels import as_labels, check_labels, check_length, columns_of
 from aptset.validation.outcomes import as_objects, distinct
@@ -83,9 +85,13 @@ class PredictionSets(Sequence[NDArray[Any]]):
         """Return sets given as PredictionSets, as a boolean mask, or as lists of labels (the classes that occur)."""
         if isinstance(sets, PredictionSets):
             return sets
+        if is_table(sets):
+            matrix, names = check_table_of_sets(sets)
+            return cls.from_frame(sets, names) if matrix is None else cls.from_mask(matrix, names)
         if isinstance(sets, np.ndarray) and (sets.dtype == np.bool_ or sets.ndim == 2):
             return cls.from_mask(sets, classes)
         rows = check_label_rows(sets)
+        refuse_nested_mask(rows)
         known = distinct(as_objects([label for row in rows for label in row.tolist()])) if classes is None else classes
         return cls.from_labels(rows, known)
 
@@ -101,8 +107,9 @@ class PredictionSets(Sequence[NDArray[Any]]):
         """Make sets from the labels of each row, as :meth:`labels` gives them."""
         rows, names = check_label_rows(labels), check_set_classes(classes)
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
+        one_kind = len({row.dtype.kind for row in rows if len(row)}) <= 1
         filled = [row for row in rows if len(row)]
-        members = np.concatenate(filled) if filled else names[:0]
+        members = (np.concatenate(filled) if filled else names[:0]) if one_kind else _as_one_list(rows)
         return cls(indptr, check_labels(members, names, len(members)).astype(np.int32), names)
 
     @classmethod
@@ -214,6 +221,11 @@ class PredictionSets(Sequence[NDArray[Any]]):
         )
         head = "<tr><th>row</th><th>size</th><th>labels, most likely first</th></tr>"
         return f"<p>{html.escape(self._title())}</p><table>{head}{cells}</table>"
+
+
+def _as_one_list(rows: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join labels of several kinds without turning numbers into texts."""
+    return as_objects([label for row in rows for label in row.tolist()])
 
 
 def concatenate(parts: list[PredictionSets]) -> PredictionSets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -46,7 +48,8 @@ class TableResult:
     classifier: ConformalClassifier
     evaluation: Evaluation
     sets: Any
-    test: pd.DataFrame
+    rows: NDArray[np.intp]
+    truth: list[str]
     target: str
     p_value: float | None
 
@@ -69,8 +72,9 @@ class TableResult:
         import pyarrow as pa
 
         folder.mkdir(parents=True, exist_ok=True)
-        others = {str(name): pa.array(self.test[name], from_pandas=True) for name in ("row", self.target)}
-        with SetsWriter(folder / "sets.parquet") as writer:
+        label = "label" if self.target in ("row", "size", "set") else self.target
+        others = {"row": pa.array(self.rows), label: pa.array(self.truth)}
+        with SetsWriter(folder / "sets.parquet", list(others), self.classifier.classes_.tolist()) as writer:
             writer.write(others, self.sets)
         promise = {"promise": self.classifier.guarantee(), "p_value": self.p_value, "target": self.target}
         write_json(folder / "evaluation.json", evaluation_as_json(self.evaluation, **promise))
@@ -101,28 +105,36 @@ def run_table(
     check_columns(path, groups in (None, "label", *frame.columns), f"a column {groups!r}", list(frame.columns))
     check_target(path, target, frame[target].isna().to_numpy())
     labels = frame[target].astype(str).to_numpy(dtype=object)
-    features = frame.drop(columns=[target])
+    features = plain_columns(frame.drop(columns=[target]))
     check_columns(path, features.shape[1] > 0, "at least one column besides the target", list(frame.columns))
     train, test = train_test_split(np.arange(len(frame)), test_size=0.3, random_state=seed)
+    by = None if groups in (None, "label") else frame[groups].astype(str).to_numpy(dtype=object)
     classifier = ConformalClassifier(
-        make_model(model), calibration=calibration, alpha=alpha, groups=groups, n_jobs=jobs, random_state=seed
-    ).fit(features.iloc[train], labels[train])
-    sets = classifier.predict_set(features.iloc[test])
-    by = features[groups].iloc[test].astype(object).to_numpy() if groups not in (None, "label") else None
-    evaluation = evaluate(sets, labels[test], groups=by, alpha=alpha)
+        make_model(model),
+        calibration=calibration,
+        alpha=alpha,
+        groups="label" if groups == "label" else None,
+        n_jobs=jobs,
+        random_state=seed,
+    ).fit(features.iloc[train], labels[train], groups=None if by is None else by[train])
+    of_test = None if by is None else by[test]
+    sets: Any = classifier.predict_set(features.iloc[test], groups=of_test)
+    evaluation = evaluate(sets, labels[test], groups=of_test, alpha=alpha)
     p_value = None
     if classifier.fitted_.rule.scheme.name == "split" and groups is None:
         p_value = coverage_test(sets.covers(labels[test]), n=classifier.n_calibration_, alpha=alpha).p_value
-    shown = pd.DataFrame({"row": test, target: labels[test]})
-    return TableResult(classifier, evaluation, sets, shown, target, p_value)
+    return TableResult(classifier, evaluation, sets, test, labels[test].tolist(), target, p_value)
 
 
 def make_model(name: str) -> Any:
     """Return a classifier with sensible preprocessing for numbers, categories and missing values."""
     if ":" in name:
         module, attribute = name.split(":", 1)
+        if "" not in sys.path:
+            sys.path.insert(0, "")  # a module of the user's own, beside the table
         found = getattr(check_model_name(name, lambda: import_module(module)), attribute, None)
-        model = check_model_name(name, lambda: found() if isinstance(found, type) else clone(found))
+        is_made = found is None or (hasattr(found, "get_params") and not isinstance(found, type))
+        model = check_model_name(name, lambda: clone(found) if is_made and found is not None else found and found())
     else:
         model = clone(check_model_name(name, lambda: MODELS[name], sorted(MODELS)))
     numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
@@ -137,6 +149,22 @@ def make_model(name: str) -> Any:
     return make_pipeline(prepare, model)
 
 
+def plain_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return numbers as float64, durations as seconds, and everything else as objects."""
+    plain = {}
+    for name in frame.columns:
+        column = frame[name]
+        if pd.api.types.is_timedelta64_dtype(column):
+            column = column.dt.total_seconds()
+        is_number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+        plain[name] = column.astype("float64") if is_number else column.astype(object)
+    return pd.DataFrame(plain, index=frame.index)
+
+
 def as_text(X: pd.DataFrame) -> Any:
     """Turn categories, booleans, dates and texts into plain texts, missing ones into NaN."""
-    return X.astype(object).map(lambda value: np.nan if pd.isna(value) else str(value)).to_numpy(dtype=object)
+    return (
+        X.astype(object)
+        .map(lambda value: np.nan if np.ndim(value) == 0 and pd.isna(value) else str(value))
+        .to_numpy(dtype=object)
+    )

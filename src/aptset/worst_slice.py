@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,7 +17,14 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.slabs import Slab, find_slab, least_mean, least_mean_bounds
 from aptset.sets import PredictionSets
 from aptset.tables import is_table
-from aptset.validation.outcomes import check_confidence, check_delta, check_directions, check_share_to_find
+from aptset.validation.outcomes import (
+    check_confidence,
+    check_delta,
+    check_directions,
+    check_flag,
+    check_places,
+    check_share_to_find,
+)
 from aptset.validation.settings import check_generator, check_option
 
 _DIRECTIONS_AT_ONCE = 16
@@ -84,8 +90,8 @@ class WorstSlice:
 
     def contains(self, X: Any) -> NDArray[np.bool_]:
         """Tell which rows of X lie in the slab; X must have the columns the slab was found with."""
-        place = project(features_of(X, self.names).matrix, self.direction)
-        return (place >= self.low) & (place <= self.high)
+        (place,) = project(features_of(X, self.names).matrix, self.direction[None, :])
+        return np.asarray((place >= self.low) & (place <= self.high))
 
 
 def worst_slice_coverage(
@@ -144,15 +150,16 @@ def worst_slice_coverage(
     least_share, level = check_delta(delta), check_confidence(confidence)
     generator = check_generator(random_state)
     vectors = check_directions(directions, features.matrix.shape[1], generator)
-    if is_table(X) if standardize is None else standardize:
-        vectors = vectors / np.where(features.spread > 0, features.spread, 1.0)
+    if is_table(X) if standardize is None else check_flag(standardize, "standardize"):
+        spread = check_places(features.spread)
+        vectors = check_places(vectors / np.where(spread > 0, spread, 1.0))
     find, judge = np.arange(len(covered)), np.arange(len(covered))
     if method == "held-out":
         order = generator.permutation(len(covered))
         n_find = max(1, round(check_share_to_find(share_to_find) * len(covered)))
         find, judge = order[:n_find], order[n_find:]
     slab, vector = _search(features.matrix[find], covered[find], vectors, least_share)
-    place = project(features.matrix, vector)
+    (place,) = project(features.matrix, vector[None, :])
     inside = (place >= slab.low) & (place <= slab.high)
     return _summarise(features, covered, vector, slab, find, judge, inside, level, method)
 
@@ -162,34 +169,28 @@ def _search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Fra
     least = max(1, -int(-delta * len(covered) // 1))  # ceil, exactly
     flags = covered.astype(np.uint8)
 
-    def places_from(start: int) -> Floats:
-        return np.ascontiguousarray((matrix @ vectors[start : start + _DIRECTIONS_AT_ONCE].T).T)
-
-    bounds = _bounds(places_from, flags, len(vectors), least)
-    best: tuple[Fraction, int] | None = None
+    bounds = _bounds(matrix, flags, vectors, least)
+    best: tuple[Fraction, int, Slab] | None = None
     for number in np.argsort(bounds, kind="stable").tolist():
         if best is not None and bounds[number] > float(best[0]) + 1e-9:
             break  # neither this direction nor any later one can be worse
-        # The same product as for the bounds, so the same bits.
-        place = places_from(number - number % _DIRECTIONS_AT_ONCE)[number % _DIRECTIONS_AT_ONCE]
+        (place,) = project(matrix, vectors[number : number + 1])
         order = np.argsort(place)
         mean = least_mean(place[order], flags[order], least)
-        best = (mean, number) if best is None else min(best, (mean, number))
+        if best is None or (mean, number) < best[:2]:
+            best = mean, number, find_slab(place[order], flags[order], least, mean)
     assert best is not None  # there is at least one direction
-    place = project(matrix, vectors[best[1]])
-    order = np.argsort(place)
-    mean = least_mean(place[order], flags[order], least)
-    return find_slab(place[order], flags[order], least, mean), vectors[best[1]]
+    return best[2], vectors[best[1]]
 
 
-def _bounds(places_from: Callable[[int], Floats], flags: NDArray[np.uint8], n_directions: int, least: int) -> Floats:
+def _bounds(matrix: Any, flags: NDArray[np.uint8], vectors: Floats, least: int) -> Floats:
     """Return what no slab of each direction falls below, a few directions at a time on every core."""
-    starts = range(0, n_directions, _DIRECTIONS_AT_ONCE)
+    starts = range(0, len(vectors), _DIRECTIONS_AT_ONCE)
 
     def work(start: int) -> Floats:
-        return least_mean_bounds(places_from(start), flags, least)
+        return least_mean_bounds(project(matrix, vectors[start : start + _DIRECTIONS_AT_ONCE]), flags, least)
 
-    if len(flags) * n_directions < 50_000:
+    if len(flags) * len(vectors) < 50_000:
         return np.concatenate([work(start) for start in starts])
     with ThreadPoolExecutor(thread_count()) as pool:
         return np.concatenate(list(pool.map(work, starts)))

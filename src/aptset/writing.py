@@ -8,16 +8,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from aptset.validation.files import check_target_file
+
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside the wanted one; what is written there takes its place when all went well."""
-    final = Path(path)
+    final = check_target_file(Path(path))
     temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
+        temporary.chmod(final.stat().st_mode if final.exists() else 0o666 & ~_umask())
         temporary.replace(final)
     except BaseException:
         with suppress(OSError):
@@ -29,6 +32,12 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 @contextmanager

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 _FACTS = {
     "format": int,
     "kind": str,
@@ -16,6 +19,9 @@ _FACTS = {
     "randomized": bool,
     "allow_empty": bool,
     "n": int,
+    "scores_hash": str,
+    "library": str,
+    "created": str,
 }
 
 
@@ -40,9 +46,41 @@ def check_artefact(path: str | Path, text: str | None, newest: int, scores: list
             f"formats up to {newest}. Upgrade aptset."
         )
     wrong = [name for name, kind in _FACTS.items() if not isinstance(facts.get(name), kind)]
-    if wrong or facts["score"].get("name") not in scores or facts["kind"] != "split":
+    if (
+        wrong
+        or "columns" not in facts
+        or facts["format"] < 1
+        or facts["score"].get("name") not in scores
+        or facts["kind"] != "split"
+    ):
         raise damaged(path, f"its metadata is incomplete ({', '.join(wrong) or 'score or kind'})")
     return facts
+
+
+def check_content(path: str | Path, facts: dict[str, Any], scores: NDArray[Any], offsets: NDArray[Any]) -> None:
+    """Refuse content that no calibration has, even if its digest fits."""
+    groups, classes, columns = facts["groups"], facts["classes"], facts["columns"]
+    named = [part for part in (classes, columns) if part is not None]
+    kinds = {"all", "label", "row"}
+    holds = (
+        groups.get("kind") in kinds
+        and isinstance(groups.get("names"), list)
+        and all(isinstance(part, dict) and isinstance(part.get("values"), list) and "objects" in part for part in named)
+        and len(set(classes["values"])) == len(classes["values"]) >= 2
+        and isinstance(facts["score"].get("settings"), dict)
+        and facts["key"].isdigit()
+        and scores.dtype == np.float64
+        and offsets.dtype == np.int64
+        and scores.ndim == offsets.ndim == 1
+        and facts["n"] == len(scores) > 0
+        and len(offsets) == len(groups["names"]) + 1
+        and offsets[0] == 0
+        and offsets[-1] == len(scores)
+        and bool((np.diff(offsets) >= 0).all())
+        and bool(np.isfinite(scores).all())
+    )
+    if not holds or any((np.diff(part) < 0).any() for part in np.split(scores, offsets[1:-1])):
+        raise damaged(path, "its content is not that of a calibration")
 
 
 def check_mergeable(differences: list[str]) -> None:

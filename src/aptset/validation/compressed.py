@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.tables import matrix_of_table, names_of_columns, plain_list
 from aptset.validation.labels import as_labels, check_classes, check_length
+from aptset.validation.outcomes import as_objects, distinct
 
 
 def check_pointers(indptr: Any, indices: Any, n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -69,3 +71,22 @@ def check_row_index(row: Any, n_rows: int) -> Any:
         check_length(rows, n_rows, "a boolean index")
         return np.flatnonzero(rows)
     return np.arange(n_rows)[rows.astype(np.intp)]
+
+
+def refuse_nested_mask(rows: list[NDArray[Any]]) -> None:
+    """Refuse nested lists of booleans, which may be a mask or sets of boolean labels."""
+    lengths = {len(row) for row in rows}
+    if rows and len(lengths) == 1 and lengths.pop() > 1 and all(row.dtype == np.bool_ for row in rows):
+        raise TypeError("sets must be unmistakable; nested lists of booleans are not. Pass a mask as a numpy array.")
+
+
+def check_table_of_sets(frame: Any) -> tuple[NDArray[np.bool_] | None, NDArray[Any]]:
+    """Return the mask in a data frame of booleans and its classes, or None and the labels in its column "labels"."""
+    names = names_of_columns(frame)
+    if "labels" in names:
+        rows = check_label_rows(plain_list(frame["labels"]))
+        return None, distinct(as_objects([label for row in rows for label in row.tolist()]))
+    matrix, _ = matrix_of_table(frame)
+    if matrix is None or matrix.dtype != np.bool_:
+        raise TypeError("sets as a data frame must hold one boolean column per class, or a column named labels.")
+    return matrix, as_labels(names, "column names")

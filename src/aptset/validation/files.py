@@ -67,6 +67,36 @@ def check_exists(path: Path) -> Path:
     return path
 
 
+def check_target_file(path: Path) -> Path:
+    """Return where to write: what a link points to; refuse devices, pipes and folders that are not there."""
+    final = path.resolve()
+    if final.exists() and not final.is_file():
+        raise OSError(f"{path} must be a file that can be replaced; it is a folder, a pipe or a device.")
+    if not final.parent.is_dir():
+        raise FileNotFoundError(f"{path} must be in a folder that exists; {final.parent} is none.")
+    return final
+
+
+def check_sets_file(path: Path, names: list[str], classes: list[str]) -> str:
+    """Return the kind of a file of sets; refuse endings, columns and labels that it could not hold."""
+    kind = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}.get(path.suffix.lower())
+    if kind is None:
+        raise ValueError(f"{path} must end in .parquet or .csv.")
+    taken = sorted({"size", "set"} & set(names))
+    if taken:
+        raise ValueError(f"{path} must have room for the columns size and set; the input has {taken} already. Rename.")
+    barred = [name for name in classes if "|" in name]
+    if kind == "csv" and barred:
+        raise ValueError(f"{path} joins labels by |, but {barred[0]!r} holds one. Write .parquet instead.")
+    return kind
+
+
+def check_no_missing_labels(path: Path, column: str, labels: list[Any]) -> None:
+    """Refuse rows whose true label is unknown."""
+    if None in labels:
+        raise ValueError(f"{path}, row {labels.index(None)}, column {column!r}: the label is missing.")
+
+
 @contextmanager
 def nearest_row_error(path: Path) -> Iterator[None]:
     """Turn a reader's error into one line that names the file, and the row where a CSV breaks."""

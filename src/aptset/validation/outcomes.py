@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.tables import plain_list
+from aptset.groups import hashable
+from aptset.tables import is_table, plain_list
 from aptset.validation.labels import as_labels, check_length
 
 
@@ -26,12 +27,14 @@ def check_by(by: Any, labels: Any) -> NDArray[Any]:
     if isinstance(by, str):
         if by != "label":
             raise ValueError(f"by must be 'label' or an array with one value per row; got {by!r}.")
-        return truth
-    values = np.asarray(by)
-    if values.dtype.kind not in "biufUO":
-        values = as_objects(plain_list(by))
-    check_length(values, len(truth), "by")
-    return values
+        return as_objects([hashable(label) for label in truth.tolist()])
+    if np.ndim(by) == 0 or getattr(by, "ndim", 1) != 1 or is_table(by):
+        raise ValueError("by must be 'label' or 1-D, with one value per row.")
+    found = [hashable(value) for value in plain_list(by)]
+    check_length(found, len(truth), "by")
+    if any(isinstance(value, list | tuple | dict | set | np.ndarray) for value in found):
+        raise TypeError("by must hold one plain value per row, no lists or tuples.")
+    return as_objects(found)
 
 
 def check_bins(bins: Any) -> NDArray[np.int64]:
@@ -52,7 +55,7 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """Return the distinct values: sorted, or in order of first appearance where they cannot be compared."""
     if values.dtype != object:
         return np.unique(values)
-    found = list(dict.fromkeys(values.tolist()))
+    found = list(dict.fromkeys(hashable(value) for value in values.tolist()))
     try:
         return as_objects(sorted(found))
     except TypeError:
@@ -74,6 +77,12 @@ def check_features(matrix: Any, names: list[str], wanted: list[str] | None, n_ro
                 f"X must be a matrix of numbers or a data frame; got dtype {matrix.dtype}, {matrix.ndim}-D."
             )
         matrix = matrix.astype(np.float64)
+    else:
+        matrix = matrix.astype(np.float64)
+    if len(set(names)) != len(names):
+        raise ValueError("X must have distinct column names (values of text columns appear as column=value).")
+    if matrix.shape[0] == 0:
+        raise ValueError("X must have at least one row.")
     if n_rows is not None and matrix.shape[0] != n_rows:
         raise ValueError(f"X must have one row per set: {n_rows} sets, but {matrix.shape[0]} rows came.")
     if matrix.shape[1] == 0:
@@ -85,6 +94,13 @@ def check_features(matrix: Any, names: list[str], wanted: list[str] | None, n_ro
     if missing:
         raise ValueError(f"X must have the columns of the slice; {missing[:5]} are missing.")
     return matrix
+
+
+def check_places(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Refuse projections that overflow."""
+    if not np.isfinite(places).all():
+        raise ValueError("X must have values whose sums stay finite; these overflow. Rescale the columns first.")
+    return places
 
 
 def check_delta(delta: Any) -> Fraction:
@@ -108,14 +124,18 @@ def check_directions(directions: Any, n_features: int, generator: np.random.Gene
             raise ValueError(f"directions must be at least 1; got {directions}.")
         vectors = generator.normal(size=(int(directions), n_features))
     else:
-        vectors = np.array(directions, dtype=np.float64, ndmin=2)
+        try:
+            vectors = np.array(directions, dtype=np.float64, ndmin=2)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"directions must be a whole number or a matrix of numbers; got {directions!r}.") from error
         if vectors.ndim != 2 or vectors.shape[1] != n_features or not np.isfinite(vectors).all():
             raise ValueError(
                 f"directions must be finite, with one entry per feature ({n_features}); got {vectors.shape}."
             )
+        if len(vectors) == 0 or (vectors == 0).all(axis=1).any():
+            raise ValueError("directions must not be empty or zero.")
+        return vectors  # as they are: dividing by a length would tear exact ties apart
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if (norms == 0).any():
-        raise ValueError("directions must not be zero.")
     unit: NDArray[np.float64] = vectors / norms
     return unit
 
@@ -150,3 +170,10 @@ def check_can_predict_sets(estimator: Any) -> None:
         raise TypeError(
             f"estimator must have predict_set; got {type(estimator).__name__}. Wrap it in aptset.ConformalClassifier."
         )
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """Return a boolean."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)

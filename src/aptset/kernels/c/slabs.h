@@ -23,7 +23,7 @@ static void least_mean(const double *position, const uint8_t *covered, int64_t n
     for (int64_t k = 0; k < n;) {
         Prefix now = prefix[groups++];
         double here = position[k];
-        for (; k < n && position[k] == here; k++) now.points++, now.covered += covered[k];
+        do now.points++, now.covered += covered[k++]; while (k < n && position[k] == here); /* at least one: ends on NaN too */
         prefix[groups] = now;
         for (; now.points - prefix[waiting].points >= least; waiting++) {
             while (back - front > 1 && no_steeper(prefix[hull[back - 2]], prefix[hull[back - 1]], prefix[waiting])) back--;
@@ -47,8 +47,8 @@ INLINE void fill_bins(const double *place, const uint8_t *covered, int64_t n, Bi
     double scale = high > low ? (double)n_bins / (high - low) : 0.0;
     memset(bins, 0, (size_t)n_bins * sizeof(Bin));
     for (int64_t k = 0; k < n; k++) {
-        int64_t b = (int64_t)((place[k] - low) * scale);
-        b = b < n_bins ? b : n_bins - 1;
+        double at = (place[k] - low) * scale;
+        int64_t b = at > 0.0 && at < (double)n_bins ? (int64_t)at : (at > 0.0 ? n_bins - 1 : 0);
         bins[b].points++;
         bins[b].missed += !covered[k];
     }
