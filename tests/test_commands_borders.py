@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def test_logits_in_any_layout_and_batch(folder):
 
 
 def test_standard_input_of_any_kind_leaves_nothing_behind(folder):
-    before = set(Path("/tmp").glob("stdin-*"))
+    before = set(Path(tempfile.gettempdir()).glob("stdin-*"))
     common = ["calibrate", "-", "--label", "y", "--prefix", "p_", "-o", folder / "c.aptset"]
     hashes = set()
     for name in ("val.parquet", "val.csv", "val.csv.gz", "val.arrow"):
@@ -113,7 +114,7 @@ def test_standard_input_of_any_kind_leaves_nothing_behind(folder):
             run(*common, stdin=file)
         hashes.add(json.loads(run("inspect", folder / "c.aptset", "--json").stdout)["scores_hash"])
     assert len(hashes) == 1
-    assert set(Path("/tmp").glob("stdin-*")) == before
+    assert set(Path(tempfile.gettempdir()).glob("stdin-*")) == before
 
 
 def test_termination_cleans_up(folder):

@@ -103,6 +103,7 @@ def test_streaming_holds_one_model():
     assert Counter.most == 1
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # Python 3.12 on fork
 def test_backends_of_joblib():
     """Also those that cannot hand results over as they come."""
     expected = ConformalClassifier(GaussianNB(), calibration=CVPlus(4), random_state=0).fit_predict_set(X, NAMES, X)
