@@ -253,7 +253,7 @@ def test_frames(library):
 def test_frame_with_categories_and_missing_values():
     pd = pytest.importorskip("pandas")
     generator = np.random.default_rng(0)
-    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame = pd.DataFrame(X.copy(), columns=list("abcd"))  # older pandas shares the memory of X
     frame["kind"] = pd.Categorical(generator.choice(["x", "y"], size=150))
     frame.loc[::7, "a"] = np.nan
     model = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)

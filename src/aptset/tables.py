@@ -79,7 +79,7 @@ def column_values(frame: Any, name: Any) -> list[Any] | None:
 
 def plain_list(values: Any) -> list[Any]:
     """Return the values of an array or a column of any library as a list of Python values."""
-    for method in ("to_pylist", "to_list", "tolist"):
+    for method in ("to_pylist", "tolist", "to_list"):
         if hasattr(values, method):
             return list(getattr(values, method)())
     return list(values)
