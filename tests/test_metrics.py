@@ -275,3 +275,40 @@ def test_mixed_keys_can_be_drawn():
     found = aptset.evaluate([["a"], [1], ["a"]], np.array(["a", 1, None], dtype=object))
     for backend in ("pandas", "polars", "pyarrow"):
         assert len(found.plot("by_label").frame(backend)) == 3
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=30).filter(lambda v: len(set(v)) > 1))
+def test_means_have_the_interval_of_student(sizes):
+    found = mean(np.array(sizes), 0.9)
+    low, high = stats.t.interval(0.9, len(sizes) - 1, np.mean(sizes), stats.sem(sizes))
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+def test_evaluation_passes_everything_on():
+    generator = np.random.default_rng(1)
+    mask, truth = generator.random((200, 3)) < 0.7, generator.integers(3, size=200)
+    X, groups = generator.normal(size=(200, 2)), generator.integers(2, size=200)
+    found = aptset.evaluate(mask, truth, X, groups, alpha=0.3, confidence=0.8, random_state=4)
+    options = {"confidence": 0.8}
+    expected = {
+        "coverage": aptset.coverage(mask, truth, **options),
+        "mean_size": aptset.mean_size(mask, **options),
+        "size_given_coverage": aptset.size_given_coverage(mask, truth, **options),
+        "empty_rate": aptset.empty_rate(mask, **options),
+        "singleton_rate": aptset.singleton_rate(mask, **options),
+        "singleton_accuracy": aptset.singleton_accuracy(mask, truth, **options),
+        "coverage_gap": aptset.coverage_gap(mask, truth, 0.3, **options),
+        "sizes": aptset.size_distribution(mask, **options),
+        "by_size": aptset.size_stratified_coverage(mask, truth, **options),
+        "by_label": aptset.coverage_by(mask, truth, **options),
+        "size_by_label": aptset.mean_size_by(mask, truth, **options),
+        "by_group": aptset.coverage_by(mask, truth, groups, **options),
+        "size_by_group": aptset.mean_size_by(mask, truth, groups, **options),
+        "covering_size_by_label": aptset.size_given_coverage_by(mask, truth, **options),
+        "covering_size_by_group": aptset.size_given_coverage_by(mask, truth, groups, **options),
+    }
+    for name, value in expected.items():
+        assert repr(getattr(found, name)) == repr(value), name
+    slab = aptset.worst_slice_coverage(mask, truth, X, random_state=4, **options)
+    assert repr(found.worst_slice) == repr(slab)
+    assert found.plot("by_label").marks == [0.7]

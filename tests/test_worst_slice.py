@@ -220,3 +220,17 @@ def test_standardised_directions_and_spreads():
     for matrix in (X, sparse.csr_array(X), sparse.csr_array((X / [1e5, 1]).astype(np.int8))):
         dense = matrix.toarray().astype(float) if sparse.issparse(matrix) else matrix
         np.testing.assert_allclose(worst(covered, matrix, directions=2).spread, dense.std(axis=0), rtol=1e-9)
+
+
+def test_found_on_a_quarter_and_judged_on_the_rest():
+    generator = np.random.default_rng(8)
+    X, covered = generator.normal(size=(400, 2)), generator.random(400) < 0.8
+    found = worst(covered, X, directions=np.eye(2), random_state=0)
+    order = np.random.default_rng(0).permutation(400)  # directions are given: nothing else is drawn
+    inside = found.contains(X)
+    assert found.share == inside[order[:100]].mean()
+    assert found.found == covered[order[:100]][inside[order[:100]]].mean()
+    assert (found.coverage.n, found.coverage.count) == (
+        inside[order[100:]].sum(),
+        (covered & inside)[order[100:]].sum(),
+    )

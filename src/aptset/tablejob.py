@@ -129,12 +129,7 @@ def run_table(
 def make_model(name: str) -> Any:
     """Return a classifier with sensible preprocessing for numbers, categories and missing values."""
     if ":" in name:
-        module, attribute = name.split(":", 1)
-        if "" not in sys.path:
-            sys.path.insert(0, "")  # a module of the user's own, beside the table
-        found = getattr(check_model_name(name, lambda: import_module(module)), attribute, None)
-        is_made = found is None or (hasattr(found, "get_params") and not isinstance(found, type))
-        model = check_model_name(name, lambda: clone(found) if is_made and found is not None else found and found())
+        model = check_model_name(name, lambda: _import_model(*name.split(":", 1)))
     else:
         model = clone(check_model_name(name, lambda: MODELS[name], sorted(MODELS)))
     numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
@@ -147,6 +142,17 @@ def make_model(name: str) -> Any:
         (make_pipeline(FunctionTransformer(as_text), texts), make_column_selector(dtype_exclude="number")),
     )
     return make_pipeline(prepare, model)
+
+
+def _import_model(module: str, attribute: str) -> Any:
+    """Return a copy of an estimator, or what a class or a function makes; None if there is nothing of that name."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a module of the user's own, beside the table
+    found = getattr(import_module(module), attribute, None)
+    if found is None:
+        return None
+    is_estimator = hasattr(found, "get_params") and not isinstance(found, type)
+    return clone(found) if is_estimator else found()
 
 
 def plain_columns(frame: pd.DataFrame) -> pd.DataFrame:
