@@ -56,6 +56,16 @@ def test_mixed_frames():
     assert row_seeds(frames[0], 3)[0] == row_seeds(frames[2], 3)[0]
 
 
+def test_columns_of_several_kinds_keep_their_places():
+    """A frame of texts and numbers agrees with its rows as lists, so a value counts at its own column only."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": ["x", "y"], "b": ["y", "x"], "n": [1.0, 2.0]})
+    seeds = row_seeds(frame, 3)
+    np.testing.assert_array_equal(seeds, row_seeds([["x", "y", 1.0], ["y", "x", 2.0]], 3))
+    swapped = row_seeds(frame.assign(a=frame["b"], b=frame["a"]), 3)
+    assert not (seeds == swapped).any()
+
+
 def test_texts_dicts_and_ragged_rows():
     texts = ["one", "two", "one", "", "naïve ☃"]
     seeds = row_seeds(texts, 0)

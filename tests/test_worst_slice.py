@@ -234,3 +234,13 @@ def test_found_on_a_quarter_and_judged_on_the_rest():
         inside[order[100:]].sum(),
         (covered & inside)[order[100:]].sum(),
     )
+
+
+def test_ruling_directions_out_changes_nothing():
+    """The worst of many directions is the worst of them taken one by one."""
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        X, covered = generator.normal(size=(500, 4)), generator.random(500) < 0.85
+        directions = generator.normal(size=(60, 4))
+        one_by_one = [float(worst(covered, X, directions=v[None, :], method="in-sample")) for v in directions]
+        assert float(worst(covered, X, directions=directions, method="in-sample")) == min(one_by_one)
