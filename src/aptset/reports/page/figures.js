@@ -75,7 +75,7 @@ function drawSizes(now) {
   leftAxis(picture, area, 0, most, toY);
   shown.forEach((bin, i) => {
     const all = bin.rows / data.rows, covered = bin.covered / data.rows, text = `size ${bin.name}: ${whole(bin.rows)} rows (${percent(all)}), ${whole(bin.rows - bin.covered)} missed`;
-    picture.append(svg("g", {}, svg("title", {}, text), svg("rect", { class: "bar", x: toX(i) - width / 2, y: toY(covered), width, height: area.bottom - toY(covered) }), svg("rect", { class: "miss", x: toX(i) - width / 2, y: toY(all), width, height: toY(covered) - toY(all) })));
+    picture.append(svg("g", { "data-size": bin.name, "data-rows": bin.rows, "data-covered": bin.covered }, svg("title", {}, text), svg("rect", { class: "bar", x: toX(i) - width / 2, y: toY(covered), width, height: area.bottom - toY(covered) }), svg("rect", { class: "miss", x: toX(i) - width / 2, y: toY(all), width, height: toY(covered) - toY(all) })));
     if (shown.length <= 12) picture.append(words(toX(i), toY(all) - 5, percent(all), { "text-anchor": "middle", class: "strong" }));
   });
   categories(picture, area, shown.map((bin) => bin.name), toX);
