@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_array, check_is_fitted, check_X_y
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aptset.kernels.formula import Floats
 from aptset.validation.experiments import check_packages
 from aptset.validation.settings import check_alpha, check_generator
 
 
-class NetworkQuantiles(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class NetworkQuantiles(BaseEstimator):  # type: ignore[misc]
     """Two quantiles of y given x, at alpha and 1 - alpha, by a small network under the pinball loss.
 
     The epoch is chosen on a held-out part: the smallest mean width among the epochs whose intervals hold at least
@@ -68,7 +69,7 @@ class NetworkQuantiles(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         import torch
 
         level = float(check_alpha(self.alpha))
-        X, y = check_X_y(X, y, dtype=np.float32, ensure_min_samples=2)
+        X, y = validate_data(self, X, y, dtype=np.float32, y_numeric=True, ensure_min_samples=2)
         generator = check_generator(self.random_state)
         order = generator.permutation(len(y))
         n_held = max(1, round(self.held_out * len(y)))
@@ -86,7 +87,7 @@ class NetworkQuantiles(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             network.load_state_dict(start)
             for _ in self._epochs(network, features, target, level, best.steps):
                 pass
-        self.n_steps_, self.network_, self.n_features_in_ = best.steps, network.eval(), X.shape[1]
+        self.n_steps_, self.network_ = best.steps, network.eval()
         return self
 
     def _build(self, n_features: int) -> Any:
@@ -96,7 +97,7 @@ class NetworkQuantiles(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         widths = [n_features, self.hidden, self.hidden]
         layers: list[Any] = []
-        for inner, outer in zip(widths, widths[1:], strict=False):
+        for inner, outer in pairwise(widths):
             layers += [nn.Linear(inner, outer), nn.ReLU(), nn.Dropout(self.dropout)]
         network = nn.Sequential(*layers, nn.Linear(self.hidden, 2))
         for layer in network:
@@ -129,7 +130,7 @@ class NetworkQuantiles(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Floats:
         """Return the two quantiles of each row, the smaller one first: crossing is undone by min and max."""
         check_is_fitted(self)
-        return _quantiles(self.network_, check_array(X, dtype=np.float32))
+        return _quantiles(self.network_, validate_data(self, X, dtype=np.float32, reset=False))
 
 
 class _Best(NamedTuple):

@@ -121,7 +121,8 @@ class ConformalQuantileClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstim
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most likely label of each row."""
-        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return np.asarray(self.classes_[best])
 
 
 def thirds(n: int, generator: np.random.Generator) -> list[NDArray[np.intp]]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aptset.kernels.formula import Floats
 from aptset.validation.experiments import check_packages
 from aptset.validation.settings import check_alpha
 
 
-class ForestQuantiles(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class ForestQuantiles(BaseEstimator):  # type: ignore[misc]
     """Two quantiles of y given x, at alpha and 1 - alpha, by a quantile random forest (package quantile-forest).
 
     Parameters
@@ -45,14 +45,15 @@ class ForestQuantiles(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         from quantile_forest import RandomForestQuantileRegressor
 
         check_alpha(self.alpha)
+        X, y = validate_data(self, X, y, dtype=np.float32, y_numeric=True)
         self.forest_ = RandomForestQuantileRegressor(
             n_estimators=self.n_estimators, min_samples_split=self.min_samples_split, random_state=self.random_state
         ).fit(X, y)
-        self.n_features_in_ = self.forest_.n_features_in_
         return self
 
     def predict(self, X: Any) -> Floats:
         """Return the two quantiles of each row."""
         check_is_fitted(self)
         level = float(check_alpha(self.alpha))
+        X = validate_data(self, X, dtype=np.float32, reset=False)
         return np.asarray(self.forest_.predict(X, quantiles=[level, 1 - level]), dtype=np.float64)

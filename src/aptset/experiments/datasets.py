@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from aptset.validation.experiments import check_checksum, check_names, check_sha
 from aptset.writing import atomic_write
 
 _COMPONENTS = 50  # images are reduced to this many
+_KEPT_FROM = 1_000_000  # cells of prepared data that took long enough to be kept
 
 
 class Data(NamedTuple):
@@ -54,10 +56,11 @@ def _read_idx(paths: list[Path]) -> Raw:
 
 
 def _read_mice(paths: list[Path]) -> Raw:
-    import pandas as pd
+    from pyarrow import csv
 
-    frame = pd.read_csv(paths[0], float_precision="round_trip")
-    return Raw(frame.iloc[:, 1:-4].to_numpy(np.float64), frame["class"].to_numpy(str))
+    table = csv.read_csv(paths[0])
+    proteins = [column.to_numpy() for column in table.columns[1:-4]]
+    return Raw(np.column_stack(proteins), np.array(table["class"].to_pylist()))
 
 
 def _read_prepared(paths: list[Path]) -> Raw:
@@ -170,7 +173,7 @@ def _load(name: str, folder: Path | None) -> Data:
     names, y = np.unique(found.y, return_inverse=True)
     check_shape(name, (len(found.X), *found.X.shape[1:]), _wanted(source, found), len(names), source.n_classes)
     X = source.prepare(found.X)
-    if X is not found.X and X.size > 1_000_000:  # components of images take a while: keep them
+    if X is not found.X and X.size >= _KEPT_FROM:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(kept) as file:
             np.savez(file, X=X, y=y)
@@ -193,9 +196,11 @@ def _download(name: str, source: Source, folder: Path | None) -> Raw:
     from sklearn.datasets import fetch_openml
 
     try:
-        bunch = fetch_openml(
-            source.openml, version=source.version, data_home=str(cache_folder()), as_frame=False, parser="auto"
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of every try that failed
+            bunch = fetch_openml(
+                source.openml, version=source.version, data_home=str(cache_folder()), as_frame=False, parser="auto"
+            )
     except (OSError, ValueError) as error:  # no network, or a source that has moved
         link = f"{source.openml}, version {source.version}"
         raise offline_error(name, link, folder, list(source.files), error) from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aptset.experiments.cells import FAMILY_OF, METHODS, Cell
-from aptset.validation.experiments import check_count, check_names, check_something_left
+from aptset.validation.experiments import check_count, check_names, check_something_left, check_whole
 
 JACKKNIFE_LIMIT = 1000  # the paper runs one fit per row up to this many rows
 
@@ -98,6 +98,11 @@ class Choice:
         """Tell whether a combination was chosen."""
         chosen = ((self.boxes, box), (self.methods, method), (self.sizes, n_train))
         return all(not wanted or value in wanted for wanted, value in chosen)
+
+
+def choose(repetitions: int, boxes: Iterable[str], methods: Iterable[str], sizes: Iterable[str | int]) -> Choice:
+    """Return a choice; sizes may come as texts."""
+    return Choice(repetitions, tuple(boxes), tuple(methods), tuple(check_whole(size, "sizes") for size in sizes))
 
 
 def designs_of(names: Iterable[str]) -> dict[str, Design]:

@@ -75,7 +75,7 @@ def run_tasks(
     found: dict[int, Done] = {}
     if folder is not None:
         check_folder(folder)
-        found = _finished(tasks, folder)
+        found = finished(tasks, folder)
     missing = [number for number in range(len(tasks)) if number not in found]
     bar = Bar(sum(tasks[number].weight for number in missing), "tasks", progress and bool(missing))
     for number, done in _compute(tasks, missing, folder, workers):
@@ -132,7 +132,7 @@ def _decode(key: str, content: bytes) -> Done | None:
         return None
 
 
-def _finished(tasks: Sequence[AnyTask], folder: Path) -> dict[int, Done]:
+def finished(tasks: Sequence[AnyTask], folder: Path) -> dict[int, Done]:
     """Read the results that are there; warn about damaged ones, which will be computed again."""
     found = {}
     for number, task in enumerate(tasks):

@@ -25,18 +25,26 @@ def check_jobs(jobs: Any) -> int:
     """Return the number of worker processes."""
     if jobs is None:
         return 1
-    if isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0 or jobs < -1:
+    if isinstance(jobs, bool) or not isinstance(jobs, Integral) or int(jobs) == 0 or int(jobs) < -1:
         raise ValueError(f"jobs must be a positive whole number, or -1 for one worker per core; got {jobs!r}.")
-    if jobs > 0:
+    if int(jobs) > 0:
         return int(jobs)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_count(value: Any, name: str) -> int:
     """Return a positive whole number."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise ValueError(f"{name} must be a positive whole number; got {value!r}.")
     return int(value)
+
+
+def check_whole(text: Any, name: str) -> int:
+    """Return the positive whole number that a text stands for."""
+    try:
+        return check_count(int(text), name)
+    except ValueError as error:
+        raise ValueError(f"{name} must be positive whole numbers; got {text!r}.") from error
 
 
 def check_folder(folder: Path) -> Path:
@@ -72,6 +80,12 @@ def check_something_left(tasks: Sequence[Any], filters: dict[str, Any]) -> None:
         raise ValueError(f"the experiments must have something to run; nothing is left with {chosen}.")
 
 
+def check_some_finished(count: int, folder: Path) -> None:
+    """Refuse to draw nothing."""
+    if count == 0:
+        raise ValueError(f"{folder} must hold at least one finished result to draw; leave out --draw-only to compute.")
+
+
 def check_packages(names: Iterable[str], needed_by: str, way_out: str = "") -> None:
     """Refuse to start work that needs packages that are not installed."""
     for name in names:
@@ -88,11 +102,11 @@ def check_checksum(path: Path, sha256: str) -> Path:
     return path
 
 
-def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], n_classes: int, wanted_classes: int) -> None:
+def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], n_classes: int, classes: int) -> None:
     """Refuse data that are not the ones of the paper."""
-    if shape != wanted or n_classes != wanted_classes:
+    if shape != wanted or n_classes != classes:
         raise ValueError(
-            f"data set {name!r} must have shape {wanted} and {wanted_classes} classes; got {shape} and {n_classes}."
+            f"data set {name!r} must have shape {wanted} and {classes} classes; got {shape} and {n_classes}."
         )
 
 
