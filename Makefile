@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test lint format browser clean
+.PHONY: run test test-network lint format browser clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -12,6 +12,11 @@ run: $(VENV)/installed
 test: $(VENV)/tested lint browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset
+
+# torch in the build for processors where there is one; without this pin it comes with gigabytes for other devices.
+test-network: $(VENV)/tested
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_network
 
 lint: $(VENV)/tested
 	$(BIN)/ruff check .

@@ -102,7 +102,7 @@ class Training:
         model = clone(self.estimator)
         seed = self.seeds[f]
         if seed is not None:
-            _seed_unseeded(model, seed)
+            seed_unseeded(model, seed)
         some_X, some_y = take(self.samples.X, rows), self.y[rows]
         try:
             model.fit(some_X, some_y, **_check_method_params(self.samples.X, self.fit_params, indices=rows))
@@ -114,7 +114,8 @@ class Training:
             return DummyClassifier(strategy="most_frequent").fit(some_X, some_y)
 
 
-def _seed_unseeded(model: Any, seed: int) -> None:
+def seed_unseeded(model: Any, seed: int) -> None:
+    """Give every random_state of a model that is None a number drawn from a seed."""
     generator = np.random.default_rng(seed)
     for name, value in sorted(model.get_params(deep=True).items(), key=lambda item: item[0]):
         if value is None and (name == "random_state" or name.endswith("__random_state")):

@@ -1,0 +1,1 @@
+"""Splitting again and again: is the promise kept on these data, and which model has the better sets?"""

@@ -1,0 +1,135 @@
+"""One cell of an experiment: data x n_train x black box x family of methods x repetition."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+
+from aptset.baselines import ConformalQuantileClassifier
+from aptset.classifier import ConformalClassifier
+from aptset.experiments.boxes import make_box
+from aptset.experiments.datasets import load_data
+from aptset.experiments.measures import measure
+from aptset.experiments.models import MODELS, Model, draw_labels
+from aptset.fitting import seed_unseeded
+from aptset.kernels.formula import Floats
+from aptset.oracle import oracle_sets
+from aptset.sets import PredictionSets
+from aptset.validation.experiments import check_sizes
+
+# Methods of one family share their fits: SC, HCC and the oracle's own sets are cells of one family.
+FAMILY_OF = {"SC": "SC", "HCC": "SC", "oracle": "SC", "CV+": "CV+", "JK+": "JK+", "CQC": "CQC", "CQC-RF": "CQC-RF"}
+METHODS = tuple(FAMILY_OF)
+_CALIBRATIONS = {"CV+": "cv+", "JK+": "jackknife+"}
+_REGRESSORS = {"CQC": "network", "CQC-RF": "forest"}
+
+
+class Sample(NamedTuple):
+    """Training and test rows of one repetition, and the model they came from if they were simulated."""
+
+    X: Floats
+    y: NDArray[Any]
+    X_test: Floats
+    y_test: NDArray[Any]
+    n_classes: int
+    model: Model | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A task for the runner. Every repetition has its own data, shared by all boxes and methods."""
+
+    data: str
+    n_train: int
+    n_test: int
+    box: str
+    family: str
+    repetition: int
+    alpha: float = 0.1
+    seed: int = 0
+    folder: Path | None = None  # where data lie; what they are is verified
+
+    @property
+    def key(self) -> str:
+        """All that the result depends on, as text."""
+        sizes = f"{self.n_train}+{self.n_test}"
+        return f"{self.data} {sizes} {self.box} {self.family} alpha={self.alpha} seed={self.seed} r{self.repetition}"
+
+    @property
+    def weight(self) -> float:
+        """About how many seconds the cell takes."""
+        one_fit = {"Oracle": 0.01, "SVC": 0.2, "NNet": 0.1, "RFC": 5.0 if self.data in MODELS else 0.3}[self.box]
+        fits = {"SC": 1, "CV+": 10, "JK+": self.n_train, "CQC": 1, "CQC-RF": 1}[self.family]
+        return 1 + one_fit * fits * self.n_train / 1000 + (self.family == "CQC") * self.n_train / 100
+
+    def run(self) -> list[dict[str, Any]]:
+        """Draw the data, make the sets of every method of the family, and measure them."""
+        sample = self.sample()
+        box = make_box(self.box, sample.n_classes, sample.model)
+        settings = {"data": self.data, "n_train": self.n_train, "n_test": self.n_test, "box": self.box}
+        rows = []
+        for method, sets in self._sets(sample, box).items():
+            for found in measure(sets, sample.X_test, sample.y_test, sample.model, self._seed("slices")):
+                names = {"method": method, "repetition": self.repetition, "alpha": self.alpha, "seed": self.seed}
+                rows.append({**settings, **names, **found})
+        return rows
+
+    def sample(self) -> Sample:
+        """Draw the rows of the repetition."""
+        generator = np.random.default_rng(self._seed("rows"))
+        if self.data in MODELS:
+            model = MODELS[self.data].draw(generator)
+            X = model.draw_features(self.n_train + self.n_test, generator)
+            y, n_classes = draw_labels(model.probabilities(X), generator), model.n_classes
+        else:
+            model, data = None, load_data(self.data, self.folder)
+            check_sizes(self.data, len(data.y), self.n_train, self.n_test)
+            rows = generator.permutation(len(data.y))[: self.n_train + self.n_test]
+            X, y, n_classes = data.X[rows], data.y[rows], data.n_classes
+        n = self.n_train
+        return Sample(X[:n], y[:n], X[n:], y[n:], n_classes, model)
+
+    def _sets(self, sample: Sample, box: Any) -> dict[str, PredictionSets]:
+        seed = self._seed(self.box, self.family)
+        if self.family == "SC":
+            return self._split(sample, box, seed)
+        if self.family in _REGRESSORS:
+            regressor = _REGRESSORS[self.family]
+            found = ConformalQuantileClassifier(box, quantiles=regressor, alpha=self.alpha, random_state=seed)
+            return {self.family: found.fit(sample.X, sample.y).predict_set(sample.X_test)}
+        calibration = _CALIBRATIONS[self.family]
+        classifier = ConformalClassifier(box, calibration=calibration, alpha=self.alpha, random_state=seed)
+        sets: Any = classifier.fit_predict_set(sample.X, sample.y, sample.X_test)
+        return {self.family: sets}
+
+    def _split(self, sample: Sample, box: Any, seed: int) -> dict[str, PredictionSets]:
+        """Fit once, calibrate with both scores."""
+        generator = np.random.default_rng(seed)
+        order = generator.permutation(len(sample.y))
+        train, calibrate = order[: len(order) // 2], order[len(order) // 2 :]
+        model = clone(box)
+        seed_unseeded(model, seed)
+        model.fit(sample.X[train], sample.y[train])
+        sets = {}
+        for method, conformity in (("SC", "adaptive"), ("HCC", "homogeneous")):
+            frozen = ConformalClassifier(
+                FrozenEstimator(model), conformity=conformity, alpha=self.alpha, random_state=seed
+            )
+            sets[method] = frozen.fit(sample.X[calibrate], sample.y[calibrate]).predict_set(sample.X_test)
+        if self.box == "Oracle":
+            truth, u = model.predict_proba(sample.X_test), generator.random(len(sample.y_test))
+            sets["oracle"] = oracle_sets(truth, self.alpha, u=u, random_state=seed)
+        return sets
+
+    def _seed(self, *purpose: str) -> int:
+        """Return a seed of its own for each purpose; boxes and methods of a repetition share their rows."""
+        words = [self.data, str(self.n_train), str(self.n_test), *purpose]
+        entropy = [self.seed, self.repetition, *(zlib.crc32(word.encode()) for word in words)]
+        return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)

@@ -1,0 +1,163 @@
+"""The paper's claims, one by one, checked with numbers: a quantity over repetitions against bounds that are stated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from aptset.estimates import Estimate, mean
+from aptset.kernels.formula import Floats
+
+OURS = ("SC", "CV+", "JK+")
+ABOUT = 0.02  # "about 0.90" means this far from it at most
+INFINITY = float("inf")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One quantity behind a claim.
+
+    The verdict: "holds" if the 95 % interval of its mean lies within the bounds, "fails" if it lies outside them,
+    "open" if it straddles one: more repetitions would tell.
+    """
+
+    claim: str
+    quantity: str
+    estimate: Estimate
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """Return holds, fails or open."""
+        if self.low <= self.estimate.low and self.estimate.high <= self.high:
+            return "holds"
+        return "fails" if self.estimate.high < self.low or self.estimate.low > self.high else "open"
+
+    @property
+    def bounds(self) -> str:
+        """Return what was required, in words."""
+        if self.high == INFINITY:
+            return f"at least {self.low:g}"
+        return f"at most {self.high:g}" if self.low == -INFINITY else f"{self.low:g} to {self.high:g}"
+
+
+class Results:
+    """Looks numbers up in the table of results."""
+
+    def __init__(self, frame: pd.DataFrame, alpha: float) -> None:
+        self.frame, self.level = frame, 1 - alpha
+
+    def some(self, data: str, n_train: int) -> Results:
+        """Return the results on one data set at one size."""
+        chosen = (self.frame["data"] == data) & (self.frame["n_train"] == n_train)
+        return Results(self.frame[chosen], 1 - self.level)
+
+    def values(self, box: str, method: str, metric: str, condition: str = "all") -> pd.Series[float]:
+        """Return a metric by repetition."""
+        mine = self.frame
+        mine = mine[(mine["box"] == box) & (mine["method"] == method) & (mine["condition"] == condition)]
+        return mine.set_index("repetition")[metric].dropna().sort_index()
+
+    def difference(self, one: tuple[str, str], other: tuple[str, str], metric: str) -> Floats:
+        """Return one minus the other, paired by repetition."""
+        return np.asarray((self.values(*one, metric) - self.values(*other, metric)).dropna())
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return every (box, method) that was run."""
+        return sorted(set(zip(self.frame["box"], self.frame["method"], strict=True)))
+
+
+Found = Iterator[tuple[str, Floats, float, float]]
+
+
+def findings(frame: pd.DataFrame, alpha: float) -> list[Finding]:
+    """Return all findings that the results allow; what was not run yields none."""
+    results, level = Results(frame, alpha), 1 - alpha
+    sources = (
+        ("(i) every method covers about {level:g} marginally", _marginal(results)),
+        ("(ii) model 1: conditional coverage", _slices_of_model_1(results.some("model1", 1000))),
+        ("(iii) model 1: sizes", _sizes_of_model_1(results.some("model1", 1000))),
+        ("(iv) model 2: SVC cannot learn it, RFC is on par with the oracle", _model_2(results.some("model2", 1000))),
+        ("(v) mice: conditional coverage, sizes, CQC unstable", _mice(results.some("mice", 500))),
+        ("(vi) MNIST: conditional coverage", _mnist(results.some("mnist", 10_000))),
+    )
+    found = []
+    for claim, rows in sources:
+        for quantity, values, low, high in rows:
+            if len(values) > 1:
+                found.append(Finding(claim.format(level=level), quantity, mean(values, 0.95), low, high))
+    return found
+
+
+def _marginal(results: Results) -> Found:
+    for (data, n_train), _ in results.frame.groupby(["data", "n_train"]):
+        some = results.some(data, n_train)
+        for box, method in some.pairs():
+            name = f"{data}, n={n_train}, {box}: coverage of {method}"
+            values = some.values(box, method, "coverage").to_numpy()
+            yield name, values, results.level - ABOUT, results.level + ABOUT
+
+
+def _slices_of_model_1(results: Results) -> Found:
+    level = results.level
+    wanted = {"Oracle": (level - 0.02, level + 0.02), "SVC": (level - 0.04, level + 0.04), "RFC": (level - 0.1, level)}
+    for box, bounds in wanted.items():
+        for method in OURS:
+            yield f"{box}: worst slice of {method}", results.values(box, method, "worst_slice").to_numpy(), *bounds
+    for box in wanted:
+        for other in ("HCC", "CQC"):
+            gap = results.difference((box, "SC"), (box, other), "worst_slice")
+            yield f"{box}: worst slice of SC minus {other}", gap, 0.02, INFINITY
+
+
+def _sizes_of_model_1(results: Results) -> Found:
+    for box in ("Oracle", "SVC", "RFC"):
+        for method in OURS:
+            for other, low, high in (("HCC", 0.0, 1.0), ("CQC", -10.0, 0.0)):
+                gap = results.difference((box, method), (box, other), "size")
+                yield f"{box}: size of {method} minus {other}", gap, low, high
+    for box in ("SVC", "RFC"):  # with the oracle nothing is learned from more rows
+        yield f"{box}: size of CV+ minus SC", results.difference((box, "CV+"), (box, "SC"), "size"), -10.0, 0.0
+        yield f"{box}: size of JK+ minus CV+", results.difference((box, "JK+"), (box, "CV+"), "size"), -10.0, 0.0
+
+
+def _model_2(results: Results) -> Found:
+    for method in ("SC", "CV+"):
+        for metric in ("size", "worst_slice"):
+            words = f"{metric.replace('_', ' ')} of {method}"
+            learned = results.difference(("RFC", method), ("Oracle", method), metric)
+            yield f"RFC minus Oracle: {words}", learned, -0.15 if metric == "size" else -0.05, 0.15
+        too_large = results.difference(("SVC", method), ("Oracle", method), "size")
+        yield f"SVC minus Oracle: size of {method}", too_large, 0.3, INFINITY
+
+
+def _mice(results: Results) -> Found:
+    for box in ("NNet", "SVC", "RFC"):
+        for method in OURS:
+            values = results.values(box, method, "worst_slice").to_numpy()
+            yield f"{box}: worst slice of {method}", values, results.level - ABOUT, 1.0
+        for method in ("CV+", "JK+"):
+            yield f"{box}: size of {method} minus SC", results.difference((box, method), (box, "SC"), "size"), -8.0, 0.0
+        for method in ("HCC", "CQC", "CQC-RF"):
+            values = results.values(box, method, "worst_slice").to_numpy()
+            yield f"{box}: worst slice of {method}", values, 0.0, results.level
+        yield f"{box}: size of CQC minus SC", results.difference((box, "CQC"), (box, "SC"), "size"), 0.0, INFINITY
+
+
+def _mnist(results: Results) -> Found:
+    level = results.level
+    for box in ("NNet", "SVC"):
+        for method in ("SC", "CV+"):
+            values = results.values(box, method, "worst_slice").to_numpy()
+            yield f"{box}: worst slice of {method}", values, level - ABOUT, 1.0
+    for method in ("SC", "CV+", "HCC", "CQC", "CQC-RF"):
+        yield f"RFC: worst slice of {method}", results.values("RFC", method, "worst_slice").to_numpy(), 0.0, level
+    for method, low, high in (("CV+", level - ABOUT, 1.0), ("HCC", 0.0, level), ("CQC", 0.0, level)):
+        labels = [results.values("NNet", method, "coverage", f"label={digit}") for digit in range(10)]
+        lowest = np.min([values.mean() for values in labels]) if len(labels[0]) else np.nan
+        worst = next((values for values in labels if len(values) and values.mean() == lowest), labels[0])
+        yield f"NNet: coverage of {method} at its worst digit", worst.to_numpy(), low, high

@@ -1,0 +1,61 @@
+"""Our results beside the numbers that the authors' code gave: do they agree within their standard errors?"""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import NamedTuple
+
+import pandas as pd
+
+from aptset.experiments.claims import Results
+from aptset.experiments.measures import METRICS
+from aptset.experiments.published import NOTEBOOK, RERUN
+
+LARGEST_Z = 3.0  # in the 48 comparisons a larger one happens by chance in one run of eight
+_NOTEBOOK_METRICS = ("coverage", "worst_slice", "size_given_coverage")
+_CLEAR = 0.02  # medians of the notebook that differ by less are not called different
+
+
+class Comparison(NamedTuple):
+    """One number of theirs and the same of ours; z is the difference in combined standard errors."""
+
+    box: str
+    method: str
+    metric: str
+    theirs: float
+    ours: float
+    z: float
+
+    @property
+    def agrees(self) -> bool:
+        """Tell whether chance explains the difference."""
+        return abs(self.z) <= LARGEST_Z
+
+
+def compare_rerun(frame: pd.DataFrame, alpha: float) -> list[Comparison]:
+    """Compare means on model 1, n = 1000, with the re-run of the authors' code."""
+    results, found = Results(frame, alpha).some("model1", 1000), []
+    for row in RERUN:
+        for metric in METRICS:
+            values = results.values(row.box, row.method, metric).to_numpy()
+            if len(values) > 1:
+                centre, deviation = getattr(row, metric)
+                # Both samples come from the same law: ours tells its spread better than a few repetitions of theirs.
+                spread = max(float(values.std(ddof=1)), deviation)
+                error = spread * (1 / len(values) + 1 / row.repetitions) ** 0.5
+                z = (float(values.mean()) - centre) / error
+                found.append(Comparison(row.box, row.method, metric, centre, float(values.mean()), z))
+    return found
+
+
+def compare_notebook(frame: pd.DataFrame, alpha: float) -> list[tuple[str, str, str, bool]]:
+    """Return, for pairs whose medians clearly differ in the authors' notebook, whether ours are in the same order."""
+    results, found = Results(frame, alpha).some("model1", 1000), []
+    for (number, metric), (one, other) in product(enumerate(_NOTEBOOK_METRICS), combinations(NOTEBOOK, 2)):
+        theirs = NOTEBOOK[one][number] - NOTEBOOK[other][number]
+        mine = [results.values(*pair, metric).median() for pair in (one, other)]
+        if abs(theirs) > _CLEAR and not any(pd.isna(mine)):
+            larger, smaller = (one, other) if theirs > 0 else (other, one)
+            same = (mine[0] - mine[1]) * theirs > 0
+            found.append((metric, " ".join(larger), " ".join(smaller), bool(same)))
+    return found

@@ -1,0 +1,208 @@
+"""Data sets by name: from a local folder, from the cache, or from OpenML; verified, and prepared as in the paper."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels.formula import Floats
+from aptset.validation.experiments import check_checksum, check_names, check_shape, offline_error
+from aptset.writing import atomic_write
+
+_COMPONENTS = 50  # images are reduced to this many
+_KEPT_FROM = 1_000_000  # cells of prepared data that took long enough to be kept
+
+
+class Data(NamedTuple):
+    """Features ready for the black boxes, and labels 0, 1, ..."""
+
+    X: Floats
+    y: NDArray[np.intp]
+    n_classes: int
+
+
+class Raw(NamedTuple):
+    """What a source holds, before it is prepared."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from, and what it must look like."""
+
+    files: dict[str, str]  # path below the local folder, and sha256
+    read: Callable[[list[Path]], Raw]
+    openml: str
+    version: int
+    shape: tuple[int, int]  # of the raw features; later rows of OpenML (the test images) are left out
+    n_classes: int
+    prepare: Callable[[NDArray[Any]], Floats]
+
+
+def _read_idx(paths: list[Path]) -> Raw:
+    images, labels = (gzip.decompress(path.read_bytes()) for path in paths)
+    return Raw(np.frombuffer(images, np.uint8, offset=16).reshape(-1, 784), np.frombuffer(labels, np.uint8, offset=8))
+
+
+def _read_mice(paths: list[Path]) -> Raw:
+    from pyarrow import csv
+
+    table = csv.read_csv(paths[0])
+    proteins = [column.to_numpy() for column in table.columns[1:-4]]
+    return Raw(np.column_stack(proteins), np.array(table["class"].to_pylist()))
+
+
+def _read_prepared(paths: list[Path]) -> Raw:
+    with np.load(paths[0]) as arrays:
+        return Raw(arrays["X"], arrays["y"])
+
+
+def _standardised(X: NDArray[Any]) -> Floats:
+    """Missing cells become 0; every column gets mean 0 and variance 1."""
+    from sklearn.preprocessing import StandardScaler
+
+    return np.asarray(StandardScaler().fit_transform(np.nan_to_num(np.asarray(X, dtype=np.float64))))
+
+
+def _components(X: NDArray[Any]) -> Floats:
+    """Return the leading principal components of pixels in [0, 1], standardised, in float32.
+
+    Data that were reduced already (fifty columns) are taken as they are.
+    """
+    from sklearn.decomposition import PCA
+
+    if X.shape[1] == _COMPONENTS:
+        return np.asarray(X)
+    reduced = PCA(_COMPONENTS, svd_solver="covariance_eigh").fit_transform(X.astype(np.float32) / 255)
+    return _standardised(reduced).astype(np.float32)
+
+
+SOURCES = {
+    "mice": Source(
+        {"mice_protein.csv.gz": "bb0c1f547e4d476fe956013d823d5bd27802f3631b559209870af08ad248451f"},
+        _read_mice,
+        "miceprotein",
+        4,
+        (1080, 77),
+        8,
+        _standardised,
+    ),
+    "mnist": Source(
+        {
+            "mnist/train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "mnist/train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        },
+        _read_idx,
+        "mnist_784",
+        1,
+        (60_000, 784),
+        10,
+        _components,
+    ),
+    "fashion": Source(
+        {
+            "fashion/train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            "fashion/train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        },
+        _read_idx,
+        "Fashion-MNIST",
+        1,
+        (60_000, 784),
+        10,
+        _components,
+    ),
+    "cifar10": Source(
+        {"cifar10_train_pca50.npz": "90e818b54b4e88d78696f3b50909daad85d6d4409c3701ff138b29a41925c983"},
+        _read_prepared,
+        "CIFAR_10",
+        1,
+        (50_000, 3072),
+        10,
+        _components,
+    ),
+}
+DATA_SETS = (*SOURCES, "digits")
+
+
+def cache_folder() -> Path:
+    """Return where downloads and prepared data are kept: APTSET_CACHE, or the user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("APTSET_CACHE") or Path(base) / "aptset")
+
+
+def load_data(name: str, folder: Path | None = None) -> Data:
+    """Return a data set of the paper, or scikit-learn's digits, which need no file.
+
+    Parameters
+    ----------
+    name : {"mice", "mnist", "fashion", "cifar10", "digits"}
+        Which one.
+    folder : path, optional
+        Where the published files are: mice_protein.csv.gz, mnist/train-images-idx3-ubyte.gz and so on. Without them the
+        data come from the cache, or from OpenML, and are verified by their shape.
+    """
+    check_names([name], DATA_SETS, "data set")
+    return _load(name, None if folder is None else Path(folder))
+
+
+@cache  # one copy in each worker process
+def _load(name: str, folder: Path | None) -> Data:
+    if name == "digits":
+        from sklearn.datasets import load_digits
+
+        X, digits = load_digits(return_X_y=True)
+        return Data(_standardised(X), digits, 10)
+    source = SOURCES[name]
+    raw, tag = _local(source, folder), next(iter(source.files.values()))[:12]
+    kept = cache_folder() / f"{name}-{tag if raw else 'openml'}-prepared.npz"
+    if kept.is_file():
+        raw_again = _read_prepared([kept])
+        return Data(raw_again.X, raw_again.y.astype(np.intp), source.n_classes)
+    found = raw() if raw else _download(name, source, folder)
+    names, y = np.unique(found.y, return_inverse=True)
+    check_shape(name, (len(found.X), *found.X.shape[1:]), _wanted(source, found), len(names), source.n_classes)
+    X = source.prepare(found.X)
+    if X is not found.X and X.size >= _KEPT_FROM:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(kept) as file:
+            np.savez(file, X=X, y=y)
+    return Data(X, y.astype(np.intp), source.n_classes)
+
+
+def _wanted(source: Source, found: Raw) -> tuple[int, ...]:
+    reduced = source.prepare is _components and found.X.shape[1] == _COMPONENTS
+    return (source.shape[0], _COMPONENTS if reduced else source.shape[1])
+
+
+def _local(source: Source, folder: Path | None) -> Callable[[], Raw] | None:
+    """Return a way to read the files of a folder, or None if it does not have them."""
+    if folder is None or not all((folder / name).is_file() for name in source.files):
+        return None
+    return lambda: source.read([check_checksum(folder / name, sha256) for name, sha256 in source.files.items()])
+
+
+def _download(name: str, source: Source, folder: Path | None) -> Raw:
+    from sklearn.datasets import fetch_openml
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of every try that failed
+            bunch = fetch_openml(
+                source.openml, version=source.version, data_home=str(cache_folder()), as_frame=False, parser="auto"
+            )
+    except (OSError, ValueError) as error:  # no network, or a source that has moved
+        link = f"{source.openml}, version {source.version}"
+        raise offline_error(name, link, folder, list(source.files), error) from error
+    n = source.shape[0]
+    return Raw(np.asarray(bunch.data[:n], dtype=np.float64), np.asarray(bunch.target[:n]).astype(str))

@@ -1,0 +1,96 @@
+"""The claims page, in Markdown: what the paper says, what was measured, and whether they agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby
+
+import pandas as pd
+
+from aptset.experiments.claims import ABOUT, Finding, findings
+from aptset.experiments.comparison import LARGEST_Z, compare_notebook, compare_rerun
+from aptset.experiments.results import seconds_of
+from aptset.progress import as_time
+
+_MARKS = {"holds": "✓ holds", "fails": "✗ fails", "open": "? open"}
+
+
+def claims_page(frame: pd.DataFrame, alpha: float) -> str:
+    """Return the whole page."""
+    parts = [_head(alpha), _run_section(frame), _claims_section(findings(frame, alpha))]
+    return "\n\n".join([*parts, _rerun_section(frame, alpha), _notebook_section(frame, alpha)]) + "\n"
+
+
+def _head(alpha: float) -> str:
+    return f"""# The paper's claims, checked
+
+Each line is a quantity averaged over repetitions, with the 95 % interval of its mean (Student's t), at alpha =
+{alpha:g}. Differences are paired: both methods saw the same rows. A claim **holds** if the whole interval lies within
+the bounds of the column *required*, **fails** if it lies outside, and is **open** if it straddles a bound. The paper
+says "about" and "slightly"; the bounds are ours ("about" is {ABOUT:g} on either side), fixed before the results were
+seen. Intervals are for one line each, not for all of them at once."""
+
+
+def _run_section(frame: pd.DataFrame) -> str:
+    rows = [["data", "n_train", "box", "methods (repetitions)", "processor time"]]
+    for (data, n_train, box), mine in frame.groupby(["data", "n_train", "box"]):
+        counts = mine[mine["condition"] == "all"].groupby("method")["repetition"].nunique()
+        told = ", ".join(f"{method} ({count})" for method, count in counts.items())
+        rows.append([data, str(n_train), box, told, as_time(seconds_of(mine))])
+    versions = "; ".join(sorted({str(text) for text in frame["versions"]})).translate(str.maketrans("", "", '{}"'))
+    total = f"{len(frame):,} rows of results; the cells took {as_time(seconds_of(frame))} of one core in all."
+    return f"## What was run\n\n{total} Versions: {versions}.\n\n{_table(rows)}"
+
+
+def _claims_section(found: list[Finding]) -> str:
+    parts = ["## Claims"]
+    if not found:
+        return parts[0] + "\n\nNo claim concerns what was run."
+    for claim, group in groupby(found, key=lambda finding: finding.claim):
+        rows = [["quantity", "mean", "95 % interval", "repetitions", "required", "verdict"]]
+        mine = list(group)
+        for finding in mine:
+            value = finding.estimate
+            interval = f"{value.low:.3f} to {value.high:.3f}"
+            mark = _MARKS[finding.verdict]
+            rows.append([finding.quantity, f"{value:.3f}", interval, str(value.n), finding.bounds, mark])
+        counts = Counter(finding.verdict for finding in mine)
+        summary = ", ".join(f"{counts[verdict]} {word}" for verdict, word in _COUNTED.items() if counts[verdict])
+        parts.append(f"### {claim}\n\n{len(mine)} quantities: {summary}.\n\n{_table(rows)}")
+    return "\n\n".join(parts)
+
+
+_COUNTED = {"holds": "hold", "fails": "fail", "open": "open"}
+
+
+def _rerun_section(frame: pd.DataFrame, alpha: float) -> str:
+    found = compare_rerun(frame, alpha)
+    title = "## Beside a re-run of the authors' code (model 1, n = 1000)"
+    if not found:
+        return f"{title}\n\nNot run."
+    rows = [["box", "method", "metric", "theirs", "ours", "difference in standard errors", "agrees"]]
+    for one in found:
+        numbers = [f"{one.theirs:.3f}", f"{one.ours:.3f}", f"{one.z:+.1f}", "✓" if one.agrees else "✗"]
+        rows.append([one.box, one.method, one.metric.replace("_", " "), *numbers])
+    agree = sum(one.agrees for one in found)
+    told = f"{agree} of {len(found)} numbers agree within {LARGEST_Z:g} combined standard errors."
+    return f"{title}\n\n{told}\n\n{_table(rows)}"
+
+
+def _notebook_section(frame: pd.DataFrame, alpha: float) -> str:
+    found = compare_notebook(frame, alpha)
+    title = "## Beside the authors' published notebook (model 1, one fixed beta)"
+    if not found:
+        return f"{title}\n\nNot run."
+    same = sum(row[-1] for row in found)
+    told = (
+        f"Sizes depend on beta, so only the order is compared: of {len(found)} pairs whose medians clearly differ "
+        f"there, {same} are in the same order here."
+    )
+    others = [f"* {metric}: {one} above {other} there, not here" for metric, one, other, ok in found if not ok]
+    return "\n".join([f"{title}\n\n{told}", *([""] if others else []), *others])
+
+
+def _table(rows: list[list[str]]) -> str:
+    head, *body = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([head, f"|{'---|' * len(rows[0])}", *body])

@@ -1,0 +1,111 @@
+"""One command for the paper's figures and tables: runs what is missing, then draws, tabulates and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+
+from aptset.experiments.cells import FAMILY_OF, Cell
+from aptset.experiments.datasets import load_data
+from aptset.experiments.designs import Choice, Design, cells_of, designs_of
+from aptset.experiments.figures import draw_figure
+from aptset.experiments.listings import as_markdown, listing
+from aptset.experiments.models import MODELS
+from aptset.experiments.pages import claims_page
+from aptset.experiments.results import as_frame, write_results
+from aptset.experiments.runner import finished, run_tasks
+from aptset.validation.experiments import check_folder, check_packages, check_some_finished
+from aptset.validation.settings import check_alpha
+from aptset.writing import atomic_write
+
+_PACKAGES = {"CQC": "torch", "CQC-RF": "quantile_forest"}
+
+
+def reproduce(
+    names: Iterable[str],
+    choice: Choice,
+    out: Path,
+    data: Path | None = None,
+    *,
+    jobs: int | None = None,
+    alpha: float = 0.1,
+    seed: int = 0,
+    progress: bool = False,
+    draw_only: bool = False,
+) -> list[Path]:
+    """Run the experiments behind figures and tables, write them to a folder, and return what was written.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Keys of ``DESIGNS``, or "all".
+    choice : Choice
+        Repetitions, and which boxes, methods and sizes.
+    out : path
+        The folder. Finished cells are kept below it in ``cells``; a restart continues there.
+    data : path, optional
+        A folder with the data sets; see :func:`load_data`.
+    jobs, progress
+        As in :func:`run_tasks`.
+    alpha, seed
+        Of the sets, and of everything random.
+    draw_only : bool, default=False
+        Compute nothing: draw what is finished.
+    """
+    level = float(check_alpha(alpha))
+    designs = designs_of(names)
+    check_packages(["matplotlib", "pandas", "pyarrow"], "aptset reproduce")
+    cells = cells_of(designs.values(), choice, level, seed, data)
+    folder = check_folder(out) / "cells"
+    check_folder(folder)
+    if draw_only:
+        done = finished(cells, folder)
+        check_some_finished(len(done), folder)
+    else:
+        _check_before_the_hours(cells, data)
+        done = dict(enumerate(run_tasks(cells, folder, jobs, progress)))
+    frame = as_frame([cells[number] for number in done], list(done.values()))
+    settings = {"experiments": list(designs), **asdict(choice), "alpha": level, "seed": seed}
+    write_results(out / "results.parquet", frame, settings)
+    written = [out / "results.parquet"]
+    for name, design in designs.items():
+        written += _show(name, design, frame, level, out)
+    return [*written, _write_text(out / "claims.md", claims_page(frame, level))]
+
+
+def _check_before_the_hours(cells: list[Cell], data: Path | None) -> None:
+    """Find out now whether a package or a data set is missing; prepared data are then in the cache for the workers."""
+    for method in sorted({cell.family for cell in cells} & set(_PACKAGES)):
+        others = [name for name in FAMILY_OF if name not in _PACKAGES]
+        check_packages([_PACKAGES[method]], method, f", or leave it out: --methods {','.join(others)}")
+    for name in sorted({cell.data for cell in cells} - set(MODELS)):
+        load_data(name, data)
+
+
+def _show(name: str, design: Design, frame: pd.DataFrame, alpha: float, out: Path) -> list[Path]:
+    """Draw a figure or write a table; nothing if no result belongs to it."""
+    mine = frame[
+        (frame["data"] == design.data)
+        & frame["n_train"].isin(design.n_train)
+        & frame["box"].isin(design.boxes)
+        & frame["method"].isin(design.methods)
+    ]
+    if mine.empty:
+        return []
+    lines = listing(design, mine, alpha)
+    text = as_markdown(design.title, lines, alpha)
+    written = [_write_text(out / f"{name}.md", text), _write_text(out / f"{name}.csv", lines.to_csv(index=False))]
+    if not design.is_table:
+        paths = [out / f"{name}.png", out / f"{name}.svg"]
+        draw_figure(design, mine, alpha, paths)
+        written += paths
+    return written
+
+
+def _write_text(path: Path, text: str) -> Path:
+    with atomic_write(path) as file:
+        file.write(text.encode())
+    return path

@@ -1,0 +1,44 @@
+"""All results as one tidy table: a row for each cell, method and condition, with settings and versions in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from aptset.experiments.cells import Cell
+from aptset.experiments.runner import Done
+from aptset.experiments.versions import versions
+from aptset.writing import atomic_write
+
+KEYS = ["data", "n_train", "n_test", "box", "method", "repetition", "condition"]
+
+
+def as_frame(cells: Sequence[Cell], done: Sequence[Done]) -> pd.DataFrame:
+    """Return the rows of finished cells, with the seconds that each cell took and its versions."""
+    rows: list[dict[str, object]] = []
+    for cell, found in zip(cells, done, strict=True):
+        told = {"family": cell.family, "seconds": found.seconds, "versions": json.dumps(found.versions)}
+        rows.extend({**row, **told} for row in found.rows)
+    frame = pd.DataFrame(rows).sort_values(KEYS, ignore_index=True)
+    frame["versions"] = frame["versions"].astype("category")
+    return frame
+
+
+def write_results(path: Path, frame: pd.DataFrame, settings: dict[str, object]) -> None:
+    """Write one parquet file; the settings of the run and the versions are in its metadata too."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    told = {b"aptset": json.dumps({"settings": settings, "versions": versions()}).encode()}
+    with atomic_write(path) as file:
+        pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **told}), file)
+
+
+def seconds_of(frame: pd.DataFrame) -> float:
+    """Return how long the cells took in all, each counted once."""
+    cells = frame.drop_duplicates(["data", "n_train", "n_test", "box", "family", "repetition"])
+    return float(cells["seconds"].sum())

@@ -1,0 +1,125 @@
+"""Experiments: names, folders, data sets, optional packages."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+EXTRAS = {"torch": "network", "quantile_forest": "forest", "matplotlib": "plots", "pandas": "frames", "pyarrow": "cli"}
+
+
+def check_keys(keys: Sequence[str]) -> None:
+    """Refuse two tasks of one name: one would stand for the other."""
+    if len(set(keys)) != len(keys):
+        twice = next(key for key in keys if list(keys).count(key) > 1)
+        raise ValueError(f"tasks must have different keys; {twice!r} is there twice.")
+
+
+def check_jobs(jobs: Any) -> int:
+    """Return the number of worker processes."""
+    if jobs is None:
+        return 1
+    if isinstance(jobs, bool) or not isinstance(jobs, Integral) or int(jobs) == 0 or int(jobs) < -1:
+        raise ValueError(f"jobs must be a positive whole number, or -1 for one worker per core; got {jobs!r}.")
+    if int(jobs) > 0:
+        return int(jobs)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_count(value: Any, name: str) -> int:
+    """Return a positive whole number."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        raise ValueError(f"{name} must be a positive whole number; got {value!r}.")
+    return int(value)
+
+
+def check_whole(text: Any, name: str) -> int:
+    """Return the positive whole number that a text stands for."""
+    try:
+        return check_count(int(text), name)
+    except ValueError as error:
+        raise ValueError(f"{name} must be positive whole numbers; got {text!r}.") from error
+
+
+def check_folder(folder: Path) -> Path:
+    """Make a folder and refuse one that cannot be written, before any work is done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe.{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OSError(f"{folder} must be a folder that can be written; {error.strerror or error}.") from error
+    return folder
+
+
+def warn_damaged(path: Path) -> None:
+    """Say which result cannot be used."""
+    warnings.warn(f"{path} is damaged and is computed again; every other result is kept.", stacklevel=2)
+
+
+def check_names(names: Iterable[str], known: Sequence[str], what: str) -> list[str]:
+    """Refuse names that are not known, and say which are."""
+    wanted = list(names)
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"{what} must be among {', '.join(known)}; got {name!r}.")
+    return wanted
+
+
+def check_something_left(tasks: Sequence[Any], filters: dict[str, Any]) -> None:
+    """Refuse a choice that leaves nothing to do."""
+    if not tasks:
+        chosen = ", ".join(f"{name}={value}" for name, value in filters.items() if value)
+        raise ValueError(f"the experiments must have something to run; nothing is left with {chosen}.")
+
+
+def check_some_finished(count: int, folder: Path) -> None:
+    """Refuse to draw nothing."""
+    if count == 0:
+        raise ValueError(f"{folder} must hold at least one finished result to draw; leave out --draw-only to compute.")
+
+
+def check_packages(names: Iterable[str], needed_by: str, way_out: str = "") -> None:
+    """Refuse to start work that needs packages that are not installed."""
+    for name in names:
+        if find_spec(name) is None:
+            extra = EXTRAS[name]
+            raise ImportError(f"{needed_by} needs {name}: pip install 'aptset[{extra}]'{way_out}.")
+
+
+def check_checksum(path: Path, sha256: str) -> Path:
+    """Refuse a file whose content is not the published one."""
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != sha256:
+        raise ValueError(f"{path} must have sha256 {sha256[:16]}...; got {found[:16]}.... Fetch it again.")
+    return path
+
+
+def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], n_classes: int, classes: int) -> None:
+    """Refuse data that are not the ones of the paper."""
+    if shape != wanted or n_classes != classes:
+        raise ValueError(
+            f"data set {name!r} must have shape {wanted} and {classes} classes; got {shape} and {n_classes}."
+        )
+
+
+def check_sizes(name: str, n: int, n_train: int, n_test: int) -> None:
+    """Refuse to draw more rows than there are."""
+    if n_train + n_test > n:
+        raise ValueError(f"n_train + n_test must be at most the {n} rows of {name}; got {n_train} + {n_test}.")
+
+
+def offline_error(name: str, source: str, folder: Path | None, files: Sequence[str], error: Exception) -> OSError:
+    """Return the error for data that can be found nowhere."""
+    local = f"{folder} has no {files[0]}" if folder is not None else "no folder was given"
+    return OSError(
+        f"data set {name!r} must come from a local folder, the cache or OpenML; {local}, and OpenML "
+        f"({source}) could not be reached ({type(error).__name__}). Pass --data DIR with {', '.join(files)}."
+    )

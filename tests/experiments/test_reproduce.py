@@ -1,0 +1,112 @@
+"""`aptset reproduce`, as a user starts it."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from aptset.experiments.designs import DESIGNS, JACKKNIFE_LIMIT, Choice, cells_of
+from shell import APTSET, failure, run
+
+FEW = ("--repetitions", "2", "--boxes", "Oracle", "--methods", "SC,HCC,CV+,JK+", "--jobs", "2")
+
+
+def times(folder):
+    return {path: path.stat().st_mtime_ns for path in (folder / "cells").glob("*.json")}
+
+
+def test_a_figure_from_start_to_end(tmp_path):
+    done = run("reproduce", "fig1", *FEW, "--out", tmp_path)
+    names = ["results.parquet", "fig1.md", "fig1.csv", "fig1.png", "fig1.svg", "claims.md"]
+    assert done.stdout == f"Written to {tmp_path}: {', '.join(names)}\n"
+    assert done.stderr == ""
+    frame = pd.read_parquet(tmp_path / "results.parquet")
+    assert set(frame["method"]) == {"SC", "HCC", "CV+", "JK+", "oracle"}
+    assert set(frame["condition"]) == {"all", "X1=-8", "X1=1"}
+    assert b'"repetitions": 2' in pq.read_schema(tmp_path / "results.parquet").metadata[b"aptset"]
+    assert '"scikit-learn"' in frame["versions"].iloc[0]
+    assert "model1, n=1000, Oracle: coverage of JK+" in (tmp_path / "claims.md").read_text()
+    before, picture = times(tmp_path), (tmp_path / "fig1.svg").read_bytes()
+    run("reproduce", "fig1", *FEW[:-1], "1", "--out", tmp_path)
+    assert times(tmp_path) == before, "a restart redoes nothing"
+    assert (tmp_path / "fig1.svg").read_bytes() == picture
+    run("reproduce", "fig1", "figS4", "--draw-only", "--repetitions", "5", "--out", tmp_path)
+    assert times(tmp_path) == before, "drawing computes nothing"
+    assert not (tmp_path / "figS4.png").exists()
+
+
+def test_a_run_that_is_killed_goes_on(tmp_path):
+    command = [APTSET, "reproduce", "figS4", *FEW[:1], "6", *FEW[2:], "--out", str(tmp_path)]
+    first = subprocess.Popen(command, start_new_session=True)
+    while len(times(tmp_path)) < 4:
+        assert first.poll() is None
+        time.sleep(0.02)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    before = times(tmp_path)
+    assert not (tmp_path / "claims.md").exists()
+    run(*command[1:])
+    assert len(times(tmp_path)) == 18 > len(before)
+    assert before.items() <= times(tmp_path).items()
+
+
+def test_a_damaged_result_is_named(tmp_path):
+    few = ("--repetitions", "2", "--boxes", "Oracle", "--methods", "SC", "--out", tmp_path)
+    run("reproduce", "fig1", *few)
+    path = sorted(times(tmp_path))[0]
+    path.write_bytes(path.read_bytes()[:50])
+    done = run("reproduce", "fig1", *few)
+    assert done.stderr == f"Warning: {path} is damaged and is computed again; every other result is kept.\n"
+
+
+def test_bad_input_is_one_line(tmp_path):
+    out = ("--out", tmp_path / "out")
+    assert "experiments must be among fig1, fig2, fig3, figS1" in failure("reproduce", "fig9", *out)
+    assert "boxes must be among Oracle, NNet, SVC, RFC; got 'SVM'" in failure(
+        "reproduce", "fig1", "--boxes", "SVM", *out
+    )
+    assert "methods must be among SC, HCC" in failure("reproduce", "fig1", "--methods", "APS", *out)
+    assert "sizes must be positive whole numbers; got 'x'" in failure("reproduce", "fig1", "--sizes", "x", *out)
+    assert "nothing is left with boxes=('NNet',)" in failure("reproduce", "fig1", "--boxes", "NNet", *out)
+    assert "repetitions must be a positive" in failure("reproduce", "fig1", "--repetitions", "0", *out)
+    assert "alpha must be in (0, 1)" in failure("reproduce", "fig1", "--alpha", "2", *out)
+    assert not (tmp_path / "out").exists(), "nothing was written"
+    (tmp_path / "file").touch()
+    assert "must be a folder that can be written" in failure("reproduce", "fig1", "--out", tmp_path / "file")
+    assert "at least one finished result to draw" in failure("reproduce", "fig1", "--draw-only", *out)
+
+
+def test_data_that_cannot_be_had_are_missed_before_anything_runs(tmp_path):
+    place = {**os.environ, "APTSET_CACHE": str(tmp_path / "cache"), "https_proxy": "http://127.0.0.1:9"}
+    fast = ("--methods", "SC", "--repetitions", "1", "--data", tmp_path, "--out", tmp_path / "out")
+    told = failure("reproduce", "fig2", *fast, env=place)
+    assert "data set 'mice' must come from a local folder, the cache or OpenML" in told
+    assert not list((tmp_path / "out" / "cells").iterdir())
+
+
+def test_a_missing_package_is_named_before_anything_runs(tmp_path, monkeypatch):
+    from aptset.experiments.reproduce import reproduce
+    from aptset.validation import experiments
+
+    monkeypatch.setattr(experiments, "find_spec", lambda name: None if name == "torch" else object())
+    told = r"CQC needs torch: pip install 'aptset\[network\]', or leave it out: --methods SC,HCC,oracle,CV\+,JK\+"
+    with pytest.raises(ImportError, match=told):
+        reproduce(["fig1"], Choice(1), tmp_path)
+
+
+def test_designs_are_the_papers():
+    assert sorted(DESIGNS) == ["fig1", "fig2", "fig3", "figS1", "figS3", "figS4", *(f"tableS{k}" for k in (1, 2, 3, 4))]
+    cells = cells_of(DESIGNS.values(), Choice(3), 0.1, 0, None)
+    combinations = {(c.data, c.n_train, c.n_test, c.box, c.family) for c in cells}
+    assert len(cells) == 3 * len(combinations)
+    jackknife = {c for c in combinations if c[4] == "JK+"}
+    assert max(c[1] for c in jackknife) == JACKKNIFE_LIMIT
+    assert {c[3] for c in jackknife if c[0] == "model1"} == {"Oracle", "SVC"}
+    assert {c[1:3] for c in combinations if c[0] == "mice"} == {(500, 580), (1000, 80)}
+    assert {c[1:3] for c in combinations if c[0] == "cifar10"} == {(n, 5000) for n in (500, 1000, 5000, 10_000)}
+    assert {c[4] for c in combinations if c[0] == "mnist"} == {"SC", "CV+", "JK+", "CQC", "CQC-RF"}
+    assert {c[3] for c in combinations if c[0] == "mnist"} == {"NNet", "SVC", "RFC"}
