@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aptset.audits.auditing import audit
+    from aptset.audits.comparing import compare
     from aptset.calibrated import Calibration, calibrate, load
     from aptset.calibrations.cross import CVPlus, JackknifePlus
     from aptset.calibrations.minimax import Minimax
@@ -55,10 +57,12 @@ _ROOMS = {
     "Split": "calibrations.split",
     "WorstSlice": "worst_slice",
     "adaptive_scores": "formulas",
+    "audit": "audits.auditing",
     "breakdown": "metrics",
     "calibrate": "calibrated",
     "calibrate_cv": "cross_calibrated",
     "calibration_size": "planning",
+    "compare": "audits.comparing",
     "conformal_rank": "formulas",
     "coverage": "metrics",
     "coverage_by": "metrics",
@@ -100,10 +104,12 @@ __all__ = [
     "Split",
     "WorstSlice",
     "adaptive_scores",
+    "audit",
     "breakdown",
     "calibrate",
     "calibrate_cv",
     "calibration_size",
+    "compare",
     "conformal_rank",
     "coverage",
     "coverage_by",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aptset.displays import Display
+from aptset.estimates import beta_binomial
 from aptset.evidence import Evidence
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
@@ -31,16 +32,11 @@ def coverage_curve(evidence: Evidence, levels: tuple[Fraction, ...] = LEVELS) ->
 
 def beta_binomial_range(rows: int, n: int, level: Fraction, confidence: float = 0.95) -> Floats:
     """Return where the central part of the measured coverages of valid calibrations lies."""
-    from scipy.special import betaln, gammaln
-
     k = rank_at(n, level)
     if k > n:  # every set holds every label
         return np.ones(2)
-    count = np.arange(rows + 1.0)
-    choose = gammaln(rows + 1.0) - gammaln(count + 1) - gammaln(rows - count + 1)
-    chances = np.exp(choose + betaln(count + k, rows - count + n + 1 - k) - betaln(k, n + 1 - k))
     tail = (1 - confidence) / 2
-    below = np.cumsum(chances)
+    below = np.cumsum(beta_binomial(rows, n, k))
     return np.minimum(np.searchsorted(below, [tail, 1 - tail]), rows) / rows
 
 

@@ -81,3 +81,36 @@ def mean(values: NDArray[Any], confidence: float) -> Estimate:
         return Estimate(value, -math.inf, math.inf, 1)
     spread = float(np.std(values, ddof=1)) / n**0.5 * float(stdtrit(n - 1, (1 + confidence) / 2))
     return Estimate(value, value - spread, value + spread, n)
+
+
+def beta_binomial(rows: int, n: int, k: int) -> NDArray[np.float64]:
+    """Return the chance of each number of covered rows, 0 to ``rows``, when the k-th smallest of n scores decides."""
+    from scipy.special import betaln, gammaln
+
+    if k > n:  # every set holds every label
+        return np.append(np.zeros(rows), 1.0)
+    count = np.arange(rows + 1.0)
+    ways = gammaln(rows + 1.0) - gammaln(count + 1) - gammaln(rows - count + 1)
+    chances: NDArray[np.float64] = np.exp(ways + betaln(count + k, rows - count + n + 1 - k) - betaln(k, n + 1 - k))
+    return chances
+
+
+def resampled_mean(values: NDArray[Any], test_share: float, confidence: float) -> Estimate:
+    """Return a mean over random splits of the same rows, with the corrected interval of Nadeau and Bengio.
+
+    Splits share rows, so their results are dependent and Student's interval would be too short: the variance of the
+    mean is taken as (1 / splits + test rows / other rows) times the variance between splits.
+    """
+    from scipy.special import stdtrit
+
+    kept = np.asarray(values, dtype=np.float64)
+    kept = kept[~np.isnan(kept)]
+    n = len(kept)
+    if n == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    value = float(np.mean(kept))
+    if n == 1:
+        return Estimate(value, -math.inf, math.inf, 1)
+    scale = (1 / n + test_share / (1 - test_share)) ** 0.5
+    spread = scale * float(np.std(kept, ddof=1)) * float(stdtrit(n - 1, (1 + confidence) / 2))
+    return Estimate(value, value - spread, value + spread, n)

@@ -1,0 +1,204 @@
+"""``aptset.audit``: is the promise kept on these data, for this model?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+from sklearn.utils import indexable
+
+from aptset.audits.drift import Drift, look_for_drift
+from aptset.audits.laws import Verdict, judge
+from aptset.audits.results import Splits, distribution
+from aptset.audits.splits import RandomSplit, Rows, as_conformal, can_be_sliced
+from aptset.calibrations import CALIBRATIONS
+from aptset.classifier import ConformalClassifier
+from aptset.displays import Display
+from aptset.evidence import as_group_list
+from aptset.experiments.runner import run_tasks
+from aptset.tables import Backend, make_table
+from aptset.validation.audits import check_calibrations, check_repetitions, check_test_share, check_times, warn_drift
+from aptset.validation.estimators import check_estimator_can, check_training_data
+from aptset.validation.labels import check_length
+from aptset.validation.settings import check_alpha, check_generator, check_option
+
+METRICS = ("coverage", "worst_slice", "size", "size_given_coverage")
+_MOST_P_VALUES = 2_000_000  # over all splits, for the look at drift
+
+
+@dataclass(frozen=True, repr=False)
+class Audit:
+    """What many random splits of the same rows say; made by :func:`audit`.
+
+    Attributes
+    ----------
+    verdicts : dict of Verdict
+        For each calibration: was the promise kept? With an exact chance where the calibration has an exact law.
+    drift : Drift
+        Do the rows look exchangeable along their order, or along ``time``?
+    alpha : float
+        The level.
+    n, n_test, repetitions : int
+        All rows, rows that test in each split, splits.
+    """
+
+    splits: Splits
+    verdicts: dict[str, Verdict]
+    drift: Drift
+    alpha: float
+    n: int
+    n_test: int
+
+    @property
+    def repetitions(self) -> int:
+        """Number of random splits."""
+        return self.splits.repetitions
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Return mean, spread and quantiles over the splits of every metric, overall and by label and group."""
+        return self.splits.summary()
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """Return one row for each calibration and split: coverage, worst slice, sizes."""
+        return make_table(self.splits.columns(), backend)
+
+    def plot(self, metric: str = "coverage", candidate: str | None = None) -> Display:
+        """Draw how a metric is distributed over the splits of a calibration (by default the first)."""
+        check_option(metric, METRICS, "metric")
+        names = tuple(self.verdicts)
+        values = self.splits.values(check_option(candidate or names[0], names, "candidate"), metric)
+        marks = [1 - self.alpha] if metric in ("coverage", "worst_slice") else []
+        title = f"{metric.replace('_', ' ')} over {self.repetitions} random splits"
+        return Display(distribution(values, metric), "line", title, metric, "share of splits", marks)
+
+    def __repr__(self) -> str:
+        head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"
+        verdicts = [f"  {name}: {verdict.sentence()}" for name, verdict in self.verdicts.items()]
+        return "\n".join([head, *verdicts, "", self.splits.text(), "", f"  Drift: {self.drift.sentence()}"])
+
+
+def audit(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    calibrations: Any = ("split", "cv+"),
+    alpha: float | None = None,
+    repetitions: int = 100,
+    test_share: float = 0.3,
+    groups: ArrayLike | None = None,
+    time: ArrayLike | None = None,
+    folder: str | Path | None = None,
+    n_jobs: int | None = 1,
+    progress: bool = False,
+    random_state: int = 0,
+) -> Audit:
+    """Split the rows at random again and again, train, calibrate and test each time: is the promise kept?
+
+    Random splits are exchangeable by construction, so the verdict is about the method and the model on these rows. What
+    it cannot see is a world that changes: that is what the look at drift, along the order of the rows, is for.
+
+    Parameters
+    ----------
+    estimator : classifier
+        A model, or a ConformalClassifier, which is then audited as it is.
+    X, y
+        All rows and their labels.
+    calibrations : sequence, default=("split", "cv+")
+        The calibrations to audit; not used for a ConformalClassifier.
+    alpha : float, optional
+        The level; by default the one of the ConformalClassifier, else 0.1.
+    repetitions : int, default=100
+        Number of random splits.
+    test_share : float, default=0.3
+        Share of the rows that test.
+    groups : array, optional
+        A group for each row, to break coverage and size down.
+    time : array, optional
+        When each row was taken; by default the order of the rows.
+    folder : path, optional
+        Where finished splits are kept, so that a run that was stopped goes on where it was.
+    n_jobs : int, default=1
+        Worker processes; -1 for one per core. No result depends on it.
+    progress : bool, default=False
+        Show a bar, if standard error is a terminal.
+    random_state : int, default=0
+        Seed of splits, models and uniforms.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> import aptset
+    >>> X, y = load_iris(return_X_y=True)
+    >>> order = __import__("numpy").random.default_rng(0).permutation(150)
+    >>> found = aptset.audit(GaussianNB(), X[order], y[order], calibrations="split", repetitions=20)
+    >>> found.verdicts["split"].kept, found.drift.warning
+    (True, False)
+    """
+    if isinstance(estimator, ConformalClassifier):
+        candidates = {"as given": as_conformal(estimator, None, alpha)}
+    else:
+        check_estimator_can(estimator)
+        chosen = check_calibrations(calibrations, sorted(CALIBRATIONS))
+        candidates = {str(one): as_conformal(estimator, one, alpha) for one in chosen}
+    rows, share = prepare(X, y, groups, time, test_share)
+    count = check_repetitions(repetitions)
+    splits = split_and_measure(candidates, rows, count, random_state, folder, n_jobs, progress, in_order=True)
+    level = check_alpha(next(iter(candidates.values())).alpha)
+    verdicts = {name: judge(splits.overall(name), level, share) for name in candidates}
+    drift = _drift(splits, rows, next(iter(candidates)), level, random_state)
+    return Audit(splits, verdicts, drift, float(level), len(rows.y), rows.n_test)
+
+
+def _drift(splits: Splits, rows: Rows, first: str, level: Fraction, random_state: int) -> Drift:
+    generator = check_generator(random_state)
+    drift = look_for_drift(splits.p_values(first), splits.in_order(first), rows.place, len(rows.y), level, generator)
+    if drift.warning:
+        warn_drift(drift.sentence())
+    return drift
+
+
+def prepare(X: Any, y: Any, groups: Any, time: Any, test_share: float) -> tuple[Rows, float]:
+    """Check the rows, and decide how many test."""
+    X, labels, _ = check_training_data(audit, X, y, minimum=10)
+    of_rows = as_group_list(groups)
+    if of_rows is not None:
+        check_length(of_rows, len(labels), "groups")
+    share, n_test = check_test_share(test_share, len(labels))
+    (X,) = indexable(X)
+    place = check_times(time, len(labels))
+    return Rows(X, labels, of_rows, place, n_test, can_be_sliced(X, len(labels))), share
+
+
+def split_and_measure(
+    candidates: dict[str, ConformalClassifier],
+    rows: Rows,
+    repetitions: int,
+    seed: int,
+    folder: str | Path | None,
+    n_jobs: int | None,
+    progress: bool,
+    in_order: bool = False,
+) -> Splits:
+    """Run every candidate on the same splits, through the experiment runner."""
+    enough = max(10, _MOST_P_VALUES // rows.n_test)
+    numbers = [*range(repetitions), *([-1] if in_order else [])]
+    first = next(iter(candidates))
+    tasks = [
+        RandomSplit(rows, name, model, number, seed, in_order and name == first and 0 <= number < enough)
+        for number in numbers
+        for name, model in candidates.items()
+        if number >= 0 or name == first
+    ]
+    done = run_tasks(tasks, None if folder is None else Path(folder), n_jobs, progress)
+    return Splits.of(
+        list(candidates), [row for one in done for row in one.rows], rows.n_test / len(rows.y), repetitions
+    )

@@ -1,0 +1,166 @@
+"""``aptset.compare``: which model has the better sets, on the same splits?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from aptset.audits.auditing import METRICS, prepare, split_and_measure
+from aptset.audits.laws import Verdict, judge
+from aptset.audits.results import Splits
+from aptset.audits.splits import as_conformal
+from aptset.displays import Display
+from aptset.estimates import Estimate, resampled_mean
+from aptset.tables import Backend, make_table
+from aptset.validation.audits import check_candidates, check_repetitions
+from aptset.validation.estimators import check_estimator_can
+from aptset.validation.settings import check_alpha, check_option
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Candidates on the same random splits; made by :func:`compare`.
+
+    Attributes
+    ----------
+    ranking : list of str
+        The names: those that keep the promise first, then by mean size.
+    verdicts : dict of Verdict
+        For each candidate: was the promise kept?
+    alpha : float
+        The level.
+    n, n_test : int
+        All rows, and the rows that test in each split.
+    """
+
+    splits: Splits
+    verdicts: dict[str, Verdict]
+    ranking: list[str]
+    alpha: float
+    n: int
+    n_test: int
+
+    def difference(self, first: str, second: str, metric: str = "size", confidence: float = 0.95) -> Estimate:
+        """Return the mean of first minus second over the splits, with the interval of Nadeau and Bengio."""
+        check_option(metric, METRICS, "metric")
+        for name in (first, second):
+            check_option(name, tuple(self.splits.candidates), "candidate")
+        paired = self.splits.values(first, metric) - self.splits.values(second, metric)
+        return resampled_mean(paired, self.splits.test_share, confidence)
+
+    def sentences(self) -> list[str]:
+        """Return a plain sentence for each candidate against the best."""
+        best, *others = self.ranking
+        return [_sentence(self, best, other) for other in others]
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """Return the paired differences from the best candidate: metric, difference, low, high."""
+        best = self.ranking[0]
+        rows = [(name, metric, self.difference(name, best, metric)) for name in self.ranking[1:] for metric in METRICS]
+        columns: dict[str, Any] = {"candidate": [row[0] for row in rows], "against": [best] * len(rows)}
+        columns |= {"metric": [row[1] for row in rows], "difference": [float(row[2]) for row in rows]}
+        return make_table(
+            columns | {name: [getattr(row[2], name) for row in rows] for name in ("low", "high")}, backend
+        )
+
+    def plot(self, metric: str = "size") -> Display:
+        """Draw the mean of a metric for each candidate, best first."""
+        check_option(metric, METRICS, "metric")
+        share = self.splits.test_share
+        means = [resampled_mean(self.splits.values(name, metric), share, 0.95) for name in self.ranking]
+        columns = {"candidate": self.ranking, metric: [float(m) for m in means]}
+        columns |= {"low": [m.low for m in means], "high": [m.high for m in means]}
+        marks = [1 - self.alpha] if metric in ("coverage", "worst_slice") else []
+        return Display(columns, "bar", f"{metric.replace('_', ' ')} by candidate", "candidate", metric, marks)
+
+    def __repr__(self) -> str:
+        head = f"Comparison of {len(self.ranking)} candidates on {self.splits.repetitions} splits of {self.n} rows"
+        lines = [f"  {'':<24} {'coverage':>9} {'worst slice':>12} {'size':>8} {'size if covered':>16}"]
+        for name in self.ranking:
+            means = [float(resampled_mean(self.splits.values(name, m), self.splits.test_share, 0.95)) for m in METRICS]
+            lines.append("  {:<24} {:>9.4g} {:>12.4g} {:>8.4g} {:>16.4g}".format(name[:24], *means))
+        return "\n".join([f"{head}, alpha={self.alpha:g}, best first", *lines, "", *self.sentences()])
+
+
+def _sentence(found: Comparison, best: str, other: str) -> str:
+    """Say how the best differs from another."""
+    size, slices = found.difference(other, best, "size"), found.difference(other, best, "worst_slice")
+    covers = ", ".join(f"{float(found.verdicts[name].coverage):.3f}" for name in (best, other))
+    if not found.verdicts[other].kept and found.verdicts[best].kept:
+        return f"{other} does not keep the promise (coverage {covers.split(', ')[1]}); {best} does."
+    interval = f"95 % interval {size.low:.2g} to {size.high:.2g}"
+    if size.low > 0:
+        text = f"{best}'s sets are {float(size):.2f} labels smaller on average than {other}'s ({interval})"
+    else:
+        text = f"No clear difference in size between {best} and {other} ({float(size):.2g} labels, {interval})"
+    text += f", at coverage {covers.replace(', ', ' and ')}"
+    if np.isnan(slices):
+        return text + "."
+    way = "lower" if slices.high < 0 else "higher" if slices.low > 0 else "about the same"
+    ends = f"difference {float(slices):.2g}, {slices.low:.2g} to {slices.high:.2g}"
+    return f"{text}; worst-slice coverage of {other} is {way} ({ends})."
+
+
+def compare(
+    candidates: dict[str, Any],
+    X: Any,
+    y: ArrayLike,
+    *,
+    calibration: Any = "split",
+    alpha: float | None = None,
+    repetitions: int = 100,
+    test_share: float = 0.3,
+    groups: ArrayLike | None = None,
+    folder: str | Path | None = None,
+    n_jobs: int | None = 1,
+    progress: bool = False,
+    random_state: int = 0,
+) -> Comparison:
+    """Compare models by the size and the coverage of their sets, on the same random splits.
+
+    Splits of the same rows are dependent. Intervals of differences therefore use the corrected variance of Nadeau and
+    Bengio (2003), not the one between independent samples, which would see differences where there are none.
+
+    Parameters
+    ----------
+    candidates : dict
+        Models by name; a ConformalClassifier is taken as it is, so calibrations and scores can be compared too.
+    X, y
+        All rows and their labels.
+    calibration : str or object, default="split"
+        How models that are no ConformalClassifier are calibrated.
+    alpha, repetitions, test_share, groups, folder, n_jobs, progress, random_state
+        As in :func:`audit`.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.dummy import DummyClassifier
+    >>> import aptset
+    >>> X, y = load_iris(return_X_y=True)
+    >>> models = {"guess": DummyClassifier(strategy="prior"), "bayes": GaussianNB()}
+    >>> found = aptset.compare(models, X, y, repetitions=10)
+    >>> found.ranking
+    ['bayes', 'guess']
+    >>> bool(found.difference("guess", "bayes", "size").low > 1)
+    True
+    """
+    named = check_candidates(candidates)
+    for model in named.values():
+        check_estimator_can(model)
+    models = {name: as_conformal(model, calibration, alpha) for name, model in named.items()}
+    rows, share = prepare(X, y, groups, None, test_share)
+    splits = split_and_measure(models, rows, check_repetitions(repetitions), random_state, folder, n_jobs, progress)
+    verdicts = {name: judge(splits.overall(name), check_alpha(model.alpha), share) for name, model in models.items()}
+    level = float(check_alpha(next(iter(models.values())).alpha))
+    ranking = sorted(models, key=lambda name: (not verdicts[name].kept, float(splits.values(name, "size").mean())))
+    return Comparison(splits, verdicts, ranking, level, len(rows.y), rows.n_test)

@@ -1,0 +1,147 @@
+"""One random split of the rows, one candidate: train, calibrate, test, and write down what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from joblib import hash as content_hash
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+
+from aptset.classifier import ConformalClassifier
+from aptset.features import features_of
+from aptset.metrics import size_given_coverage
+from aptset.sets import PredictionSets
+from aptset.validation.labels import columns_of
+from aptset.worst_slice import worst_slice_coverage
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows that all splits are made of."""
+
+    X: Any
+    y: NDArray[Any]
+    groups: list[Any] | None
+    place: NDArray[np.intp] | None
+    n_test: int
+    has_slices: bool
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A text that changes with any value in the rows."""
+        return str(content_hash((self.X, self.y, self.groups, self.place, self.n_test)))
+
+
+@dataclass(frozen=True)
+class RandomSplit:
+    """A task for the runner. All candidates of a repetition share their rows; repetition -1 tests on the last rows."""
+
+    rows: Rows
+    candidate: str
+    model: Any
+    repetition: int
+    seed: int
+    keeps_p_values: bool
+
+    @cached_property
+    def key(self) -> str:
+        """All that the result depends on, as text."""
+        model = content_hash(self.model)
+        kept = int(self.keeps_p_values)
+        return f"{self.candidate} r{self.repetition} seed={self.seed} {self.rows.fingerprint} {model} {kept}"
+
+    @property
+    def weight(self) -> float:
+        """Every split takes about as long as any other."""
+        return 1.0
+
+    def split(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the rows that train and calibrate, and those that test."""
+        n, n_test = len(self.rows.y), self.rows.n_test
+        if self.repetition < 0:
+            order = np.arange(n) if self.rows.place is None else np.argsort(self.rows.place)
+            return order[: n - n_test], order[n - n_test :]
+        order = np.random.default_rng([self.seed, self.repetition, 1]).permutation(n)
+        return np.sort(order[n_test:]), np.sort(order[:n_test])
+
+    def run(self) -> list[Row]:
+        """Train, calibrate and test."""
+        train, test = self.split()
+        seed = int(np.random.default_rng([self.seed, self.repetition + 1, 2]).integers(2**31))
+        model = clone(self.model).set_params(random_state=seed)
+        model.fit(_safe_indexing(self.rows.X, train), self.rows.y[train])
+        X, y = _safe_indexing(self.rows.X, test), self.rows.y[test]
+        sets: PredictionSets = model.predict_set(X)
+        names = {"candidate": self.candidate, "repetition": self.repetition}
+        found = [{**names, **row} for row in self._measure(model, sets, X, y, test, seed)]
+        if self.keeps_p_values:
+            p_values = model.predict_p(X)
+            column = np.maximum(columns_of(y, sets.classes), 0)
+            of_truth = np.where(columns_of(y, sets.classes) < 0, 0.0, p_values[np.arange(len(y)), column])
+            found.append({**names, "part": "p_values", "rows": test.tolist(), "values": of_truth.tolist()})
+        return found
+
+    def _measure(
+        self, model: ConformalClassifier, sets: PredictionSets, X: Any, y: Any, test: Any, seed: int
+    ) -> Iterator[Row]:
+        covered, sizes = sets.covers(y), sets.sizes
+        worst = float("nan")
+        if self.rows.has_slices:
+            worst = float(worst_slice_coverage(sets, y, X, random_state=seed).coverage)
+        yield {
+            "part": "all",
+            "name": "",
+            **_counts(covered, sizes),
+            "worst_slice": worst,
+            "size_given_coverage": float(size_given_coverage(sets, y)),
+            "promise": model.guarantee(),
+            "laws": _laws(model, y),
+        }
+        parts = {"label": y.tolist()}
+        if self.rows.groups is not None:
+            parts["group"] = [self.rows.groups[row] for row in test.tolist()]
+        for part, values in parts.items():
+            for name in dict.fromkeys(values):
+                mine = np.array([value == name for value in values])
+                yield {"part": part, "name": str(name), **_counts(covered[mine], sizes[mine])}
+
+
+def _counts(covered: NDArray[np.bool_], sizes: NDArray[np.int64]) -> Row:
+    return {"rows": len(covered), "covered": int(covered.sum()), "size": float(sizes.mean())}
+
+
+def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[list[int]] | None:
+    """Return (test rows, calibration rows) of each part whose count has a Beta-binomial law; None if there is none."""
+    held_out = model.fitted_.held_out
+    if len(held_out.folds) > 1 or held_out.groups.kind == "row":
+        return None
+    if held_out.groups.kind == "all":
+        return [[len(y), held_out.n]]
+    of_test = columns_of(y, model.classes_)
+    known = [[int((of_test == group).sum()), int(size)] for group, size in enumerate(held_out.sizes.tolist())]
+    return [law for law in known if law[0] > 0]
+
+
+def can_be_sliced(X: Any, n_rows: int) -> bool:
+    """Tell whether slices can be looked for: numbers and categories without gaps."""
+    try:
+        features_of(X, None, n_rows)
+    except (TypeError, ValueError, AttributeError):
+        return False
+    return True
+
+
+def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: Any) -> ConformalClassifier:
+    """Return the classifier to audit: the one given, or a model wrapped into one."""
+    if isinstance(model, ConformalClassifier):
+        same: ConformalClassifier = clone(model).set_params(**({} if alpha is None else {"alpha": alpha}))
+        return same
+    return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)
