@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,4 +58,86 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)
 
 
-COMMANDS = [report]
+SPLITTING = [
+    click.option("--target", required=True, help="The column to predict."),
+    ALPHA,
+    click.option("--repetitions", default=100, show_default=True, help="Number of random splits."),
+    click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test."),
+    click.option("--groups", help="A column to break coverage and size down by."),
+    click.option("--jobs", default=-1, show_default=True, help="Worker processes; -1 for one per core."),
+    click.option("--seed", default=0, show_default=True, help="Seed of the splits, the models and the uniforms."),
+    QUIET,
+    AS_JSON,
+]
+CALIBRATIONS = click.Choice(["split", "cv+", "jackknife+", "minimax"])
+
+
+def with_splits(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of commands that split a table again and again."""
+    for option in reversed(SPLITTING):
+        command = option(command)
+    return command
+
+
+def settings_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run over many splits."""
+    names = {"alpha": "alpha", "repetitions": "repetitions", "test_share": "test_share", "jobs": "n_jobs"}
+    found = {name: options[option] for option, name in names.items()}
+    return {**found, "random_state": options["seed"], "progress": not options["quiet"]}
+
+
+@click.command()
+@click.argument("table")
+@click.option("--model", default="logistic", show_default=True, help="A model by name, or module:object.")
+@click.option(
+    "--calibration", "calibrations", multiple=True, default=["split", "cv+"], show_default=True, type=CALIBRATIONS
+)
+@click.option("--time", help="A column that says when a row was taken; by default the order of the rows.")
+@click.option("-o", "--out", default="aptset-audit", show_default=True, help="Folder for the results.")
+@with_splits
+def audit(table: str, out: str, model: str, calibrations: tuple[str, ...], time: str | None, **options: Any) -> None:
+    """Split TABLE at random again and again: is the promise kept, and do the rows look exchangeable?
+
+    A run can be stopped at any moment; the same command goes on where it was.
+
+    \b
+    Example:
+      aptset audit patients.csv --target diagnosis --model forest --time admitted
+    """
+    from aptset.auditjob import audit_table, verdicts_as_json
+    from aptset.files import as_path
+
+    target, groups = options["target"], options["groups"]
+    settings = settings_of(options)
+    found, written = audit_table(as_path(table), target, model, calibrations, groups, time, Path(out), **settings)
+    content = {"verdicts": verdicts_as_json(found), "drift": found.drift.warning, "out": out, "written": written}
+    show(content, f"{found!r}\n\nWritten to {out}: {', '.join(written)}", options["quiet"], options["as_json"])
+
+
+@click.command()
+@click.argument("table")
+@click.option(
+    "--model", "models", multiple=True, required=True, help="A model by name, or module:object; at least two."
+)
+@click.option("--calibration", default="split", show_default=True, type=CALIBRATIONS, help="The same for every model.")
+@click.option("-o", "--out", default="aptset-compare", show_default=True, help="Folder for the results.")
+@with_splits
+def compare(table: str, out: str, models: tuple[str, ...], calibration: str, **options: Any) -> None:
+    """Compare models by the size and coverage of their sets, on the same random splits of TABLE.
+
+    \b
+    Example:
+      aptset compare patients.csv --target diagnosis --model logistic --model forest
+    """
+    from aptset.auditjob import compare_table, verdicts_as_json
+    from aptset.files import as_path
+
+    target, groups = options["target"], options["groups"]
+    settings = settings_of(options)
+    found, written = compare_table(as_path(table), target, models, calibration, groups, Path(out), **settings)
+    content = {"ranking": found.ranking, "sentences": found.sentences(), "verdicts": verdicts_as_json(found)}
+    text = f"{found!r}\n\nWritten to {out}: {', '.join(written)}"
+    show({**content, "out": out, "written": written}, text, options["quiet"], options["as_json"])
+
+
+COMMANDS = [report, audit, compare]

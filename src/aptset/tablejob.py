@@ -102,15 +102,8 @@ def run_table(
     jobs: int | None,
 ) -> TableResult:
     """Train and calibrate on 70 % of the rows, judge on the others."""
-    frame = read_table(path).to_pandas()
-    check_columns(path, target in frame.columns, f"a column {target!r}", list(frame.columns))
-    check_columns(path, groups in (None, "label", *frame.columns), f"a column {groups!r}", list(frame.columns))
-    check_target(path, target, frame[target].isna().to_numpy())
-    labels = frame[target].astype(str).to_numpy(dtype=object)
-    features = plain_columns(frame.drop(columns=[target]))
-    check_columns(path, features.shape[1] > 0, "at least one column besides the target", list(frame.columns))
-    train, test = train_test_split(np.arange(len(frame)), test_size=0.3, random_state=seed)
-    by = None if groups in (None, "label") else frame[groups].astype(str).to_numpy(dtype=object)
+    features, labels, by = read_rows(path, target, groups)
+    train, test = train_test_split(np.arange(len(labels)), test_size=0.3, random_state=seed)
     classifier = ConformalClassifier(
         make_model(model),
         calibration=calibration,
@@ -127,6 +120,22 @@ def run_table(
         p_value = coverage_test(sets.covers(labels[test]), n=classifier.n_calibration_, alpha=alpha).p_value
     found = (features.iloc[test], of_test)
     return TableResult(classifier, evaluation, sets, test, labels[test].tolist(), target, p_value, *found)
+
+
+def read_rows(
+    path: Path, target: str, groups: str | None, left_out: str | None = None
+) -> tuple[pd.DataFrame, NDArray[Any], NDArray[Any] | None]:
+    """Return the features, the labels as texts, and the groups as texts if they are a column."""
+    frame = read_table(path).to_pandas()
+    check_columns(path, target in frame.columns, f"a column {target!r}", list(frame.columns))
+    check_columns(path, groups in (None, "label", *frame.columns), f"a column {groups!r}", list(frame.columns))
+    check_columns(path, left_out in (None, *frame.columns), f"a column {left_out!r}", list(frame.columns))
+    check_target(path, target, frame[target].isna().to_numpy())
+    labels = frame[target].astype(str).to_numpy(dtype=object)
+    features = plain_columns(frame.drop(columns=[target, *([left_out] if left_out else [])]))
+    check_columns(path, features.shape[1] > 0, "at least one column besides the target", list(frame.columns))
+    by = None if groups in (None, "label") else frame[groups].astype(str).to_numpy(dtype=object)
+    return features, labels, by
 
 
 def make_model(name: str) -> Any:

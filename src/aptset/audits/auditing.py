@@ -12,6 +12,7 @@ from sklearn.utils import indexable
 
 from aptset.audits.drift import Drift, look_for_drift
 from aptset.audits.laws import Verdict, judge
+from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits, distribution
 from aptset.audits.splits import RandomSplit, Rows, as_conformal, can_be_sliced
 from aptset.calibrations import CALIBRATIONS
@@ -19,9 +20,11 @@ from aptset.classifier import ConformalClassifier
 from aptset.displays import Display
 from aptset.evidence import as_group_list
 from aptset.experiments.runner import run_tasks
+from aptset.reports.render import save_page
 from aptset.tables import Backend, make_table
 from aptset.validation.audits import check_calibrations, check_repetitions, check_test_share, check_times, warn_drift
 from aptset.validation.estimators import check_estimator_can, check_training_data
+from aptset.validation.evidence import check_page_path
 from aptset.validation.labels import check_length
 from aptset.validation.settings import check_alpha, check_generator, check_option
 
@@ -73,6 +76,13 @@ class Audit:
         marks = [1 - self.alpha] if metric in ("coverage", "worst_slice") else []
         title = f"{metric.replace('_', ' ')} over {self.repetitions} random splits"
         return Display(distribution(values, metric), "line", title, metric, "share of splits", marks)
+
+    def report(self, path: str | Path, title: str = "Is the promise kept on these data?") -> Path:
+        """Write one HTML page about the audit, which works offline, and return its path."""
+        target = check_page_path(path)
+        how = f"{self.repetitions} random splits of {self.n:,} rows; in each, {self.n_test:,} test, the others train."
+        page = splits_page(title, self.splits, self.verdicts, self.alpha, how, self.drift)
+        return save_page(page, target)
 
     def __repr__(self) -> str:
         head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"

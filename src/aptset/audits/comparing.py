@@ -11,13 +11,16 @@ from numpy.typing import ArrayLike
 
 from aptset.audits.auditing import METRICS, prepare, split_and_measure
 from aptset.audits.laws import Verdict, judge
+from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits
 from aptset.audits.splits import as_conformal
 from aptset.displays import Display
 from aptset.estimates import Estimate, resampled_mean
+from aptset.reports.render import save_page
 from aptset.tables import Backend, make_table
 from aptset.validation.audits import check_candidates, check_repetitions
 from aptset.validation.estimators import check_estimator_can
+from aptset.validation.evidence import check_page_path
 from aptset.validation.settings import check_alpha, check_option
 
 
@@ -52,20 +55,43 @@ class Comparison:
         paired = self.splits.values(first, metric) - self.splits.values(second, metric)
         return resampled_mean(paired, self.splits.test_share, confidence)
 
+    def headline(self) -> str:
+        """Return who is best in a few words."""
+        best, *others = self.ranking
+        leads = all(self.difference(other, best, "size").low > 0 or not self.verdicts[other].kept for other in others)
+        return f"{best} has the smallest sets" if leads else f"{best} comes first, without a clear lead"
+
     def sentences(self) -> list[str]:
         """Return a plain sentence for each candidate against the best."""
         best, *others = self.ranking
         return [_sentence(self, best, other) for other in others]
 
+    def differences(self) -> list[dict[str, Any]]:
+        """Return the paired differences of each candidate from the best, metric by metric."""
+        best = self.ranking[0]
+        found = []
+        for name in self.ranking[1:]:
+            for metric in METRICS:
+                one = self.difference(name, best, metric)
+                values = {"difference": float(one), "low": one.low, "high": one.high}
+                found.append({"candidate": name, "against": best, "metric": metric, **values})
+        return found
+
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return the paired differences from the best candidate: metric, difference, low, high."""
-        best = self.ranking[0]
-        rows = [(name, metric, self.difference(name, best, metric)) for name in self.ranking[1:] for metric in METRICS]
-        columns: dict[str, Any] = {"candidate": [row[0] for row in rows], "against": [best] * len(rows)}
-        columns |= {"metric": [row[1] for row in rows], "difference": [float(row[2]) for row in rows]}
-        return make_table(
-            columns | {name: [getattr(row[2], name) for row in rows] for name in ("low", "high")}, backend
+        rows = self.differences()
+        return make_table({name: [row[name] for row in rows] for name in rows[0]}, backend)
+
+    def report(self, path: str | Path, title: str = "Which model has the better sets?") -> Path:
+        """Write one HTML page about the comparison, which works offline, and return its path."""
+        target = check_page_path(path)
+        how = (
+            f"{self.splits.repetitions} random splits of {self.n:,} rows, the same for every candidate; in each, "
+            f"{self.n_test:,} test, the others train and calibrate. Best first: {', '.join(self.ranking)}."
         )
+        more: dict[str, Any] = {"headline": self.headline(), "sentences": self.sentences()}
+        more["differences"] = self.differences()
+        return save_page(splits_page(title, self.splits, self.verdicts, self.alpha, how, **more), target)
 
     def plot(self, metric: str = "size") -> Display:
         """Draw the mean of a metric for each candidate, best first."""
@@ -89,15 +115,16 @@ class Comparison:
 def _sentence(found: Comparison, best: str, other: str) -> str:
     """Say how the best differs from another."""
     size, slices = found.difference(other, best, "size"), found.difference(other, best, "worst_slice")
-    covers = ", ".join(f"{float(found.verdicts[name].coverage):.3f}" for name in (best, other))
+    covers = [f"{float(found.verdicts[name].coverage):.3f}" for name in (best, other)]
     if not found.verdicts[other].kept and found.verdicts[best].kept:
-        return f"{other} does not keep the promise (coverage {covers.split(', ')[1]}); {best} does."
+        return f"{other} does not keep the promise (coverage {covers[1]}); {best} does."
     interval = f"95 % interval {size.low:.2g} to {size.high:.2g}"
     if size.low > 0:
         text = f"{best}'s sets are {float(size):.2f} labels smaller on average than {other}'s ({interval})"
     else:
         text = f"No clear difference in size between {best} and {other} ({float(size):.2g} labels, {interval})"
-    text += f", at coverage {covers.replace(', ', ' and ')}"
+    gap = found.difference(other, best, "coverage")
+    text += f", at {'equal ' if gap.low <= 0 <= gap.high else ''}coverage ({covers[0]} and {covers[1]})"
     if np.isnan(slices):
         return text + "."
     way = "lower" if slices.high < 0 else "higher" if slices.low > 0 else "about the same"

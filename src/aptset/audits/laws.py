@@ -61,7 +61,7 @@ class Verdict:
 
     def sentence(self) -> str:
         """Return the verdict in words."""
-        found = f"coverage {float(self.coverage):.4g} on average"
+        found = f"Coverage {float(self.coverage):.4g} on average"
         if self.chance is None:
             words = "is at least the promise" if self.kept else "is LOWER than the promise"
             return (

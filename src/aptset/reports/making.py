@@ -10,11 +10,10 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from aptset.evaluation import Evaluation
-from aptset.reports.render import render
+from aptset.reports.render import render, save_page
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import summarise
 from aptset.validation.evidence import check_example_count, check_page_path
-from aptset.writing import atomic_write
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,10 +33,7 @@ class Report:
 
     def save(self, path: str | Path) -> Path:
         """Write the page, whole or not at all, and return its path."""
-        target = check_page_path(path)
-        with atomic_write(target) as file:
-            file.write(self.html.encode(errors="replace"))
-        return target
+        return save_page(self.html, path)
 
     def __repr__(self) -> str:
         size = len(self.html.encode(errors="replace")) / 1e6

@@ -6,17 +6,25 @@ import base64
 import hashlib
 import json
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from aptset.reports.summarise import Summary
-from aptset.validation.evidence import needs_jinja
+from aptset.validation.evidence import check_page_path, needs_jinja
+from aptset.writing import atomic_write
 
-# The parts of the page's one script, in the order in which they build on each other.
-SCRIPTS = ("special.js", "measure.js", "figures.js", "tables.js", "examples.js", "main.js")
+# The parts of each page's one script, in the order in which they build on each other.
+REPORT = ("drawing.js", "taking.js", "special.js", "measure.js", "figures.js", "tables.js", "examples.js", "main.js")
+SPLITS = ("drawing.js", "taking.js", "splits.js")
 
 
 def render(summary: Summary) -> str:
-    """Return the page. A content policy allows its own style and script, by their hashes, and nothing else."""
+    """Return the page of a report."""
+    return render_page("page.html.jinja", REPORT, summary.page, summary.data)
+
+
+def render_page(template_name: str, scripts: tuple[str, ...], page: dict[str, Any], data: dict[str, Any]) -> str:
+    """Return a page. A content policy allows its own style and script, by their hashes, and nothing else."""
     try:
         import jinja2
     except ImportError as error:
@@ -24,16 +32,17 @@ def render(summary: Summary) -> str:
 
     room = files("aptset.reports") / "page"
     style = (room / "page.css").read_text(encoding="utf-8")
-    script = '"use strict";\n(() => {\n' + "\n".join((room / n).read_text(encoding="utf-8") for n in SCRIPTS) + "})();"
+    parts = "\n".join((room / name).read_text(encoding="utf-8") for name in scripts)
+    script = f'"use strict";\n(() => {{\n{parts}}})();'
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    template = environment.from_string((room / "page.html.jinja").read_text(encoding="utf-8"))
+    template = environment.from_string((room / template_name).read_text(encoding="utf-8"))
     return template.render(
-        **summary.page,
+        **page,
         style=_trusted(style),
         script=_trusted(script),
         style_hash=_hash(style),
         script_hash=_hash(script),
-        data=_trusted(as_json(summary.data)),
+        data=_trusted(as_json(data)),
     )
 
 
@@ -42,7 +51,15 @@ def as_json(data: dict[str, Any]) -> str:
     text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for character, code in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028")):
         text = text.replace(character, code)
-    return text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates have no place in a file
+    return text
+
+
+def save_page(html: str, path: str | Path) -> Path:
+    """Write a page, whole or not at all, and return its path."""
+    target = check_page_path(path)
+    with atomic_write(target) as file:
+        file.write(html.encode(errors="replace"))  # lone surrogates have no place in a file
+    return target
 
 
 def _hash(text: str) -> str:

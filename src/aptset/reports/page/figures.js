@@ -1,42 +1,4 @@
-// Small figures in SVG. Texts from the data become text nodes, never markup.
-const element = (tag, properties = {}, ...children) => {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-};
-const svg = (tag, attributes = {}, ...children) => {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-};
-const place = (id) => document.getElementById(id);
-const stripped = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
-function number(value) { // four digits, as Python's .4g
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "–" : value > 0 ? "∞" : "−∞";
-  const power = value === 0 ? 0 : Number(value.toExponential(3).split("e")[1]);
-  if (power >= -4 && power < 4) return stripped(value.toPrecision(4));
-  const [digits, exponent] = value.toExponential(3).split("e");
-  return stripped(digits) + "e" + exponent[0] + exponent.slice(1).padStart(2, "0");
-}
-const whole = (value) => value.toLocaleString("en-US");
-const percent = (value) => (Number.isNaN(value) ? "–" : stripped((100 * value).toFixed(1)) + " %");
-const shorten = (text, length) => (text.length > length ? text.slice(0, length - 1) + "…" : text);
-
-const widthOf = (id) => Math.max(280, Math.min(1100, place(id).clientWidth || 500)); // one unit is one pixel: texts keep their size
-const frame = (width, height, title) => svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title, xmlns: "http://www.w3.org/2000/svg" }, svg("title", {}, title));
-const words = (x, y, text, more = {}) => svg("text", { x, y, ...more }, text);
-function ticks(low, high, count) {
-  const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((f) => f * power).find((s) => s >= raw * 0.999), found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9; i++) found.push(Number((i * step).toPrecision(6)));
-  return found;
-}
-function leftAxis(picture, area, low, high, toY) {
-  for (const tick of ticks(low, high, 5)) {
-    picture.append(svg("line", { class: "axis", x1: area.left, x2: area.right, y1: toY(tick), y2: toY(tick) }), words(area.left - 6, toY(tick) + 4, String(tick), { "text-anchor": "end" }));
-  }
-}
+// The figures of the report: coverage against the promise, sizes, coverage by size, by label and by group.
 function drawCurve(now) {
   const width = widthOf("curve"), area = { left: 36, right: width - 12, top: 12, bottom: 258 }, curve = data.curve, picture = frame(width, 300, "Measured coverage against 1 - alpha");
   const lowest = Math.min(0.5, ...curve.coverage, ...(curve.low || [])), floor = Math.max(0, Math.floor(lowest * 10) / 10);
@@ -105,30 +67,4 @@ function drawParts(id, rows, now, title) { // one line per label or group, in th
     picture.append(svg("g", {}, svg("title", {}, `${row.name}: coverage ${number(row.coverage)} [${number(row.low)}, ${number(row.high)}], ${whole(row.rows)} rows`), words(area.left - 10, y + 4, shorten(row.name, Math.floor((left - 14) / 6.6)), { "text-anchor": "end" }), svg("line", { class: "whisker", x1: toX(row.low), x2: toX(row.high), y1: y, y2: y }), svg("circle", { class: "dot", cx: toX(row.coverage), cy: y, r: 6 })));
   });
   return picture;
-}
-function saveAs(name, kind, text) {
-  const link = element("a", { href: URL.createObjectURL(new Blob([text], { type: kind })), download: name });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-}
-function standalone(picture) { // the styles of the page, written into the picture itself
-  const copy = picture.cloneNode(true), from = picture.querySelectorAll("*"), to = copy.querySelectorAll("*");
-  from.forEach((part, i) => {
-    const style = getComputedStyle(part);
-    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-family", "font-weight"]) to[i].setAttribute(name, style.getPropertyValue(name));
-    to[i].removeAttribute("class");
-  });
-  const [, , width, height] = picture.getAttribute("viewBox").split(" ");
-  copy.setAttribute("width", width); copy.setAttribute("height", height);
-  copy.prepend(svg("rect", { width: "100%", height: "100%", fill: getComputedStyle(place("summary")).getPropertyValue("--card").trim() }));
-  return new XMLSerializer().serializeToString(copy);
-}
-function show(id, picture, table) { // a figure with its two buttons; table() gives the numbers behind it
-  const home = place(id);
-  const focused = document.activeElement && home.contains(document.activeElement) ? document.activeElement.dataset.does : null;
-  const buttons = [toolButton("SVG ↓", "svg", () => saveAs(id + ".svg", "image/svg+xml", standalone(picture))), ...(table ? csvButtons(id, table) : [])];
-  home.replaceChildren(picture, element("div", { className: "tools" }, ...buttons));
-  if (focused) home.querySelector(`[data-does="${focused}"]`).focus();
 }

@@ -77,8 +77,6 @@ function moveTo(alpha, from) {
   draw();
   document.documentElement.dataset.alpha = level;
 }
-let waiting = 0;
-const later = (action) => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(action); };
 function listen() {
   for (const id of ["alpha", "alpha-number"]) place(id).addEventListener(id === "alpha" ? "input" : "change", () => later(() => moveTo(Number(place(id).value), id)));
   place("reset").addEventListener("click", () => moveTo(data.alpha));
@@ -88,13 +86,7 @@ function listen() {
     button.dataset.filter = name;
     return button;
   }));
-  const dark = matchMedia("(prefers-color-scheme: dark)"), isDark = () => (document.documentElement.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
-  const title = () => { place("theme").textContent = isDark() ? "Light" : "Dark"; };
-  place("theme").addEventListener("click", () => { document.documentElement.dataset.theme = isDark() ? "light" : "dark"; title(); });
-  dark.addEventListener("change", title);
-  let width = innerWidth;
-  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; later(draw); } });
-  title();
+  listenToTheme(draw);
 }
 unpackAll().then(() => {
   listen();

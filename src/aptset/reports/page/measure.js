@@ -1,5 +1,4 @@
 // Everything about the sets of one level, over all rows: from the p-values themselves, or from tables at fixed levels.
-const data = JSON.parse(document.getElementById("data").textContent);
 const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f8: Float64Array };
 const columns = {};
 async function unpack(packed) {

@@ -1,0 +1,75 @@
+"""The page about an audit or a comparison: numbers and words as plain values, drawn by the report's own room."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aptset.audits.drift import Drift
+from aptset.audits.laws import Verdict
+from aptset.audits.results import Splits
+from aptset.reports.render import SPLITS, render_page
+
+METRICS = {
+    "coverage": "Coverage",
+    "worst_slice": "Coverage in the worst slice",
+    "size": "Labels in a set",
+    "size_given_coverage": "Labels in a set that covers",
+}
+
+
+def splits_page(
+    title: str,
+    splits: Splits,
+    verdicts: dict[str, Verdict],
+    alpha: float,
+    how: str,
+    drift: Drift | None = None,
+    headline: str | None = None,
+    sentences: list[str] | None = None,
+    differences: list[dict[str, Any]] | None = None,
+) -> str:
+    """Return the page."""
+    kept = all(verdict.kept for verdict in verdicts.values())
+    summary = [{name: _plain(value) for name, value in row.items()} for row in splits.summary()]
+    metrics = {name: words for name, words in METRICS.items() if _is_known(splits, name)}
+    parts = [part for part in ("label", "group") if any(row["part"] == part for row in summary)]
+    names = splits.candidates
+    data = {
+        "alpha": alpha,
+        "candidates": names,
+        "metrics": metrics,
+        "parts": parts,
+        "summary": summary,
+        "values": {m: {name: [_plain(v) for v in splits.values(name, m).tolist()] for name in names} for m in metrics},
+        "drift": None if drift is None else [_plain(value) for value in drift.coverage.tolist()],
+        "differences": None if differences is None else [{k: _plain(v) for k, v in r.items()} for r in differences],
+    }
+    alarm = drift is not None and drift.warning
+    promise = "Promise not kept" if not kept else "Promise kept, but the rows drift" if alarm else "Promise kept"
+    page = {
+        "title": title,
+        "kind": "low" if not kept else "high" if alarm else "kept",
+        "headline": headline or promise,
+        "sentences": sentences or [],
+        "verdicts": {name: verdict.sentence() for name, verdict in verdicts.items()},
+        "how": how,
+        "drift": None if drift is None else {"headline": _drift_headline(drift), "sentence": drift.sentence()},
+        "has_differences": differences is not None,
+        "metrics": metrics,
+        "parts": parts,
+    }
+    return render_page("splits.html.jinja", SPLITS, page, data)
+
+
+def _drift_headline(drift: Drift) -> str:
+    return "Warning: the rows do not look exchangeable" if drift.warning else "No sign of drift along the rows"
+
+
+def _is_known(splits: Splits, metric: str) -> bool:
+    return any(not math.isnan(value) for name in splits.candidates for value in splits.values(name, metric).tolist())
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON knows; what is not finite becomes None."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
