@@ -37,7 +37,7 @@ function drawTiles() {
     ["singleton_rate", "Sets with one label", one.rows / data.rows, shareInterval(one.rows, data.rows, level)],
     ["singleton_accuracy", "… and it is right", one.covered / one.rows, shareInterval(one.covered, one.rows, level)],
     ["empty_rate", "Empty sets", empty.rows / data.rows, shareInterval(empty.rows, data.rows, level)],
-    ["size_given_coverage", "Labels when covered", now.coveredSum / now.covered, meanInterval(now.coveredSum, now.coveredSquares, now.covered, level)],
+    ["size_given_coverage", "Size if covered", now.coveredSum / now.covered, meanInterval(now.coveredSum, now.coveredSquares, now.covered, level)],
   ];
   place("tiles").replaceChildren(...tiles.map(([name, title, value, interval]) => {
     const tile = element("div", { className: "tile" }, element("span", { textContent: title }), element("b", { textContent: number(value) }), element("span", { textContent: span(interval), title: "95 % interval" }));
