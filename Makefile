@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network lint format clean
+.PHONY: run test test-network lint format browser clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
 
-test: $(VENV)/tested lint
+test: $(VENV)/tested lint browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset
 
@@ -23,6 +23,11 @@ lint: $(VENV)/tested
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# The tests of the report open it in Debian's chromium: install it where it is missing and where that is possible.
+browser:
+	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium > /dev/null; } || true
 
 format: $(VENV)/tested
 	$(BIN)/ruff check --fix .

@@ -43,6 +43,7 @@ def test_public_names():
         "negative_mean_size",
         "negative_size_given_coverage",
         "oracle_sets",
+        "report",
         "singleton_accuracy",
         "singleton_rate",
         "size_distribution",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from aptset.oracle import oracle_sets
     from aptset.planning import calibration_size, coverage_test
+    from aptset.reports.making import report
     from aptset.scorers import coverage_score, negative_mean_size, negative_size_given_coverage, worst_slice_score
     from aptset.scores import Adaptive, Homogeneous, Regularized
     from aptset.sets import PredictionSets
@@ -72,6 +73,7 @@ _ROOMS = {
     "negative_mean_size": "scorers",
     "negative_size_given_coverage": "scorers",
     "oracle_sets": "oracle",
+    "report": "reports.making",
     "singleton_accuracy": "metrics",
     "singleton_rate": "metrics",
     "size_distribution": "metrics",
@@ -116,6 +118,7 @@ __all__ = [
     "negative_mean_size",
     "negative_size_given_coverage",
     "oracle_sets",
+    "report",
     "singleton_accuracy",
     "singleton_rate",
     "size_distribution",

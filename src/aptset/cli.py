@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +12,9 @@ try:
     import click
 except ImportError as error:  # the library alone does not need it
     raise SystemExit("The command line needs click: pip install 'aptset[cli]'") from error
+
+from aptset import cli_experiments, cli_reports
+from aptset.cli_options import ALPHA, AS_JSON, QUIET, row_counter, show, source_of, with_probabilities
 
 
 class OneLineErrors(click.Group):
@@ -42,70 +41,6 @@ class OneLineErrors(click.Group):
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:
     """Prediction sets with guaranteed, adaptive coverage for any classifier."""
-
-
-ALPHA = click.option("--alpha", default=0.1, show_default=True, help="Miscoverage level: 0.1 means 9 times out of 10.")
-QUIET = click.option("--quiet", is_flag=True, help="Print nothing but errors.")
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
-PROBABILITIES = [
-    click.argument("probs"),
-    click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),
-    click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities."),
-    click.option("--normalize", is_flag=True, help="Divide each row by its sum."),
-    click.option("--id", "row_id", help="A column of numbers that is a row id, not a probability."),
-    click.option(
-        "--batch-rows",
-        default=65_536,
-        type=click.IntRange(min=1),
-        show_default=True,
-        help="Rows at a time; no result depends on it.",
-    ),
-]
-
-
-def with_probabilities(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a file of probabilities."""
-    for option in reversed(PROBABILITIES):
-        command = option(command)
-    return command
-
-
-def source_of(options: dict[str, Any], label: str | None) -> Any:
-    """Return the file of probabilities that the options stand for."""
-    from aptset.files import ProbabilityFile, as_path
-
-    group = None if options["groups"] == "label" else options["groups"]
-    names = ("prefix", "logits", "batch_rows")
-    settings = {name: options[name] for name in names}
-    return ProbabilityFile(as_path(options["probs"]), label, options["row_id"], group, **settings)
-
-
-@contextmanager
-def row_counter(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Give a callback that shows rows per second on a terminal, and nothing elsewhere."""
-    done, start, shown = 0, time.monotonic(), sys.stderr.isatty() and not quiet
-
-    def count(rows: int) -> None:
-        nonlocal done
-        done += rows
-        if shown:
-            share = f" of {total:,} ({done / total:.0%})" if total else ""
-            speed = done / max(time.monotonic() - start, 1e-9)
-            click.echo(f"\r{done:,}{share} rows, {speed:,.0f} rows/s ", err=True, nl=False)
-
-    try:
-        yield count
-    finally:
-        if shown and done:
-            click.echo(err=True)
-
-
-def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool) -> None:
-    """Print a result for people or for machines."""
-    if as_json:
-        click.echo(json.dumps(content, allow_nan=False))
-    elif not quiet:
-        click.echo(text)
 
 
 @main.command()
@@ -209,46 +144,6 @@ def predict(
     show(done, f"{done['rows']:,} sets, {done['mean_size']:.3g} labels on average: {out}", quiet, as_json)
 
 
-def words(_: Any, __: Any, text: str) -> tuple[str, ...]:
-    """Split a list such as SC,CV+,HCC."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-@main.command()
-@click.argument("experiments", nargs=-1, required=True)
-@click.option("--repetitions", default=100, show_default=True, help="Independent repetitions, as in the paper.")
-@click.option("--data", type=click.Path(path_type=Path), help="Folder with the data sets; else the cache, or OpenML.")
-@click.option("--jobs", default=-1, show_default=True, help="Worker processes; -1 for one per core.")
-@click.option("--out", default="aptset-reproduction", show_default=True, help="Folder for results and figures.")
-@click.option("--boxes", default="", callback=words, help="Only these black boxes, such as Oracle,SVC.")
-@click.option("--methods", default="", callback=words, help="Only these methods, such as SC,CV+,HCC.")
-@click.option("--sizes", default="", callback=words, help="Only these n_train, such as 500,1000.")
-@click.option("--draw-only", is_flag=True, help="Compute nothing: draw what is finished.")
-@click.option("--seed", default=0, show_default=True, help="Seed of data, folds, models and uniforms.")
-@ALPHA
-@QUIET
-@AS_JSON
-def reproduce(
-    experiments: tuple[str, ...], out: str, repetitions: int, quiet: bool, as_json: bool, **options: Any
-) -> None:
-    """Reproduce figures and tables of the paper: fig1 fig2 fig3 figS1 figS3 figS4 tableS1 to tableS4, or all.
-
-    A run can be stopped at any moment; the same command goes on where it was.
-
-    \b
-    Examples:
-      aptset reproduce fig1 --repetitions 5 --boxes Oracle,SVC
-      aptset reproduce fig2 tableS1 --data downloads --out results
-    """
-    from aptset.experiments.designs import choose
-    from aptset.experiments.reproduce import reproduce as run_experiments
-
-    choice = choose(repetitions, options.pop("boxes"), options.pop("methods"), options.pop("sizes"))
-    written = run_experiments(experiments, choice, Path(out), progress=not quiet, **options)
-    content = {"out": out, "written": [str(path) for path in written]}
-    show(content, f"Written to {out}: {', '.join(path.name for path in written)}", quiet, as_json)
-
-
 @main.command()
 @click.argument("sets")
 @click.option("--label", required=True, help="The column of true labels.")
@@ -320,3 +215,7 @@ def completion(shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None  # click knows these three
     click.echo(found(main, {}, "aptset", "_APTSET_COMPLETE").source())
+
+
+for command in (*cli_reports.COMMANDS, *cli_experiments.COMMANDS):
+    main.add_command(command)

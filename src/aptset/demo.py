@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
@@ -114,3 +115,16 @@ def _examples(sets: PredictionSets, y: NDArray[Any]) -> str:
             row = int(np.argmax(rows))
             lines.append(f"  {words:<17} {{{', '.join(sets[row])}}}  (true label: {y[row]})")
     return "\n".join(lines)
+
+
+def demo_classifier(alpha: float, seed: int) -> tuple[ConformalClassifier, Any, Any, Any, Any]:
+    """Return a small forest that read half of the digits, and the other half with features and groups to look at."""
+    X, digits = load_digits(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, NAMES[digits], test_size=0.5, random_state=seed)
+    forest = RandomForestClassifier(n_estimators=30, max_depth=5)
+    classifier = ConformalClassifier(forest, alpha=alpha, random_state=seed).fit(X_train, y_train)
+    ink = X_test.sum(axis=1)
+    squares = X_test.reshape(-1, 8, 8)
+    halves = {"upper half": squares[:, :4].sum(axis=(1, 2)), "left half": squares[:, :, :4].sum(axis=(1, 2))}
+    features = pd.DataFrame({"ink": ink, **halves, "middle": squares[:, 2:6, 2:6].sum(axis=(1, 2))})
+    return classifier, X_test, y_test, features, np.where(ink > np.median(ink), "much ink", "little ink")

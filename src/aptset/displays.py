@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from aptset.kernels.formula import Floats
 from aptset.tables import Backend, make_table
 
 
@@ -23,6 +24,8 @@ class Display:
         How it is drawn.
     marks : sequence of float
         Reference values, drawn as lines: along x for a line, along y for bars.
+    diagonal : sequence of float
+        Where a line is compared with y = x; empty for no such comparison.
     """
 
     columns: dict[str, Any]
@@ -31,6 +34,7 @@ class Display:
     x_label: str
     y_label: str
     marks: Sequence[float] = field(default_factory=tuple)
+    diagonal: Sequence[float] = field(default_factory=tuple)
 
     def frame(self, backend: Backend = "pandas") -> Any:
         """Return the table as a data frame."""
@@ -44,20 +48,26 @@ class Display:
             ax = plt.figure(figsize=(6, 3.5), layout="constrained").add_subplot()
         names = list(self.columns)
         x, y = self.columns[names[0]], np.asarray(self.columns[names[1]], dtype=np.float64)
-        if self.kind == "line":
-            ax.plot(x, y)
-            for mark in self.marks:
-                ax.axvline(mark, color="0.5", linestyle="--", linewidth=1)
-        else:
-            places = np.arange(len(y))
-            error = None
-            if "low" in self.columns:
-                error = np.clip(
-                    np.stack([y - np.asarray(self.columns["low"]), np.asarray(self.columns["high"]) - y]), 0.0, None
-                )
-            ax.bar(places, y, yerr=error, capsize=3)
-            ax.set_xticks(places, [str(value) for value in x])
-            for mark in self.marks:
-                ax.axhline(mark, color="0.5", linestyle="--", linewidth=1)
+        (self._draw_line if self.kind == "line" else self._draw_bars)(ax, x, y)
         ax.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label)
         return ax
+
+    def _draw_line(self, ax: Any, x: Any, y: Floats) -> None:
+        if "low" in self.columns:
+            ax.fill_between(x, self.columns["low"], self.columns["high"], alpha=0.2, linewidth=0)
+        if len(self.diagonal):
+            ax.plot(self.diagonal, self.diagonal, color="0.5", linestyle="--", linewidth=1)
+        ax.plot(x, y)
+        for mark in self.marks:
+            ax.axvline(mark, color="0.5", linestyle="--", linewidth=1)
+
+    def _draw_bars(self, ax: Any, x: Any, y: Floats) -> None:
+        places = np.arange(len(y))
+        error = None
+        if "low" in self.columns:
+            ends = [y - np.asarray(self.columns["low"]), np.asarray(self.columns["high"]) - y]
+            error = np.clip(np.stack(ends), 0.0, None)
+        ax.bar(places, y, yerr=error, capsize=3)
+        ax.set_xticks(places, [str(value) for value in x])
+        for mark in self.marks:
+            ax.axhline(mark, color="0.5", linestyle="--", linewidth=1)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
 from aptset import metrics
+from aptset.curves import show_curve
 from aptset.displays import Display
 from aptset.estimates import Estimate
+from aptset.evidence import Evidence
 from aptset.sets import PredictionSets
 from aptset.tables import Backend, make_table
 from aptset.validation.settings import check_alpha, check_option
@@ -44,6 +46,7 @@ Kind = Literal[
     "size_by_group",
     "covering_size_by_label",
     "covering_size_by_group",
+    "curve",
 ]
 
 
@@ -68,6 +71,8 @@ class Evaluation:
         The level of the sets, if given.
     n : int
         Number of rows.
+    evidence : Evidence or None
+        The rows themselves, if p-values were given: what ``plot("curve")`` and :func:`report` need.
     """
 
     coverage: Estimate
@@ -88,6 +93,7 @@ class Evaluation:
     worst_slice: WorstSlice | None
     alpha: float | None
     n: int
+    evidence: Evidence | None = field(default=None, repr=False, compare=False)
 
     def rows(self) -> Iterator[tuple[str, str, str, Estimate]]:
         """Yield every number as (metric, by, group, estimate)."""
@@ -110,8 +116,17 @@ class Evaluation:
         return make_table(columns, backend)
 
     def plot(self, kind: Kind = "by_label") -> Display:
-        """Return a figure of one of the break-downs; ``.draw()`` draws it, ``.frame()`` gives its table back."""
-        check_option(kind, tuple(name for name in _BROKEN_DOWN if getattr(self, name) is not None), "kind")
+        """Return a figure; ``.draw()`` draws it, ``.frame()`` gives its table back.
+
+        Parameters
+        ----------
+        kind : str, default="by_label"
+            One of the break-downs, or "curve": coverage at every level, if p-values were given.
+        """
+        known = [name for name in _BROKEN_DOWN if getattr(self, name) is not None]
+        check_option(kind, (*known, *(["curve"] if self.evidence is not None else [])), "kind")
+        if kind == "curve" and self.evidence is not None:
+            return show_curve(self.evidence)
         what, by = _BROKEN_DOWN[kind]
         values: dict[Any, Estimate] = getattr(self, kind)
         columns: dict[str, Any] = {by: _drawable(list(values)), what: [float(v) for v in values.values()]}
@@ -151,6 +166,9 @@ def evaluate(
     classes: ArrayLike | None = None,
     confidence: float = 0.95,
     random_state: Any = 0,
+    p_values: ArrayLike | None = None,
+    probabilities: Any = None,
+    n: int | None = None,
 ) -> Evaluation:
     """Judge prediction sets against the true labels.
 
@@ -172,6 +190,13 @@ def evaluate(
         Of the intervals.
     random_state : None, int or numpy random generator, default=0
         For the worst slice.
+    p_values : array, shape (rows, classes), optional
+        The p-value of every label, as ``predict_p`` gives them: lets :func:`report` and ``plot("curve")`` see every
+        level. They must be those of the sets at ``alpha``.
+    probabilities : array, shape (rows, classes), optional
+        What the model said, to be shown beside the p-values.
+    n : int, optional
+        Number of rows that calibrated, for sets of one split without groups: coverage then has an exact law.
 
     Returns
     -------
@@ -188,6 +213,7 @@ def evaluate(
     """
     found = PredictionSets.of(sets, classes)
     level = None if alpha is None else float(check_alpha(alpha))
+    rows = None if p_values is None else Evidence.of(found, labels, p_values, probabilities, groups, X, level, n)
     common: dict[str, Any] = {"confidence": confidence}
     by_group = None if groups is None else metrics.coverage_by(found, labels, groups, **common)
     return Evaluation(
@@ -213,4 +239,5 @@ def evaluate(
         else worst_slice_coverage(found, labels, X, confidence=confidence, random_state=random_state),
         alpha=level,
         n=len(found),
+        evidence=rows,
     )

@@ -52,6 +52,8 @@ class TableResult:
     truth: list[str]
     target: str
     p_value: float | None
+    features: pd.DataFrame
+    groups: NDArray[Any] | None
 
     def text(self) -> str:
         """Return the promise and the measurement in words."""
@@ -123,7 +125,8 @@ def run_table(
     p_value = None
     if classifier.fitted_.rule.scheme.name == "split" and groups is None:
         p_value = coverage_test(sets.covers(labels[test]), n=classifier.n_calibration_, alpha=alpha).p_value
-    return TableResult(classifier, evaluation, sets, test, labels[test].tolist(), target, p_value)
+    found = (features.iloc[test], of_test)
+    return TableResult(classifier, evaluation, sets, test, labels[test].tolist(), target, p_value, *found)
 
 
 def make_model(name: str) -> Any:

@@ -53,6 +53,8 @@ class WorstSlice:
         The mean of each feature among the rows in the slab and among all rows.
     method : str
         "held-out" or "in-sample".
+    rows : array of int
+        The rows behind ``coverage``.
     """
 
     coverage: Estimate
@@ -66,6 +68,7 @@ class WorstSlice:
     overall: Floats
     spread: Floats
     method: str
+    rows: NDArray[np.intp]
 
     def __float__(self) -> float:
         return float(self.coverage)
@@ -219,4 +222,5 @@ def _summarise(
         overall=features.means(np.arange(len(covered))),
         spread=features.spread,
         method=method,
+        rows=judge[inside[judge]],
     )

@@ -1,0 +1,119 @@
+"""What lies behind an evaluation, row by row: p-values, probabilities, true labels, and where the sets come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.groups import hashable
+from aptset.kernels.formula import Floats
+from aptset.sets import PredictionSets
+from aptset.tables import plain_list
+from aptset.validation.evidence import check_evidence
+from aptset.validation.labels import as_labels, columns_of
+from aptset.validation.settings import check_sample_size
+
+
+def as_group_list(groups: Any) -> list[Any] | None:
+    """Return the group of each row as plain values, every missing one as the same."""
+    return None if groups is None else [hashable(value) for value in plain_list(groups)]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How sets were calibrated, as far as it is known.
+
+    Attributes
+    ----------
+    calibration : str or None
+        The name of the calibration; "split" with one group has an exact law of coverage.
+    n : int or None
+        Number of calibration rows.
+    losses : tuple of (float, float)
+        The promise is the smallest of ``1 - constant - slope * alpha`` over these pairs (constant, slope).
+    is_upper_open : bool
+        Whether coverage may be higher than the law says: sets without chance, or never empty.
+    settings : dict
+        Words for each setting, to be shown.
+    """
+
+    calibration: str | None = None
+    n: int | None = None
+    losses: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
+    has_groups: bool = False
+    is_upper_open: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def n_of_law(self) -> int | None:
+        """Number of calibration rows, if the count of covered rows follows the Beta-binomial law."""
+        return self.n if self.calibration == "split" and not self.has_groups else None
+
+    def promise(self, alpha: float) -> float:
+        """Return the coverage that is promised at a level."""
+        return max(0.0, min(1 - constant - slope * alpha for constant, slope in self.losses))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evidence:
+    """The rows behind an evaluation.
+
+    Attributes
+    ----------
+    p_values : array, shape (rows, classes)
+        Of every label; a label is in the set iff it exceeds alpha.
+    most_likely : array of int or None
+        The label that an empty set gets, where sets are never empty.
+    """
+
+    sets: PredictionSets
+    labels: NDArray[Any]
+    p_values: Floats
+    probabilities: NDArray[Any] | None = None
+    groups: list[Any] | None = None
+    X: Any = None
+    most_likely: NDArray[np.int64] | None = None
+    origin: Origin = Origin()
+
+    @classmethod
+    def of(
+        cls,
+        sets: PredictionSets,
+        labels: Any,
+        p_values: Any,
+        probabilities: Any,
+        groups: Any,
+        X: Any,
+        alpha: float | None,
+        n: int | None,
+    ) -> Evidence:
+        """Return the rows of sets at a level, calibrated by one split on n rows if n is known."""
+        found, chances, filled = check_evidence(sets, p_values, probabilities, alpha)
+        origin = Origin() if n is None else Origin("split", check_sample_size(n), is_upper_open=filled is not None)
+        return cls(sets, as_labels(labels, "labels"), found, chances, as_group_list(groups), X, filled, origin)
+
+    @cached_property
+    def columns(self) -> NDArray[np.int64]:
+        """The column of each true label, -1 for a label that no set can hold."""
+        return columns_of(self.labels, self.sets.classes)
+
+    @cached_property
+    def p_of_truth(self) -> Floats:
+        """The p-value of each true label; 0, which exceeds no alpha, for a label that no set can hold."""
+        found = np.take_along_axis(self.p_values, np.maximum(self.columns, 0)[:, None], axis=1)[:, 0]
+        return np.where(self.columns >= 0, found, 0.0)
+
+    @cached_property
+    def saved_from(self) -> Floats:
+        """From which alpha on a true label is in because the set would be empty without it; infinity for never."""
+        if self.most_likely is None:
+            return np.full(len(self.labels), np.inf)
+        return np.where(self.most_likely == self.columns, self.p_values.max(axis=1), np.inf)
+
+    def covered_at(self, alpha: float) -> NDArray[np.bool_]:
+        """Tell which rows the sets of a level cover."""
+        return np.asarray((self.p_of_truth > alpha) | (self.saved_from <= alpha))

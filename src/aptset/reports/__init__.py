@@ -1,0 +1,1 @@
+"""The report: ``summarise`` computes, ``render`` draws one HTML file that works offline."""

@@ -1,0 +1,111 @@
+"""``aptset.report``: from sets and rows to a page."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from aptset.evaluation import Evaluation
+from aptset.reports.render import render
+from aptset.reports.sources import evaluation_of
+from aptset.reports.summarise import summarise
+from aptset.validation.evidence import check_example_count, check_page_path
+from aptset.writing import atomic_write
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """A page about prediction sets; made by :func:`report`.
+
+    Attributes
+    ----------
+    html : str
+        The whole page: one file without links to anything outside it.
+    evaluation : Evaluation
+        The numbers at the level of the sets.
+    """
+
+    html: str
+    evaluation: Evaluation
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page, whole or not at all, and return its path."""
+        target = check_page_path(path)
+        with atomic_write(target) as file:
+            file.write(self.html.encode(errors="replace"))
+        return target
+
+    def __repr__(self) -> str:
+        size = len(self.html.encode(errors="replace")) / 1e6
+        return f"Report({size:.2f} MB, coverage {self.evaluation.coverage!r}); save('report.html') writes it"
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.html, quote=True)
+        return f'<iframe srcdoc="{page}" width="100%" height="720" style="border:0" sandbox="allow-scripts"></iframe>'
+
+
+def report(
+    source: Any,
+    X: Any = None,
+    y: ArrayLike | None = None,
+    path: str | Path | None = None,
+    *,
+    groups: ArrayLike | None = None,
+    features: Any = None,
+    alpha: float | None = None,
+    title: str = "What the prediction sets are worth",
+    examples: int = 200,
+    random_state: Any = 0,
+) -> Report:
+    """Draw a report: one HTML file that works offline, with a slider that recomputes every number at any level.
+
+    Parameters
+    ----------
+    source : ConformalClassifier, Calibration or Evaluation
+        A fitted classifier or a calibration, with test rows that neither trained nor calibrated; or an evaluation that
+        was given ``p_values``.
+    X : array or data frame
+        The test rows, or their probabilities for a Calibration; leave out for an Evaluation.
+    y : array
+        Their true labels.
+    path : str or path, optional
+        Where to write the page (.html); :meth:`Report.save` does it later.
+    groups : array, optional
+        A group for each row, to break coverage and size down (and for calibration by group).
+    features : array or data frame, optional
+        What to look for the worst slice in; by default X for a classifier, nothing for a Calibration.
+    alpha : float, optional
+        The level at which the page opens; by default the classifier's, or 0.1.
+    title : str
+        The heading.
+    examples : int, default=200
+        How many rows are shown one by one. The statistics are always those of all rows.
+    random_state : None, int or numpy random generator, default=0
+        Draws the examples and the directions of the worst slice.
+
+    Returns
+    -------
+    Report
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> import aptset
+    >>> X, y = load_iris(return_X_y=True)
+    >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X[::2], y[::2])
+    >>> page = aptset.report(classifier, X[1::2], y[1::2])
+    >>> page.html.startswith("<!doctype html>"), page.evaluation.n
+    (True, 75)
+    """
+    count = check_example_count(examples)
+    target = None if path is None else check_page_path(path)
+    evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state)
+    made = Report(render(summarise(evaluation, str(title), count, random_state)), evaluation)
+    if target is not None:
+        made.save(target)
+    return made

@@ -1,0 +1,111 @@
+"""What the page needs to recompute every statistic over all rows at any level, or, for very large data, at many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.evidence import Evidence
+from aptset.kernels.formula import Floats
+from aptset.reports.packing import pack
+from aptset.validation.labels import columns_of
+from aptset.validation.outcomes import as_objects, distinct
+
+# Up to so many p-values (and so many different ones) the page holds them all; beyond, tables at fixed levels.
+MOST_CELLS = 2**21
+MOST_LEVELS = 2**17
+_CELLS_AT_ONCE = 2**22
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The rows by the value of something: the values, and which of them each row has."""
+
+    names: list[Any]
+    of_row: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, values: list[Any]) -> Partition:
+        """Group rows by value, in the order that the metrics use."""
+        found = as_objects(values)
+        names = distinct(found)
+        return cls(names.tolist(), columns_of(found, names))
+
+    def sums(self, weights: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the sum of weights, (rows, levels), within each value: (values, levels)."""
+        total = np.zeros((len(self.names), weights.shape[1]), dtype=np.int64)
+        order = np.argsort(self.of_row, kind="stable")
+        present, starts = np.unique(self.of_row[order], return_index=True)
+        total[present] += np.add.reduceat(weights[order].astype(np.int64), starts, axis=0)
+        return total
+
+
+def every_row(evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None) -> dict[str, Any]:
+    """Return the p-values themselves, as places among the distinct ones, each row's largest first.
+
+    A place is the number of distinct values up to the p-value, so a label is in the set iff its place exceeds the
+    number of distinct values up to alpha: the same comparison as ``p > alpha``, in whole numbers.
+    """
+    levels = np.unique(evidence.p_values)
+    places = np.searchsorted(levels, evidence.p_values, side="right")
+    places = -np.sort(-places, axis=1)
+    truth = np.searchsorted(levels, evidence.p_of_truth, side="right")
+    truth[evidence.columns < 0] = 0
+    order = np.lexsort((truth, *(part.of_row for part in parts.values())))
+    content = {"levels": pack(levels), "places": pack(places[order].T), "truth": pack(truth[order])}
+    for name, part in parts.items():
+        content[name] = pack(part.of_row[order])
+    if evidence.most_likely is not None:
+        content["saved"] = pack((evidence.most_likely == evidence.columns)[order].astype(np.uint8))
+    if in_slice is not None:
+        content["slice"] = pack(in_slice[order].astype(np.uint8))
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    return {"mode": "rows", "columns": content, "position": position}
+
+
+def at_levels(
+    evidence: Evidence,
+    parts: dict[str, Partition],
+    in_slice: NDArray[np.bool_] | None,
+    alphas: list[float],
+    shown: NDArray[np.intp],
+) -> dict[str, Any]:
+    """Return counts and sums over all rows at each of some levels; ``shown`` are rows whose own sizes are wanted."""
+    levels, n_classes = np.array(alphas), evidence.p_values.shape[1]
+    step = max(1, _CELLS_AT_ONCE // n_classes)
+    sizes = np.concatenate(
+        [_sizes(evidence.p_values[start : start + step], levels) for start in range(0, len(evidence.labels), step)]
+    )
+    if evidence.most_likely is not None:
+        sizes = np.maximum(sizes, 1)
+    covered = np.stack([evidence.covered_at(alpha) for alpha in alphas], axis=1)
+    histogram = np.stack(
+        [np.bincount(sizes[:, a] * 2 + covered[:, a], minlength=2 * n_classes + 2) for a in range(len(alphas))]
+    )
+    content = {"histogram": pack(histogram), "shown": pack(sizes[shown])}
+    for name, part in parts.items():
+        content[f"{name}_covered"] = pack(part.sums(covered))
+        content[f"{name}_sum"] = pack(part.sums(sizes))
+        content[f"{name}_squares"] = pack(part.sums(sizes.astype(np.int64) ** 2))
+        content[f"{name}_rows"] = pack(np.bincount(part.of_row, minlength=len(part.names)))
+    if in_slice is not None:
+        content["slice_covered"] = pack(covered[in_slice].sum(axis=0))
+    return {"mode": "levels", "columns": content, "alphas": alphas}
+
+
+def _sizes(p_values: Floats, levels: Floats) -> NDArray[np.int32]:
+    """Return the size of each row's set at each level, (rows, levels)."""
+    n_levels = len(levels)
+    exceeded = np.searchsorted(levels, p_values, side="left")  # how many levels each label's p-value exceeds
+    flat = exceeded + (n_levels + 1) * np.arange(len(p_values))[:, None]
+    counts = np.bincount(flat.ravel(), minlength=(n_levels + 1) * len(p_values)).reshape(len(p_values), n_levels + 1)
+    return np.cumsum(counts[:, ::-1], axis=1)[:, ::-1][:, 1:].astype(np.int32)
+
+
+def fits_whole(evidence: Evidence) -> bool:
+    """Tell whether all p-values can travel in the page."""
+    return evidence.p_values.size <= MOST_CELLS and len(np.unique(evidence.p_values)) <= MOST_LEVELS

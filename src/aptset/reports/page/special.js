@@ -1,0 +1,71 @@
+// The incomplete beta function and its inverse: all that exact intervals and the law of coverage need.
+const logGamma = (x) => {
+  if (x < 12) return logGamma(x + 1) - Math.log(x);
+  const z = 1 / (x * x); // Stirling's series: good to the last bits from 12 on
+  const series = 1 / 12 - z * (1 / 360 - z * (1 / 1260 - z * (1 / 1680 - z * (1 / 1188 - z * (691 / 360360 - z / 156)))));
+  return (x - 0.5) * Math.log(x) - x + 0.9189385332046727418 + series / x;
+};
+const logBeta = (a, b) => logGamma(a) + logGamma(b) - logGamma(a + b);
+
+function continuedBeta(a, b, x) { // Lentz's method
+  const tiny = 1e-300;
+  let c = 1, d = 1 / (1 - ((a + b) * x) / (a + 1) || tiny), h = d;
+  for (let m = 1; m < 10000; m++) {
+    for (const factor of [(m * (b - m) * x) / ((a + 2 * m - 1) * (a + 2 * m)), (-(a + m) * (a + b + m) * x) / ((a + 2 * m) * (a + 2 * m + 1))]) {
+      d = 1 / (1 + factor * d || tiny);
+      c = 1 + factor / c || tiny;
+      h *= d * c;
+    }
+    if (Math.abs(d * c - 1) < 1e-15) break;
+  }
+  return h;
+}
+function incompleteBeta(a, b, x) {
+  if (x <= 0) return 0;
+  if (x >= 1) return 1;
+  const front = Math.exp(a * Math.log(x) + b * Math.log1p(-x) - logBeta(a, b));
+  return x < (a + 1) / (a + b + 2) ? (front * continuedBeta(a, b, x)) / a : 1 - (front * continuedBeta(b, a, 1 - x)) / b;
+}
+function inverseBeta(a, b, chance) { // Newton's steps, kept inside a shrinking bracket
+  let low = 0, high = 1, x = a / (a + b);
+  const scale = logBeta(a, b);
+  for (let step = 0; step < 200; step++) {
+    const miss = incompleteBeta(a, b, x) - chance;
+    if (miss > 0) high = x; else low = x;
+    const slope = Math.exp((a - 1) * Math.log(x) + (b - 1) * Math.log1p(-x) - scale);
+    let next = x - miss / slope;
+    if (!(next > low && next < high)) next = (low + high) / 2;
+    if (Math.abs(next - x) <= 1e-15 * x) return next;
+    x = next;
+  }
+  return x;
+}
+const remembered = new Map();
+function shareInterval(count, n, confidence) { // Clopper and Pearson
+  const key = count + "/" + n;
+  if (n && !remembered.has(key)) {
+    const tail = (1 - confidence) / 2;
+    remembered.set(key, [count > 0 ? inverseBeta(count, n - count + 1, tail) : 0, count < n ? inverseBeta(count + 1, n - count, 1 - tail) : 1]);
+  }
+  return n ? remembered.get(key) : [0, 1];
+}
+function meanInterval(sum, squares, n, confidence) { // Student
+  if (n < 2) return [-Infinity, Infinity];
+  const y = inverseBeta(0.5, (n - 1) / 2, confidence), t = Math.sqrt(((n - 1) * y) / (1 - y));
+  const spread = t * Math.sqrt(Math.max(0, (squares - (sum / n) * sum) / (n - 1)) / n);
+  return [sum / n - spread, sum / n + spread];
+}
+// The Beta-binomial law of the number of covered rows: chances of counts as low and as high, and the central 95 %.
+function coverageLaw(count, rows, n, k) {
+  const base = logGamma(rows + 1) - logBeta(k, n + 1 - k);
+  let below = 0, low = -1, high = -1, tooLow = 0, tooHigh = 0;
+  for (let c = 0; c <= rows; c++) {
+    const chance = Math.exp(base - logGamma(c + 1) - logGamma(rows - c + 1) + logBeta(c + k, rows - c + n + 1 - k));
+    below += chance;
+    if (c <= count) tooLow += chance;
+    if (c >= count) tooHigh += chance;
+    if (low < 0 && below >= 0.025) low = c;
+    if (high < 0 && below >= 0.975) high = c;
+  }
+  return { low: low / rows, high: (high < 0 ? rows : high) / rows, tooLow, tooHigh };
+}

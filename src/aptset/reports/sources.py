@@ -1,0 +1,111 @@
+"""From a fitted classifier or a calibration, and test rows, to an evaluation that knows its rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from aptset.calibrated import Calibration
+from aptset.calibrations.held_out import HeldOut
+from aptset.calibrations.promises import Promises
+from aptset.calibrations.split import Scheme, Split
+from aptset.evaluation import Evaluation, evaluate
+from aptset.evidence import Evidence, Origin, as_group_list
+from aptset.sets import PredictionSets
+from aptset.validation.evidence import check_report_source
+from aptset.validation.labels import as_labels
+
+# At this level a set holds no label but the one that keeps it from being empty (and labels that are always in).
+_NEARLY_ONE = 0.999999999
+
+
+def evaluation_of(
+    source: Any, X: Any, y: Any, groups: Any, features: Any, alpha: float | None, random_state: Any
+) -> Evaluation:
+    """Return the evaluation that a report is made from."""
+    is_evaluation, is_calibration = isinstance(source, Evaluation), isinstance(source, Calibration)
+    check_report_source(source, X, y, is_evaluation, is_calibration or hasattr(source, "predict_p") or is_evaluation)
+    if isinstance(source, Evaluation):
+        return source
+    if isinstance(source, Calibration):
+        return _of_calibration(source, X, y, groups, features, 0.1 if alpha is None else alpha, random_state)
+    return _of_classifier(source, X, y, groups, X if features is None else features, alpha, random_state)
+
+
+def _of_classifier(
+    classifier: Any, X: Any, y: Any, groups: Any, features: Any, alpha: float | None, random_state: Any
+) -> Evaluation:
+    fitted = classifier._fitted()
+    kind = fitted.rule.groups.kind
+    passed = groups if kind == "row" and fitted.rule.group_setting is None else None
+    level = classifier.input_level(alpha)
+    (samples, _) = fitted.rule.samples(X, passed)
+    levels = [Fraction(str(level)), Fraction(str(_NEARLY_ONE))]
+    sets, last = fitted.sets(samples, levels, classifier.allow_empty, classifier.n_jobs)
+    p_values = fitted.p_values(samples, classifier.n_jobs)
+    rule = fitted.rule
+    settings = {"Model": str(classifier.estimator), "Levels": f"{classifier.level}, alpha runs at {level:g}"}
+    settings |= _settings(rule.scheme.name, fitted.held_out, str(rule.score), rule.randomized, classifier.allow_empty)
+    origin = _origin(rule.scheme, fitted.held_out, rule.randomized, classifier.allow_empty, settings)
+    found = evaluate(sets, y, features, groups, alpha=level, random_state=random_state)
+    chances = np.asarray(classifier.predict_proba(X))
+    return _with_rows(found, sets, y, p_values, chances, groups, features, last, classifier.allow_empty, origin)
+
+
+def _of_calibration(
+    calibration: Calibration, probabilities: Any, y: Any, groups: Any, features: Any, alpha: float, random_state: Any
+) -> Evaluation:
+    by = groups if calibration.held_out.groups.kind == "row" else None
+    sets, last = calibration.predict_set(probabilities, [alpha, _NEARLY_ONE], groups=by)
+    p_values = calibration.p_values(probabilities, groups=by)
+    held_out, chance, may_be_empty = calibration.held_out, calibration.randomized, calibration.allow_empty
+    settings = {"Model": "probabilities were given"}
+    settings |= _settings("split", held_out, str(calibration.conformity), chance, may_be_empty)
+    origin = _origin(Split(), held_out, chance, may_be_empty, settings)
+    found = evaluate(sets, y, features, groups, alpha=alpha, random_state=random_state)
+    chances = np.asarray(probabilities)
+    return _with_rows(found, sets, y, p_values, chances, groups, features, last, may_be_empty, origin)
+
+
+def _with_rows(
+    found: Evaluation,
+    sets: PredictionSets,
+    y: Any,
+    p_values: Any,
+    chances: Any,
+    groups: Any,
+    features: Any,
+    last: PredictionSets,
+    may_be_empty: bool,
+    origin: Origin,
+) -> Evaluation:
+    likely = None if may_be_empty else last.indices[last.indptr[:-1]].astype(np.int64)
+    rows = Evidence(sets, as_labels(y, "y"), p_values, chances, as_group_list(groups), features, likely, origin)
+    return replace(found, evidence=rows)
+
+
+def _origin(scheme: Scheme, held_out: HeldOut, randomized: bool, may_be_empty: bool, settings: Any) -> Origin:
+    """Return the promise as a minimum of lines: every bound falls along a line as alpha grows."""
+    losses = set()
+    for sizes in Promises(scheme, held_out.sizes_of_folds).groups:
+        at_zero, at_half = (1 - scheme.bound(level, sizes) for level in (Fraction(0), Fraction(1, 2)))
+        losses.add((float(at_zero), float(2 * (at_half - at_zero))))
+    has_groups = held_out.groups.kind != "all"
+    upper_open = not randomized or not may_be_empty
+    return Origin(scheme.name, held_out.n, tuple(sorted(losses)), has_groups, upper_open, settings)
+
+
+def _settings(name: str, held_out: HeldOut, score: str, randomized: bool, may_be_empty: bool) -> dict[str, str]:
+    kinds = {"all": "one promise for all rows", "label": "within every true label", "row": "within every group"}
+    folds = len(held_out.folds)
+    return {
+        "Calibration": name + (f", {folds} folds" if folds > 1 else ""),
+        "Calibration rows": f"{held_out.n:,}",
+        "Calibrated": kinds[held_out.groups.kind],
+        "Score": score,
+        "Randomised": "yes, keyed by the content of the row" if randomized else "no",
+        "Empty sets": "allowed" if may_be_empty else "get their most likely label",
+    }

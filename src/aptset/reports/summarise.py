@@ -1,0 +1,100 @@
+"""The numbers and words of a report, as plain values. Nothing here knows HTML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.curves import LEVELS, coverage_curve
+from aptset.evaluation import Evaluation
+from aptset.evidence import Evidence
+from aptset.reports import examples, measures, words
+from aptset.reports.slices import slice_in_words
+from aptset.validation.evidence import check_reportable
+from aptset.validation.settings import check_generator
+from aptset.worst_slice import WorstSlice
+
+CONFIDENCE = 0.95
+# Levels of the slider where p-values are too many to travel: every half percent, finer at the small end.
+FEW_ALPHAS = [0.001, 0.002, 0.003, 0.004, *(float(level) for level in LEVELS)]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All that is drawn: ``page`` is what the template shows at once, ``data`` what the script works with."""
+
+    page: dict[str, Any]
+    data: dict[str, Any]
+
+
+def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state: Any) -> Summary:
+    """Return what a report on an evaluation says."""
+    evidence: Evidence = check_reportable(evaluation)
+    alpha = float(evaluation.alpha or 0)  # evidence is there only with a level
+    shown = examples.choose(evidence, alpha, n_examples, check_generator(random_state))
+    parts = {"label": measures.Partition.of(evidence.labels.tolist())}
+    if evidence.groups is not None:
+        parts["group"] = measures.Partition.of(evidence.groups)
+    measured = _measured(evidence, parts, evaluation.worst_slice, alpha, shown)
+    position = measured.pop("position", None)
+    data = {
+        **measured,
+        "alpha": alpha,
+        "rows": evaluation.n,
+        "classes": [str(name) for name in evidence.sets.classes.tolist()],
+        "names": {name: [str(value) for value in part.names] for name, part in parts.items()},
+        "n": evidence.origin.n,
+        "has_law": evidence.origin.n_of_law is not None,
+        "is_upper_open": evidence.origin.is_upper_open,
+        "losses": evidence.origin.losses,
+        "confidence": CONFIDENCE,
+        "level": words.LEVEL,
+        "sentences": words.SENTENCES,
+        "headlines": words.HEADLINES,
+        "curve": {name: values.tolist() for name, values in coverage_curve(evidence).items()},
+        "slice": None if evaluation.worst_slice is None else {"rows": len(evaluation.worst_slice.rows)},
+        "examples": examples.describe(evidence, shown),
+    }
+    if position is not None:
+        for example in data["examples"]:
+            example["position"] = int(position[example["row"]])
+    return Summary(_page(evaluation, evidence, title, data, parts), data)
+
+
+def _measured(
+    evidence: Evidence,
+    parts: dict[str, measures.Partition],
+    worst: WorstSlice | None,
+    alpha: float,
+    shown: NDArray[np.intp],
+) -> dict[str, Any]:
+    in_slice = None
+    if worst is not None:
+        in_slice = np.zeros(len(evidence.labels), dtype=np.bool_)
+        in_slice[worst.rows] = True
+    if measures.fits_whole(evidence):
+        return measures.every_row(evidence, parts, in_slice)
+    return measures.at_levels(evidence, parts, in_slice, sorted({*FEW_ALPHAS, alpha}), shown)
+
+
+def _page(
+    evaluation: Evaluation, evidence: Evidence, title: str, data: dict[str, Any], parts: dict[str, Any]
+) -> dict[str, Any]:
+    alpha = float(evaluation.alpha or 0)
+    first = words.first_words(evidence, alpha, evaluation.coverage, evaluation.mean_size)
+    settings = {"Test rows": f"{evaluation.n:,}", "Classes": f"{len(evidence.sets.classes):,}", "alpha": f"{alpha:g}"}
+    return {
+        "title": title,
+        "words": first,
+        "alpha": alpha,
+        "is_whole": data["mode"] == "rows",
+        "n_examples": len(data["examples"]),
+        "rows": evaluation.n,
+        "settings": {**evidence.origin.settings, **settings},
+        "has_groups": "group" in parts,
+        "slice": slice_in_words(evaluation.worst_slice, evidence.X),
+        "is_split": evidence.origin.n_of_law is not None,
+    }

@@ -1,0 +1,279 @@
+"""The page in a real browser: its numbers are Python's, its buttons work, hostile texts stay texts."""
+
+import csv
+import io
+import math
+import re
+import warnings
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.naive_bayes import GaussianNB
+
+import aptset
+
+ALPHAS = [0.001, 0.005, 0.02, 0.05, 0.1, 0.123, 0.2, 1 / 3, 0.5, 0.85, 1e-7]
+SETTINGS = {
+    "split": {},
+    "split, never empty": {"allow_empty": False},
+    "CV+": {"calibration": "cv+"},
+    "minimax, without chance": {"calibration": aptset.Minimax(5), "randomized": False},
+    "by label": {"groups": "label"},
+    "homogeneous": {"conformity": "homogeneous"},
+}
+HOSTILE = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(2)>", "\"&amp;'>", "{{ 7 * 7 }}\u2028<!--"]
+
+
+def digits(n_test=400):
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order], np.array([f"digit {d}" for d in y[order]])
+    return X[n_test:], y[n_test:], X[:n_test], y[:n_test]
+
+
+def model(**settings):
+    X, y, X_test, y_test = digits()
+    return aptset.ConformalClassifier(GaussianNB(), random_state=0, **settings).fit(X, y), X_test, y_test
+
+
+def same(found, estimate):
+    """The value to the last digit, the interval to nine."""
+    value, low, high = found
+    assert value == float(estimate) or (math.isnan(value) and math.isnan(estimate))
+    if not math.isnan(value):
+        assert (low, high) == pytest.approx((estimate.low, estimate.high), rel=1e-9, abs=1e-12)
+
+
+def judge(classifier, X, y, alpha, **more):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # too few rows for the smallest levels
+        sets = classifier.predict_set(X, alpha)
+    return aptset.evaluate(sets, y, alpha=alpha, **more), sets
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_numbers_are_those_of_python_at_every_level(opened, tmp_path, settings):
+    classifier, X, y = model(**settings)
+    groups = np.where(X.sum(axis=1) > 310, "much ink", "little ink")
+    made = aptset.report(classifier, X, y, tmp_path / "r.html", groups=groups, features=X[:, 20:24])
+    page = opened(tmp_path / "r.html")
+    for alpha in ALPHAS:
+        page.type_alpha(alpha)
+        evaluation, sets = judge(classifier, X, y, alpha, groups=groups)
+        for name, found in page.tiles().items():
+            same(found, getattr(evaluation, name))
+        for name, coverage, size in (("label", "by_label", "size_by_label"), ("group", "by_group", "size_by_group")):
+            table = page.table(name)
+            assert table.keys() == getattr(evaluation, coverage).keys()
+            for key, row in table.items():
+                same((row["coverage"], row["low"], row["high"]), getattr(evaluation, coverage)[key])
+                same((row["size"], row["sizeLow"], row["sizeHigh"]), getattr(evaluation, size)[key])
+        counts = {size: (evaluation.sizes[size].count, share.count) for size, share in evaluation.by_size.items()}
+        assert page.sizes() == counts
+        check_rows(page, sets, y)
+        worst = made.evaluation.worst_slice.rows
+        share = page.page.evaluate("({...document.getElementById('slice').dataset})")
+        assert (int(share["covered"]), int(share["rows"])) == (sets.covers(y)[worst].sum(), len(worst))
+
+
+def check_rows(page, sets, y):
+    """The sets of the rows that are shown are the classifier's."""
+    covered = sets.covers(y)
+    rows = page.rows()
+    assert len(rows) == 20
+    for row in rows:
+        number = int(row["row"])
+        assert set(row["labels"]) == set(sets[number].tolist())
+        assert (int(row["size"]), row["covered"]) == (sets.sizes[number], str(bool(covered[number])).lower())
+
+
+def test_slider_and_verdict(opened, tmp_path):
+    classifier, X, y = model()
+    aptset.report(classifier, X, y, tmp_path / "r.html")
+    page = opened(tmp_path / "r.html")
+    opening = page.page.inner_text("#summary")
+    for alpha in (0.014, 0.05, 0.3, 0.499):
+        page.slide(alpha)
+        evaluation, sets = judge(classifier, X, y, alpha)
+        assert page.tiles()["coverage"][0] == evaluation.coverage
+        test = aptset.coverage_test(sets.covers(y), n=classifier.n_calibration_, alpha=alpha)
+        law = page.page.evaluate("({...document.getElementById('summary').dataset})")
+        assert [float(law["tooLow"]), float(law["tooHigh"])] == pytest.approx([test.too_low, test.too_high], rel=1e-8)
+        assert f"{test.low:.4g} " in page.page.inner_text("#verdict")
+        assert f"{test.high:.4g} " in page.page.inner_text("#verdict")
+        assert f"at least {1 - alpha:.4g}." in page.page.inner_text("#promise")
+    page.page.click("#reset")
+    page.settled("0.1")
+    assert page.page.inner_text("#summary") == opening, "the script says what Python wrote"
+    page.type_alpha(1e-7)
+    assert "every set holds every label" in page.page.inner_text("#verdict")
+    page.page.fill("#alpha-number", "1.5")
+    page.page.press("#alpha-number", "Enter")
+    page.page.wait_for_selector("#alpha-number[aria-invalid=true]")
+
+
+def test_verdict_of_test_rows_from_elsewhere(opened, tmp_path):
+    classifier, X, y = model()
+    wrong = np.roll(X, 3, axis=1)
+    aptset.report(classifier, wrong, y, tmp_path / "r.html")
+    page = opened(tmp_path / "r.html")
+    assert page.page.get_attribute("#summary", "data-kind") == "low"
+    assert "do not seem to come from one source" in page.page.inner_text("#verdict")
+
+
+def test_filters_and_search(opened, tmp_path):
+    classifier, X, y = model(alpha=0.25)
+    frame = pd.DataFrame({"ink": X.sum(axis=1), "word": np.where(X[:, 20] > 8, "heavy", "light")})
+    aptset.report(classifier, X, y, tmp_path / "r.html", features=frame)
+    page = opened(tmp_path / "r.html")
+    assert len(page.rows()) == 20
+    sets = classifier.predict_set(X)
+    rules = {
+        "empty": lambda row: row["size"] == "0",
+        "one": lambda row: row["size"] == "1",
+        "large": lambda row: int(row["size"]) > 2 * sets.sizes.mean(),
+        "missed": lambda row: row["covered"] == "false",
+    }
+    for name, rule in rules.items():
+        page.page.click(f"[data-filter={name}]")
+        shown = page.rows()
+        assert shown
+        assert all(map(rule, shown))
+        assert page.page.get_attribute(f"[data-filter={name}]", "aria-pressed") == "true"
+    page.page.click("[data-filter=all]")
+    page.page.click("#examples [data-does=more]")
+    assert page.page.locator("#examples .row").count() == 60
+    page.page.fill("#search", "HEAVY")
+    texts = page.page.locator("#examples .row").all_inner_texts()
+    assert texts
+    assert all("word = heavy" in text for text in texts)
+    page.page.fill("#search", "no such thing")
+    assert page.page.inner_text("#shown") == "0 shown"
+
+
+def test_sorting_by_mouse_and_keyboard(opened, tmp_path):
+    classifier, X, y = model()
+    aptset.report(classifier, X, y, tmp_path / "r.html")
+    page = opened(tmp_path / "r.html")
+    assert [row["coverage"] for row in page.table("label").values()] == sorted(
+        row["coverage"] for row in page.table("label").values()
+    )
+    page.page.click("#label-table [data-does=sort-name]")
+    assert list(page.table("label")) == [f"digit {d}" for d in range(10)]
+    page.page.focus("#label-table [data-does=sort-size]")
+    for signs in (-1, 1):
+        page.page.keyboard.press("Enter")  # the focus stays where it was
+        sizes = [signs * row["size"] for row in page.table("label").values()]
+        assert sizes == sorted(sizes)
+    assert page.page.get_attribute("th:has([data-does=sort-size])", "aria-sort") == "ascending"
+    page.page.focus("#alpha")
+    page.page.keyboard.press("ArrowRight")
+    assert page.settled("0.101") == 0.101
+    unnamed = "inputs => inputs.filter(i => !i.labels.length && !i.ariaLabel).length"
+    assert page.page.eval_on_selector_all("input", unnamed) == 0
+
+
+def test_downloads_and_copies(opened, tmp_path):
+    classifier, X, y = model()
+    aptset.report(classifier, X, y, tmp_path / "r.html", groups=y)
+    page = opened(tmp_path / "r.html", permissions=["clipboard-read", "clipboard-write"])
+    for figure in ("curve", "sizes", "bysize", "label-figure", "group-figure"):
+        picture = ElementTree.fromstring(page.download(f"#{figure} [data-does=svg]"))
+        assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+        assert not any("var(" in value for part in picture.iter() for value in part.attrib.values()), "stands alone"
+        assert any(part.get("fill", "none").startswith("rgb") for part in picture.iter())
+    text = page.download("#label-table [data-does=csv]")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    expected = aptset.evaluate(classifier.predict_set(X), y).by_label
+    assert {row["name"]: float(row["coverage"]) for row in rows} == {k: float(v) for k, v in expected.items()}
+    page.page.click("#label-table [data-does=copy]")
+    page.page.wait_for_selector("text=Copied")
+    assert page.page.evaluate("navigator.clipboard.readText()").split() == text.split()
+    rows = csv.DictReader(io.StringIO(page.download("#examples [data-does=csv]")))
+    sets = classifier.predict_set(X)
+    assert all(set(row["labels"].split("|")) - {""} == set(sets[int(row["row"])].tolist()) for row in rows)
+    curve = list(csv.DictReader(io.StringIO(page.download("#curve [data-does=csv]"))))
+    sets = classifier.predict_set(X, [float(row["nominal"]) for row in curve if row["nominal"] == "0.5"])
+    assert [float(row["coverage"]) for row in curve if row["nominal"] == "0.5"] == [sets[0].covers(y).mean()]
+
+
+def brightness(page):
+    return sum(map(int, re.findall(r"\d+", page.page.evaluate("getComputedStyle(document.body).backgroundColor"))))
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("dark", 390), ("light", 390), ("dark", 1280), ("light", 820)])
+def test_light_dark_and_narrow_without_overflow(opened, tmp_path, scheme, width):
+    classifier, X, y = model()
+    groups = np.where(X[:, 20] > 8, "a very long name of a group " * 3, "short")
+    aptset.report(classifier, X, y, tmp_path / "r.html", groups=groups, features=X[:, 20:24])
+    page = opened(tmp_path / "r.html", viewport={"width": width, "height": 844}, color_scheme=scheme)
+    is_dark = brightness(page) < 200
+    assert is_dark == (scheme == "dark")
+    assert page.overflow() <= 0
+    page.page.screenshot(path=tmp_path / "shot.png", full_page=True)
+    assert (tmp_path / "shot.png").stat().st_size > 10_000
+    page.page.click("#theme")
+    assert (brightness(page) < 200) != is_dark
+    assert page.overflow() <= 0
+
+
+def test_hostile_texts_stay_texts(opened, tmp_path):
+    generator = np.random.default_rng(0)
+    y = generator.choice(HOSTILE, size=300)
+    X = pd.DataFrame({name: generator.normal(size=300) for name in HOSTILE[:3]})
+    X[HOSTILE[3]] = y[::-1]
+    classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X.iloc[:, :3].to_numpy()[:150], y[:150])
+    rows = slice(150, None)
+    aptset.report(
+        classifier,
+        X.iloc[rows, :3].to_numpy(),
+        y[rows],
+        tmp_path / "r.html",
+        groups=y[rows][::-1],
+        features=X.iloc[rows],
+        title=HOSTILE[1],
+    )
+    page = opened(tmp_path / "r.html")
+    assert page.page.inner_text("h1") == HOSTILE[1]
+    assert page.page.title() == HOSTILE[1]
+    assert page.table("label").keys() == set(HOSTILE)
+    assert page.table("group").keys() == set(HOSTILE)
+    assert page.page.locator("img").count() == 0
+    assert page.page.locator("script").count() == 2
+    assert any(HOSTILE[0] in text for text in page.page.locator("#examples .row").all_inner_texts())
+    assert HOSTILE[0] in page.download("#label-figure [data-does=svg]").replace("&lt;", "<").replace("&gt;", ">")
+
+
+def probabilities(n, n_classes, seed):
+    generator = np.random.default_rng(seed)
+    chances = np.exp(2 * generator.standard_normal((n, n_classes), dtype=np.float32))
+    chances /= chances.sum(axis=1, keepdims=True)
+    waits = generator.standard_exponential(chances.shape, dtype=np.float32) + np.float32(1e-30)
+    return chances, (chances / waits).argmax(axis=1)  # the shortest wait is a draw from the row
+
+
+@pytest.mark.parametrize(
+    ("n", "n_classes", "limit"), [(100_000, 10, 3_000_000), (2_000, 1000, 8_000_000), (100_000, 1000, 3_000_000)]
+)
+def test_many_rows_and_many_classes(opened, tmp_path, n, n_classes, limit):
+    chances, y = probabilities(n, n_classes, 1)
+    calibration = aptset.calibrate(*probabilities(5000, n_classes, 0), random_state=0)
+    made = aptset.report(calibration, chances, y, tmp_path / "r.html")
+    assert (tmp_path / "r.html").stat().st_size < limit
+    page = opened(tmp_path / "r.html")
+    seconds = page.page.evaluate("performance.now()") / 1000
+    assert seconds < 20, "some seconds; the bound leaves room for a busy machine"
+    same(page.tiles()["coverage"], made.evaluation.coverage)
+    same(page.tiles()["mean_size"], made.evaluation.mean_size)
+    assert f"200 of {n:,} rows" in page.page.inner_text("#examples-card")
+    page.type_alpha(0.05)
+    evaluation = aptset.evaluate(calibration.predict_set(chances, 0.05), y)
+    for name, found in page.tiles().items():
+        same(found, getattr(evaluation, name))
+    for key, row in page.table("label").items():
+        same((row["coverage"], row["low"], row["high"]), evaluation.by_label[int(key)])
+        same((row["size"], row["sizeLow"], row["sizeHigh"]), evaluation.size_by_label[int(key)])
+    assert page.overflow() <= 0
