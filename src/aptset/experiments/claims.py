@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,21 +76,18 @@ Found = Iterator[tuple[str, Floats, float, float]]
 
 def findings(frame: pd.DataFrame, alpha: float) -> list[Finding]:
     """Return all findings that the results allow; what was not run yields none."""
-    results, level = Results(frame, alpha), 1 - alpha
-    sources = (
-        ("(i) every method covers about {level:g} marginally", _marginal(results)),
-        ("(ii) model 1: conditional coverage", _slices_of_model_1(results.some("model1", 1000))),
-        ("(iii) model 1: sizes", _sizes_of_model_1(results.some("model1", 1000))),
-        ("(iv) model 2: SVC cannot learn it, RFC is on par with the oracle", _model_2(results.some("model2", 1000))),
-        ("(v) mice: conditional coverage, sizes, CQC unstable", _mice(results.some("mice", 500))),
-        ("(vi) MNIST: conditional coverage", _mnist(results.some("mnist", 10_000))),
-    )
-    found = []
-    for claim, rows in sources:
-        for quantity, values, low, high in rows:
-            if len(values) > 1:
-                found.append(Finding(claim.format(level=level), quantity, mean(values, 0.95), low, high))
-    return found
+    results = Results(frame, alpha)
+    found = [_finding(f"(i) every method covers about {results.level:g} marginally", row) for row in _marginal(results)]
+    for claim, data, sizes, check in _SOURCES:
+        for n_train in sizes:
+            rows = check(results.some(data, n_train))
+            found += [_finding(f"{claim}, n = {n_train}", row) for row in rows]
+    return [finding for finding in found if finding.estimate.n > 1]
+
+
+def _finding(claim: str, row: tuple[str, Floats, float, float]) -> Finding:
+    quantity, values, low, high = row
+    return Finding(claim, quantity, mean(values, 0.95), low, high)
 
 
 def _marginal(results: Results) -> Found:
@@ -161,3 +158,12 @@ def _mnist(results: Results) -> Found:
         lowest = np.min([values.mean() for values in labels]) if len(labels[0]) else np.nan
         worst = next((values for values in labels if len(values) and values.mean() == lowest), labels[0])
         yield f"NNet: coverage of {method} at its worst digit", worst.to_numpy(), low, high
+
+
+_SOURCES: tuple[tuple[str, str, tuple[int, ...], Callable[[Results], Found]], ...] = (
+    ("(ii) model 1: conditional coverage", "model1", (1000, 10_000), _slices_of_model_1),
+    ("(iii) model 1: sizes", "model1", (1000, 10_000), _sizes_of_model_1),
+    ("(iv) model 2: SVC cannot learn it, RFC is on par with the oracle", "model2", (1000, 10_000), _model_2),
+    ("(v) mice: conditional coverage, sizes, CQC unstable", "mice", (500,), _mice),
+    ("(vi) MNIST: conditional coverage", "mnist", (10_000,), _mnist),
+)

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from aptset.estimates import Estimate, mean
 from aptset.experiments.claims import Results
 from aptset.experiments.measures import METRICS
-from aptset.experiments.published import NOTEBOOK, RERUN
+from aptset.experiments.published import NOTEBOOK, PAIRED, RERUN
 
 LARGEST_Z = 3.0  # in the 48 comparisons a larger one happens by chance in one run of eight
 _NOTEBOOK_METRICS = ("coverage", "worst_slice", "size_given_coverage")
@@ -45,6 +46,17 @@ def compare_rerun(frame: pd.DataFrame, alpha: float) -> list[Comparison]:
                 error = spread * (1 / len(values) + 1 / row.repetitions) ** 0.5
                 z = (float(values.mean()) - centre) / error
                 found.append(Comparison(row.box, row.method, metric, centre, float(values.mean()), z))
+    return found
+
+
+def compare_paired(frame: pd.DataFrame, alpha: float) -> list[tuple[str, str, Estimate, int]]:
+    """Return paired differences of the re-run in words, beside ours, and how many of ours are positive."""
+    results, found = Results(frame, alpha).some("model1", 1000), []
+    for box, one, other, metric, theirs in PAIRED:
+        values = results.difference((box, one), (box, other), metric)
+        if len(values) > 1:
+            what = f"{box}: {metric.replace('_', ' ')} of {one} minus {other}"
+            found.append((what, theirs, mean(values, 0.95), int((values > 0).sum())))
     return found
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 import pandas as pd
 
 from aptset.experiments.claims import ABOUT, Finding, findings
-from aptset.experiments.comparison import LARGEST_Z, compare_notebook, compare_rerun
+from aptset.experiments.comparison import LARGEST_Z, compare_notebook, compare_paired, compare_rerun
 from aptset.experiments.results import seconds_of
 from aptset.progress import as_time
 
@@ -74,7 +74,10 @@ def _rerun_section(frame: pd.DataFrame, alpha: float) -> str:
         rows.append([one.box, one.method, one.metric.replace("_", " "), *numbers])
     agree = sum(one.agrees for one in found)
     told = f"{agree} of {len(found)} numbers agree within {LARGEST_Z:g} combined standard errors."
-    return f"{title}\n\n{told}\n\n{_table(rows)}"
+    pairs = [["difference, paired over repetitions", "theirs", "ours", "95 % interval", "positive"]]
+    for what, theirs, ours, positive in compare_paired(frame, alpha):
+        pairs.append([what, theirs, f"{ours:.3f}", f"{ours.low:.3f} to {ours.high:.3f}", f"{positive} of {ours.n}"])
+    return f"{title}\n\n{told}\n\n{_table(rows)}\n\n{_table(pairs)}"
 
 
 def _notebook_section(frame: pd.DataFrame, alpha: float) -> str:
