@@ -7,7 +7,6 @@ from typing import Any
 
 from aptset.audits.auditing import Audit, audit
 from aptset.audits.comparing import Comparison, compare
-from aptset.classifier import ConformalClassifier
 from aptset.files import read_table
 from aptset.tablejob import make_model, read_rows
 from aptset.writing import atomic_path
@@ -45,11 +44,9 @@ def compare_table(
 ) -> tuple[Comparison, list[str]]:
     """Compare models on a table; return what was found, and the names of the files that were written."""
     features, labels, by = read_rows(path, target, groups)
-    within = "label" if groups == "label" else None
-    candidates = {
-        name: ConformalClassifier(make_model(name), calibration=calibration, groups=within) for name in models
-    }
-    found = compare(candidates, features, labels, groups=by, folder=out / "splits", **settings)
+    candidates = {name: make_model(name) for name in models}
+    folder = out / "splits"
+    found = compare(candidates, features, labels, calibration=calibration, groups=by, folder=folder, **settings)
     found.report(out / "compare.html", f"{path.name}: which model has the better sets?")
     return found, ["compare.html", *_write_splits(found, out)]
 

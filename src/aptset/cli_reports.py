@@ -63,7 +63,7 @@ SPLITTING = [
     ALPHA,
     click.option("--repetitions", default=100, show_default=True, help="Number of random splits."),
     click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test."),
-    click.option("--groups", help="A column to break coverage and size down by."),
+    click.option("--groups", help="A column to break coverage and size down by, besides the labels."),
     click.option("--jobs", default=-1, show_default=True, help="Worker processes; -1 for one per core."),
     click.option("--seed", default=0, show_default=True, help="Seed of the splits, the models and the uniforms."),
     QUIET,

@@ -56,6 +56,15 @@ def features_of(X: Any, names: list[str] | None = None, n_rows: int | None = Non
     return Features(matrix, found, _spread(matrix))
 
 
+def can_be_sliced(X: Any, n_rows: int) -> bool:
+    """Tell whether slices can be looked for in X: numbers and categories, without gaps."""
+    try:
+        features_of(X, None, n_rows)
+    except (TypeError, ValueError, AttributeError):
+        return False
+    return True
+
+
 def _spread(matrix: Any) -> Floats:
     """Return the standard deviation of each column."""
     if not hasattr(matrix, "tocsr"):

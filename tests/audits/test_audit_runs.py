@@ -129,6 +129,7 @@ def test_what_is_refused(tmp_path):
         ({"time": [1]}, "time must have one entry per row"),
         ({"time": [None] * 50}, "time must not have missing values"),
         ({"alpha": 2}, "alpha must be in"),
+        ({"random_state": None}, "random_state must be a whole number"),
     ]
     for settings, message in refused:
         with pytest.raises(ValueError, match=message):

@@ -12,7 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import betabinom
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
 
 import aptset
 from aptset.curves import beta_binomial_range, coverage_curve
@@ -189,6 +193,40 @@ def test_frames_and_missing_groups():
     assert set(data_of(report)["names"]["group"]) == {"a", "b", "None"}
     assert "of them (50 % overall)" in report.html
     assert report._repr_html_().startswith("<iframe srcdoc=")
+
+
+def test_rows_that_cannot_be_sliced():
+    generator = np.random.default_rng(0)
+    words = np.array(["red apple", "green pear", "blue plum"])
+    y = generator.integers(3, size=300)
+    texts = words[np.where(generator.random(300) < 0.8, y, generator.integers(3, size=300))].tolist()
+    pipeline = make_pipeline(CountVectorizer(), LogisticRegression())
+    classifier = aptset.ConformalClassifier(pipeline, random_state=0).fit(texts[:150], y[:150])
+    report = aptset.report(classifier, texts[150:], y[150:])
+    assert report.evaluation.worst_slice is None
+    assert {example["text"] for example in data_of(report)["examples"]} == set(words)
+    X = generator.normal(size=(300, 2))
+    X[::7, 0] = np.nan
+    forest = RandomForestClassifier(5)
+    gaps = aptset.report(aptset.ConformalClassifier(forest, random_state=0).fit(X[:150], y[:150]), X[150:], y[150:])
+    assert gaps.evaluation.worst_slice is None
+
+
+def test_groups_of_calibration_and_guaranteed_levels():
+    generator = np.random.default_rng(0)
+    X, groups = generator.normal(size=(600, 2)), generator.choice(["a", "b"], size=600)
+    y = (X[:, 0] + generator.normal(size=600) > 0).astype(int)
+    half = slice(300, None)
+    classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X[:300], y[:300], groups=groups[:300])
+    report = aptset.report(classifier, X[half], y[half], groups=groups[half], alpha=0.2)
+    sets = classifier.predict_set(X[half], 0.2, groups=groups[half])
+    assert report.evaluation.coverage == aptset.coverage(sets, y[half])
+    assert not data_of(report)["has_law"]
+    sure = aptset.ConformalClassifier(GaussianNB(), calibration="cv+", level="guaranteed", alpha=0.2, random_state=0)
+    sure.fit(X[:300], y[:300])
+    data = data_of(aptset.report(sure, X[half], y[half]))
+    assert data["alpha"] == sure.input_level() < 0.2
+    assert 1 - data["losses"][0][0] - data["losses"][0][1] * data["alpha"] == pytest.approx(0.8)
 
 
 def test_command_on_probabilities_and_on_a_table(folder):

@@ -14,15 +14,23 @@ from aptset.audits.drift import Drift, look_for_drift
 from aptset.audits.laws import Verdict, judge
 from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits, distribution
-from aptset.audits.splits import RandomSplit, Rows, as_conformal, can_be_sliced
+from aptset.audits.splits import RandomSplit, Rows, as_conformal
 from aptset.calibrations import CALIBRATIONS
 from aptset.classifier import ConformalClassifier
 from aptset.displays import Display
 from aptset.evidence import as_group_list
 from aptset.experiments.runner import run_tasks
+from aptset.features import can_be_sliced
 from aptset.reports.render import save_page
 from aptset.tables import Backend, make_table
-from aptset.validation.audits import check_calibrations, check_repetitions, check_test_share, check_times, warn_drift
+from aptset.validation.audits import (
+    check_calibrations,
+    check_repetitions,
+    check_seed,
+    check_test_share,
+    check_times,
+    warn_drift,
+)
 from aptset.validation.estimators import check_estimator_can, check_training_data
 from aptset.validation.evidence import check_page_path
 from aptset.validation.labels import check_length
@@ -178,7 +186,7 @@ def _drift(splits: Splits, rows: Rows, first: str, level: Fraction, random_state
 
 def prepare(X: Any, y: Any, groups: Any, time: Any, test_share: float) -> tuple[Rows, float]:
     """Check the rows, and decide how many test."""
-    X, labels, _ = check_training_data(audit, X, y, minimum=10)
+    X, labels, _ = check_training_data(ConformalClassifier(None), X, y, minimum=10)
     of_rows = as_group_list(groups)
     if of_rows is not None:
         check_length(of_rows, len(labels), "groups")
@@ -199,6 +207,7 @@ def split_and_measure(
     in_order: bool = False,
 ) -> Splits:
     """Run every candidate on the same splits, through the experiment runner."""
+    check_seed(seed)
     enough = max(10, _MOST_P_VALUES // rows.n_test)
     numbers = [*range(repetitions), *([-1] if in_order else [])]
     first = next(iter(candidates))

@@ -14,7 +14,6 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from aptset.classifier import ConformalClassifier
-from aptset.features import features_of
 from aptset.metrics import size_given_coverage
 from aptset.sets import PredictionSets
 from aptset.validation.labels import columns_of
@@ -128,15 +127,6 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[list[int]] | None
     of_test = columns_of(y, model.classes_)
     known = [[int((of_test == group).sum()), int(size)] for group, size in enumerate(held_out.sizes.tolist())]
     return [law for law in known if law[0] > 0]
-
-
-def can_be_sliced(X: Any, n_rows: int) -> bool:
-    """Tell whether slices can be looked for: numbers and categories without gaps."""
-    try:
-        features_of(X, None, n_rows)
-    except (TypeError, ValueError, AttributeError):
-        return False
-    return True
 
 
 def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: Any) -> ConformalClassifier:

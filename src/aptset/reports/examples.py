@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.evidence import Evidence
-from aptset.features import features_of
 from aptset.tables import is_table, iterate_columns, names_of_columns
 
 _MOST_LABELS = 30
 _MOST_FEATURES = 8
-_MOST_TEXT = 60
+_MOST_TEXT = 120
 
 
 def choose(evidence: Evidence, alpha: float, count: int, generator: np.random.Generator) -> NDArray[np.intp]:
@@ -62,17 +61,16 @@ def _labels(evidence: Evidence, row: int) -> dict[str, Any]:
 
 
 def _texts(X: Any, rows: NDArray[np.intp]) -> list[str]:
-    """Return a few features of each row in words; nothing for arrays with many columns."""
-    if X is None:
-        return [""] * len(rows)
+    """Return a few features of each row in words: columns of a table or a narrow array, or the row itself if a text."""
     if is_table(X):
         names = [str(name) for name in names_of_columns(X)][:_MOST_FEATURES]
-        columns = [column for column, _ in zip(iterate_columns(X), names, strict=False)]
+        columns: list[Any] = [column for column, _ in zip(iterate_columns(X), names, strict=False)]
+    elif getattr(X, "ndim", 1) == 2 and X.shape[1] <= _MOST_FEATURES and not hasattr(X, "tocsr"):
+        names, columns = [f"x{j}" for j in range(X.shape[1])], list(np.asarray(X).T)
+    elif isinstance(X, list | tuple | np.ndarray) and all(isinstance(X[row], str) for row in rows.tolist()):
+        return [_short(X[row]) for row in rows.tolist()]
     else:
-        features = features_of(X)
-        if len(features.names) > _MOST_FEATURES or hasattr(features.matrix, "tocsr"):
-            return [""] * len(rows)
-        names, columns = features.names, list(features.matrix.T)
+        return [""] * len(rows)
     return [
         ", ".join(f"{name} = {_short(column[row])}" for name, column in zip(names, columns, strict=True))
         for row in rows.tolist()

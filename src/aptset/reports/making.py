@@ -41,7 +41,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         page = html.escape(self.html, quote=True)
-        return f'<iframe srcdoc="{page}" width="100%" height="720" style="border:0" sandbox="allow-scripts"></iframe>'
+        how = 'width="100%" height="720" style="border:0" sandbox="allow-scripts allow-downloads"'
+        return f'<iframe srcdoc="{page}" {how}></iframe>'
 
 
 def report(
@@ -73,7 +74,8 @@ def report(
     groups : array, optional
         A group for each row, to break coverage and size down (and for calibration by group).
     features : array or data frame, optional
-        What to look for the worst slice in; by default X for a classifier, nothing for a Calibration.
+        What to look for the worst slice in; by default X for a classifier, if it holds numbers and categories
+        without gaps.
     alpha : float, optional
         The level at which the page opens; by default the classifier's, or 0.1.
     title : str

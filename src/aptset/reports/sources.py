@@ -14,6 +14,7 @@ from aptset.calibrations.promises import Promises
 from aptset.calibrations.split import Scheme, Split
 from aptset.evaluation import Evaluation, evaluate
 from aptset.evidence import Evidence, Origin, as_group_list
+from aptset.features import can_be_sliced
 from aptset.sets import PredictionSets
 from aptset.validation.evidence import check_report_source
 from aptset.validation.labels import as_labels
@@ -32,7 +33,7 @@ def evaluation_of(
         return source
     if isinstance(source, Calibration):
         return _of_calibration(source, X, y, groups, features, 0.1 if alpha is None else alpha, random_state)
-    return _of_classifier(source, X, y, groups, X if features is None else features, alpha, random_state)
+    return _of_classifier(source, X, y, groups, features, alpha, random_state)
 
 
 def _of_classifier(
@@ -50,9 +51,11 @@ def _of_classifier(
     settings = {"Model": str(classifier.estimator), "Levels": f"{classifier.level}, alpha runs at {level:g}"}
     settings |= _settings(rule.scheme.name, fitted.held_out, str(rule.score), rule.randomized, classifier.allow_empty)
     origin = _origin(rule.scheme, fitted.held_out, rule.randomized, classifier.allow_empty, settings)
-    found = evaluate(sets, y, features, groups, alpha=level, random_state=random_state)
+    seen = X if features is None else features
+    sliced = seen if features is not None or can_be_sliced(X, len(sets)) else None
+    found = evaluate(sets, y, sliced, groups, alpha=level, random_state=random_state)
     chances = np.asarray(classifier.predict_proba(X))
-    return _with_rows(found, sets, y, p_values, chances, groups, features, last, classifier.allow_empty, origin)
+    return _with_rows(found, sets, y, p_values, chances, groups, seen, last, classifier.allow_empty, origin)
 
 
 def _of_calibration(

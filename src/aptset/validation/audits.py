@@ -21,6 +21,13 @@ def check_repetitions(repetitions: Any) -> int:
     return int(repetitions)
 
 
+def check_seed(seed: Any) -> int:
+    """Return the seed, from which every split draws its own numbers."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"random_state must be a whole number, not negative, so that runs can go on; got {seed!r}.")
+    return int(seed)
+
+
 def check_test_share(share: Any, n_rows: int) -> tuple[float, int]:
     """Return the share of the rows that test, and their number."""
     if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) < 1:
