@@ -31,22 +31,9 @@ def splits_page(
 ) -> str:
     """Return the page."""
     kept = all(verdict.kept for verdict in verdicts.values())
-    summary = [{name: _plain(value) for name, value in row.items()} for row in splits.summary()]
-    metrics = {name: words for name, words in METRICS.items() if _is_known(splits, name)}
-    parts = [part for part in ("label", "group") if any(row["part"] == part for row in summary)]
-    names = splits.candidates
-    data = {
-        "alpha": alpha,
-        "candidates": names,
-        "metrics": metrics,
-        "parts": parts,
-        "summary": summary,
-        "values": {m: {name: [_plain(v) for v in splits.values(name, m).tolist()] for name in names} for m in metrics},
-        "drift": None if drift is None else [_plain(value) for value in drift.coverage.tolist()],
-        "differences": None if differences is None else [{k: _plain(v) for k, v in r.items()} for r in differences],
-    }
     alarm = drift is not None and drift.warning
     promise = "Promise not kept" if not kept else "Promise kept, but the rows drift" if alarm else "Promise kept"
+    data = _data(splits, alpha, drift, differences)
     page = {
         "title": title,
         "kind": "low" if not kept else "high" if alarm else "kept",
@@ -56,10 +43,29 @@ def splits_page(
         "how": how,
         "drift": None if drift is None else {"headline": _drift_headline(drift), "sentence": drift.sentence()},
         "has_differences": differences is not None,
-        "metrics": metrics,
-        "parts": parts,
+        "metrics": data["metrics"],
+        "parts": data["parts"],
     }
     return render_page("splits.html.jinja", SPLITS, page, data)
+
+
+def _data(
+    splits: Splits, alpha: float, drift: Drift | None, differences: list[dict[str, Any]] | None
+) -> dict[str, Any]:
+    """Return what the script draws."""
+    summary = [{name: _plain(value) for name, value in row.items()} for row in splits.summary()]
+    metrics = {name: words for name, words in METRICS.items() if _is_known(splits, name)}
+    names = splits.candidates
+    return {
+        "alpha": alpha,
+        "candidates": names,
+        "metrics": metrics,
+        "parts": [part for part in ("label", "group") if any(row["part"] == part for row in summary)],
+        "summary": summary,
+        "values": {m: {name: [_plain(v) for v in splits.values(name, m).tolist()] for name in names} for m in metrics},
+        "drift": None if drift is None else [_plain(value) for value in drift.coverage.tolist()],
+        "differences": None if differences is None else [{k: _plain(v) for k, v in r.items()} for r in differences],
+    }
 
 
 def _drift_headline(drift: Drift) -> str:

@@ -38,30 +38,35 @@ def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state:
     parts = {"label": measures.Partition.of(evidence.labels.tolist())}
     if evidence.groups is not None:
         parts["group"] = measures.Partition.of(evidence.groups)
-    measured = _measured(evidence, parts, evaluation.worst_slice, alpha, shown)
-    position = measured.pop("position", None)
-    data = {
-        **measured,
-        "alpha": alpha,
+    data = _measured(evidence, parts, evaluation.worst_slice, alpha, shown)
+    position = data.pop("position", None)
+    data |= _facts(evaluation, evidence, parts)
+    data["examples"] = examples.describe(evidence, shown)
+    if position is not None:
+        for example in data["examples"]:
+            example["position"] = int(position[example["row"]])
+    return Summary(_page(evaluation, evidence, title, data, parts), data)
+
+
+def _facts(evaluation: Evaluation, evidence: Evidence, parts: dict[str, measures.Partition]) -> dict[str, Any]:
+    """Return all but the rows: names, the law, the sentences, the curve."""
+    origin = evidence.origin
+    return {
+        "alpha": float(evaluation.alpha or 0),
         "rows": evaluation.n,
         "classes": [str(name) for name in evidence.sets.classes.tolist()],
         "names": {name: [str(value) for value in part.names] for name, part in parts.items()},
-        "n": evidence.origin.n,
-        "has_law": evidence.origin.n_of_law is not None,
-        "is_upper_open": evidence.origin.is_upper_open,
-        "losses": evidence.origin.losses,
+        "n": origin.n,
+        "has_law": origin.n_of_law is not None,
+        "is_upper_open": origin.is_upper_open,
+        "losses": origin.losses,
         "confidence": CONFIDENCE,
         "level": words.LEVEL,
         "sentences": words.SENTENCES,
         "headlines": words.HEADLINES,
         "curve": {name: values.tolist() for name, values in coverage_curve(evidence).items()},
         "slice": None if evaluation.worst_slice is None else {"rows": len(evaluation.worst_slice.rows)},
-        "examples": examples.describe(evidence, shown),
     }
-    if position is not None:
-        for example in data["examples"]:
-            example["position"] = int(position[example["row"]])
-    return Summary(_page(evaluation, evidence, title, data, parts), data)
 
 
 def _measured(
