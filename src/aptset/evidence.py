@@ -93,7 +93,10 @@ class Evidence:
     ) -> Evidence:
         """Return the rows of sets at a level, calibrated by one split on n rows if n is known."""
         found, chances, filled = check_evidence(sets, p_values, probabilities, alpha)
-        origin = Origin() if n is None else Origin("split", check_sample_size(n), is_upper_open=filled is not None)
+        origin = Origin(settings={"Calibration": "not stated; the promise is that of a valid one at this level"})
+        if n is not None:
+            known = {"Calibration": "split", "Calibration rows": f"{check_sample_size(n):,}"}
+            origin = Origin("split", check_sample_size(n), is_upper_open=filled is not None, settings=known)
         return cls(sets, as_labels(labels, "labels"), found, chances, as_group_list(groups), X, filled, origin)
 
     @cached_property

@@ -9,6 +9,8 @@ from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from test_audit_laws import rows
 
 import aptset
@@ -70,6 +72,12 @@ def test_workers_and_restarts_change_nothing(tmp_path):
     assert sum(again[path] == files[path] for path in files) == 4, "only what was missing is done"
     aptset.audit(model, numbers + 1, y, folder=tmp_path, **settings)
     assert len(list(tmp_path.iterdir())) == 10, "other rows are other splits"
+
+
+def test_models_with_functions_made_on_the_spot():
+    X, y = rows(100)
+    model = make_pipeline(FunctionTransformer(lambda X: 2 * X), GaussianNB())
+    assert aptset.audit(model, X, y, repetitions=2, calibrations="split", n_jobs=2).n_test == 30
 
 
 def test_labels_as_groups_have_an_exact_law_too():

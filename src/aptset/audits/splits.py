@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
 from joblib import hash as content_hash
+from joblib import wrap_non_picklable_objects
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
@@ -36,7 +38,7 @@ class Rows:
     @cached_property
     def fingerprint(self) -> str:
         """A text that changes with any value in the rows."""
-        return str(content_hash((self.X, self.y, self.groups, self.place, self.n_test)))
+        return fingerprint((self.X, self.y, self.groups, self.place, self.n_test))
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class RandomSplit:
     @cached_property
     def key(self) -> str:
         """All that the result depends on, as text."""
-        model = content_hash(self.model)
+        model = fingerprint(self.model)
         kept = int(self.keeps_p_values)
         return f"{self.candidate} r{self.repetition} seed={self.seed} {self.rows.fingerprint} {model} {kept}"
 
@@ -111,6 +113,14 @@ class RandomSplit:
             for name in dict.fromkeys(values):
                 mine = np.array([value == name for value in values])
                 yield {"part": part, "name": str(name), **_counts(covered[mine], sizes[mine])}
+
+
+def fingerprint(value: Any) -> str:
+    """Return a text that changes with the content of a value."""
+    try:
+        return str(content_hash(value))
+    except (PicklingError, AttributeError, TypeError):  # functions and classes made on the spot
+        return str(content_hash(wrap_non_picklable_objects(value)))
 
 
 def _counts(covered: NDArray[np.bool_], sizes: NDArray[np.int64]) -> Row:
