@@ -8,7 +8,7 @@ from typing import Any
 from aptset.audits.auditing import Audit, audit
 from aptset.audits.comparing import Comparison, compare
 from aptset.files import read_table
-from aptset.tablejob import make_model, read_rows
+from aptset.tablejob import make_model, read_rows, sliceable
 from aptset.writing import atomic_path
 
 
@@ -31,6 +31,7 @@ def audit_table(
         labels,
         calibrations=list(calibrations),
         groups=by,
+        features=sliceable(features),
         time=times,
         folder=out / "splits",
         **settings,
@@ -45,8 +46,8 @@ def compare_table(
     """Compare models on a table; return what was found, and the names of the files that were written."""
     features, labels, by = read_rows(path, target, groups)
     candidates = {name: make_model(name) for name in models}
-    folder = out / "splits"
-    found = compare(candidates, features, labels, calibration=calibration, groups=by, folder=folder, **settings)
+    settings |= {"calibration": calibration, "features": sliceable(features)}
+    found = compare(candidates, features, labels, groups=by, folder=out / "splits", **settings)
     found.report(out / "compare.html", f"{path.name}: which model has the better sets?")
     return found, ["compare.html", *_write_splits(found, out)]
 

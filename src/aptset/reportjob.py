@@ -6,24 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from aptset.calibrated import load
 from aptset.demo import demo_classifier
 from aptset.files import ProbabilityFile, as_texts
 from aptset.reports.making import Report, report
-from aptset.tablejob import run_table
+from aptset.tablejob import run_table, sliceable
 from aptset.validation.files import check_labels_present, check_same_classes
-
-_MOST_VALUES = 50
 
 
 def report_table(path: Path, target: str, out: Path, title: str | None, **settings: Any) -> Report:
     """Train and calibrate on 70 % of a table, and write the page about the others."""
     result = run_table(path, target, **settings)
     title = title or f"{path.name}: prediction sets for {target}"
-    kept = sliceable(result.features)
-    features = kept if kept.shape[1] else None
+    features = sliceable(result.features)
     truth = np.array(result.truth, dtype=object)
     return report(result.classifier, result.features, truth, out, groups=result.groups, features=features, title=title)
 
@@ -56,10 +52,3 @@ def report_demo(alpha: float, seed: int, out: Path, title: str | None) -> Report
     classifier, X, y, features, groups = demo_classifier(alpha, seed)
     title = title or "Handwritten digits: what the prediction sets are worth"
     return report(classifier, X, y, out, groups=groups, features=features, title=title)
-
-
-def sliceable(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return what slices can be made of: numbers with gaps filled by the median, and texts with few values."""
-    numbers = frame.select_dtypes("number")
-    texts = [name for name in frame.columns if name not in numbers.columns and frame[name].nunique() <= _MOST_VALUES]
-    return pd.concat([numbers.fillna(numbers.median().fillna(0.0)), frame[texts]], axis=1)

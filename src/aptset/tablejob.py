@@ -39,6 +39,7 @@ MODELS: dict[str, Any] = {
     "neighbours": KNeighborsClassifier(),
     "tree": DecisionTreeClassifier(),
 }
+MOST_VALUES = 50  # of a text column that slices are made of; more is a name or an id
 
 
 @dataclass(frozen=True)
@@ -186,3 +187,12 @@ def as_text(X: pd.DataFrame) -> Any:
         .map(lambda value: np.nan if np.ndim(value) == 0 and pd.isna(value) else str(value))
         .to_numpy(dtype=object)
     )
+
+
+def sliceable(frame: pd.DataFrame) -> pd.DataFrame | None:
+    """Return what slices can be made of: numbers with gaps filled by the median, and texts with few values."""
+    numbers = frame.select_dtypes("number")
+    others = [name for name in frame.columns if name not in numbers.columns]
+    texts = [name for name in others if frame[name].map(str).nunique() <= MOST_VALUES]
+    found = pd.concat([numbers.fillna(numbers.median().fillna(0.0)), frame[texts]], axis=1)
+    return found if found.shape[1] else None

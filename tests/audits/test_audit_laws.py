@@ -60,7 +60,7 @@ def test_the_chance_of_a_verdict_is_a_p_value():
     X, y = rows(60)
     X[30:] += 2  # no matter: random splits do not care
     data, share = prepare(X, y, None, None, 0.3)
-    data = replace(data, has_slices=False)
+    data = replace(data, features=None)
     candidates = {"a": aptset.ConformalClassifier(GaussianNB(), alpha=0.2)}
     chances = []
     for seed in range(150):

@@ -105,6 +105,16 @@ def test_data_that_cannot_be_sliced_have_no_worst_slice():
     assert "nan" in repr(found)
 
 
+def test_slices_in_other_features():
+    X, y = rows(400)
+    X[0, 0] = np.nan
+    settings = {"repetitions": 2, "calibrations": "split"}
+    found = aptset.audit(DummyClassifier(strategy="prior"), X, y, features=X[:, 1:], **settings)
+    assert found.to_frame()["worst_slice"].notna().any()
+    with pytest.raises(ValueError, match="X must be finite to look for slices"):
+        aptset.audit(DummyClassifier(strategy="prior"), X, y, features=X, **settings)
+
+
 def test_comparison_is_paired_and_plain():
     X, y = rows(300)
     models = {"guess": DummyClassifier(strategy="prior"), "bayes": BAYES, "same bayes": GaussianNB()}

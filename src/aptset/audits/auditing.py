@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
-from sklearn.utils import indexable
 
 from aptset.audits.drift import Drift, look_for_drift
 from aptset.audits.laws import Verdict, judge
@@ -20,7 +19,7 @@ from aptset.classifier import ConformalClassifier
 from aptset.displays import Display
 from aptset.evidence import as_group_list
 from aptset.experiments.runner import run_tasks
-from aptset.features import can_be_sliced
+from aptset.features import can_be_sliced, features_of
 from aptset.reports.render import save_page
 from aptset.tables import Backend, make_table
 from aptset.validation.audits import (
@@ -108,6 +107,7 @@ def audit(
     repetitions: int = 100,
     test_share: float = 0.3,
     groups: ArrayLike | None = None,
+    features: Any = None,
     time: ArrayLike | None = None,
     folder: str | Path | None = None,
     n_jobs: int | None = 1,
@@ -135,6 +135,8 @@ def audit(
         Share of the rows that test.
     groups : array, optional
         A group for each row, to break coverage and size down.
+    features : array or data frame, optional
+        What to look for the worst slice in; by default X, if it holds numbers and categories without gaps.
     time : array, optional
         When each row was taken; by default the order of the rows.
     folder : path, optional
@@ -167,7 +169,7 @@ def audit(
         check_estimator_can(estimator)
         chosen = check_calibrations(calibrations, sorted(CALIBRATIONS))
         candidates = {str(one): as_conformal(estimator, one, alpha) for one in chosen}
-    rows, share = prepare(X, y, groups, time, test_share)
+    rows, share = prepare(X, y, groups, time, test_share, features)
     count = check_repetitions(repetitions)
     splits = split_and_measure(candidates, rows, count, random_state, folder, n_jobs, progress, in_order=True)
     level = check_alpha(next(iter(candidates.values())).alpha)
@@ -184,16 +186,18 @@ def _drift(splits: Splits, rows: Rows, first: str, level: Fraction, random_state
     return drift
 
 
-def prepare(X: Any, y: Any, groups: Any, time: Any, test_share: float) -> tuple[Rows, float]:
+def prepare(X: Any, y: Any, groups: Any, time: Any, test_share: float, features: Any = None) -> tuple[Rows, float]:
     """Check the rows, and decide how many test."""
     X, labels, _ = check_training_data(ConformalClassifier(None), X, y, minimum=10)
     of_rows = as_group_list(groups)
     if of_rows is not None:
         check_length(of_rows, len(labels), "groups")
+    if features is not None:
+        features_of(features, None, len(labels))  # refused now, not in the middle of the splits
+    elif can_be_sliced(X, len(labels)):
+        features = X
     share, n_test = check_test_share(test_share, len(labels))
-    (X,) = indexable(X)
-    place = check_times(time, len(labels))
-    return Rows(X, labels, of_rows, place, n_test, can_be_sliced(X, len(labels))), share
+    return Rows(X, labels, of_rows, check_times(time, len(labels)), n_test, features), share
 
 
 def split_and_measure(

@@ -142,6 +142,7 @@ def compare(
     repetitions: int = 100,
     test_share: float = 0.3,
     groups: ArrayLike | None = None,
+    features: Any = None,
     folder: str | Path | None = None,
     n_jobs: int | None = 1,
     progress: bool = False,
@@ -160,7 +161,7 @@ def compare(
         All rows and their labels.
     calibration : str or object, default="split"
         How models that are no ConformalClassifier are calibrated.
-    alpha, repetitions, test_share, groups, folder, n_jobs, progress, random_state
+    alpha, repetitions, test_share, groups, features, folder, n_jobs, progress, random_state
         As in :func:`audit`.
 
     Returns
@@ -185,7 +186,7 @@ def compare(
     for model in named.values():
         check_estimator_can(model)
     models = {name: as_conformal(model, calibration, alpha) for name, model in named.items()}
-    rows, share = prepare(X, y, groups, None, test_share)
+    rows, share = prepare(X, y, groups, None, test_share, features)
     splits = split_and_measure(models, rows, check_repetitions(repetitions), random_state, folder, n_jobs, progress)
     verdicts = {name: judge(splits.overall(name), check_alpha(model.alpha), share) for name, model in models.items()}
     level = float(check_alpha(next(iter(models.values())).alpha))

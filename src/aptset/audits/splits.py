@@ -33,12 +33,12 @@ class Rows:
     groups: list[Any] | None
     place: NDArray[np.intp] | None
     n_test: int
-    has_slices: bool
+    features: Any  # what slices are made of; None for no slices
 
     @cached_property
     def fingerprint(self) -> str:
         """A text that changes with any value in the rows."""
-        return fingerprint((self.X, self.y, self.groups, self.place, self.n_test))
+        return fingerprint((self.X, self.y, self.groups, self.place, self.n_test, self.features))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class RandomSplit:
         X, y = _safe_indexing(self.rows.X, test), self.rows.y[test]
         sets: PredictionSets = model.predict_set(X)
         names = {"candidate": self.candidate, "repetition": self.repetition}
-        found = [{**names, **row} for row in self._measure(model, sets, X, y, test, seed)]
+        found = [{**names, **row} for row in self._measure(model, sets, y, test, seed)]
         if self.keeps_p_values:
             p_values = model.predict_p(X)
             column = np.maximum(columns_of(y, sets.classes), 0)
@@ -90,13 +90,12 @@ class RandomSplit:
             found.append({**names, "part": "p_values", "rows": test.tolist(), "values": of_truth.tolist()})
         return found
 
-    def _measure(
-        self, model: ConformalClassifier, sets: PredictionSets, X: Any, y: Any, test: Any, seed: int
-    ) -> Iterator[Row]:
+    def _measure(self, model: ConformalClassifier, sets: PredictionSets, y: Any, test: Any, seed: int) -> Iterator[Row]:
         covered, sizes = sets.covers(y), sets.sizes
         worst = float("nan")
-        if self.rows.has_slices:
-            worst = float(worst_slice_coverage(sets, y, X, random_state=seed).coverage)
+        if self.rows.features is not None:
+            features = _safe_indexing(self.rows.features, test)
+            worst = float(worst_slice_coverage(sets, y, features, random_state=seed).coverage)
         yield {
             "part": "all",
             "name": "",
