@@ -8,7 +8,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from aptset.baselines import ConformalQuantileClassifier, NetworkQuantiles
+from aptset.baselines import network as network_module
+from aptset.experiments.boxes import make_box
 from aptset.experiments.cells import Cell
+from aptset.experiments.runner import run_tasks
 
 
 def sample(n, seed):
@@ -53,6 +56,71 @@ def test_steps_are_whole_epochs_of_the_choosing_run():
     assert 0 < network.n_steps_ <= 30 * steps_of_an_epoch
 
 
+class Watched(NetworkQuantiles):
+    """Notes with what each training run started, and on how many rows."""
+
+    def _epochs(self, network, features, target, level, max_steps):
+        state = {name: value.clone() for name, value in network.state_dict().items()}
+        self.__dict__.setdefault("runs_", []).append((state, len(target), max_steps))
+        yield from super()._epochs(network, features, target, level, max_steps)
+
+
+@pytest.mark.parametrize(
+    ("judged", "epochs"),
+    [
+        ([(0.9, 3.0), (0.8, 2.0), (0.5, 1.0), (0.9, 2.5)], 2),  # the narrowest that holds 80 %
+        ([(0.9, 1.0), (0.9, 2.0), (0.9, 1.0), (0.9, 3.0)], 1),  # the first of equal ones
+        ([(0.7, 3.0), (0.7, 2.0), (0.7, 1.0), (0.7, 0.5)], 4),  # none does: all of them
+    ],
+)
+def test_the_epoch_is_chosen_and_training_starts_again(judged, epochs, monkeypatch):
+    told = iter(judged)
+    monkeypatch.setattr(network_module, "_judge", lambda *_: next(told))
+    found = Watched(epochs=4, random_state=0).fit(*sample(200, 0))
+    (start, n_choosing, _), (again, n_all, steps) = found.runs_
+    assert (n_choosing, n_all) == (190, 200)
+    assert steps == found.n_steps_ == epochs * 3
+    assert all(torch.equal(start[name], again[name]) for name in start)
+    assert any(not torch.equal(start[name], value) for name, value in found.network_.state_dict().items())
+
+
+def test_the_optimiser_is_the_papers(monkeypatch):
+    asked = []
+    adam = torch.optim.Adam
+
+    def watched(parameters, **settings):
+        asked.append(settings)
+        return adam(parameters, **settings)
+
+    monkeypatch.setattr(torch.optim, "Adam", watched)
+    NetworkQuantiles(epochs=1, random_state=0).fit(*sample(100, 0))
+    assert len(asked) == 2, "one for each run"
+    assert all({"lr": 5e-4, "weight_decay": 1e-6}.items() <= settings.items() for settings in asked)
+
+
+def test_held_out_judgement():
+    network = NetworkQuantiles(epochs=1, random_state=0).fit(*sample(100, 0)).network_
+    X, y = (torch.as_tensor(values, dtype=torch.float32) for values in sample(50, 1))
+    low, high = np.sort(network(X).detach().numpy(), axis=1).T
+    coverage, width = network_module._judge(network, X, y)
+    assert coverage == pytest.approx(np.mean((y.numpy() >= low) & (y.numpy() <= high)))
+    assert width == pytest.approx(np.mean(high - low), rel=1e-5)
+
+
+def test_threads_change_nothing():
+    X, y = sample(300, 0)
+    found = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append(NetworkQuantiles(epochs=10, random_state=0).fit(X, y).predict(X))
+            assert torch.get_num_threads() == threads, "the setting is put back"
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(*found)
+
+
 def test_the_same_seed_gives_the_same_network_and_the_global_state_is_left_alone():
     X, y = sample(100, 0)
     torch.manual_seed(5)
@@ -74,10 +142,15 @@ def test_cqc_by_name(side):
     assert isinstance(ConformalQuantileClassifier(GaussianNB(), alpha=0.2).fit(X, y).quantiles_, NetworkQuantiles)
 
 
-def test_a_cell_of_the_experiments():
-    rows = Cell("model2", 150, 300, "Oracle", "CQC", 0).run()
-    assert rows[0]["method"] == "CQC"
-    assert 0.6 < rows[0]["coverage"] <= 1
+def test_a_cell_is_what_the_library_gives_on_any_number_of_workers(tmp_path):
+    cells = [Cell("model2", 90, 300, "Oracle", "CQC", repetition) for repetition in range(2)]
+    sample, seed = cells[0].sample(), cells[0]._seed("Oracle", "CQC")
+    box = make_box("Oracle", 4, sample.model)
+    direct = ConformalQuantileClassifier(box, random_state=seed).fit(sample.X, sample.y).predict_set(sample.X_test)
+    one, two = (run_tasks(cells, tmp_path / str(jobs), jobs) for jobs in (1, 2))
+    assert str([done.rows for done in one]) == str([done.rows for done in two])
+    assert one[0].rows[0]["size"] == direct.sizes.mean()
+    assert one[0].rows[0]["coverage"] == direct.covers(sample.y_test).mean()
 
 
 @parametrize_with_checks([NetworkQuantiles(epochs=3)])

@@ -22,7 +22,7 @@ def words(_: Any, __: Any, text: str) -> tuple[str, ...]:
 @click.option("--jobs", default=-1, show_default=True, help="Worker processes; -1 for one per core.")
 @click.option("--out", default="aptset-reproduction", show_default=True, help="Folder for results and figures.")
 @click.option("--boxes", default="", callback=words, help="Only these black boxes, such as Oracle,SVC.")
-@click.option("--methods", default="", callback=words, help="Only these methods, such as SC,CV+,HCC.")
+@click.option("--methods", default="", callback=words, help="Only these methods, such as SC,CV+ (HCC comes with SC).")
 @click.option("--sizes", default="", callback=words, help="Only these n_train, such as 500,1000.")
 @click.option("--draw-only", is_flag=True, help="Compute nothing: draw what is finished.")
 @click.option("--seed", default=0, show_default=True, help="Seed of data, folds, models and uniforms.")

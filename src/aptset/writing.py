@@ -22,9 +22,11 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.chmod(final.stat().st_mode if final.exists() else 0o666 & ~_umask())
         temporary.replace(final)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(final)) from error  # a full disk does not say where
         raise
     with suppress(OSError):  # not every system lets a folder be flushed
         folder = os.open(final.parent, os.O_RDONLY)

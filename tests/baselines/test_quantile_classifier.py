@@ -20,7 +20,7 @@ class Known(ClassifierMixin, BaseEstimator):
     """Probabilities are a fixed function of x, in eighths, so that exact arithmetic can follow."""
 
     def fit(self, X, y):
-        self.classes_ = np.unique(y)
+        self.classes_, self.rows_ = np.unique(y), X
         return self
 
     def predict_proba(self, X):
@@ -32,7 +32,7 @@ class Line(BaseEstimator):
     """Quantiles that are a fixed function of x; remembers what it was asked to regress."""
 
     def fit(self, X, y):
-        self.seen_ = len(y)
+        self.rows_, self.target_ = X, y
         return self
 
     def predict(self, X):
@@ -46,8 +46,11 @@ def test_sets_are_the_definition(side, alpha):
     X, y = generator.random((100, 2)), generator.integers(3, size=100)
     new = generator.random((40, 2))
     found = ConformalQuantileClassifier(Known(), quantiles=Line(), side=side, alpha=alpha, random_state=1).fit(X, y)
-    assert found.quantiles_.seen_ == 34
-    third = thirds(100, np.random.default_rng(1))[2]
+    first, second, third = thirds(100, np.random.default_rng(1))
+    np.testing.assert_array_equal(found.model_.rows_, X[first])
+    np.testing.assert_array_equal(found.quantiles_.rows_, X[second])
+    of_truth = found.model_.predict_proba(X[second])[np.arange(34), y[second]]
+    np.testing.assert_array_equal(found.quantiles_.target_, of_truth)
     column = 1 if side == "upper" else 0
 
     def exact(values):

@@ -4,12 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.frozen import FrozenEstimator
 
+from aptset.baselines import ConformalQuantileClassifier
+from aptset.classifier import ConformalClassifier
 from aptset.experiments import cells
 from aptset.experiments.boxes import make_box
 from aptset.experiments.cells import FAMILY_OF, Cell
 from aptset.experiments.measures import measure
 from aptset.experiments.models import Mixed
+from aptset.fitting import seed_unseeded
 from aptset.sets import PredictionSets
 
 SMALL = Cell("model1", 60, 200, "Oracle", "SC", 0)
@@ -54,6 +58,61 @@ def test_one_fit_serves_sc_and_hcc(monkeypatch):
     found = overall(replace(SMALL, box="SVC", n_train=100).run())
     assert set(found) == {"SC", "HCC"}
     assert fits == [50]
+
+
+def measured(cell, sets):
+    sample = cell.sample()
+    return str(list(measure(sets, sample.X_test, sample.y_test, sample.model, cell._seed("slices"))))
+
+
+def written(cell, method):
+    names = ("condition", "n", "coverage", "worst_slice", "size", "size_given_coverage", "expected_coverage")
+    return str([{name: row[name] for name in names} for row in cell.run() if row["method"] == method])
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.3])
+def test_sc_and_hcc_calibrate_on_the_half_that_did_not_train(alpha):
+    cell = Cell("model1", 200, 300, "SVC", "SC", 0, alpha)
+    sample, seed = cell.sample(), cell._seed("SVC", "SC")
+    order = np.random.default_rng(seed).permutation(200)
+    model = make_box("SVC", 10, sample.model)
+    seed_unseeded(model, seed)
+    model.fit(sample.X[order[:100]], sample.y[order[:100]])
+    rest = order[100:]
+    for method, conformity in (("SC", "adaptive"), ("HCC", "homogeneous")):
+        classifier = ConformalClassifier(FrozenEstimator(model), conformity=conformity, alpha=alpha, random_state=seed)
+        sets = classifier.fit(sample.X[rest], sample.y[rest]).predict_set(sample.X_test)
+        assert written(cell, method) == measured(cell, sets)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.3])
+@pytest.mark.parametrize(("family", "calibration"), [("CV+", "cv+"), ("JK+", "jackknife+")])
+def test_cross_cells_are_what_the_library_gives(family, calibration, alpha):
+    cell = Cell("model2", 60, 200, "SVC", family, 0, alpha)
+    sample = cell.sample()
+    box, seed = make_box("SVC", 4, sample.model), cell._seed("SVC", family)
+    classifier = ConformalClassifier(box, calibration=calibration, alpha=alpha, random_state=seed)
+    assert written(cell, family) == measured(cell, classifier.fit(sample.X, sample.y).predict_set(sample.X_test))
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.3])
+def test_cqc_rf_is_what_the_library_gives(alpha):
+    cell = Cell("digits", 150, 200, "RFC", "CQC-RF", 0, alpha)
+    sample = cell.sample()
+    box, seed = make_box("RFC", 10, None), cell._seed("RFC", "CQC-RF")
+    found = ConformalQuantileClassifier(box, quantiles="forest", alpha=alpha, random_state=seed)
+    assert written(cell, "CQC-RF") == measured(cell, found.fit(sample.X, sample.y).predict_set(sample.X_test))
+
+
+def test_the_key_says_all_that_a_result_depends_on(tmp_path):
+    changes = {"data": "model2", "n_train": 61, "n_test": 201, "box": "SVC", "family": "CV+", "repetition": 1}
+    changes |= {"alpha": 0.2, "seed": 1}
+    keys = {replace(SMALL, **{name: value}).key for name, value in changes.items()}
+    assert len(keys | {SMALL.key}) == len(changes) + 1
+    assert replace(SMALL, folder=tmp_path).key == SMALL.key, "where data lie does not matter"
+    real = replace(SMALL, data="mice")
+    (tmp_path / "mice_protein.csv.gz").touch()
+    assert real.key != replace(real, folder=tmp_path).key, "where they come from does"
 
 
 def test_every_method_has_a_family_and_every_family_runs():

@@ -81,6 +81,40 @@ def test_prepared_images_are_kept_and_read_again(small_mnist, own_cache, monkeyp
     np.testing.assert_array_equal(first.y, again.y)
 
 
+def test_a_damaged_cache_is_made_again(small_mnist, own_cache, monkeypatch):
+    folder, _, _ = small_mnist
+    monkeypatch.setattr(datasets, "_KEPT_FROM", 1)
+    first = load_data("mnist", folder)
+    (path,) = own_cache.glob("mnist-*-prepared.npz")
+    whole = path.read_bytes()
+    other = own_cache / "other.npz"
+    with np.load(path) as arrays:
+        digest = arrays["digest"]
+    np.savez(other, X=first.X + 1, y=first.y, digest=digest)
+    for content in (whole[:500], b"", other.read_bytes()):
+        path.write_bytes(content)
+        datasets._load.cache_clear()
+        with pytest.warns(UserWarning, match=f"{path.name} is damaged and is made again"):
+            np.testing.assert_array_equal(load_data("mnist", folder).X, first.X)
+        assert path.read_bytes() == whole
+
+
+def test_prepared_data_serve_without_the_folder(small_mnist, monkeypatch):
+    folder, _, _ = small_mnist
+    monkeypatch.setattr(datasets, "_KEPT_FROM", 1)
+    first = load_data("mnist", folder)
+    np.testing.assert_array_equal(load_data("mnist").X, first.X)
+    assert datasets.source_tag("mnist", None) == datasets.source_tag("mnist", folder)
+
+
+def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(small_mnist, monkeypatch, tmp_path):
+    folder, _, _ = small_mnist
+    monkeypatch.setattr(datasets, "_KEPT_FROM", 1)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("APTSET_CACHE", str(tmp_path / "file" / "below"))
+    assert load_data("mnist", folder).X.shape == (200, 50)
+
+
 def test_unknown_names_are_listed():
     with pytest.raises(ValueError, match=r"data set must be among mice, mnist, fashion, cifar10, digits; got 'mnits'"):
         load_data("mnits")

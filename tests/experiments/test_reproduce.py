@@ -73,11 +73,13 @@ def test_bad_input_is_one_line(tmp_path):
     assert "sizes must be positive whole numbers; got 'x'" in failure("reproduce", "fig1", "--sizes", "x", *out)
     assert "nothing is left with boxes=('NNet',)" in failure("reproduce", "fig1", "--boxes", "NNet", *out)
     assert "repetitions must be a positive" in failure("reproduce", "fig1", "--repetitions", "0", *out)
+    assert "seed must be a whole number that is not negative" in failure("reproduce", "fig1", "--seed", "-1", *out)
     assert "alpha must be in (0, 1)" in failure("reproduce", "fig1", "--alpha", "2", *out)
     assert not (tmp_path / "out").exists(), "nothing was written"
     (tmp_path / "file").touch()
     assert "must be a folder that can be written" in failure("reproduce", "fig1", "--out", tmp_path / "file")
-    assert "at least one finished result to draw" in failure("reproduce", "fig1", "--draw-only", *out)
+    assert "must hold finished results to draw" in failure("reproduce", "fig1", "--draw-only", *out)
+    assert not (tmp_path / "out").exists()
 
 
 def test_data_that_cannot_be_had_are_missed_before_anything_runs(tmp_path):
@@ -93,20 +95,58 @@ def test_a_missing_package_is_named_before_anything_runs(tmp_path, monkeypatch):
     from aptset.validation import experiments
 
     monkeypatch.setattr(experiments, "find_spec", lambda name: None if name == "torch" else object())
-    told = r"CQC needs torch: pip install 'aptset\[network\]', or leave it out: --methods SC,HCC,oracle,CV\+,JK\+"
+    told = r"CQC needs torch: pip install 'aptset\[network\]', or leave it out: --methods SC,.*,CQC-RF"
     with pytest.raises(ImportError, match=told):
         reproduce(["fig1"], Choice(1), tmp_path)
 
 
-def test_designs_are_the_papers():
-    assert sorted(DESIGNS) == ["fig1", "fig2", "fig3", "figS1", "figS3", "figS4", *(f"tableS{k}" for k in (1, 2, 3, 4))]
+ON_MODELS, ON_DATA = {"SC", "CV+", "JK+", "CQC", "HCC", "oracle"}, {"SC", "CV+", "JK+", "CQC", "CQC-RF", "HCC"}
+SIMULATED, REAL, SIZES = {"Oracle", "SVC", "RFC"}, {"NNet", "SVC", "RFC"}, (500, 1000, 5000, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "sizes", "boxes", "methods", "conditions"),
+    [
+        ("fig1", "model1", (1000,), SIMULATED, ON_MODELS, ()),
+        ("fig2", "mice", (500,), REAL, ON_DATA, ()),
+        ("fig3", "mnist", (10_000,), REAL, ON_DATA, ()),
+        ("figS1", "model1", (10_000,), SIMULATED, ON_MODELS, ("X1=-8", "X1=1")),
+        ("figS3", "model2", (10_000,), SIMULATED, ON_MODELS, ("X1=-1", "X1=1")),
+        ("figS4", "model2", (1000,), SIMULATED, ON_MODELS, ("X1=-1", "X1=1")),
+        ("tableS1", "mice", (500, 1000), REAL, ON_DATA, ()),
+        ("tableS2", "mnist", SIZES, REAL, ON_DATA, ()),
+        ("tableS3", "fashion", SIZES, REAL, ON_DATA, ()),
+        ("tableS4", "cifar10", SIZES, REAL, ON_DATA, ()),
+    ],
+)
+def test_designs_are_the_papers(name, data, sizes, boxes, methods, conditions):
+    design = DESIGNS[name]
+    assert (design.data, design.n_train, design.conditions) == (data, sizes, conditions)
+    assert (set(design.boxes), set(design.methods)) == (boxes, methods)
+    assert design.is_table == name.startswith("table")
+    assert design.by_label_of == ("NNet" if name == "fig3" else None)
+
+
+def test_cells_behind_the_designs():
+    assert len(DESIGNS) == 10
     cells = cells_of(DESIGNS.values(), Choice(3), 0.1, 0, None)
     combinations = {(c.data, c.n_train, c.n_test, c.box, c.family) for c in cells}
-    assert len(cells) == 3 * len(combinations)
+    assert len(cells) == 3 * len(combinations), "designs share cells"
     jackknife = {c for c in combinations if c[4] == "JK+"}
     assert max(c[1] for c in jackknife) == JACKKNIFE_LIMIT
-    assert {c[3] for c in jackknife if c[0] == "model1"} == {"Oracle", "SVC"}
+    assert {c[3] for c in jackknife if c[0] in ("model1", "model2")} == {"Oracle", "SVC"}
     assert {c[1:3] for c in combinations if c[0] == "mice"} == {(500, 580), (1000, 80)}
-    assert {c[1:3] for c in combinations if c[0] == "cifar10"} == {(n, 5000) for n in (500, 1000, 5000, 10_000)}
-    assert {c[4] for c in combinations if c[0] == "mnist"} == {"SC", "CV+", "JK+", "CQC", "CQC-RF"}
-    assert {c[3] for c in combinations if c[0] == "mnist"} == {"NNet", "SVC", "RFC"}
+    assert {c[2] for c in combinations if c[0] != "mice"} == {5000}
+
+
+def test_a_second_command_adds_to_the_first(tmp_path):
+    few = ("--repetitions", "2", "--boxes", "Oracle", "--out", tmp_path)
+    run("reproduce", "fig1", "--methods", "SC,CV+", *few)
+    run("reproduce", "figS4", "--methods", "SC", *few)
+    frame = pd.read_parquet(tmp_path / "results.parquet")
+    assert set(frame["data"]) == {"model1", "model2"}
+    page = (tmp_path / "claims.md").read_text()
+    assert "model1, n=1000, Oracle: coverage of CV+" in page
+    assert "model2, n=1000, Oracle: coverage of SC" in page
+    done = run("reproduce", "fig1", "fig2", "--draw-only", *few)
+    assert done.stderr == "Warning: nothing of fig2 is left with these boxes, methods and sizes.\n"

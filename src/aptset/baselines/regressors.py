@@ -47,7 +47,10 @@ class ForestQuantiles(BaseEstimator):  # type: ignore[misc]
         check_alpha(self.alpha)
         X, y = validate_data(self, X, y, dtype=np.float32, y_numeric=True)
         self.forest_ = RandomForestQuantileRegressor(
-            n_estimators=self.n_estimators, min_samples_split=self.min_samples_split, random_state=self.random_state
+            n_estimators=self.n_estimators,
+            min_samples_split=self.min_samples_split,
+            max_samples_leaf=None,  # every row of a leaf counts, as in Meinshausen's forest; the default keeps one
+            random_state=self.random_state,
         ).fit(X, y)
         return self
 

@@ -15,7 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from aptset.baselines import ConformalQuantileClassifier
 from aptset.classifier import ConformalClassifier
 from aptset.experiments.boxes import make_box
-from aptset.experiments.datasets import load_data
+from aptset.experiments.datasets import load_data, source_tag
 from aptset.experiments.measures import measure
 from aptset.experiments.models import MODELS, Model, draw_labels
 from aptset.fitting import seed_unseeded
@@ -27,6 +27,7 @@ from aptset.validation.experiments import check_sizes
 # Methods of one family share their fits: SC, HCC and the oracle's own sets are cells of one family.
 FAMILY_OF = {"SC": "SC", "HCC": "SC", "oracle": "SC", "CV+": "CV+", "JK+": "JK+", "CQC": "CQC", "CQC-RF": "CQC-RF"}
 METHODS = tuple(FAMILY_OF)
+RECIPE = 1  # to be raised by a change that changes results: cells that were computed before are then left alone
 _CALIBRATIONS = {"CV+": "cv+", "JK+": "jackknife+"}
 _REGRESSORS = {"CQC": "network", "CQC-RF": "forest"}
 
@@ -59,8 +60,9 @@ class Cell:
     @property
     def key(self) -> str:
         """All that the result depends on, as text."""
-        sizes = f"{self.n_train}+{self.n_test}"
-        return f"{self.data} {sizes} {self.box} {self.family} alpha={self.alpha} seed={self.seed} r{self.repetition}"
+        what = f"{self.data} {self.n_train}+{self.n_test} {self.box} {self.family} alpha={self.alpha} seed={self.seed}"
+        source = "" if self.data in MODELS else f" from {source_tag(self.data, self.folder)}"
+        return f"{what} r{self.repetition}{source} recipe {RECIPE}"
 
     @property
     def weight(self) -> float:

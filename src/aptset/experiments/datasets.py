@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.experiments.prepared import keep, kept
 from aptset.kernels.formula import Floats
 from aptset.validation.experiments import check_checksum, check_names, check_shape, offline_error
-from aptset.writing import atomic_write
 
 _COMPONENTS = 50  # images are reduced to this many
 _KEPT_FROM = 1_000_000  # cells of prepared data that took long enough to be kept
@@ -156,6 +156,19 @@ def load_data(name: str, folder: Path | None = None) -> Data:
     return _load(name, None if folder is None else Path(folder))
 
 
+def source_tag(name: str, folder: Path | None) -> str:
+    """Say where the data come from: the beginning of a checksum, or a word."""
+    if name == "digits":
+        return "scikit-learn"
+    source = SOURCES[name]
+    tag = next(iter(source.files.values()))[:12]
+    return tag if _has_files(source, folder) or _kept_path(name, tag).is_file() else "openml"
+
+
+def _kept_path(name: str, tag: str) -> Path:
+    return cache_folder() / f"{name}-{tag}-prepared.npz"
+
+
 @cache  # one copy in each worker process
 def _load(name: str, folder: Path | None) -> Data:
     if name == "digits":
@@ -164,20 +177,16 @@ def _load(name: str, folder: Path | None) -> Data:
         X, digits = load_digits(return_X_y=True)
         return Data(_standardised(X), digits, 10)
     source = SOURCES[name]
-    raw, tag = _local(source, folder), next(iter(source.files.values()))[:12]
-    kept = cache_folder() / f"{name}-{tag if raw else 'openml'}-prepared.npz"
-    if kept.is_file():
-        raw_again = _read_prepared([kept])
-        return Data(raw_again.X, raw_again.y.astype(np.intp), source.n_classes)
-    found = raw() if raw else _download(name, source, folder)
-    names, y = np.unique(found.y, return_inverse=True)
-    check_shape(name, (len(found.X), *found.X.shape[1:]), _wanted(source, found), len(names), source.n_classes)
-    X = source.prepare(found.X)
+    again = kept(_kept_path(name, source_tag(name, folder)))
+    if again is not None:
+        return Data(again[0], again[1], source.n_classes)
+    found = _read(source, folder) if folder and _has_files(source, folder) else _download(name, source, folder)
+    names, codes = np.unique(found.y, return_inverse=True)
+    check_shape(name, found.X.shape, _wanted(source, found), len(names), source.n_classes)
+    X, y = source.prepare(found.X), codes.astype(np.intp)
     if X is not found.X and X.size >= _KEPT_FROM:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(kept) as file:
-            np.savez(file, X=X, y=y)
-    return Data(X, y.astype(np.intp), source.n_classes)
+        keep(_kept_path(name, source_tag(name, folder)), X, y)
+    return Data(X, y, source.n_classes)
 
 
 def _wanted(source: Source, found: Raw) -> tuple[int, ...]:
@@ -185,11 +194,12 @@ def _wanted(source: Source, found: Raw) -> tuple[int, ...]:
     return (source.shape[0], _COMPONENTS if reduced else source.shape[1])
 
 
-def _local(source: Source, folder: Path | None) -> Callable[[], Raw] | None:
-    """Return a way to read the files of a folder, or None if it does not have them."""
-    if folder is None or not all((folder / name).is_file() for name in source.files):
-        return None
-    return lambda: source.read([check_checksum(folder / name, sha256) for name, sha256 in source.files.items()])
+def _has_files(source: Source, folder: Path | None) -> bool:
+    return folder is not None and all((folder / name).is_file() for name in source.files)
+
+
+def _read(source: Source, folder: Path) -> Raw:
+    return source.read([check_checksum(folder / name, sha256) for name, sha256 in source.files.items()])
 
 
 def _download(name: str, source: Source, folder: Path | None) -> Raw:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from aptset.experiments.designs import Design
 from aptset.writing import atomic_path
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLOURS = {
     "SC": "#0072b2",
@@ -21,7 +23,7 @@ COLOURS = {
     "oracle": "#999999",
 }
 _STYLE: Any = {"svg.hashsalt": "aptset", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-_HIDDEN_BEYOND = 1.6  # times the largest whisker of the other methods: the paper leaves such values of CQC out
+_HIDDEN_BEYOND = 1.6  # times nearly the largest value of the other methods: the paper leaves such values of CQC out
 
 
 class Panel(NamedTuple):
@@ -47,8 +49,7 @@ def draw_figure(design: Design, frame: pd.DataFrame, alpha: float, paths: list[P
             _draw_panel(axes, panel, design, methods, alpha)
         handles = [mpl.patches.Patch(color=COLOURS[name], label=name) for name in methods]
         figure.legend(handles=handles, loc="outside lower center", ncols=len(methods), frameon=False)
-        repetitions = frame.groupby(["box", "method"])["repetition"].nunique()
-        figure.suptitle(f"{design.title} ({_span(repetitions)} repetitions)", fontsize=11)
+        figure.suptitle(_title(design, frame), fontsize=11)
         for path in paths:
             with atomic_path(path) as temporary:
                 kind = path.suffix[1:]
@@ -98,6 +99,9 @@ def _draw_panel(axes: Any, panel: Panel, design: Design, methods: list[str], alp
 
 
 def _draw_boxes(axes: Any, values: list[Any], at: list[float], width: float, colour: str) -> None:
+    if max(map(len, values)) == 1:  # a box of one value has no colour
+        axes.plot(at, [value[0] for value in values], "o", color=colour)
+        return
     shape: dict[str, Any] = {"linewidth": 0.7, "color": "black"}
     axes.boxplot(
         values,
@@ -126,6 +130,10 @@ def _leave_out_extremes(axes: Any, panel: Panel) -> None:
         axes.annotate(told, (0.99, 0.97), xycoords="axes fraction", ha="right", fontsize=7)
 
 
-def _span(counts: pd.Series[int]) -> str:
+def _title(design: Design, frame: pd.DataFrame) -> str:
+    """Return the title, with the number of repetitions and what the design leaves out."""
+    counts = frame.groupby(["box", "method"])["repetition"].nunique()
     low, high = int(counts.min()), int(counts.max())
-    return str(low) if low == high else f"{low} to {high}"
+    repetitions = f"{low} repetition{'s' * (low != 1)}" if low == high else f"{low} to {high} repetitions"
+    without = "".join(f"; {method} not run with {box}" for box, method in design.without)
+    return f"{design.title} ({repetitions}{without})"

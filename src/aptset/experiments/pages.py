@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from aptset.experiments.claims import ABOUT, Finding, findings
-from aptset.experiments.comparison import LARGEST_Z, compare_notebook, compare_paired, compare_rerun
+from aptset.experiments.comparison import LARGEST_Z, PUBLISHED_ALPHA, compare_notebook, compare_paired, compare_rerun
 from aptset.experiments.results import seconds_of
 from aptset.progress import as_time
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MARKS = {"holds": "✓ holds", "fails": "✗ fails", "open": "? open"}
 
@@ -18,7 +20,9 @@ _MARKS = {"holds": "✓ holds", "fails": "✗ fails", "open": "? open"}
 def claims_page(frame: pd.DataFrame, alpha: float) -> str:
     """Return the whole page."""
     parts = [_head(alpha), _run_section(frame), _claims_section(findings(frame, alpha))]
-    return "\n\n".join([*parts, _rerun_section(frame, alpha), _notebook_section(frame, alpha)]) + "\n"
+    if alpha == PUBLISHED_ALPHA:
+        parts += [_rerun_section(frame, alpha), _notebook_section(frame, alpha)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _head(alpha: float) -> str:
@@ -27,25 +31,26 @@ def _head(alpha: float) -> str:
 Each line is a quantity averaged over repetitions, with the 95 % interval of its mean (Student's t), at alpha =
 {alpha:g}. Differences are paired: both methods saw the same rows. A claim **holds** if the whole interval lies within
 the bounds of the column *required*, **fails** if it lies outside, and is **open** if it straddles a bound. The paper
-says "about" and "slightly"; the bounds are ours ("about" is {ABOUT:g} on either side), fixed before the results were
-seen. Intervals are for one line each, not for all of them at once."""
+says "about" and "slightly"; the bounds are ours: "about" is {ABOUT:g} on either side. Intervals are for one line each,
+not for all of them at once."""
 
 
 def _run_section(frame: pd.DataFrame) -> str:
-    rows = [["data", "n_train", "box", "methods (repetitions)", "processor time"]]
+    rows = [["data", "n_train", "box", "methods (repetitions)", "time in cells"]]
     for (data, n_train, box), mine in frame.groupby(["data", "n_train", "box"]):
         counts = mine[mine["condition"] == "all"].groupby("method")["repetition"].nunique()
         told = ", ".join(f"{method} ({count})" for method, count in counts.items())
         rows.append([data, str(n_train), box, told, as_time(seconds_of(mine))])
     versions = "; ".join(sorted({str(text) for text in frame["versions"]})).translate(str.maketrans("", "", '{}"'))
-    total = f"{len(frame):,} rows of results; the cells took {as_time(seconds_of(frame))} of one core in all."
+    spent = f"the cells took {as_time(seconds_of(frame))} in all, one worker each (wall-clock time)"
+    total = f"{len(frame):,} rows of results; {spent}."
     return f"## What was run\n\n{total} Versions: {versions}.\n\n{_table(rows)}"
 
 
 def _claims_section(found: list[Finding]) -> str:
     parts = ["## Claims"]
     if not found:
-        return parts[0] + "\n\nNo claim concerns what was run."
+        return parts[0] + "\n\nNo claim concerns what was run, or there is one repetition only: an interval needs two."
     for claim, group in groupby(found, key=lambda finding: finding.claim):
         rows = [["quantity", "mean", "95 % interval", "repetitions", "required", "verdict"]]
         mine = list(group)
@@ -60,6 +65,7 @@ def _claims_section(found: list[Finding]) -> str:
     return "\n\n".join(parts)
 
 
+_NOTHING = "Nothing to compare: it takes two repetitions of Figure 1 at least."
 _COUNTED = {"holds": "hold", "fails": "fail", "open": "open"}
 
 
@@ -67,7 +73,7 @@ def _rerun_section(frame: pd.DataFrame, alpha: float) -> str:
     found = compare_rerun(frame, alpha)
     title = "## Beside a re-run of the authors' code (model 1, n = 1000)"
     if not found:
-        return f"{title}\n\nNot run."
+        return f"{title}\n\n{_NOTHING}"
     rows = [["box", "method", "metric", "theirs", "ours", "difference in standard errors", "agrees"]]
     for one in found:
         numbers = [f"{one.theirs:.3f}", f"{one.ours:.3f}", f"{one.z:+.1f}", "✓" if one.agrees else "✗"]
@@ -84,7 +90,7 @@ def _notebook_section(frame: pd.DataFrame, alpha: float) -> str:
     found = compare_notebook(frame, alpha)
     title = "## Beside the authors' published notebook (model 1, one fixed beta)"
     if not found:
-        return f"{title}\n\nNot run."
+        return f"{title}\n\n{_NOTHING}"
     same = sum(row[-1] for row in found)
     told = (
         f"Sizes depend on beta, so only the order is compared: of {len(found)} pairs whose medians clearly differ "

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from aptset.experiments.cells import FAMILY_OF, Cell
 from aptset.experiments.datasets import load_data
@@ -16,10 +15,20 @@ from aptset.experiments.listings import as_markdown, listing
 from aptset.experiments.models import MODELS
 from aptset.experiments.pages import claims_page
 from aptset.experiments.results import as_frame, write_results
-from aptset.experiments.runner import finished, run_tasks
-from aptset.validation.experiments import check_folder, check_packages, check_some_finished
+from aptset.experiments.runner import read_results, run_tasks
+from aptset.validation.experiments import (
+    check_finished_folder,
+    check_folder,
+    check_packages,
+    check_seed,
+    check_some_finished,
+    warn_left_out,
+)
 from aptset.validation.settings import check_alpha
 from aptset.writing import atomic_write
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _PACKAGES = {"CQC": "torch", "CQC-RF": "quantile_forest"}
 
@@ -45,7 +54,8 @@ def reproduce(
     choice : Choice
         Repetitions, and which boxes, methods and sizes.
     out : path
-        The folder. Finished cells are kept below it in ``cells``; a restart continues there.
+        The folder. Finished cells are kept below it in ``cells``; a restart continues there, and figures, tables and
+        claims show every finished cell at this level and seed, of this run or an earlier one.
     data : path, optional
         A folder with the data sets; see :func:`load_data`.
     jobs, progress
@@ -55,32 +65,31 @@ def reproduce(
     draw_only : bool, default=False
         Compute nothing: draw what is finished.
     """
-    level = float(check_alpha(alpha))
+    level, start = float(check_alpha(alpha)), check_seed(seed)
     designs = designs_of(names)
     check_packages(["matplotlib", "pandas", "pyarrow"], "aptset reproduce")
-    cells = cells_of(designs.values(), choice, level, seed, data)
-    folder = check_folder(out) / "cells"
-    check_folder(folder)
+    cells = cells_of(designs.values(), choice, level, start, data)
+    folder = out / "cells"
     if draw_only:
-        done = finished(cells, folder)
-        check_some_finished(len(done), folder)
+        check_finished_folder(folder)
     else:
+        check_folder(folder)
         _check_before_the_hours(cells, data)
-        done = dict(enumerate(run_tasks(cells, folder, jobs, progress)))
-    frame = as_frame([cells[number] for number in done], list(done.values()))
-    settings = {"experiments": list(designs), **asdict(choice), "alpha": level, "seed": seed}
-    write_results(out / "results.parquet", frame, settings)
-    written = [out / "results.parquet"]
-    for name, design in designs.items():
-        written += _show(name, design, frame, level, out)
-    return [*written, _write_text(out / "claims.md", claims_page(frame, level))]
+        run_tasks(cells, folder, jobs, progress)
+    frame = as_frame(read_results(folder).values(), level, start)
+    check_some_finished(len(frame), folder)
+    write_results(out / "results.parquet", frame, {"alpha": level, "seed": start, "last choice": asdict(choice)})
+    written = {name: _show(name, design, frame, level, out) for name, design in designs.items()}
+    warn_left_out([name for name, paths in written.items() if not paths])
+    claims = _write_text(out / "claims.md", claims_page(frame, level))
+    return [out / "results.parquet", *(path for paths in written.values() for path in paths), claims]
 
 
 def _check_before_the_hours(cells: list[Cell], data: Path | None) -> None:
     """Find out now whether a package or a data set is missing; prepared data are then in the cache for the workers."""
-    for method in sorted({cell.family for cell in cells} & set(_PACKAGES)):
-        others = [name for name in FAMILY_OF if name not in _PACKAGES]
-        check_packages([_PACKAGES[method]], method, f", or leave it out: --methods {','.join(others)}")
+    for family in sorted({cell.family for cell in cells} & set(_PACKAGES)):
+        others = ",".join(name for name in FAMILY_OF if name != family)
+        check_packages([_PACKAGES[family]], family, f", or leave it out: --methods {others}")
     for name in sorted({cell.data for cell in cells} - set(MODELS)):
         load_data(name, data)
 

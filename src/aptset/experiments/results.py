@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from aptset.experiments.cells import Cell
+from aptset.experiments.cells import FAMILY_OF
 from aptset.experiments.runner import Done
 from aptset.experiments.versions import versions
 from aptset.writing import atomic_write
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 KEYS = ["data", "n_train", "n_test", "box", "method", "repetition", "condition"]
 
 
-def as_frame(cells: Sequence[Cell], done: Sequence[Done]) -> pd.DataFrame:
-    """Return the rows of finished cells, with the seconds that each cell took and its versions."""
+def as_frame(done: Iterable[Done], alpha: float, seed: int) -> pd.DataFrame:
+    """Return the rows of finished cells at a level and a seed, with the seconds that each took and its versions."""
+    import pandas as pd
+
     rows: list[dict[str, object]] = []
-    for cell, found in zip(cells, done, strict=True):
-        told = {"family": cell.family, "seconds": found.seconds, "versions": json.dumps(found.versions)}
-        rows.extend({**row, **told} for row in found.rows)
+    for found in done:
+        told = {"seconds": found.seconds, "versions": json.dumps(found.versions)}
+        rows.extend({**row, **told} for row in found.rows if (row["alpha"], row["seed"]) == (alpha, seed))
+    if not rows:
+        return pd.DataFrame()
     frame = pd.DataFrame(rows).sort_values(KEYS, ignore_index=True)
     frame["versions"] = frame["versions"].astype("category")
     return frame
@@ -40,5 +46,6 @@ def write_results(path: Path, frame: pd.DataFrame, settings: dict[str, object]) 
 
 def seconds_of(frame: pd.DataFrame) -> float:
     """Return how long the cells took in all, each counted once."""
-    cells = frame.drop_duplicates(["data", "n_train", "n_test", "box", "family", "repetition"])
+    families = frame.assign(family=frame["method"].map(FAMILY_OF))
+    cells = families.drop_duplicates(["data", "n_train", "n_test", "box", "family", "repetition"])
     return float(cells["seconds"].sum())

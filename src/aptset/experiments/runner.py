@@ -75,7 +75,7 @@ def run_tasks(
     found: dict[int, Done] = {}
     if folder is not None:
         check_folder(folder)
-        found = finished(tasks, folder)
+        found = _finished(tasks, folder)
     missing = [number for number in range(len(tasks)) if number not in found]
     bar = Bar(sum(tasks[number].weight for number in missing), "tasks", progress and bool(missing))
     for number, done in _compute(tasks, missing, folder, workers):
@@ -120,27 +120,39 @@ def _encode(key: str, done: Done) -> bytes:
     return json.dumps({"digest": hashlib.sha256(body.encode()).hexdigest(), "body": body}).encode()
 
 
-def _decode(key: str, content: bytes) -> Done | None:
-    """Return what a file holds, or None if it is damaged."""
+def _decode(content: bytes) -> tuple[str, Done] | None:
+    """Return the key and the result that a file holds, or None if it is damaged."""
     try:
         outer = json.loads(content)
         if hashlib.sha256(outer["body"].encode()).hexdigest() != outer["digest"]:
             return None
         body = json.loads(outer["body"])
-        return Done(body["rows"], body["seconds"], body["versions"]) if body["key"] == key else None
+        return body["key"], Done(body["rows"], body["seconds"], body["versions"])
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def finished(tasks: Sequence[AnyTask], folder: Path) -> dict[int, Done]:
+def _finished(tasks: Sequence[AnyTask], folder: Path) -> dict[int, Done]:
     """Read the results that are there; warn about damaged ones, which will be computed again."""
     found = {}
     for number, task in enumerate(tasks):
         path = file_of(task, folder)
         if path.is_file():
-            done = _decode(task.key, path.read_bytes())
-            if done is None:
-                warn_damaged(path)
+            content = _decode(path.read_bytes())
+            if content is not None and content[0] == task.key:
+                found[number] = content[1]
             else:
-                found[number] = done
+                warn_damaged(path, "is computed again")
+    return found
+
+
+def read_results(folder: Path) -> dict[str, Done]:
+    """Return every result in a folder by its key; damaged ones are named and left out."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        content = _decode(path.read_bytes())
+        if content is None:
+            warn_damaged(path, "is left out")
+        else:
+            found[content[0]] = content[1]
     return found

@@ -59,9 +59,34 @@ def check_folder(folder: Path) -> Path:
     return folder
 
 
-def warn_damaged(path: Path) -> None:
+def warn_damaged(path: Path, what: str) -> None:
     """Say which result cannot be used."""
-    warnings.warn(f"{path} is damaged and is computed again; every other result is kept.", stacklevel=2)
+    warnings.warn(f"{path} is damaged and {what}; every other result is kept.", stacklevel=2)
+
+
+def warn_left_out(names: Sequence[str]) -> None:
+    """Say which experiments the choice leaves nothing of."""
+    if names:
+        warnings.warn(f"nothing of {', '.join(names)} is left with these boxes, methods and sizes.", stacklevel=2)
+
+
+def check_seed(seed: Any) -> int:
+    """Return a seed that is not negative."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or int(seed) < 0:
+        raise ValueError(f"seed must be a whole number that is not negative; got {seed!r}.")
+    return int(seed)
+
+
+def check_finished_folder(folder: Path) -> Path:
+    """Refuse to draw from a folder that is not there."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} must hold finished results to draw; leave out --draw-only to compute them.")
+    return folder
+
+
+def warn_damaged_cache(path: Path) -> None:
+    """Say that kept data cannot be used."""
+    warnings.warn(f"{path} is damaged and is made again.", stacklevel=2)
 
 
 def check_names(names: Iterable[str], known: Sequence[str], what: str) -> list[str]:
@@ -83,7 +108,7 @@ def check_something_left(tasks: Sequence[Any], filters: dict[str, Any]) -> None:
 def check_some_finished(count: int, folder: Path) -> None:
     """Refuse to draw nothing."""
     if count == 0:
-        raise ValueError(f"{folder} must hold at least one finished result to draw; leave out --draw-only to compute.")
+        raise ValueError(f"{folder} must hold at least one finished result at this alpha and seed; it holds none.")
 
 
 def check_packages(names: Iterable[str], needed_by: str, way_out: str = "") -> None:
