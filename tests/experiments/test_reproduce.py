@@ -149,4 +149,4 @@ def test_a_second_command_adds_to_the_first(tmp_path):
     assert "model1, n=1000, Oracle: coverage of CV+" in page
     assert "model2, n=1000, Oracle: coverage of SC" in page
     done = run("reproduce", "fig1", "fig2", "--draw-only", *few)
-    assert done.stderr == "Warning: nothing of fig2 is left with these boxes, methods and sizes.\n"
+    assert done.stderr == "Warning: no finished result belongs to fig2: nothing is drawn.\n"

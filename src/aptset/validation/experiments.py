@@ -65,9 +65,9 @@ def warn_damaged(path: Path, what: str) -> None:
 
 
 def warn_left_out(names: Sequence[str]) -> None:
-    """Say which experiments the choice leaves nothing of."""
+    """Say which experiments have nothing to show."""
     if names:
-        warnings.warn(f"nothing of {', '.join(names)} is left with these boxes, methods and sizes.", stacklevel=2)
+        warnings.warn(f"no finished result belongs to {', '.join(names)}: nothing is drawn.", stacklevel=2)
 
 
 def check_seed(seed: Any) -> int:
