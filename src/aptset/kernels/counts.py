@@ -62,7 +62,7 @@ def add_counts(
             counts[start:stop] += count_below(scores, sorted_scores, offsets, groups)
         return bad
 
-    return first_bad_row(over_blocks(len(rows), rows.n_columns, work))
+    return first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
 
 
 def count_below(

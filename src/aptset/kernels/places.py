@@ -52,6 +52,12 @@ class Rows:
         """Number of labels."""
         return int(self.probabilities.shape[1])
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the compiled loops read the matrix where it lies."""
+        readable = self.probabilities.dtype in (np.float32, np.float64) and self.probabilities.flags.c_contiguous
+        return bool(backend.compiled is not None and readable and not self.normalize)
+
 
 def first_bad_row(rows_of_blocks: list[int]) -> int:
     """Return the first bad row that any block reported, or -1."""
@@ -78,7 +84,7 @@ def label_scores(rows: Rows, labels: NDArray[np.int64]) -> tuple[Floats, int]:
             bad = _label_scores_of_block(block, keys, chosen, scores[start:stop])
         return start + int(bad) if bad >= 0 else -1
 
-    return scores, first_bad_row(over_blocks(len(rows), rows.n_columns, work))
+    return scores, first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
 
 
 def all_scores_of_block(rows: Rows, start: int, stop: int) -> tuple[Floats, int]:

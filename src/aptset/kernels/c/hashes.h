@@ -1,0 +1,24 @@
+/* The keyed hash of rows of anything that is numbers. */
+#ifndef APTSET_HASHES_H
+#define APTSET_HASHES_H
+#include "row.h"
+
+/* Values may be anything here, missing ones too: every NaN hashes alike. */
+INLINE void hash_rows_of(const void *rows, int is_single, int64_t n, int64_t columns, const uint64_t *keys, uint64_t key,
+                         uint64_t *seeds) {
+    for (int64_t i = 0; i < n; i++) {
+        const char *row = (const char *)rows + i * columns * (is_single ? 4 : 8);
+        uint64_t hash = 0;
+        for (int64_t j = 0; j < columns; j++) {
+            double x = AS_DOUBLE(row, is_single, j);
+            hash += hash_word(x == x ? bits_of(x) : 0x7FF8000000000000u, keys[j]);
+        }
+        seeds[i] = seed_of(hash, key);
+    }
+}
+
+static void hash_rows_loop(const void *rows, int is_single, int64_t n, int64_t columns, const uint64_t *keys, uint64_t key,
+                           uint64_t *seeds) {
+    if (is_single) hash_rows_of(rows, 1, n, columns, keys, key, seeds); else hash_rows_of(rows, 0, n, columns, keys, key, seeds);
+}
+#endif
