@@ -64,7 +64,10 @@ class Tally:
 
     def close(self, held_out: HeldOut, ids: Ids | None) -> NDArray[np.int32]:
         """Return the counts over all folds."""
-        return self.counts if self.lowest is None else count_below(self.lowest, *held_out.pooled(), ids)
+        if self.lowest is None:
+            return self.counts
+        pooled = held_out.pooled()
+        return count_below(self.lowest, pooled.scores, pooled.offsets, ids)
 
     def p_values(self, held_out: HeldOut, ids: Ids | None) -> Floats:
         """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
@@ -134,7 +137,7 @@ def sets_of_one_model(
         return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
     found = cut(rows, _thresholds(held_out, ids, alphas), at_least=0 if allow_empty else 1)
     check_rows(rows.probabilities, found.first_bad, name, rows.normalize)
-    return [PredictionSets.trusted(*found.at(a), classes) for a in range(len(alphas))]
+    return [PredictionSets.trusted(pointers, members, classes) for pointers, members in found.at_each()]
 
 
 def _thresholds(held_out: HeldOut, ids: Ids, alphas: list[Fraction]) -> Floats:

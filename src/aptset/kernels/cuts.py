@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import backend
-from aptset.kernels.blocks import over_blocks
+from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, open_block, ordered_scores
 from aptset.kernels.rowhash import Words, column_keys
@@ -22,18 +22,28 @@ class Cut(NamedTuple):
     """
 
     sizes: NDArray[np.int32]  # (thresholds, rows)
+    longest: NDArray[np.int32]  # of each row
     members: NDArray[np.int32]  # one row after the other
     first_bad: int
 
     def at(self, which: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return (row pointers, members) of the sets at one of the thresholds."""
-        sizes, longest = self.sizes[which], self.sizes.max(axis=0)
-        pointers = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        if np.array_equal(sizes, longest):
+        sizes = self.sizes[which]
+        pointers = np.zeros(len(sizes) + 1, dtype=np.int64)
+        np.cumsum(sizes, out=pointers[1:])
+        if pointers[-1] == len(self.members):
             return pointers, self.members
-        starts = np.cumsum(longest, dtype=np.int64) - longest
-        position = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], sizes)
-        return pointers, self.members[position]
+        taken = np.empty(pointers[-1], dtype=np.int32)
+        if backend.compiled is not None:
+            backend.compiled.beginnings(self.members, self.longest, sizes, taken)
+        else:
+            starts = np.cumsum(self.longest, dtype=np.int64) - self.longest
+            taken[:] = self.members[np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], sizes)]
+        return pointers, taken
+
+    def at_each(self) -> list[tuple[NDArray[np.int64], NDArray[np.int32]]]:
+        """Return the sets at every threshold, several at a time."""
+        return over_blocks(len(self.sizes), max(self.sizes.shape[1], BLOCK_CELLS), lambda which, _: self.at(which))
 
 
 def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut:
@@ -47,18 +57,20 @@ def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut:
     def work(start: int, stop: int) -> tuple[int, Columns]:
         block, wanted = rows.block(start, stop), _of_block(thresholds, start, stop)
         if backend.compiled is None:
-            bad, found, members = _cut_block(block, keys, wanted, at_least)
+            bad, sizes[:, start:stop], members = _cut_block(block, keys, wanted, at_least)
         else:
             found = np.empty((wanted.shape[1], stop - start), dtype=np.int32)
             room = np.empty((stop - start) * rows.n_columns, dtype=_dtype_of_columns(rows.n_columns))
             given = (*_wanted_arguments(wanted, at_least), found, room, room.itemsize)
-            bad = backend.compiled.cuts(*compiled_arguments(block, keys), *given)
-            members = room[: found.max(axis=0).sum(dtype=np.int64)].copy() if bad < 0 else room[:0]
-        sizes[:, start:stop] = found
+            bad, written = backend.compiled.cuts(*compiled_arguments(block, keys), *given)
+            sizes[:, start:stop], members = found, room[:written].copy()
         return (start + int(bad) if bad >= 0 else -1), members
 
     results = over_blocks(len(rows), rows.n_columns, work, rows.in_place)
-    return Cut(sizes, _join([m for _, m in results]), first_bad_row([bad for bad, _ in results]))
+    first_bad = first_bad_row([bad for bad, _ in results])
+    which = thresholds.argmax(axis=1)
+    longest = sizes[which[0]] if (which == which[0]).all() else sizes.max(axis=0)
+    return Cut(sizes, longest, _join([members for _, members in results]), first_bad)
 
 
 def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:

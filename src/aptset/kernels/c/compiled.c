@@ -160,11 +160,11 @@ static PyObject *cuts(PyObject *self, PyObject *args) {
         return NULL;
     complete(&a, columns, key, sizes.len / 4 / n_thresholds);
     Wanted wanted = {thresholds.buf, n_thresholds, stride, at_least, a.n, sizes.buf};
-    int64_t bad = -1;
+    int64_t bad = -1, written = 0;
     void *room = take_room(columns, &scratch, &tile);
     if (room) {
         Py_BEGIN_ALLOW_THREADS
-        bad = loops->cuts(&a.job, a.n, scratch, tile, &wanted, (Members){members.buf, (int)width});
+        bad = loops->cuts(&a.job, a.n, scratch, tile, &wanted, (Members){members.buf, (int)width}, &written);
         Py_END_ALLOW_THREADS
         PyMem_Free(room);
     }
@@ -172,7 +172,24 @@ static PyObject *cuts(PyObject *self, PyObject *args) {
     PyBuffer_Release(&thresholds);
     PyBuffer_Release(&sizes);
     PyBuffer_Release(&members);
-    return room ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
+    return room ? Py_BuildValue("LL", (long long)bad, (long long)written) : PyErr_NoMemory();
+}
+
+/* Take the first sizes[i] of the longest[i] members of each row. */
+static PyObject *beginnings(PyObject *self, PyObject *args) {
+    Py_buffer members, longest, sizes, taken;
+    if (!PyArg_ParseTuple(args, "y*y*y*w*", &members, &longest, &sizes, &taken)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    const int32_t *from = members.buf, *whole = longest.buf, *part = sizes.buf;
+    int32_t *to = taken.buf;
+    for (int64_t i = 0, n = sizes.len / 4; i < n; from += whole[i], to += part[i], i++)
+        for (int32_t k = 0; k < part[i]; k++) to[k] = from[k];
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&members);
+    PyBuffer_Release(&longest);
+    PyBuffer_Release(&sizes);
+    PyBuffer_Release(&taken);
+    Py_RETURN_NONE;
 }
 
 static PyObject *masks(PyObject *self, PyObject *args) {
@@ -271,6 +288,7 @@ static PyMethodDef methods[] = {
     {"least_mean", least_mean_, METH_VARARGS, "Least mean of a slab of sorted points."},
     {"least_mean_bounds", least_mean_bounds, METH_VARARGS, "What no slab of unsorted points falls below."},
     {"masks", masks, METH_VARARGS, "Flags of the members of each row at its threshold."},
+    {"beginnings", beginnings, METH_VARARGS, "The first members of each row."},
     {"cuts", cuts, METH_VARARGS, "Members of each row at its thresholds."},
     {NULL, NULL, 0, NULL},
 };

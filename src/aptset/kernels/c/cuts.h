@@ -173,7 +173,7 @@ INLINE void put_member(Members m, int64_t at, int64_t column) {
 }
 
 /* Cut wide rows; returns the first bad one or -1. */
-INLINE int64_t cut_wide_rows(const Job *job, int64_t n, int is_single, Scratch s, const Wanted *w, Members members) {
+INLINE int64_t cut_wide_rows(const Job *job, int64_t n, int is_single, Scratch s, const Wanted *w, Members members, int64_t *end) {
     int64_t written = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t found = wide_members(job, i, is_single, w, s);
@@ -182,6 +182,7 @@ INLINE int64_t cut_wide_rows(const Job *job, int64_t n, int is_single, Scratch s
         for (int64_t k = 0; k < found; k++) put_member(members, written + k, s.entries[k].column);
         written += found;
     }
+    *end = written;
     return -1;
 }
 
@@ -194,7 +195,7 @@ INLINE Masks lane_sizes(const Tile *t, int64_t columns, const Wanted *w, int64_t
     return size;
 }
 
-INLINE int64_t cut_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, Members members) {
+INLINE int64_t cut_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, Members members, int64_t *end) {
     uint8_t *to = members.to;
     EACH_LANE_GROUP(start, rows, n) {
         int64_t longest[LANES] = {0};
@@ -219,11 +220,13 @@ INLINE int64_t cut_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, co
             for (int64_t k = 0; k < found; k++) *to++ = (uint8_t)s.entries[k].column;
         }
     }
+    *end = to - (uint8_t *)members.to;
     return -1;
 }
 
-static int64_t cuts_loop(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, Members members) {
-    if (job->columns <= WIDEST_TILE) return cut_narrow_rows(job, n, s, t, w, members);
-    return job->is_single ? cut_wide_rows(job, n, 1, s, w, members) : cut_wide_rows(job, n, 0, s, w, members);
+/* Writes how many members there are to *end, if no row is bad. */
+static int64_t cuts_loop(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, Members members, int64_t *end) {
+    if (job->columns <= WIDEST_TILE) return cut_narrow_rows(job, n, s, t, w, members, end);
+    return job->is_single ? cut_wide_rows(job, n, 1, s, w, members, end) : cut_wide_rows(job, n, 0, s, w, members, end);
 }
 #endif

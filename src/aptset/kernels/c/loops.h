@@ -13,7 +13,7 @@ typedef struct {
     int64_t (*label_scores)(const Job *, int64_t, Tile *, const int64_t *, double *);
     int64_t (*all_scores)(const Job *, int64_t, Scratch, Tile *, double *);
     int64_t (*counts)(const Job *, int64_t, Scratch, Tile *, const Calibrated *, int32_t *);
-    int64_t (*cuts)(const Job *, int64_t, Scratch, Tile *, const Wanted *, Members);
+    int64_t (*cuts)(const Job *, int64_t, Scratch, Tile *, const Wanted *, Members, int64_t *);
     int64_t (*masks)(const Job *, int64_t, Scratch, Tile *, const Wanted *, uint8_t *);
     void (*hash_rows)(const void *, int, int64_t, int64_t, const uint64_t *, uint64_t, uint64_t *);
     void (*bounds)(const double *, const uint8_t *, int64_t, int64_t, int64_t, Bin *, int64_t, Prefix *, int64_t *, double *);
