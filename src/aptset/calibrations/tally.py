@@ -157,9 +157,7 @@ def mask_of_one_model(
     return flags
 
 
-def _masks_by_label(
-    held_out: HeldOut, rows: Rows, alpha: Fraction, allow_empty: bool, name: str
-) -> NDArray[np.bool_]:
+def _masks_by_label(held_out: HeldOut, rows: Rows, alpha: Fraction, allow_empty: bool, name: str) -> NDArray[np.bool_]:
     flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
     for piece, tally in _tallies(held_out, rows, None, name):
         flags[piece] = tally.mask(held_out, None, alpha, allow_empty)

@@ -11,7 +11,6 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, open_block, ordered_scores
 from aptset.kernels.rowhash import Words, column_keys
 
-
 Columns = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]
 
 
