@@ -1,4 +1,4 @@
-"""Run everything and write docs/benchmarks/: results.md, results.json, growth.svg. ``make bench`` or ``make bench QUICK=1``."""
+"""Run everything and write results.md, results.json and growth.svg to docs/benchmarks: ``make bench [QUICK=1]``."""
 
 from __future__ import annotations
 

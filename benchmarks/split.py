@@ -77,7 +77,8 @@ def with_peers(
             some = p[: _affordable(peer, state, p, budget)]
             share = _agreement(p, labels, some, peer.mask(peer.predict(state, some), p.shape[1]), peer.compared_with)
             scale[peer.name] = len(p) / len(some)
-            agrees[peer.name], notes[peer.name] = f"{share:.4%}", _note(peer, len(some), len(p))
+            agrees[peer.name] = f"{share:.4%}" + ("" if peer.compared_with == ADAPTIVE else " of another score")
+            notes[peer.name] = _note(peer, len(some), len(p))
             calibrates[peer.name] = _bind(peer.calibrate, p, labels)
             predicts[peer.name] = _bind(peer.predict, state, some)
         except Exception as error:  # out of memory, for example: reported with its workload

@@ -83,9 +83,7 @@ def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np
             given = (*_wanted_arguments(wanted, at_least), flags[start:stop])
             bad = int(backend.compiled.masks(*compiled_arguments(block, keys), *given))
         else:
-            bad, (sizes,), members = _cut_block(block, keys, wanted, at_least)
-            flags[start:stop] = False
-            flags[np.repeat(np.arange(start, stop), sizes), members] = True
+            bad = _mask_block(block, keys, wanted, at_least, flags[start:stop])
         return start + bad if bad >= 0 else -1
 
     return flags, first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
@@ -116,6 +114,16 @@ def _join(parts: list[Columns]) -> NDArray[np.int32]:
         stop, part = stops.pop(), parts.pop()
         joined[stop - len(part) : stop] = part
     return joined
+
+
+def _mask_block(block: Rows, keys: Words, thresholds: Floats, at_least: int, flags: NDArray[np.bool_]) -> int:
+    opened = open_block(block, keys)
+    if opened.first_bad < 0:
+        order, scores = ordered_scores(opened, block.weights)
+        inside = scores <= thresholds
+        inside[:, :at_least] = True
+        np.put_along_axis(flags, order, inside, axis=1)
+    return opened.first_bad
 
 
 def _cut_block(

@@ -40,7 +40,7 @@ def column_keys(key: int, n_columns: int) -> Words:
 
 def canonical_words(values: NDArray[np.float64]) -> Words:
     """Return the bits of each value, with one zero and one NaN."""
-    words = np.ascontiguousarray(values + 0.0).view(np.uint64)
+    words = (values + 0.0).view(np.uint64)
     return np.where(np.isnan(values), _NAN, words)
 
 
