@@ -145,15 +145,16 @@ def _how(results: dict[str, Any]) -> str:
     return (
         f"Measured by `{how}` on {results['date']}: {machine['cores']} cores, {machine['processor']}, Python "
         f"{machine['python']}, numpy {machine['numpy']}, loops for {machine['level']}. Times are the least over "
-        "interleaved rounds in one run. A *stream* is the time to read the matrix of probabilities once with all cores, "
-        "in the same run. *Agrees* is the share of memberships equal to those of aptset at u = 0 (numpy: at the same u). "
+        "interleaved rounds in one run. A *stream* is the time to read the matrix of probabilities once with all "
+        "cores, in the same run. *Agrees* is the share of memberships equal to those of aptset at u = 0 (numpy: at "
+        "the same u). "
         "What was missed and why: [the design record](../design/0009-speed.md)."
     )
 
 
 def _facts(whole: dict[str, Any]) -> list[str]:
     rows = [
-        f"| {name}, fit on 100,000 x 20 and predict as many | {found['seconds']:.2f} s, {found['share']:.1%} outside it |"
+        f"| {name}, fit and predict 100,000 x 20 | {found['seconds']:.2f} s, {found['share']:.1%} outside the model |"
         for name, found in whole["models"].items()
     ]
     rows += [f"| import {name} | {seconds * 1e3:.0f} ms |" for name, seconds in whole["imports"].items()]

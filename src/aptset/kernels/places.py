@@ -141,7 +141,7 @@ def open_block(block: Rows, keys: Words) -> OpenBlock:
 
 def ordered_scores(block: OpenBlock, weights: Weights) -> tuple[NDArray[np.intp], Floats]:
     """Order of the labels of each row, and their scores in that order (upward)."""
-    order = np.argsort(-block.raw, axis=1)  # equal ones are put in order right below
+    order = np.argsort(np.negative(block.raw), axis=1)  # equal ones are put in order right below
     ordered = np.take_along_axis(block.values, order, axis=1)
     tied = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
     if len(tied):
