@@ -150,9 +150,9 @@ def run(quick: bool, peers: list[Peer]) -> tuple[list[Line], dict[str, str]]:
             name = f"{n:,} x {n_classes:,} {kind}"
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                lines += sprint(name, p, labels, 5 if quick else 15)
+                lines += sprint(name, p, labels, 5 if quick else 11)
                 if kind == "peaked":
-                    some, more = with_peers(name, p, labels, peers, *((1, 1.0) if quick else (2, 8.0)))
+                    some, more = with_peers(name, p, labels, peers, *((1, 1.0) if quick else (2, 4.0)))
                     lines += some + many_levels(name, p, labels, 1 if quick else 2)
                     failed |= more
             del p, labels
