@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network lint format browser clean
+.PHONY: run test test-network lint format browser bench clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -46,5 +46,25 @@ $(VENV)/tested: $(VENV)/pip $(SOURCES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[all]' --group test
 	@touch $@ $(VENV)/installed
 
+# Peers live in an environment of their own, and each may fail to install. torch comes first, by its version: a bare one
+# would bring gigabytes of CUDA. TorchCP wants packages that its prediction never uses: installed alone.
+BENCH := .bench-venv
+PEERS := mapie crepes puncc
+QUICK ?=
+
+bench: $(BENCH)/installed
+	$(BENCH)/bin/python -m benchmarks $(if $(QUICK),--quick)
+
+$(BENCH)/peers:
+	$(PYTHON) -m venv $(BENCH)
+	-$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 && \
+	  $(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps torchcp
+	-for peer in $(PEERS); do $(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check $$peer; done
+	@touch $@
+
+$(BENCH)/installed: $(BENCH)/peers $(SOURCES)
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check '.[plots]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -14,14 +14,20 @@ settings.load_profile("fixed")
 COMPILED = backend.compiled
 
 
-@pytest.fixture(params=["compiled", "numpy"])
+@pytest.fixture(params=["compiled", "baseline", "v3", "numpy"])
 def path(request, monkeypatch):
-    """Run a test once on each path of the kernels."""
+    """Run a test once on each path of the kernels: the best loops for this machine, those for lesser ones, numpy."""
     if request.param == "numpy":
         monkeypatch.setattr(backend, "compiled", None)
-    else:
-        assert backend.compiled is not None, "the extension was not built: is there a C compiler?"
-    return request.param
+        yield request.param
+        return
+    assert backend.compiled is not None, "the extension was not built: is there a C compiler?"
+    try:
+        backend.compiled.use_level("" if request.param == "compiled" else request.param)
+    except ValueError as error:
+        pytest.skip(str(error))
+    yield request.param
+    backend.compiled.use_level("")
 
 
 @pytest.fixture

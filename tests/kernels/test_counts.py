@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aptset
-from aptset.kernels.counts import rank_at, size_needed
+from aptset.kernels.counts import rank_at, size_needed, sort_upward
 
 alphas = st.integers(1, 9999).map(lambda k: Fraction(k, 10_000))
 
@@ -38,3 +38,10 @@ def test_binary_floats_do_not_decide():
 def test_bad_sample_size(n, error):
     with pytest.raises(error, match="n must be"):
         aptset.conformal_rank(n, 0.1)
+
+
+@pytest.mark.parametrize("n", [0, 1, 10, 300_000])
+def test_sorting_in_parts_is_sorting(monkeypatch, n):
+    monkeypatch.setenv("APTSET_THREADS", "3")
+    scores = np.random.default_rng(n).random(n).round(4)
+    np.testing.assert_array_equal(sort_upward(scores), np.sort(scores))

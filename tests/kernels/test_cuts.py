@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aptset.kernels import backend
-from aptset.kernels.cuts import cut
+from aptset.kernels.cuts import cut, masks
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from aptset.scores import SCORES
 from rows_strategy import matrices, uniforms
@@ -40,6 +40,7 @@ def test_membership_is_score_at_most_threshold(path, matrix, name, u, data):
         found = cut(rows, np.tile(some, (len(matrix), 1)))
         for a, threshold in enumerate(some):
             np.testing.assert_array_equal(mask_of(found, a, matrix.shape), scores <= threshold)
+            np.testing.assert_array_equal(masks(rows, np.array([[threshold]]))[0], scores <= threshold)
 
 
 @KEYED
@@ -64,6 +65,7 @@ def test_at_least_one_adds_the_top_label_and_nothing_else(path, matrix, name):
     top = cut(rows, np.full((len(matrix), 1), np.inf))
     for a in range(2):
         mask, filled = mask_of(with_empty, a, shape), mask_of(without, a, shape)
+        np.testing.assert_array_equal(masks(rows, thresholds[:, a : a + 1], at_least=1)[0], filled)
         empty = ~mask.any(axis=1)
         np.testing.assert_array_equal(mask[~empty], filled[~empty])
         assert (filled[empty].sum(axis=1) == 1).all()
@@ -108,6 +110,53 @@ def test_compiled_and_numpy_agree_to_the_last_bit(monkeypatch, name, n_classes, 
             np.testing.assert_array_equal(mine, theirs)
 
 
+WIDE = {
+    "flat": lambda z: np.exp(z),
+    "peaked": lambda z: np.exp(6 * z),
+    "overconfident": lambda z: np.exp(40 * z),
+    "rounded": lambda z: np.exp(z).round(1) + 0.1,
+    "uniform": lambda z: np.ones_like(z),
+    "mostly nothing": lambda z: np.where(z > 1.5, z, 0.0) + (np.arange(z.shape[1]) == 3),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", WIDE)
+@pytest.mark.parametrize("n_classes", [41, 64, 97, 1000])
+def test_wide_rows_are_cut_where_their_scores_say(path, kind, n_classes, dtype):
+    """The search in single floats only guesses; scores decide, whatever the row looks like."""
+    weights = WIDE[kind](np.random.default_rng(n_classes).normal(size=(40, n_classes)))
+    matrix = (weights / weights.sum(axis=1, keepdims=True)).astype(dtype)
+    for name in SCORES:
+        rows = rows_of(matrix, name)
+        scores, _ = all_scores_of_block(rows, 0, 40)
+        exact = np.sort(scores, axis=1)
+        columns = (exact[:, 0], exact[:, n_classes // 3], np.nextafter(exact[:, -5], 0), exact[:, -1])
+        for thresholds in (*columns, np.full(40, 0.9), np.full(40, -1.0), np.full(40, np.inf), np.full(40, 1.0)):
+            flags, bad = masks(rows, thresholds[:, None])
+            assert bad == -1
+            np.testing.assert_array_equal(flags, scores <= thresholds[:, None])
+            found = cut(rows, thresholds[:, None])
+            np.testing.assert_array_equal(mask_of(found, 0, matrix.shape), flags)
+
+
+def test_masks_report_the_first_bad_row(path):
+    for n_classes in (5, 60):
+        matrix = np.full((300, n_classes), 1 / n_classes)
+        matrix[200, 1] = matrix[250, 0] = np.nan
+        assert masks(rows_of(matrix), np.array([[0.5]]))[1] == 200
+        assert cut(rows_of(matrix), np.array([[0.5]])).first_bad == 200
+
+
+def test_minus_zero_is_zero(path):
+    for n_classes in (5, 60):
+        matrix = np.zeros((10, n_classes))
+        matrix[:, 0] = 1.0
+        other = np.where(matrix == 0, -0.0, matrix)
+        for work in (lambda rows: masks(rows, np.array([[1.5]]))[0], lambda rows: cut(rows, np.array([[1.5]])).members):
+            np.testing.assert_array_equal(work(rows_of(matrix)), work(rows_of(other)))
+
+
 @pytest.mark.parametrize("cells", [1, 100, 2**17])
 @pytest.mark.parametrize("threads", ["1", "3"])
 def test_blocks_threads_and_layout_do_not_matter(path, monkeypatch, cells, threads):
@@ -124,3 +173,6 @@ def test_blocks_threads_and_layout_do_not_matter(path, monkeypatch, cells, threa
         found = cut(rows_of(layout), thresholds)
         np.testing.assert_array_equal(found.sizes, expected.sizes)
         np.testing.assert_array_equal(found.members, expected.members)
+        for a in range(2):
+            flags, _ = masks(rows_of(layout), thresholds[:, a : a + 1])
+            np.testing.assert_array_equal(flags, mask_of(expected, a, matrix.shape))

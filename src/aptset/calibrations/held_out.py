@@ -4,31 +4,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.groups import EVERYONE, Groups, Ids, hashable
-from aptset.kernels.counts import rank_at
+from aptset.kernels.counts import rank_at, sort_upward
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.validation.groups import check_group_values, check_same_kind
 from aptset.validation.matrices import check_rows
 
 
-class FoldScores(NamedTuple):
-    """Scores of one fold: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward."""
+class FoldScores:
+    """Scores of one fold: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
 
-    scores: Floats
-    offsets: NDArray[np.int64]
+    Scores of one group are put in order when they are first looked at: calibrating costs one pass, and no sort.
+    """
+
+    def __init__(self, scores: Floats, offsets: NDArray[np.int64], is_sorted: bool = True) -> None:
+        self._scores, self.offsets, self._is_sorted = scores, offsets, is_sorted
+
+    @property
+    def scores(self) -> Floats:
+        """The scores, by group and upward."""
+        if not self._is_sorted:  # a copy is sorted: two threads that come at once do the work twice, nothing worse
+            ordered = sort_upward(self._scores)
+            ordered.flags.writeable = False
+            self._scores, self._is_sorted = ordered, True
+        return self._scores
+
+    def __len__(self) -> int:
+        return len(self._scores)
 
     @classmethod
     def of_one_group(cls, scores: Floats) -> FoldScores:
-        """Sort scores of one group, in place."""
-        scores.sort()
-        scores.flags.writeable = False
-        return cls(scores, np.array([0, len(scores)]))
+        """Keep scores of one group, which the caller does not change."""
+        return cls(scores, np.array([0, len(scores)]), is_sorted=False)
 
     @classmethod
     def sort(cls, scores: Floats, groups: NDArray[np.intp], n_groups: int) -> FoldScores:
@@ -74,7 +87,7 @@ class HeldOut:
     @property
     def n(self) -> int:
         """Number of calibration samples."""
-        return sum(len(fold.scores) for fold in self.folds)
+        return sum(len(fold) for fold in self.folds)
 
     @property
     def scores(self) -> Floats:
@@ -126,7 +139,8 @@ class HeldOut:
 
     def thresholds(self, alpha: Fraction) -> Floats:
         """Return for each group, and last for a group never seen, the k-th smallest score; infinite if k exceeds n."""
-        scores, offsets = self.pooled()
+        pooled = self.pooled()
+        scores, offsets = pooled.scores, pooled.offsets
         ranks = self.ranks(alpha)
         return np.array(
             [

@@ -21,7 +21,11 @@ class Fold(NamedTuple):
 
     def train_rows(self, n: int) -> NDArray[np.intp]:
         """Return the rows that train; n folds would take n^2 memory if each kept its own list."""
-        return np.delete(np.arange(n), self.held_out) if self.train is None else self.train
+        if self.train is not None:
+            return self.train
+        trains = np.ones(n, dtype=np.bool_)
+        trains[self.held_out] = False
+        return np.flatnonzero(trains)
 
 
 class Scheme(Protocol):
@@ -75,7 +79,9 @@ class Split:
         """Return the one fold."""
         n = len(y)
         n_calibrate = min(max(round(n * check_share(self.share)), 1), n - 1)
-        return [Fold(np.sort(generator.permutation(n)[:n_calibrate]))]
+        calibrates = np.zeros(n, dtype=np.bool_)
+        calibrates[generator.permutation(n)[:n_calibrate]] = True
+        return [Fold(np.flatnonzero(calibrates))]
 
     def bound(self, alpha: Fraction, sizes: Sizes) -> Fraction:
         """Theorem 1: 1 - alpha."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Ids
 from aptset.kernels.counts import add_counts, count_below, lower, p_values_of
-from aptset.kernels.cuts import cut
+from aptset.kernels.cuts import cut, masks
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.sets import PredictionSets, concatenate
@@ -64,7 +64,10 @@ class Tally:
 
     def close(self, held_out: HeldOut, ids: Ids | None) -> NDArray[np.int32]:
         """Return the counts over all folds."""
-        return self.counts if self.lowest is None else count_below(self.lowest, *held_out.pooled(), ids)
+        if self.lowest is None:
+            return self.counts
+        pooled = held_out.pooled()
+        return count_below(self.lowest, pooled.scores, pooled.offsets, ids)
 
     def p_values(self, held_out: HeldOut, ids: Ids | None) -> Floats:
         """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
@@ -77,17 +80,21 @@ class Tally:
             p_values[mine] = p_values_of(counts[mine], n)
         return p_values
 
+    def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> NDArray[np.bool_]:
+        """Return which labels are in the set at a level."""
+        mask: NDArray[np.bool_] = self.close(held_out, ids) < _by_label(held_out.ranks(alpha), ids)
+        if not allow_empty:
+            empty = np.flatnonzero(~mask.any(axis=1))
+            mask[empty, self.mass[empty].argmax(axis=1)] = True
+        return mask
+
     def sets(
         self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
     ) -> list[PredictionSets]:
         """Return the sets at each level, labels by their mean probability downward."""
-        counts = self.close(held_out, ids)
         found = []
         for alpha in alphas:
-            mask = counts < _by_label(held_out.ranks(alpha), ids)
-            if not allow_empty:
-                empty = np.flatnonzero(~mask.any(axis=1))
-                mask[empty, self.mass[empty].argmax(axis=1)] = True
+            mask = self.mask(held_out, ids, alpha, allow_empty)
             row, column = np.nonzero(mask)
             order = np.lexsort((-self.mass[row, column], row))
             indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1), dtype=np.int64)])
@@ -128,13 +135,33 @@ def sets_of_one_model(
             for _, tally in _tallies(held_out, rows, None, name)
         ]
         return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
-    # One threshold a row: count < k is the same as score <= k-th smallest score.
-    by_group = np.array([held_out.thresholds(alpha) for alpha in alphas]).T
-    one_group = held_out.groups.kind == "all"
-    thresholds = np.broadcast_to(by_group[0], (len(rows), len(alphas))) if one_group else by_group[ids]
-    found = cut(rows, thresholds, at_least=0 if allow_empty else 1)
+    found = cut(rows, _thresholds(held_out, ids, alphas), at_least=0 if allow_empty else 1)
     check_rows(rows.probabilities, found.first_bad, name, rows.normalize)
-    return [PredictionSets.trusted(*found.at(a), classes) for a in range(len(alphas))]
+    return [PredictionSets.trusted(pointers, members, classes) for pointers, members in found.at_each()]
+
+
+def _thresholds(held_out: HeldOut, ids: Ids, alphas: list[Fraction]) -> Floats:
+    """Return the thresholds of each row, or one row for all: count < k is the same as score <= k-th smallest score."""
+    by_group: Floats = np.array([held_out.thresholds(alpha) for alpha in alphas]).T
+    return by_group[:1] if held_out.groups.kind == "all" else by_group[ids]
+
+
+def mask_of_one_model(
+    held_out: HeldOut, rows: Rows, ids: Ids | None, alpha: Fraction, allow_empty: bool, name: str
+) -> NDArray[np.bool_]:
+    """Return the sets at one level under the only model as a boolean matrix."""
+    if ids is None:
+        return _masks_by_label(held_out, rows, alpha, allow_empty, name)
+    flags, first_bad = masks(rows, _thresholds(held_out, ids, [alpha]), at_least=0 if allow_empty else 1)
+    check_rows(rows.probabilities, first_bad, name, rows.normalize)
+    return flags
+
+
+def _masks_by_label(held_out: HeldOut, rows: Rows, alpha: Fraction, allow_empty: bool, name: str) -> NDArray[np.bool_]:
+    flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
+    for piece, tally in _tallies(held_out, rows, None, name):
+        flags[piece] = tally.mask(held_out, None, alpha, allow_empty)
+    return flags
 
 
 def p_values_of_one_model(held_out: HeldOut, rows: Rows, ids: Ids | None, name: str) -> Floats:

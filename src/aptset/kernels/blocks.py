@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Result = TypeVar("Result")
 
 BLOCK_CELLS = 2**17  # 1 MiB of float64: several fit the cache of a core
+READ_IN_PLACE = 8  # times larger blocks where nothing is copied: calls are few, and memory is bounded all the same
 _SERIAL_BLOCKS = 3  # up to here a pool of threads costs more than it brings
 
 
@@ -22,9 +23,11 @@ def thread_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def over_blocks(n_rows: int, n_columns: int, work: Callable[[int, int], Result]) -> list[Result]:
+def over_blocks(
+    n_rows: int, n_columns: int, work: Callable[[int, int], Result], in_place: bool = False
+) -> list[Result]:
     """Call ``work(start, stop)`` on consecutive blocks of rows; results in the order of the rows."""
-    step = max(1, BLOCK_CELLS // max(1, n_columns))
+    step = max(1, BLOCK_CELLS * (READ_IN_PLACE if in_place else 1) // max(1, n_columns))
     starts = range(0, n_rows, step)
     stops = [min(start + step, n_rows) for start in starts]
     threads = min(thread_count(), len(stops))

@@ -1,5 +1,6 @@
 """Exact conformal ranks, and how many calibration scores lie below a score."""
 
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -9,12 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import backend
-from aptset.kernels.blocks import over_blocks
+from aptset.kernels.blocks import over_blocks, thread_count
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, all_scores_of_block, compiled_arguments, first_bad_row
 from aptset.kernels.rowhash import column_keys
 
 Groups = NDArray[np.int32] | None
+
+
+_LONG = 2**17  # scores from here on are sorted in parts, on every core
+
+
+def sort_upward(scores: Floats) -> Floats:
+    """Return a sorted copy."""
+    threads = thread_count() if len(scores) >= _LONG else 1
+    if threads == 1:
+        return np.sort(scores)
+    with ThreadPoolExecutor(threads) as pool:
+        joined = np.concatenate(list(pool.map(np.sort, np.array_split(scores, threads))))
+    joined.sort(kind="stable")  # merges runs that are sorted already
+    return joined
 
 
 def rank_at(n: int, alpha: Fraction) -> int:
@@ -62,7 +77,7 @@ def add_counts(
             counts[start:stop] += count_below(scores, sorted_scores, offsets, groups)
         return bad
 
-    return first_bad_row(over_blocks(len(rows), rows.n_columns, work))
+    return first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
 
 
 def count_below(

@@ -6,10 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import backend
-from aptset.kernels.blocks import over_blocks
+from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, open_block, ordered_scores
 from aptset.kernels.rowhash import Words, column_keys
+
+Columns = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]
 
 
 class Cut(NamedTuple):
@@ -19,40 +21,109 @@ class Cut(NamedTuple):
     """
 
     sizes: NDArray[np.int32]  # (thresholds, rows)
+    longest: NDArray[np.int32]  # of each row
     members: NDArray[np.int32]  # one row after the other
     first_bad: int
 
     def at(self, which: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return (row pointers, members) of the sets at one of the thresholds."""
-        sizes, longest = self.sizes[which], self.sizes.max(axis=0)
-        pointers = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        if np.array_equal(sizes, longest):
+        sizes = self.sizes[which]
+        pointers = np.zeros(len(sizes) + 1, dtype=np.int64)
+        np.cumsum(sizes, out=pointers[1:])
+        if pointers[-1] == len(self.members):
             return pointers, self.members
-        starts = np.cumsum(longest, dtype=np.int64) - longest
-        position = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], sizes)
-        return pointers, self.members[position]
+        taken = np.empty(pointers[-1], dtype=np.int32)
+        if backend.compiled is not None:
+            backend.compiled.beginnings(self.members, self.longest, sizes, taken)
+        else:
+            starts = np.cumsum(self.longest, dtype=np.int64) - self.longest
+            taken[:] = self.members[np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], sizes)]
+        return pointers, taken
+
+    def at_each(self) -> list[tuple[NDArray[np.int64], NDArray[np.int32]]]:
+        """Return the sets at every threshold, several at a time."""
+        return over_blocks(len(self.sizes), max(self.sizes.shape[1], BLOCK_CELLS), lambda which, _: self.at(which))
 
 
 def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut:
-    """Cut every row at its thresholds, (rows, thresholds); sets hold ``at_least`` labels (0 or 1)."""
+    """Cut every row at its thresholds; sets hold ``at_least`` labels (0 or 1).
+
+    Thresholds are (rows, thresholds), or (1, thresholds) if they are the same for all rows.
+    """
     keys = column_keys(rows.key, rows.n_columns)
     sizes = np.empty((thresholds.shape[1], len(rows)), dtype=np.int32)
 
-    def work(start: int, stop: int) -> tuple[int, NDArray[np.int32]]:
-        block, wanted = rows.block(start, stop), np.ascontiguousarray(thresholds[start:stop])
+    def work(start: int, stop: int) -> tuple[int, Columns]:
+        block, wanted = rows.block(start, stop), _of_block(thresholds, start, stop)
         if backend.compiled is None:
-            bad, found, members = _cut_block(block, keys, wanted, at_least)
+            bad, sizes[:, start:stop], members = _cut_block(block, keys, wanted, at_least)
         else:
             found = np.empty((wanted.shape[1], stop - start), dtype=np.int32)
-            room = np.empty((stop - start) * rows.n_columns, dtype=np.int32)
-            arguments = (wanted, wanted.shape[1], at_least, found, room)
-            bad = backend.compiled.cuts(*compiled_arguments(block, keys), *arguments)
-            members = room[: found.max(axis=0).sum(dtype=np.int64)].copy() if bad < 0 else room[:0]
-        sizes[:, start:stop] = found
+            room = np.empty((stop - start) * rows.n_columns, dtype=_dtype_of_columns(rows.n_columns))
+            given = (*_wanted_arguments(wanted, at_least), found, room, room.itemsize)
+            bad, written = backend.compiled.cuts(*compiled_arguments(block, keys), *given)
+            sizes[:, start:stop], members = found, room[:written].copy()
         return (start + int(bad) if bad >= 0 else -1), members
 
-    results = over_blocks(len(rows), rows.n_columns, work)
-    return Cut(sizes, np.concatenate([m for _, m in results]), first_bad_row([bad for bad, _ in results]))
+    results = over_blocks(len(rows), rows.n_columns, work, rows.in_place)
+    first_bad = first_bad_row([bad for bad, _ in results])
+    which = thresholds.argmax(axis=1)
+    longest = sizes[which[0]] if (which == which[0]).all() else sizes.max(axis=0)
+    return Cut(sizes, longest, _join([members for _, members in results]), first_bad)
+
+
+def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
+    """Return the members at one threshold as a boolean matrix, and the first bad row or -1."""
+    keys = column_keys(rows.key, rows.n_columns)
+    flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
+
+    def work(start: int, stop: int) -> int:
+        block, wanted = rows.block(start, stop), _of_block(thresholds, start, stop)
+        if backend.compiled is not None:
+            given = (*_wanted_arguments(wanted, at_least), flags[start:stop])
+            bad = int(backend.compiled.masks(*compiled_arguments(block, keys), *given))
+        else:
+            bad = _mask_block(block, keys, wanted, at_least, flags[start:stop])
+        return start + bad if bad >= 0 else -1
+
+    return flags, first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
+
+
+def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
+    return np.ascontiguousarray(thresholds if len(thresholds) == 1 else thresholds[start:stop])
+
+
+def _wanted_arguments(thresholds: Floats, at_least: int) -> tuple[object, ...]:
+    """Return the arguments that say where to cut (``WANTED_FORMAT`` in ``c/compiled.c``)."""
+    n_thresholds = thresholds.shape[1]
+    return thresholds, n_thresholds, n_thresholds if len(thresholds) > 1 else 0, at_least
+
+
+def _dtype_of_columns(n_columns: int) -> type[np.generic]:
+    """Return the smallest type for a column: what waits to be joined then takes little memory beside the result."""
+    if n_columns <= 40:  # WIDEST_TILE in c/tile.h
+        return np.uint8
+    return np.uint16 if n_columns <= 2**16 else np.int32
+
+
+def _join(parts: list[Columns]) -> NDArray[np.int32]:
+    """Widen and join parts, dropping each one when it is done."""
+    stops = np.cumsum([len(part) for part in parts]).tolist()
+    joined = np.empty(stops[-1] if stops else 0, dtype=np.int32)
+    while parts:
+        stop, part = stops.pop(), parts.pop()
+        joined[stop - len(part) : stop] = part
+    return joined
+
+
+def _mask_block(block: Rows, keys: Words, thresholds: Floats, at_least: int, flags: NDArray[np.bool_]) -> int:
+    opened = open_block(block, keys)
+    if opened.first_bad < 0:
+        order, scores = ordered_scores(opened, block.weights)
+        inside = scores <= thresholds
+        inside[:, :at_least] = True
+        np.put_along_axis(flags, order, inside, axis=1)
+    return opened.first_bad
 
 
 def _cut_block(

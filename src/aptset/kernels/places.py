@@ -52,6 +52,12 @@ class Rows:
         """Number of labels."""
         return int(self.probabilities.shape[1])
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the compiled loops read the matrix where it lies."""
+        readable = self.probabilities.dtype in (np.float32, np.float64) and self.probabilities.flags.c_contiguous
+        return bool(backend.compiled is not None and readable and not self.normalize)
+
 
 def first_bad_row(rows_of_blocks: list[int]) -> int:
     """Return the first bad row that any block reported, or -1."""
@@ -78,7 +84,7 @@ def label_scores(rows: Rows, labels: NDArray[np.int64]) -> tuple[Floats, int]:
             bad = _label_scores_of_block(block, keys, chosen, scores[start:stop])
         return start + int(bad) if bad >= 0 else -1
 
-    return scores, first_bad_row(over_blocks(len(rows), rows.n_columns, work))
+    return scores, first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
 
 
 def all_scores_of_block(rows: Rows, start: int, stop: int) -> tuple[Floats, int]:
@@ -97,10 +103,14 @@ def all_scores_of_block(rows: Rows, start: int, stop: int) -> tuple[Floats, int]
     return scores, start + bad if bad >= 0 else -1
 
 
+_SHORT = 64
+
+
 @dataclass(frozen=True)
 class OpenBlock:
     """A block of rows as the numpy path sees it: exact masses, totals, uniforms, seeds."""
 
+    raw: NDArray[np.generic]
     values: Floats
     mass: Floats
     total: Floats
@@ -115,7 +125,8 @@ class OpenBlock:
 
 def open_block(block: Rows, keys: Words) -> OpenBlock:
     """Widen, put on the grid, sum and check a block (``load_row`` in ``c/order.h``)."""
-    values = block.probabilities.astype(np.float64) + 0.0
+    # Short rows lie side by side, so that sums over them run along memory; sums are exact, so their order is free.
+    values = block.probabilities.astype(np.float64, order="F" if block.n_columns < _SHORT else "C") + 0.0
     with np.errstate(all="ignore"):
         mass = (values + 2.0) - 2.0  # the grid of exact sums: see docs/design/0002
         total = mass.sum(axis=1)
@@ -125,24 +136,27 @@ def open_block(block: Rows, keys: Words) -> OpenBlock:
     if seeds is None:
         seeds = seeds_of(hash_words(canonical_words(values), keys).sum(axis=1, dtype=np.uint64), block.key)
     u = uniforms(seeds) if block.u is None else block.u
-    return OpenBlock(values, mass, total, seeds, u, int(np.argmax(bad)) if bad.any() else -1)
+    return OpenBlock(block.probabilities, values, mass, total, seeds, u, int(np.argmax(bad)) if bad.any() else -1)
 
 
 def ordered_scores(block: OpenBlock, weights: Weights) -> tuple[NDArray[np.intp], Floats]:
     """Order of the labels of each row, and their scores in that order (upward)."""
-    order = np.argsort(-block.values, axis=1, kind="stable")
+    order = np.argsort(np.negative(block.raw), axis=1)  # equal ones are put in order right below
     ordered = np.take_along_axis(block.values, order, axis=1)
     tied = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
     if len(tied):
         order[tied] = np.lexsort((block.ties(tied), -block.values[tied]), axis=1)
-    mass = np.take_along_axis(block.mass, order, axis=1)
+    mass = (ordered + 2.0) - 2.0
     above = np.cumsum(mass, axis=1) - mass
-    with_mass = (mass > 0.0).sum(axis=1, keepdims=True)
     rank = np.arange(1.0, mass.shape[1] + 1.0)[None, :]
-    u = block.u[:, None]
-    zeros = np.maximum(mass.shape[1] - with_mass, 1)
-    behind = zero_score(weights, rank - 1.0 - with_mass, zeros, rank, u)
-    return order, np.where(mass > 0.0, mass_score(weights, above, mass, block.total[:, None], rank, u), behind)
+    scores = mass_score(weights, above, mass, block.total[:, None], rank, block.u[:, None])
+    some = np.flatnonzero(mass[:, -1] == 0.0)  # rows with labels without mass: those stand last
+    if len(some):
+        with_mass = (mass[some] > 0.0).sum(axis=1, keepdims=True)
+        zeros = np.maximum(mass.shape[1] - with_mass, 1)
+        behind = zero_score(weights, rank - 1.0 - with_mass, zeros, rank, block.u[some, None])
+        scores[some] = np.where(mass[some] > 0.0, scores[some], behind)
+    return order, scores
 
 
 def _label_scores_of_block(block: Rows, keys: Words, labels: NDArray[np.int64], out: Floats) -> int:

@@ -40,7 +40,7 @@ def column_keys(key: int, n_columns: int) -> Words:
 
 def canonical_words(values: NDArray[np.float64]) -> Words:
     """Return the bits of each value, with one zero and one NaN."""
-    words = np.ascontiguousarray(values + 0.0).view(np.uint64)
+    words = (values + 0.0).view(np.uint64)
     return np.where(np.isnan(values), _NAN, words)
 
 
@@ -69,7 +69,8 @@ def hash_rows(values: NDArray[np.generic], key: int) -> Words:
             words = canonical_words(block.astype(np.float64))
             seeds[start:stop] = seeds_of(hash_words(words, keys).sum(axis=1, dtype=np.uint64), key)
 
-    over_blocks(len(values), values.shape[1], work)
+    in_place = backend.compiled is not None and values.flags.c_contiguous and values.dtype in (np.float32, np.float64)
+    over_blocks(len(values), values.shape[1], work, in_place)
     return seeds
 
 

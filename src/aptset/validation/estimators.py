@@ -33,17 +33,25 @@ def check_training_data(owner: Any, X: Any, y: Any, minimum: int) -> tuple[Any, 
     (X,) = indexable(X)
     y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)
-    check_classification_targets(y)
+    if y.dtype.kind not in "iub":  # whole numbers are classes
+        check_classification_targets(y)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     if _num_samples(X) < minimum:
         raise ValueError(
             f"X must have at least {minimum} rows to train and to calibrate; got n_samples={_num_samples(X)}."
         )
-    classes = np.unique(y)
+    classes = _classes_of(y)
     if len(classes) < 2:
         raise ValueError(f"y must hold at least 2 classes; got one class only, {classes.tolist()[0]!r}.")
     return X, y, classes
+
+
+def _classes_of(y: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct labels, sorted; small whole numbers are counted rather than looked up."""
+    if y.dtype.kind != "i" or len(y) == 0 or y.min() < 0 or y.max() > len(y):
+        return np.unique(y)
+    return np.flatnonzero(np.bincount(y)).astype(y.dtype)
 
 
 def check_model_probabilities(model: Any, probabilities: Any, classes: NDArray[Any]) -> NDArray[np.generic]:

@@ -47,6 +47,9 @@ def check_length(values: Any, n_rows: int, name: str) -> None:
 
 def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     """Return the position of each label in ``classes``, -1 where it is not there."""
+    simple = labels.dtype.kind in "iu" and len(labels) and _number_columns(classes)
+    if simple and labels.min() >= 0 and labels.max() < len(classes):  # the usual case: two passes and no search
+        return labels.astype(np.int64, copy=False)
     numeric = labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf"
     if not numeric and not (labels.dtype.kind == classes.dtype.kind == "U"):
         table = {label: column for column, label in enumerate(classes.tolist())}
@@ -54,6 +57,11 @@ def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]
     order = np.argsort(classes)
     place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
     return np.where(classes[order[place]] == labels, order[place], -1).astype(np.int64)
+
+
+def _number_columns(classes: NDArray[Any]) -> bool:
+    """Tell whether the classes are the column numbers 0, 1, ..."""
+    return classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
 
 
 def as_labels(labels: Any, name: str) -> NDArray[Any]:

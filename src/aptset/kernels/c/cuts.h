@@ -1,8 +1,10 @@
 /* Which labels of a row score at most a threshold. A score never falls along the order of its row, so a set is a
- * beginning of that order: its end is found by halving the range of probabilities, and only members are sorted. */
+ * beginning of that order, and only members are sorted. Narrow rows go through tile.h, wide ones through window.h; rows
+ * that neither can tell are cut here, by halving the range of the probabilities. */
 #ifndef APTSET_CUTS_H
 #define APTSET_CUTS_H
 #include "tile.h"
+#include "window.h"
 
 /* A first guess at the probability where the row is cut; any value is right, a good one saves passes. */
 INLINE int64_t first_pivot(const Job *job, double threshold) {
@@ -97,13 +99,14 @@ INLINE void put_best_first(Entry *e, int64_t n, uint64_t tie_seed) {
     Entry top = e[best]; e[best] = e[0]; e[0] = top;
 }
 
-/* Thresholds are (n, count), sizes (count, n); sets hold at least `at_least` labels (0 or 1). */
-typedef struct { const double *thresholds; int64_t count, at_least, n; int32_t *sizes; } Wanted;
+/* Thresholds are (n, count), or the same for all rows if stride is 0; sizes are (count, n); sets hold at least `at_least`
+ * labels (0 or 1). */
+typedef struct { const double *thresholds; int64_t count, stride, at_least, n; int32_t *sizes; } Wanted;
 
 INLINE double largest_threshold(const Wanted *w, int64_t i) {
-    double largest = w->thresholds[i * w->count];
+    double largest = w->thresholds[i * w->stride];
     for (int64_t a = 1; a < w->count; a++) {
-        double threshold = w->thresholds[i * w->count + a];
+        double threshold = w->thresholds[i * w->stride + a];
         largest = threshold > largest ? threshold : largest;
     }
     return largest;
@@ -112,44 +115,118 @@ INLINE double largest_threshold(const Wanted *w, int64_t i) {
 /* Write the sizes of row i from the scores of its members at the largest threshold, upward; return the largest size. */
 INLINE int64_t write_sizes(const Wanted *w, int64_t i, const double *scores, int64_t found) {
     for (int64_t a = 0; a < w->count; a++) {
-        int64_t size = w->count > 1 ? count_at_most(scores, found, w->thresholds[i * w->count + a]) : found;
+        int64_t size = w->count > 1 ? count_at_most(scores, found, w->thresholds[i * w->stride + a]) : found;
         w->sizes[a * w->n + i] = (int32_t)(size < w->at_least ? w->at_least : size);
     }
     return found < w->at_least ? w->at_least : found;
 }
 
-/* Sizes of one row at each of its thresholds, and its members at the largest. Returns the number of members. */
-INLINE int64_t cut_row(const Loaded *row, const Job *job, int64_t i, const Wanted *w, Scratch s, int32_t *members) {
-    double largest = largest_threshold(w, i);
-    int64_t found;
+/* Number of members of any row at a threshold; they stand, in order, at the front of s.entries (the most likely label
+ * stands there even if it is no member). */
+static int64_t careful_members(const Loaded *row, const Job *job, double threshold, Scratch s) {
     if (job->columns <= WIDEST_TILE) {
         order_entries(s.entries, s.spare, job->columns, row->tie_seed);
         ordered_scores(s.entries, job->columns, row, job, s.scores);
-        found = count_at_most(s.scores, job->columns, largest);
-    } else {
-        found = select_members(s.entries, s.spare, row, job, largest);
-        if (w->count > 1) ordered_scores(s.entries, found, row, job, s.scores);
-        if (found < w->at_least) put_best_first(s.entries, job->columns, row->tie_seed);
+        return count_at_most(s.scores, job->columns, threshold);
     }
-    found = write_sizes(w, i, s.scores, found);
-    for (int64_t k = 0; k < found; k++) members[k] = (int32_t)s.entries[k].column;
+    int64_t found = select_members(s.entries, s.spare, row, job, threshold);
+    if (found == 0) put_best_first(s.entries, job->columns, row->tie_seed);
     return found;
 }
 
-/* The same for lane i of a tile whose row has no ties: members are picked by score, then put in order. */
-INLINE int64_t cut_lane(const Tile *t, int64_t lane, const Job *job, int64_t i, const Wanted *w, Scratch s, int32_t *members) {
-    double largest = largest_threshold(w, i);
-    int64_t found = 0, best = 0;
-    for (int64_t k = 0; k < job->columns; k++) {
-        s.entries[found].rank_bits = (int64_t)bits_of(lane_of(t->value + k, lane));
-        s.entries[found].column = k;
-        found += lane_of(t->score + k, lane) <= largest;
-        if (lane_of(t->value + k, lane) > lane_of(t->value + best, lane)) best = k;
+/* What the fast path of wide rows needs about a row; 0 if it is odd or bad. */
+INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) {
+    const void *at = row_at(job, i);
+    Facts facts = job->seeds ? row_facts(job, at, is_single, 0, 0.0, NULL) : row_facts(job, at, is_single, 1, 0.0, NULL);
+    uint64_t seed = job->seeds ? job->seeds[i] : seed_of(facts.hash, job->key);
+    double u = job->u ? job->u[i] : uniform_of(seed);
+    *row = (Loaded){facts.total, job->columns, tie_seed_of(seed, u), u, 0};
+    return !facts.odd && !row_is_bad(facts.total, 0, job->tolerance);
+}
+
+/* Members of wide row i in order, in s.entries, and their number; -1 for a bad row. */
+INLINE int64_t wide_members(const Job *job, int64_t i, int is_single, const Wanted *w, Scratch s) {
+    double threshold = largest_threshold(w, i);
+    Loaded row;
+    Position cut = {0};
+    if (open_row(job, i, is_single, &row)) cut = find_cut(job, i, is_single, &row, threshold, s);
+    int64_t found = cut.before + cut.among;
+    if (cut.proven) {
+        collect(job, i, s.rough, next_float(cut.high), INFINITY, s.entries);
+        order_entries(s.entries, s.spare, cut.before, row.tie_seed);
+        memcpy(s.entries + cut.before, s.window, (size_t)(cut.among ? cut.among : 1) * sizeof(Entry));
+    } else {
+        row = load_row(job, i, s.entries);
+        if (row.bad) return -1;
+        found = careful_members(&row, job, threshold, s);
     }
-    insertion_sort(s.entries, found);
-    for (int64_t k = 0; k < found; k++) s.scores[k] = lane_of(t->score + s.entries[k].column, lane);
-    for (int64_t k = 0; k < found; k++) members[k] = (int32_t)s.entries[k].column;
-    if (found == 0) members[0] = (int32_t)best;
-    return write_sizes(w, i, s.scores, found);
+    if (w->count > 1) ordered_scores(s.entries, found, &row, job, s.scores);
+    return found;
+}
+
+typedef struct { void *to; int width; } Members; /* columns in 1, 2 or 4 bytes, one row after the other */
+
+INLINE void put_member(Members m, int64_t at, int64_t column) {
+    if (m.width == 1) ((uint8_t *)m.to)[at] = (uint8_t)column;
+    else if (m.width == 2) ((uint16_t *)m.to)[at] = (uint16_t)column;
+    else ((int32_t *)m.to)[at] = (int32_t)column;
+}
+
+/* Cut wide rows; returns the first bad one or -1. */
+INLINE int64_t cut_wide_rows(const Job *job, int64_t n, int is_single, Scratch s, const Wanted *w, Members members, int64_t *end) {
+    int64_t written = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t found = wide_members(job, i, is_single, w, s);
+        if (found < 0) return i;
+        found = write_sizes(w, i, s.scores, found);
+        for (int64_t k = 0; k < found; k++) put_member(members, written + k, s.entries[k].column);
+        written += found;
+    }
+    *end = written;
+    return -1;
+}
+
+/* Sizes of the sets of a lane group at threshold number a. */
+INLINE Masks lane_sizes(const Tile *t, int64_t columns, const Wanted *w, int64_t first, int64_t rows, int64_t a) {
+    Doubles thresholds = (Doubles){0} + w->thresholds[a];
+    for (int64_t i = 0; i < rows && w->stride; i++) thresholds[i] = w->thresholds[(first + i) * w->stride + a];
+    Masks size = {0};
+    for (int64_t r = 0; r < columns; r++) size -= t->score[r] <= thresholds;
+    return size;
+}
+
+INLINE int64_t cut_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, Members members, int64_t *end) {
+    uint8_t *to = members.to;
+    EACH_LANE_GROUP(start, rows, n) {
+        int64_t longest[LANES] = {0};
+        Masks slow = score_lanes(job, t, lane_group(job, start, n, t));
+        for (int64_t a = 0; a < w->count; a++) {
+            Masks sizes = lane_sizes(t, job->columns, w, start, rows, a);
+            for (int64_t i = 0; i < rows; i++) {
+                int64_t size = sizes[i] < w->at_least ? w->at_least : sizes[i];
+                w->sizes[a * w->n + start + i] = (int32_t)size;
+                longest[i] = size > longest[i] ? size : longest[i];
+            }
+        }
+        for (int64_t i = 0; i < rows; i++) {
+            if (!slow[i]) { /* a whole row is written, the next one starts behind the members: no branch on the size */
+                for (int64_t r = 0; r < job->columns; r++) to[r] = (uint8_t)column_in_lane(t, r, i);
+                to += longest[i];
+                continue;
+            }
+            Loaded row = load_row(job, start + i, s.entries);
+            if (row.bad) return start + i;
+            int64_t found = write_sizes(w, start + i, s.scores, careful_members(&row, job, largest_threshold(w, start + i), s));
+            for (int64_t k = 0; k < found; k++) *to++ = (uint8_t)s.entries[k].column;
+        }
+    }
+    *end = to - (uint8_t *)members.to;
+    return -1;
+}
+
+/* Writes how many members there are to *end, if no row is bad. */
+static int64_t cuts_loop(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, Members members, int64_t *end) {
+    if (job->columns <= WIDEST_TILE) return cut_narrow_rows(job, n, s, t, w, members, end);
+    return job->is_single ? cut_wide_rows(job, n, 1, s, w, members, end) : cut_wide_rows(job, n, 0, s, w, members, end);
 }
 #endif

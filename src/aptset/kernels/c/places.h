@@ -1,27 +1,25 @@
-/* Where one label stands in its row: one pass, no sort. Rows with ties at the label, or a label without mass, take
- * a second look at the row while it is still in the nearest cache. */
+/* Where one label stands in its row: one pass, no sort. Rows with ties at the label, a label without mass or anything
+ * odd take a second, careful look while they are still in the nearest cache. */
 #ifndef APTSET_PLACES_H
 #define APTSET_PLACES_H
-#include "row.h"
+#include "tile.h"
 
 typedef struct { int64_t total, above, greater, equal, invalid; uint64_t hash; } Pass;
 
-INLINE Pass one_pass(const void *row, int is_single, int with_hash, const Job *job, double mine) {
-    int64_t total = 0, above = 0, greater = 0, equal = 0, invalid = 0, columns = job->columns;
-    uint64_t hash = 0;
-    const uint64_t *keys = job->column_keys;
-    for (int64_t j = 0; j < columns; j++) {
+INLINE Pass one_pass(const void *row, int is_single, const Job *job, double mine) {
+    Pass p = {0};
+    for (int64_t j = 0; j < job->columns; j++) {
         double x = AS_DOUBLE(row, is_single, j);
         int64_t steps = grid_steps(x);
         int64_t is_greater = -(int64_t)(x > mine);
-        total += steps;
-        above += steps & is_greater;
-        greater -= is_greater;
-        equal += (int64_t)(x == mine);
-        invalid |= (int64_t)!(x >= 0.0) | (int64_t)!(x <= 2.0);
-        if (with_hash) hash += hash_word(bits_of(x), keys[j]);
+        p.total += steps;
+        p.above += steps & is_greater;
+        p.greater -= is_greater;
+        p.equal += (int64_t)(x == mine);
+        p.invalid |= (int64_t)!(x >= 0.0) | (int64_t)!(x <= 2.0);
+        if (!job->seeds) p.hash += hash_word(bits_of(x), job->column_keys[j]);
     }
-    return (Pass){total, above, greater, equal, invalid, hash};
+    return p;
 }
 
 INLINE int64_t ties_before(const void *row, int is_single, const Job *job, int64_t label, double mine, uint64_t tie_seed) {
@@ -35,10 +33,11 @@ INLINE int64_t ties_before(const void *row, int is_single, const Job *job, int64
     return before;
 }
 
-INLINE double label_score(const Job *job, int64_t i, int is_single, int64_t label, int *bad) {
+/* The score for any row; tells whether it is bad. */
+static double careful_label_score(const Job *job, int64_t i, int is_single, int64_t label, int *bad) {
     const void *row = row_at(job, i);
     double mine = AS_DOUBLE(row, is_single, label);
-    Pass pass = job->seeds ? one_pass(row, is_single, 0, job, mine) : one_pass(row, is_single, 1, job, mine);
+    Pass pass = one_pass(row, is_single, job, mine);
     *bad = row_is_bad(pass.total, pass.invalid, job->tolerance);
     if (*bad) return 0.0;
     uint64_t seed = job->seeds ? job->seeds[i] : seed_of(pass.hash, job->key);
@@ -53,16 +52,74 @@ INLINE double label_score(const Job *job, int64_t i, int is_single, int64_t labe
     return zero_score(job->weights, (double)(pass.greater - with_mass + before), (double)(job->columns - with_mass), rank, u);
 }
 
-INLINE int64_t label_scores_of(const Job *job, int64_t n, int is_single, const int64_t *labels, double *scores) {
+/* Labels above and beside one, counted in the type of the row: twice the lanes of the sums. */
+INLINE int64_t count_places(const void *row, int is_single, int64_t columns, int64_t label, int64_t *equal) {
+    int32_t above = 0, beside = 0;
+    if (is_single) {
+        const float *x = row;
+        for (int64_t j = 0; j < columns; j++) above += x[j] > x[label], beside += x[j] == x[label];
+    } else {
+        const double *x = row;
+        for (int64_t j = 0; j < columns; j++) above += x[j] > x[label], beside += x[j] == x[label];
+    }
+    *equal = beside;
+    return above;
+}
+
+INLINE int64_t wide_label_scores(const Job *job, int64_t n, int is_single, const int64_t *labels, double *scores) {
     for (int64_t i = 0; i < n; i++) {
-        int bad;
-        scores[i] = label_score(job, i, is_single, labels[i], &bad);
-        if (bad) return i;
+        const void *row = row_at(job, i);
+        double mine = AS_DOUBLE(row, is_single, labels[i]);
+        int64_t above, equal, own = grid_steps(mine);
+        Facts facts = job->seeds ? row_facts(job, row, is_single, 0, mine, &above) : row_facts(job, row, is_single, 1, mine, &above);
+        int64_t greater = count_places(row, is_single, job->columns, labels[i], &equal);
+        int bad = row_is_bad(facts.total, 0, job->tolerance);
+        if (bad || facts.odd || equal > 1 || own == 0) {
+            scores[i] = careful_label_score(job, i, is_single, labels[i], &bad);
+            if (bad) return i;
+            continue;
+        }
+        double u = job->u ? job->u[i] : uniform_of(job->seeds ? job->seeds[i] : seed_of(facts.hash, job->key));
+        scores[i] = mass_score(job->weights, (double)above, (double)own, (double)facts.total, (double)(greater + 1), u);
     }
     return -1;
 }
 
-VECTOR_CLONES static int64_t label_scores_loop(const Job *job, int64_t n, const int64_t *labels, double *scores) {
-    return job->is_single ? label_scores_of(job, n, 1, labels, scores) : label_scores_of(job, n, 0, labels, scores);
+/* Scores of one label in each row of lane group v of a tile; `slow` where the row needs a careful look. */
+INLINE Doubles lane_label_scores(const Job *job, const Tile *t, int64_t v, const int64_t *labels, int64_t rows, Masks *slow) {
+    Doubles mine, above = {0};
+    Masks greater = {0}, equal = {0};
+    for (int64_t i = 0; i < LANES; i++) mine[i] = ((const double *)lanes_at(t, labels[i < rows ? i : 0], v))[i];
+    Whole whole = whole_of_lanes(job, t, v, slow);
+    for (int64_t k = 0; k < job->columns; k++) {
+        Doubles x = *lanes_at(t, k, v);
+        Masks is_greater = x > mine;
+        above += where(is_greater, (x + 2.0) - 2.0);
+        greater -= is_greater;
+        equal -= x == mine;
+    }
+    Doubles own = (mine + 2.0) - 2.0, late = __builtin_convertvector(greater, Doubles) + 1.0 - job->weights[FREE_RANKS];
+    *slow += equal != 1;
+    *slow += own == 0.0;
+    return MASS_SCORE(job->weights, above, own, whole.total, where(late > 0.0, late), whole.u);
+}
+
+INLINE int64_t narrow_label_scores(const Job *job, int64_t n, Tile *t, const int64_t *labels, double *scores) {
+    EACH_LANE_GROUP(start, rows, n) {
+        Masks slow;
+        int64_t v = lane_group(job, start, n, t);
+        Doubles found = lane_label_scores(job, t, v, labels + start, rows, &slow);
+        for (int64_t i = 0; i < rows; i++) {
+            int bad = 0;
+            scores[start + i] = slow[i] ? careful_label_score(job, start + i, job->is_single, labels[start + i], &bad) : found[i];
+            if (bad) return start + i;
+        }
+    }
+    return -1;
+}
+
+static int64_t label_scores_loop(const Job *job, int64_t n, Tile *t, const int64_t *labels, double *scores) {
+    if (job->columns <= WIDEST_TILE) return narrow_label_scores(job, n, t, labels, scores);
+    return job->is_single ? wide_label_scores(job, n, 1, labels, scores) : wide_label_scores(job, n, 0, labels, scores);
 }
 #endif

@@ -10,13 +10,6 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Clones pick the widest vectors of the machine at load time; results do not depend on the clone. */
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
-#define VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define VECTOR_CLONES
-#endif
-
 /* The order of the weights is fixed by kernels/formula.py. */
 enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, N_WEIGHTS };
 

@@ -85,7 +85,7 @@ INLINE double least_mean_bound(const Bin *bins, int64_t n_bins, int64_t least, P
     return bound > 0.0 ? bound : 0.0;
 }
 
-VECTOR_CLONES static void bounds_loop(const double *places, const uint8_t *covered, int64_t n, int64_t directions, int64_t least,
+static void bounds_loop(const double *places, const uint8_t *covered, int64_t n, int64_t directions, int64_t least,
                                       Bin *bins, int64_t n_bins, Prefix *start, int64_t *hull, double *bounds) {
     for (int64_t v = 0; v < directions; v++) {
         fill_bins(places + v * n, covered, n, bins, n_bins);

@@ -1,76 +1,139 @@
-/* Scores of every label of a few narrow rows at once: each label is compared with each other one, in all rows together.
- * No sort, no branch; rows with equal probabilities or without mass somewhere are left to the row-by-row path. */
+/* Narrow rows, LANES of them in one vector: each lane is a row. Scores of every label come from one sorting network
+ * over all lanes, without a branch; rows with equal masses, without mass somewhere or odd are left to the careful path. */
 #ifndef APTSET_TILE_H
 #define APTSET_TILE_H
-#include "order.h"
+#include "vectors.h"
 
-#define LANES 8        /* rows at a time: one vector of the widest machines */
-#define WIDEST_TILE 40 /* beyond this many labels sorting a row is quicker than comparing all pairs */
+#define WIDEST_TILE 40 /* beyond this many labels the row-by-row path is quicker */
+#define TILE_ROWS 64   /* turned at a time: what was stored by cells is not read back as vectors right away */
+#define GROUPS (TILE_ROWS / LANES)
+#define COLUMN_BITS 6
 
-/* Vectors of the compiler: every operation works on LANES rows, whatever the machine. Comparisons give masks. */
-typedef double Doubles __attribute__((vector_size(LANES * 8)));
-typedef int64_t Masks __attribute__((vector_size(LANES * 8)));
-typedef uint64_t WordVector __attribute__((vector_size(LANES * 8)));
+typedef struct { uint8_t low, high; } Exchange;
 
-INLINE Doubles where(Masks mask, Doubles x) { return (Doubles)(mask & (Masks)x); } /* x, or 0.0 */
-
-/* Column k of the tile holds that column of LANES rows. */
 typedef struct {
-    Doubles *value, *mass, *score;
-    Doubles total, u;
-    Masks slow; /* the row needs the row-by-row path; its scores are not right */
-    int64_t first_bad;
+    Doubles *value; /* column k of lane group v stands at k * GROUPS + v */
+    Exchange *network;
+    int64_t exchanges, first, rows; /* of the rows it holds */
+    Doubles key[WIDEST_TILE], score[WIDEST_TILE]; /* of one lane group, in the order of the rows: see sort_lanes */
 } Tile;
 
-INLINE Masks load_tile(const Job *job, int64_t start, int64_t rows, int is_single, Tile *t, WordVector *hash) {
-    for (int64_t i = 0; i < LANES; i++) {
-        const void *row = row_at(job, start + (i < rows ? i : 0));
-        for (int64_t k = 0; k < job->columns; k++) ((double *)(t->value + k))[i] = AS_DOUBLE(row, is_single, k);
-    }
-    Masks invalid = {0};
-    t->total = (Doubles){0};
-    for (int64_t k = 0; k < job->columns; k++) {
-        Doubles value = t->value[k];
-        t->mass[k] = (value + 2.0) - 2.0;
-        t->total += t->mass[k];
-        invalid |= ~((value >= 0.0) & (value <= 2.0));
-        if (job->seeds) continue;
-        WordVector word = (WordVector)value, low = (word + job->column_keys[k]) & 0xFFFFFFFFu;
-        *hash += low * (((word >> 32) + (job->column_keys[k] >> 32)) & 0xFFFFFFFFu);
-    }
-    return invalid;
-}
+INLINE Doubles *lanes_at(const Tile *t, int64_t column, int64_t v) { return t->value + column * GROUPS + v; }
 
-/* Score rows start .. start + rows - 1 (at most LANES of them). */
-INLINE void score_tile(const Job *job, int64_t start, int64_t rows, Tile *t) {
-    WordVector hash = {0};
-    Masks invalid = job->is_single ? load_tile(job, start, rows, 1, t, &hash) : load_tile(job, start, rows, 0, t, &hash);
-    invalid |= ~((t->total - 1.0 <= job->tolerance) & (t->total - 1.0 >= -job->tolerance));
-    t->first_bad = -1;
-    for (int64_t i = LANES - 1; i >= 0; i--) {
-        int64_t row = start + (i < rows ? i : 0);
-        t->u[i] = job->u ? job->u[row] : uniform_of(job->seeds ? job->seeds[row] : seed_of(hash[i], job->key));
-        if (invalid[i]) t->first_bad = row;
-    }
-    if (t->first_bad >= 0) return;
-    Doubles ranks = {0};
-    const double *w = job->weights;
-    t->slow = (Masks){0};
-    for (int64_t k = 0; k < job->columns; k++) {
-        Doubles above = {0}, mine = t->value[k], own = t->mass[k];
-        Masks greater = {0};
-        for (int64_t j = 0; j < job->columns; j++) {
-            Masks is_greater = t->value[j] > mine;
-            above += where(is_greater, t->mass[j]);
-            greater -= is_greater;
+/* Batcher's merge exchange for any number of columns: the list of pairs to put in order. Returns its length. */
+static int64_t make_network(int64_t columns, Exchange *network) {
+    int64_t top = 1, length = 0;
+    while (2 * top < columns) top *= 2;
+    for (int64_t p = top; p > 0; p /= 2)
+        for (int64_t q = top, r = 0, d = p;; d = q - p, q /= 2, r = p) {
+            for (int64_t i = 0; i + d < columns; i++)
+                if ((i & p) == r) network[length++] = (Exchange){(uint8_t)i, (uint8_t)(i + d)};
+            if (q == p) break;
         }
-        Doubles rank = __builtin_convertvector(greater, Doubles) + 1.0, late = rank - w[FREE_RANKS];
-        t->score[k] = MASS_SCORE(w, above, own, t->total, where(late > 0.0, late), t->u);
-        ranks += rank;
-        t->slow |= own == 0.0;
-    }
-    t->slow |= ranks != (double)(job->columns * (job->columns + 1) / 2); /* ranks add up but for ties */
+    return length;
 }
 
-INLINE double lane_of(const Doubles *column, int64_t i) { return ((const double *)column)[i]; }
+/* Turn rows start .. start + TILE_ROWS - 1; places behind the last row repeat the first one. */
+INLINE void load_tile(const Job *job, int64_t start, int64_t n, int is_single, Tile *t) {
+    int64_t rows = n - start < TILE_ROWS ? n - start : TILE_ROWS;
+    for (int64_t i = 0; i < TILE_ROWS; i++) {
+        const void *row = row_at(job, start + (i < rows ? i : 0));
+        double *to = (double *)t->value + i;
+        for (int64_t k = 0; k < job->columns; k++)
+            to[k * TILE_ROWS] = is_single ? (double)((const float *)row)[k] : ((const double *)row)[k];
+    }
+    t->first = start;
+    t->rows = rows;
+}
+
+/* Load the tile that lane group `start` begins, if it begins one; return the number of the group in its tile. */
+INLINE int64_t lane_group(const Job *job, int64_t start, int64_t n, Tile *t) {
+    if (start % TILE_ROWS == 0) {
+        if (job->is_single) load_tile(job, start, n, 1, t); else load_tile(job, start, n, 0, t);
+    }
+    return start % TILE_ROWS / LANES;
+}
+#define EACH_LANE_GROUP(start, count, n) \
+    for (int64_t start = 0, count; start < (n) && (count = (n) - start < LANES ? (n) - start : LANES); start += LANES)
+
+typedef struct { Doubles total, u; } Whole;
+
+/* Totals and uniforms of the rows of a lane group; `slow` where a row is odd or does not sum to 1. (Masks are added up,
+ * not joined by "or": gcc 12 takes the latter apart lane by lane.) */
+INLINE Whole whole_of_lanes(const Job *job, const Tile *t, int64_t v, Masks *slow) {
+    Doubles total = {0}, u = {0};
+    Masks odd = {0};
+    WordVector hash = {0}, seeds = {0};
+    for (int64_t k = 0; k < job->columns; k++) {
+        Doubles x = *lanes_at(t, k, v);
+        total += (x + 2.0) - 2.0;
+        odd |= odd_lanes(x);
+        if (!job->seeds) hash += hash_lanes(x, (WordVector){0} + job->column_keys[k]);
+    }
+    int64_t first = t->first + v * LANES, rows = t->rows - v * LANES;
+    for (int64_t i = 0; i < LANES && job->seeds; i++) seeds[i] = job->seeds[i < rows ? first + i : t->first];
+    for (int64_t i = 0; i < LANES && job->u; i++) u[i] = job->u[i < rows ? first + i : t->first];
+    if (!job->seeds) seeds = mix_lanes(hash + mix(job->key + GOLDEN));
+    if (!job->u) u = uniform_of_lanes(seeds);
+    *slow = odd < 0;
+    *slow += total - 1.0 > job->tolerance;
+    *slow += total - 1.0 < -job->tolerance;
+    return (Whole){total, u};
+}
+
+/* A key is a mass in grid steps with its column below. Read as doubles, keys this far from zero and from infinity order
+ * like the integers, and every machine compares and sorts vectors of doubles. */
+#define KEY_BASE ((int64_t)1 << 60)
+#define COLUMN_OF_KEY(key) ((key) & ((1 << COLUMN_BITS) - 1))
+INLINE Doubles mass_of_key(Doubles key) { return (Doubles)((((Masks)key - KEY_BASE) >> COLUMN_BITS) + BITS_OF_TWO) - 2.0; }
+INLINE int64_t column_in_lane(const Tile *t, int64_t r, int64_t i) { return COLUMN_OF_KEY(((const int64_t *)(t->key + r))[i]); }
+INLINE double score_in_lane(const Tile *t, int64_t r, int64_t i) { return ((const double *)(t->score + r))[i]; }
+
+/* Batcher's merge exchange for up to 16 keys, spelled out so that they stay in registers; pairs that reach beyond the last
+ * key are left out. */
+#define MOST_IN_REGISTERS 16
+#define EXCHANGES(X) \
+    X(0, 8) X(1, 9) X(2, 10) X(3, 11) X(4, 12) X(5, 13) X(6, 14) X(7, 15) X(0, 4) \
+    X(1, 5) X(2, 6) X(3, 7) X(8, 12) X(9, 13) X(10, 14) X(11, 15) X(4, 8) X(5, 9) \
+    X(6, 10) X(7, 11) X(0, 2) X(1, 3) X(4, 6) X(5, 7) X(8, 10) X(9, 11) X(12, 14) \
+    X(13, 15) X(2, 8) X(3, 9) X(6, 12) X(7, 13) X(2, 4) X(3, 5) X(6, 8) X(7, 9) \
+    X(10, 12) X(11, 13) X(0, 1) X(2, 3) X(4, 5) X(6, 7) X(8, 9) X(10, 11) X(12, 13) \
+    X(14, 15) X(1, 8) X(3, 10) X(5, 12) X(7, 14) X(1, 4) X(3, 6) X(5, 8) X(7, 10) \
+    X(9, 12) X(11, 14) X(1, 2) X(3, 4) X(5, 6) X(7, 8) X(9, 10) X(11, 12) X(13, 14)
+
+/* Put the labels of every row of a lane group in order: t->key[r] is the r-th of each. */
+INLINE void sort_lanes(const Job *job, Tile *t, int64_t v) {
+    int64_t columns = job->columns;
+    for (int64_t k = 0; k < columns; k++)
+        t->key[k] = (Doubles)((steps_of_lanes(*lanes_at(t, k, v)) << COLUMN_BITS) + (KEY_BASE + k));
+    if (columns > MOST_IN_REGISTERS) {
+        for (int64_t e = 0; e < t->exchanges; e++) put_in_order(t->key + t->network[e].low, t->key + t->network[e].high);
+        return;
+    }
+    Doubles key[MOST_IN_REGISTERS];
+    memcpy(key, t->key, sizeof key);
+#define EXCHANGE(a, b) if ((b) < columns) put_in_order(key + (a), key + (b));
+    EXCHANGES(EXCHANGE)
+#undef EXCHANGE
+    memcpy(t->key, key, sizeof key);
+}
+
+/* Sort a lane group and score its labels, upward in each row: t->score[r]. Slow rows are not right. */
+INLINE Masks score_lanes(const Job *job, Tile *t, int64_t v) {
+    Masks slow;
+    Whole whole = whole_of_lanes(job, t, v, &slow);
+    Doubles above = {0}, before = (Doubles){0} - 1.0;
+    double w[N_WEIGHTS];
+    memcpy(w, job->weights, sizeof w);
+    sort_lanes(job, t, v);
+    for (int64_t r = 0; r < job->columns; r++) {
+        Doubles own = mass_of_key(t->key[r]);
+        t->score[r] = MASS_SCORE(w, above, own, whole.total, late_by(w, (double)(r + 1)), whole.u);
+        slow += own == before;
+        slow += own == 0.0;
+        above += own;
+        before = own;
+    }
+    return slow;
+}
 #endif

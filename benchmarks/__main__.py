@@ -1,0 +1,85 @@
+"""Run everything and write results.md, results.json and growth.svg to docs/benchmarks: ``make bench [QUICK=1]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aptset.kernels import backend
+from benchmarks import folds, growth, peers, report, slices, split, whole
+from benchmarks.timing import Line, cores
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
+
+
+def machine() -> dict[str, Any]:
+    processor = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    for line in info.read_text().splitlines() if info.exists() else []:
+        if line.startswith("model name"):
+            processor = line.split(":", 1)[1].strip()
+            break
+    return {
+        "cores": cores(),
+        "processor": processor,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "level": "numpy" if backend.compiled is None else backend.compiled.use_level(""),
+    }
+
+
+def measure(quick: bool) -> tuple[dict[str, Any], list[Line]]:
+    """Run the workloads one after the other, saying what is being measured."""
+    found, missing = peers.available()
+    wide, narrow = ((10_000, 1000), (200_000, 10)) if quick else ((50_000, 1000), (1_000_000, 10))
+    say("W1, W2: split calibration")
+    lines, failed = split.run(quick, found)
+    say("W3, W4: CV+ and jackknife+")
+    more, others = folds.run(quick)
+    say("W5: worst slice")
+    lines += more + slices.run(quick)
+    say("W6: whole fits, imports, memory")
+    results = {"quick": quick, "machine": machine(), "date": datetime.now(UTC).strftime("%Y-%m-%d")}
+    results |= {
+        "missing": missing | failed | others,
+        "whole": whole.run(quick),
+        "memory": split.memory_lines(wide, narrow),
+    }
+    names = [f"{n:,} x {n_classes:,}" for n, n_classes in (wide, narrow)]
+    checked = report.goals(lines, results["memory"], results["whole"], *names)
+    results["goals"] = [goal.row() for goal in checked]
+    say("growth")
+    results["growth"] = growth.measure(quick)
+    return results | {"lines": [line.as_dict() for line in lines]}, lines
+
+
+def say(text: str) -> None:
+    print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller matrices and fewer rounds")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the results go")
+    settings = parser.parse_args()
+    settings.folder.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    results, lines = measure(settings.quick)
+    results["minutes"] = round((time.perf_counter() - start) / 60, 1)
+    text = report.markdown(results, lines)
+    (settings.folder / "results.md").write_text(text)
+    (settings.folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    growth.plot(results["growth"], settings.folder / "growth.svg")
+    print(text)
+    say(f"done in {results['minutes']} minutes; written to {settings.folder}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+/* Compiled once per level, with LOOPS the name of the table and LEVEL its text. */
+#include "loops.h"
+
+const Loops LOOPS = {
+    LEVEL, label_scores_loop, all_scores_loop, counts_loop, cuts_loop, masks_loop, hash_rows_loop, bounds_loop,
+};

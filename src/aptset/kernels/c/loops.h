@@ -1,0 +1,23 @@
+/* The loops, built once for each level of machines: loops.c is compiled several times, and compiled.c picks at load time.
+ * Results do not depend on the level. */
+#ifndef APTSET_LOOPS_H
+#define APTSET_LOOPS_H
+#include "counts.h"
+#include "hashes.h"
+#include "masks.h"
+#include "places.h"
+#include "slabs.h"
+
+typedef struct {
+    const char *level;
+    int64_t (*label_scores)(const Job *, int64_t, Tile *, const int64_t *, double *);
+    int64_t (*all_scores)(const Job *, int64_t, Scratch, Tile *, double *);
+    int64_t (*counts)(const Job *, int64_t, Scratch, Tile *, const Calibrated *, int32_t *);
+    int64_t (*cuts)(const Job *, int64_t, Scratch, Tile *, const Wanted *, Members, int64_t *);
+    int64_t (*masks)(const Job *, int64_t, Scratch, Tile *, const Wanted *, uint8_t *);
+    void (*hash_rows)(const void *, int, int64_t, int64_t, const uint64_t *, uint64_t, uint64_t *);
+    void (*bounds)(const double *, const uint8_t *, int64_t, int64_t, int64_t, Bin *, int64_t, Prefix *, int64_t *, double *);
+} Loops;
+
+extern const Loops baseline_loops, v3_loops, v4_loops;
+#endif

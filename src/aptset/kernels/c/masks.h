@@ -1,0 +1,56 @@
+/* The sets of rows as flags, one byte a label: no order is needed, so members are not sorted. */
+#ifndef APTSET_MASKS_H
+#define APTSET_MASKS_H
+#include "cuts.h"
+
+/* Flags of the labels above a cut, then of the few at the window. */
+INLINE void flag_row(const Job *job, const Position *cut, Scratch s, uint8_t *flags) {
+    int64_t columns = job->columns;
+    for (int64_t j = 0; j < columns; j++) flags[j] = s.rough[j] > cut->high;
+    for (int64_t k = 0; k < cut->among; k++) flags[s.window[k].column] = 1;
+}
+
+INLINE int64_t mask_wide_rows(const Job *job, int64_t n, int is_single, Scratch s, const Wanted *w, uint8_t *flags) {
+    for (int64_t i = 0; i < n; i++, flags += job->columns) {
+        double threshold = w->thresholds[i * w->stride];
+        Loaded row;
+        Position cut = {0};
+        if (open_row(job, i, is_single, &row)) cut = find_cut(job, i, is_single, &row, threshold, s);
+        if (cut.proven && cut.before + cut.among >= w->at_least) {
+            flag_row(job, &cut, s, flags);
+            continue;
+        }
+        row = load_row(job, i, s.entries);
+        if (row.bad) return i;
+        int64_t found = careful_members(&row, job, threshold, s);
+        memset(flags, 0, (size_t)job->columns);
+        for (int64_t k = 0; k < found || k < w->at_least; k++) flags[s.entries[k].column] = 1;
+    }
+    return -1;
+}
+
+INLINE int64_t mask_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, uint8_t *flags) {
+    int64_t columns = job->columns;
+    EACH_LANE_GROUP(start, rows, n) {
+        Masks slow = score_lanes(job, t, lane_group(job, start, n, t));
+        Masks sizes = lane_sizes(t, columns, w, start, rows, 0);
+        for (int64_t i = 0; i < rows; i++, flags += columns) {
+            int64_t size = sizes[i] < w->at_least ? w->at_least : sizes[i];
+            if (!slow[i]) {
+                for (int64_t r = 0; r < columns; r++) flags[column_in_lane(t, r, i)] = r < size;
+                continue;
+            }
+            Loaded row = load_row(job, start + i, s.entries);
+            if (row.bad) return start + i;
+            int64_t found = careful_members(&row, job, w->thresholds[(start + i) * w->stride], s);
+            for (int64_t r = 0; r < columns; r++) flags[s.entries[r].column] = r < found || r < w->at_least;
+        }
+    }
+    return -1;
+}
+
+static int64_t masks_loop(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, uint8_t *flags) {
+    if (job->columns <= WIDEST_TILE) return mask_narrow_rows(job, n, s, t, w, flags);
+    return job->is_single ? mask_wide_rows(job, n, 1, s, w, flags) : mask_wide_rows(job, n, 0, s, w, flags);
+}
+#endif

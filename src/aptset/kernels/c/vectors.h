@@ -1,0 +1,120 @@
+/* Vectors of the compiler: every operation works on all lanes, whatever the machine. Comparisons give masks (0 or -1).
+ * Lanes are columns of one wide row, or rows of a tile of narrow ones. The few places where a compiler misses the right
+ * instruction name it; what they compute is the same everywhere. */
+#ifndef APTSET_VECTORS_H
+#define APTSET_VECTORS_H
+#include "row.h"
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#define LANES 8 /* doubles in one vector of the widest machines */
+typedef double Doubles __attribute__((vector_size(LANES * 8)));
+typedef float Singles __attribute__((vector_size(LANES * 4)));
+typedef int64_t Masks __attribute__((vector_size(LANES * 8)));
+typedef uint64_t WordVector __attribute__((vector_size(LANES * 8)));
+typedef uint32_t HalfWords __attribute__((vector_size(LANES * 8)));
+
+#define BITS_OF_TWO ((int64_t)0x4000000000000000)
+
+INLINE Doubles where(Masks mask, Doubles x) { return (Doubles)(mask & (Masks)x); } /* x, or 0.0 */
+INLINE int64_t sum_of(Masks v) {
+    int64_t sum = 0;
+    for (int i = 0; i < LANES; i++) sum += v[i];
+    return sum;
+}
+
+INLINE Singles load_singles(const float *from) { Singles x; memcpy(&x, from, sizeof x); return x; }
+
+/* Columns j .. j + LANES - 1 of a row, widened. Zeros keep their sign: such a row shows up as odd. */
+INLINE Doubles load_lanes(const void *row, int is_single, int64_t j) {
+    Doubles x;
+#if defined(__AVX512F__) /* gcc 12 would convert halves and join them */
+    if (is_single) return (Doubles)_mm512_cvtps_pd(_mm256_loadu_ps((const float *)row + j));
+#else
+    if (is_single) return __builtin_convertvector(load_singles((const float *)row + j), Doubles);
+#endif
+    memcpy(&x, (const double *)row + j, sizeof x);
+    return x;
+}
+
+INLINE Masks steps_of_lanes(Doubles x) { return (Masks)(x + 2.0) - BITS_OF_TWO; }
+
+/* Negative in lanes outside [0, 2], missing or -0.0: what needs the careful path, which also tells good from bad. */
+INLINE Masks odd_lanes(Doubles x) { return (Masks)x | (BITS_OF_TWO - (Masks)x); }
+
+/* The product of the two halves of every word: one instruction where there is one. */
+INLINE WordVector times_own_half(WordVector w) {
+#if defined(__AVX512F__)
+    return (WordVector)_mm512_mul_epu32((__m512i)w, (__m512i)(w >> 32));
+#elif defined(__AVX2__)
+    union { WordVector all; __m256i half[2]; } x = {w}, y = {w >> 32};
+    for (int i = 0; i < 2; i++) x.half[i] = _mm256_mul_epu32(x.half[i], y.half[i]);
+    return x.all;
+#elif defined(__SSE2__)
+    union { WordVector all; __m128i part[4]; } x = {w}, y = {w >> 32};
+    for (int i = 0; i < 4; i++) x.part[i] = _mm_mul_epu32(x.part[i], y.part[i]);
+    return x.all;
+#else
+    return (w & 0xFFFFFFFFu) * (w >> 32);
+#endif
+}
+
+/* Twin of hash_word; `keys` broadcast or loaded by the caller. */
+INLINE WordVector hash_lanes(Doubles x, WordVector keys) {
+    return times_own_half((WordVector)((HalfWords)x + (HalfWords)keys));
+}
+
+/* Put the larger of two numbers into *a and the smaller into *b, lane by lane; none of them is missing. */
+INLINE void put_in_order(Doubles *a, Doubles *b) {
+    Doubles x = *a, y = *b;
+#if defined(__AVX512F__)
+    *a = (Doubles)_mm512_max_pd((__m512d)x, (__m512d)y);
+    *b = (Doubles)_mm512_min_pd((__m512d)x, (__m512d)y);
+#else
+    Masks swap = ((Masks)x ^ (Masks)y) & (x < y);
+    *a = (Doubles)((Masks)x ^ swap);
+    *b = (Doubles)((Masks)y ^ swap);
+#endif
+}
+INLINE WordVector mix_lanes(WordVector z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+INLINE Doubles uniform_of_lanes(WordVector seed) {
+    return __builtin_convertvector((Masks)(mix_lanes(seed + GOLDEN) >> 11), Doubles) * 0x1p-53;
+}
+
+typedef struct { int64_t total; uint64_t hash; int odd; } Facts;
+
+/* What every score needs about a row as a whole; only right if the row is not odd. With `mine`, also the mass of the
+ * labels above it. */
+INLINE Facts row_facts(const Job *job, const void *row, int is_single, int with_hash, double mine, int64_t *above) {
+    Masks total = {0}, greater = {0}, odd = {0};
+    WordVector hash = {0}, keys;
+    int64_t j = 0, columns = job->columns, total_left = 0, above_left = 0, odd_left = 0;
+    uint64_t hash_left = 0;
+    for (; j + LANES <= columns; j += LANES) {
+        Doubles x = load_lanes(row, is_single, j);
+        Masks steps = steps_of_lanes(x);
+        total += steps;
+        if (above) greater += steps & (x > mine);
+        odd |= odd_lanes(x);
+        if (!with_hash) continue;
+        memcpy(&keys, job->column_keys + j, sizeof keys);
+        hash += hash_lanes(x, keys);
+    }
+    for (; j < columns; j++) {
+        double x = is_single ? (double)((const float *)row)[j] : ((const double *)row)[j];
+        int64_t steps = grid_steps(x), bits = (int64_t)bits_of(x);
+        total_left += steps;
+        above_left += x > mine ? steps : 0;
+        odd_left |= bits | (BITS_OF_TWO - bits);
+        if (with_hash) hash_left += hash_word((uint64_t)bits, job->column_keys[j]);
+    }
+    for (int i = 0; i < LANES; i++) odd_left |= odd[i];
+    if (above) *above = sum_of(greater) + above_left;
+    return (Facts){sum_of(total) + total_left, (uint64_t)sum_of((Masks)hash) + hash_left, odd_left < 0};
+}
+#endif

@@ -1,0 +1,197 @@
+/* Where a wide row is cut, without sorting it. A set is a beginning of the order of its row, so the cut is searched among
+ * the bits of the probabilities: rough sums in single floats narrow it down to a few labels, and their exact scores decide.
+ * The labels on both sides of the cut are always among those few, so a rough sum that misleads is noticed. */
+#ifndef APTSET_WINDOW_H
+#define APTSET_WINDOW_H
+#include "order.h"
+#include "vectors.h"
+#include <math.h>
+
+#define SPAN 16 /* single floats in one vector of the widest machines */
+#define BITS_OF_INFINITY 0x7F800000
+#define FEW 16  /* labels that are quicker sorted than narrowed down further */
+typedef float Roughs __attribute__((vector_size(SPAN * 4)));
+typedef int32_t RoughMasks __attribute__((vector_size(SPAN * 4)));
+
+/* An even number of vectors that holds a row. */
+INLINE int64_t spans_of(int64_t columns) { return (columns + 2 * SPAN - 1) / (2 * SPAN) * 2; }
+INLINE Roughs rough_at(const float *rough, int64_t s) { Roughs x; memcpy(&x, rough + s * SPAN, sizeof x); return x; }
+INLINE float float_of(int32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
+INLINE int32_t bits_of_float(float x) { int32_t bits; memcpy(&bits, &x, 4); return bits; }
+
+INLINE float next_float(float x) { return float_of(bits_of_float(x) + 1); } /* of a positive number */
+
+/* The row as single floats, rounded if it was double (which keeps the order), filled up with what is never a member. */
+INLINE void load_rough(const Job *job, const void *row, int is_single, float *rough) {
+    int64_t columns = job->columns;
+    if (is_single) memcpy(rough, row, (size_t)columns * 4);
+    else for (int64_t j = 0; j < columns; j++) rough[j] = (float)((const double *)row)[j];
+    for (int64_t j = columns; j < spans_of(columns) * SPAN; j++) rough[j] = -1.0f;
+}
+
+typedef struct { float pivot; double mass, score; int64_t count; } Front; /* the labels above the pivot */
+
+INLINE double sum_of_roughs(Roughs x) {
+    float lanes[SPAN];
+    memcpy(lanes, &x, sizeof lanes);
+    for (int half = SPAN / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
+    return lanes[0];
+}
+
+/* `score` is what a label right at the pivot would have. */
+INLINE Front front_of(const Job *job, const float *rough, float pivot, double total, double u) {
+    Roughs mass = {0}, more_mass = {0}; /* two sums: one would wait for itself */
+    Front f = {pivot, 0.0, 0.0, 0};
+#if defined(__AVX512F__)
+    for (int64_t s = 0; s < spans_of(job->columns); s += 2) {
+        __m512 x = (__m512)rough_at(rough, s), y = (__m512)rough_at(rough, s + 1), bar = _mm512_set1_ps(pivot);
+        __mmask16 x_in = _mm512_cmp_ps_mask(x, bar, _CMP_GT_OQ), y_in = _mm512_cmp_ps_mask(y, bar, _CMP_GT_OQ);
+        mass = (Roughs)_mm512_mask_add_ps((__m512)mass, x_in, (__m512)mass, x);
+        more_mass = (Roughs)_mm512_mask_add_ps((__m512)more_mass, y_in, (__m512)more_mass, y);
+        f.count += __builtin_popcount((uint32_t)y_in << 16 | x_in);
+    }
+#else
+    RoughMasks count = {0};
+    for (int64_t s = 0; s < spans_of(job->columns); s += 2) {
+        Roughs x = rough_at(rough, s), y = rough_at(rough, s + 1);
+        RoughMasks x_in = x > pivot, y_in = y > pivot;
+        mass += (Roughs)(x_in & (RoughMasks)x);
+        more_mass += (Roughs)(y_in & (RoughMasks)y);
+        count -= x_in + y_in;
+    }
+    for (int i = 0; i < SPAN; i++) f.count += count[i];
+#endif
+    f.mass = sum_of_roughs(mass + more_mass);
+    f.score = mass_score(job->weights, f.mass, pivot, total, (double)(f.count + 1), u);
+    return f;
+}
+
+/* A probability below which no member stands, for scores that sum up from the top; any value is right. */
+INLINE float lowest_pivot(const Job *job, double threshold) {
+    double left = 0.5 * (1.0 - threshold) / (job->weights[ABOVE] > 0.0 ? (double)job->columns : 1.0);
+    return left > 0x1p-52 ? (float)left : 0x1p-52f;
+}
+
+/* Narrow the cut down to a few labels with low < rough <= high, or to a few at the top of the row (high infinite). The
+ * end that stays for long loses weight, so that the search does not creep from one side. */
+INLINE Front narrow_down(const Job *job, const float *rough, float top, double total, double u, double threshold, float *low) {
+    Front l = {lowest_pivot(job, threshold), 1.0, 2.0, job->columns}, h = {top, 0.0, 0.0, 0};
+    if (l.pivot >= top) l.pivot = 0.0f;
+    double low_weight = 1.0, high_weight = 1.0;
+    for (int round = 0; round < 64 && l.count > FEW && l.count - h.count > FEW; round++) {
+        int32_t a = bits_of_float(l.pivot), b = bits_of_float(h.pivot);
+        if (b - a < 2) break;
+        double up = low_weight * (l.score - threshold), down = high_weight * (threshold - h.score);
+        double share = round % 8 == 7 || !(up > 0.0 && down > 0.0) ? 0.5 : up / (up + down);
+        int32_t step = (int32_t)(share * (double)(b - a));
+        Front f = front_of(job, rough, float_of(a + (step < 1 ? 1 : step >= b - a ? b - a - 1 : step)), total, u);
+        int is_in = f.score <= threshold;
+        low_weight = is_in ? (h.count ? low_weight * 0.5 : 1.0) : 1.0;
+        high_weight = is_in ? 1.0 : (l.count < job->columns ? high_weight * 0.5 : 1.0);
+        if (is_in) h = f; else l = f;
+    }
+    *low = l.pivot;
+    return l.count > FEW ? h : (Front){INFINITY, 0.0, 0.0, 0};
+}
+
+/* Step outward to the next label on each side; where there is none, to -1 and infinity. */
+INLINE void widen(const Job *job, const float *rough, float *low, float *high) {
+    const int32_t *bits = (const int32_t *)rough, l = bits_of_float(*low), h = bits_of_float(*high);
+    int32_t next = BITS_OF_INFINITY, last = -1;
+    for (int64_t j = 0; j < job->columns; j++) {
+        int32_t above = bits[j] > h ? bits[j] : BITS_OF_INFINITY, below = bits[j] <= l ? bits[j] : -1;
+        next = above < next ? above : next;
+        last = below > last ? below : last;
+    }
+    *high = float_of(next);
+    *low = last < 0 ? -1.0f : float_of(last);
+}
+
+/* One bit for each of the SPAN labels from `bits` on that lies between low and high (bits of floats, none negative). */
+INLINE uint32_t between(const int32_t *bits, int32_t low, int32_t high) {
+#if defined(__AVX512F__)
+    __m512i x = _mm512_loadu_si512(bits);
+    return _mm512_mask_cmple_epi32_mask(_mm512_cmpge_epi32_mask(x, _mm512_set1_epi32(low)), x, _mm512_set1_epi32(high));
+#elif defined(__SSE2__)
+    __m128i in[4];
+    for (int k = 0; k < 4; k++) {
+        __m128i x = _mm_loadu_si128((const __m128i *)bits + k);
+        in[k] = _mm_or_si128(_mm_cmpgt_epi32(_mm_set1_epi32(low), x), _mm_cmpgt_epi32(x, _mm_set1_epi32(high)));
+    }
+    __m128i outside = _mm_packs_epi16(_mm_packs_epi32(in[0], in[1]), _mm_packs_epi32(in[2], in[3]));
+    return 0xFFFFu & ~(uint32_t)_mm_movemask_epi8(outside);
+#else
+    uint32_t found = 0;
+    for (int k = 0; k < SPAN; k++) found |= (uint32_t)(bits[k] >= low && bits[k] <= high) << k;
+    return found;
+#endif
+}
+
+/* Collect the labels with low <= rough <= high, columns upward. */
+INLINE int64_t collect(const Job *job, int64_t i, const float *rough, float low, float high, Entry *found) {
+    const void *row = row_at(job, i);
+    int64_t n = 0;
+    for (int64_t s = 0; s < spans_of(job->columns); s++)
+        for (uint32_t left = between((const int32_t *)rough + s * SPAN, bits_of_float(low), bits_of_float(high)); left; left &= left - 1) {
+            int64_t column = s * SPAN + __builtin_ctz(left);
+            found[n].column = column;
+            found[n++].rank_bits = (int64_t)bits_of(AS_DOUBLE(row, job->is_single, column));
+        }
+    return n;
+}
+
+/* Exact mass of the labels above `high`, of which there are `count`. */
+INLINE int64_t mass_above(const Job *job, const void *row, int is_single, const float *rough, float high, int64_t count) {
+    Masks bits = {0}; /* of values + 2: what the twos add is taken off at the end */
+    int64_t j = 0, mass = 0;
+    if (count == 0) return 0;
+    for (; j + LANES <= job->columns; j += LANES) {
+        Doubles x = load_lanes(row, is_single, j);
+        bits += (Masks)(x + 2.0) & ((is_single ? x : load_lanes(rough, 1, j)) > (double)high);
+    }
+    for (; j < job->columns; j++) mass += rough[j] > high ? (int64_t)bits_of(AS_DOUBLE(row, is_single, j) + 2.0) : 0;
+    return (int64_t)((uint64_t)(sum_of(bits) + mass) - (uint64_t)count * (uint64_t)BITS_OF_TWO);
+}
+
+typedef struct {
+    float high;     /* every label above this is in */
+    int64_t before; /* how many those are */
+    int64_t among;  /* how many of the window, in order, are in as well */
+    int proven;     /* 0: the search was misled, or the cut lies among the labels without mass */
+} Position;
+
+/* Decide the labels with low <= rough <= high by their scores, in order: they stand in s.window when this returns. */
+INLINE Position decide(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, float low, Front front,
+                       int proven_below, Scratch s) {
+    int64_t n = collect(job, i, s.rough, low, front.pivot, s.window), rank = 0, own = 1;
+    int64_t above = mass_above(job, row_at(job, i), is_single, s.rough, front.pivot, front.count);
+    order_entries(s.window, s.spare, n, row->tie_seed);
+    for (; rank < n && (own = steps_of(s.window + rank)) > 0; rank++, above += own) {
+        double score = mass_score(job->weights, (double)above, (double)own, (double)row->total, (double)(front.count + rank + 1), row->u);
+        if (!(score <= threshold)) break;
+    }
+    int proven = (rank > 0 || front.count == 0) && (rank < n || proven_below) && (own > 0 || threshold < 1.0);
+    return (Position){front.pivot, front.count, rank, proven};
+}
+
+/* Cut a row that is not odd at a threshold. */
+INLINE Position find_cut(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, Scratch s) {
+    int32_t top = 0; /* bits: vectors find the largest integer, but not the largest float */
+    float low;
+    double total = (double)row->total / STEPS_PER_ONE;
+    load_rough(job, row_at(job, i), is_single, s.rough);
+    const int32_t *bits = (const int32_t *)s.rough;
+    for (int64_t j = 0; j < job->columns; j++) top = bits[j] > top ? bits[j] : top;
+    Front front = narrow_down(job, s.rough, float_of(top), total, row->u, threshold, &low);
+    Position cut = decide(job, i, is_single, row, threshold, next_float(low), front, 0, s);
+    if (cut.proven) return cut;
+    /* The cut may lie right at an end of the window: look again with one more label on each side. Below, there may be
+     * nothing at all, or only labels without mass, which score more than 1. */
+    widen(job, s.rough, &low, &front.pivot);
+    front = front_of(job, s.rough, front.pivot, total, row->u);
+    int proven_below = low < 0.0f || (low < 0x1p-52f && threshold < 1.0);
+    if (proven_below) low = threshold < 1.0 ? 0x1p-52f : 0.0f;
+    return decide(job, i, is_single, row, threshold, low, front, proven_below, s);
+}
+#endif
