@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset.audits.drift import Drift, look_for_drift
@@ -138,7 +139,7 @@ def audit(
     features : array or data frame, optional
         What to look for the worst slice in; by default X, if it holds numbers and categories without gaps.
     time : array, optional
-        When each row was taken; by default the order of the rows.
+        When each row was taken; by default the order of the rows. Rows of one time have no order: it is drawn.
     folder : path, optional
         Where finished splits are kept, so that a run that was stopped goes on where it was.
     n_jobs : int, default=1
@@ -169,7 +170,7 @@ def audit(
         check_estimator_can(estimator)
         chosen = check_calibrations(calibrations, sorted(CALIBRATIONS))
         candidates = {str(one): as_conformal(estimator, one, alpha) for one in chosen}
-    rows, share = prepare(X, y, groups, time, test_share, features)
+    rows, share = prepare(X, y, groups, time, test_share, features, random_state)
     count = check_repetitions(repetitions)
     splits = split_and_measure(candidates, rows, count, random_state, folder, n_jobs, progress, in_order=True)
     level = check_alpha(next(iter(candidates.values())).alpha)
@@ -186,7 +187,9 @@ def _drift(splits: Splits, rows: Rows, first: str, level: Fraction, random_state
     return drift
 
 
-def prepare(X: Any, y: Any, groups: Any, time: Any, test_share: float, features: Any = None) -> tuple[Rows, float]:
+def prepare(
+    X: Any, y: Any, groups: Any, time: Any, test_share: float, features: Any = None, seed: int = 0
+) -> tuple[Rows, float]:
     """Check the rows, and decide how many test."""
     X, labels, _ = check_training_data(ConformalClassifier(None), X, y, minimum=10)
     of_rows = as_group_list(groups)
@@ -197,7 +200,8 @@ def prepare(X: Any, y: Any, groups: Any, time: Any, test_share: float, features:
     elif can_be_sliced(X, len(labels)):
         features = X
     share, n_test = check_test_share(test_share, len(labels))
-    return Rows(X, labels, of_rows, check_times(time, len(labels)), n_test, features), share
+    place = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
+    return Rows(X, labels, of_rows, place, n_test, features), share
 
 
 def split_and_measure(

@@ -73,7 +73,7 @@ def look_for_drift(
     for row in p_values:
         tested = np.asarray(row["rows"])
         total[tested] += row["values"] - np.mean(row["values"])  # test rows of one split share its luck: take it out
-        hits[tested] += np.asarray(row["values"]) > float(alpha)
+        hits[tested] += row["hits"]
         times[tested] += 1
     order = np.arange(n_rows) if place is None else np.argsort(place)
     order = order[times[order] > 0]
