@@ -15,6 +15,7 @@ from aptset.estimates import Estimate
 from aptset.evidence import Evidence
 from aptset.sets import PredictionSets
 from aptset.tables import Backend, make_table
+from aptset.validation.evidence import check_needs_p_values
 from aptset.validation.settings import check_alpha, check_option
 from aptset.worst_slice import WorstSlice, worst_slice_coverage
 
@@ -169,6 +170,7 @@ def evaluate(
     p_values: ArrayLike | None = None,
     probabilities: Any = None,
     n: int | None = None,
+    allow_empty: bool | None = None,
 ) -> Evaluation:
     """Judge prediction sets against the true labels.
 
@@ -196,7 +198,11 @@ def evaluate(
     probabilities : array, shape (rows, classes), optional
         What the model said, to be shown beside the p-values.
     n : int, optional
-        Number of rows that calibrated, for sets of one split without groups: coverage then has an exact law.
+        Number of rows that calibrated, for sets of one split without groups: coverage then has an exact law. Without it
+        a report has no verdict.
+    allow_empty : bool, optional
+        With p-values: False if empty sets get their most likely label (then pass ``probabilities`` too), True if they
+        stay empty. By default True, unless some set at this level was filled.
 
     Returns
     -------
@@ -213,7 +219,10 @@ def evaluate(
     """
     found = PredictionSets.of(sets, classes)
     level = None if alpha is None else float(check_alpha(alpha))
-    rows = None if p_values is None else Evidence.of(found, labels, p_values, probabilities, groups, X, level, n)
+    check_needs_p_values(p_values, probabilities=probabilities, n=n, allow_empty=allow_empty)
+    rows = None
+    if p_values is not None:
+        rows = Evidence.of(found, labels, p_values, probabilities, groups, X, level, n, allow_empty)
     common: dict[str, Any] = {"confidence": confidence}
     by_group = None if groups is None else metrics.coverage_by(found, labels, groups, **common)
     return Evaluation(

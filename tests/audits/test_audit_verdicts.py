@@ -1,4 +1,4 @@
-"""What audits say: verdicts about the rows they are about, drift along the order that was asked for, plain sentences."""
+"""What audits say: verdicts on the rows they are about, drift along the order asked for, plain sentences."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -174,7 +174,7 @@ def test_a_smaller_candidate_that_breaks_the_promise_is_not_the_best():
 def test_sentences_say_which_way_slices_and_coverage_differ(counts, way):
     sizes = {"a": [1.0, 1.1, 1.0], "b": [2.0, 2.1, 2.0]}
     found = comparison(sizes, {"a": [90, 91, 89], "b": counts})
-    found = replace(found, ranking=["a", "b"], verdicts={name: found.verdicts["a"] for name in sizes})
+    found = replace(found, ranking=["a", "b"], verdicts=dict.fromkeys(sizes, found.verdicts["a"]))
     (sentence,) = found.sentences()
     assert f"worst-slice coverage of b is {'about the same' if way == 'same' else way} (" in sentence
     assert ("without a clear difference in coverage" in sentence) == (way == "same")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 import re
 import warnings
@@ -194,7 +195,7 @@ def test_downloads_and_copies(opened, tmp_path):
     assert page.page.evaluate("navigator.clipboard.readText()").split() == text.split()
     rows = csv.DictReader(io.StringIO(page.download("#examples [data-does=csv]")))
     sets = classifier.predict_set(X)
-    assert all(set(row["labels"].split("|")) - {""} == set(sets[int(row["row"])].tolist()) for row in rows)
+    assert all(set(json.loads(row["labels"])) == set(sets[int(row["row"])].tolist()) for row in rows)
     curve = list(csv.DictReader(io.StringIO(page.download("#curve [data-does=csv]"))))
     sets = classifier.predict_set(X, [float(row["nominal"]) for row in curve if row["nominal"] == "0.5"])
     assert [float(row["coverage"]) for row in curve if row["nominal"] == "0.5"] == [sets[0].covers(y).mean()]

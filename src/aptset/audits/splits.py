@@ -144,7 +144,7 @@ def _counts(covered: NDArray[np.bool_], sizes: NDArray[np.int64]) -> Row:
 def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[list[int]] | None:
     """Return (test rows, calibration rows) of each part whose count has a Beta-binomial law; None if there is none.
 
-    With a promise for every label, test rows with labels that no other row has are in no part: nothing is known of them.
+    With a promise for every label, test rows with labels that no other row has are in no part.
     """
     held_out = model.fitted_.held_out
     if len(held_out.folds) > 1 or held_out.groups.kind == "row":

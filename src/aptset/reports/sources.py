@@ -17,7 +17,7 @@ from aptset.evidence import Evidence, Origin, as_group_list
 from aptset.features import can_be_sliced
 from aptset.sets import PredictionSets
 from aptset.validation.evidence import check_report_source
-from aptset.validation.labels import as_labels
+from aptset.validation.labels import as_labels, columns_of
 
 # At this level a set holds no label but the one that keeps it from being empty (and labels that are always in).
 _NEARLY_ONE = 0.999999999
@@ -50,7 +50,9 @@ def _of_classifier(
     rule = fitted.rule
     settings = {"Model": str(classifier.estimator), "Levels": f"{classifier.level}, alpha runs at {level:g}"}
     settings |= _settings(rule.scheme.name, fitted.held_out, str(rule.score), rule.randomized, classifier.allow_empty)
-    origin = _origin(rule.scheme, fitted.held_out, rule.randomized, classifier.allow_empty, settings)
+    laws = _laws(rule.scheme, fitted.held_out, samples.ids, y, rule.classes)
+    settled = (rule.randomized, classifier.allow_empty, settings, laws, passed is not None)
+    origin = _origin(rule.scheme, fitted.held_out, *settled)
     seen = X if features is None else features
     sliced = seen if features is not None or can_be_sliced(X, len(sets)) else None
     found = evaluate(sets, y, sliced, groups, alpha=level, random_state=random_state)
@@ -67,7 +69,8 @@ def _of_calibration(
     held_out, chance, may_be_empty = calibration.held_out, calibration.randomized, calibration.allow_empty
     settings = {"Model": "probabilities were given"}
     settings |= _settings("split", held_out, str(calibration.conformity), chance, may_be_empty)
-    origin = _origin(Split(), held_out, chance, may_be_empty, settings)
+    laws = _laws(Split(), held_out, held_out.meet(by, len(sets))[0], y, calibration.classes)
+    origin = _origin(Split(), held_out, chance, may_be_empty, settings, laws, by is not None)
     found = evaluate(sets, y, features, groups, alpha=alpha, random_state=random_state)
     chances = np.asarray(probabilities)
     return _with_rows(found, sets, y, p_values, chances, groups, features, last, may_be_empty, origin)
@@ -90,15 +93,42 @@ def _with_rows(
     return replace(found, evidence=rows)
 
 
-def _origin(scheme: Scheme, held_out: HeldOut, randomized: bool, may_be_empty: bool, settings: Any) -> Origin:
+def _laws(scheme: Scheme, held_out: HeldOut, ids: Any, y: Any, classes: Any) -> tuple[tuple[int, int], ...] | None:
+    """Return (test rows, calibration rows) of each group of one split; None where there is no exact law."""
+    if len(held_out.folds) > 1 or scheme.name != "split":
+        return None
+    kind = held_out.groups.kind
+    of_row = columns_of(as_labels(y, "y"), classes) if kind == "label" else np.asarray(ids)
+    sizes = held_out.sizes.tolist()
+    found = [(int((of_row == group).sum()), int(size)) for group, size in enumerate(sizes)]
+    if kind == "row":  # a group never seen: its sets hold every label
+        found.append((int((of_row < 0).sum()), 0))
+    return tuple(law for law in found if law[0] > 0)
+
+
+def _origin(
+    scheme: Scheme,
+    held_out: HeldOut,
+    randomized: bool,
+    may_be_empty: bool,
+    settings: Any,
+    laws: tuple[tuple[int, int], ...] | None,
+    are_groups_shown: bool,
+) -> Origin:
     """Return the promise as a minimum of lines: every bound falls along a line as alpha grows."""
     losses = set()
-    for sizes in Promises(scheme, held_out.sizes_of_folds).groups:
-        at_zero, at_half = (1 - scheme.bound(level, sizes) for level in (Fraction(0), Fraction(1, 2)))
+    for of_folds in Promises(scheme, held_out.sizes_of_folds).groups:
+        at_zero, at_half = (1 - scheme.bound(level, of_folds) for level in (Fraction(0), Fraction(1, 2)))
         losses.add((float(at_zero), float(2 * (at_half - at_zero))))
-    has_groups = held_out.groups.kind != "all"
+    kind = held_out.groups.kind
     upper_open = not randomized or not may_be_empty
-    return Origin(scheme.name, held_out.n, tuple(sorted(losses)), has_groups, upper_open, settings)
+    sizes: dict[str, dict[Any, int]] = {}
+    if laws is not None and (kind == "label" or (kind == "row" and are_groups_shown)):
+        of_names = dict(zip(held_out.groups.names, held_out.sizes.tolist(), strict=True))
+        sizes["label" if kind == "label" else "group"] = of_names
+    return Origin(
+        scheme.name, held_out.n, tuple(sorted(losses)), kind != "all", upper_open, settings, laws=laws, sizes=sizes
+    )
 
 
 def _settings(name: str, held_out: HeldOut, score: str, randomized: bool, may_be_empty: bool) -> dict[str, str]:

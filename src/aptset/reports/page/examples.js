@@ -26,6 +26,8 @@ function labelBox(found, i, now) {
   const box = element("div", { className: "label" + (found.members.has(column) ? " in" : "") + (column === example.column ? " true" : ""), title: name });
   const chance = example.probability ? `${number(example.probability[i])} · ` : "";
   box.append(element("span", { className: "name", textContent: name }));
+  const said = [...(found.members.has(column) ? ["in the set"] : []), ...(column === example.column ? ["true label"] : [])];
+  if (said.length) box.append(element("span", { className: "visually-hidden", textContent: ` (${said.join(", ")})` }));
   if (example.probability) box.append(bar("", example.probability[i]));
   box.append(bar("p", example.p[i], now.alpha), element("span", { className: "value", textContent: `${chance}p ${number(example.p[i])}` }));
   return box;
@@ -41,7 +43,7 @@ function rowBox(found, now) {
   const labels = element("div", { className: "labels" }, ...shown.map((i) => labelBox(found, i, now)));
   const hidden = size - Math.min(12, inside.length);
   if (hidden > 0) labels.append(element("div", { className: "label in", textContent: `and ${whole(hidden)} more` }));
-  const row = element("div", { className: "row" }, what, labels);
+  const row = element("div", { className: "row", tabIndex: -1 }, what, labels);
   Object.assign(row.dataset, { row: example.row, size, covered });
   return row;
 }
@@ -56,7 +58,13 @@ function drawExamples(now) {
   place("shown").textContent = chosen.length > view.most ? `${view.most} of ${whole(chosen.length)} shown` : `${whole(chosen.length)} shown`;
   const more = chosen.length > view.most ? [element("div", { className: "more" }, toolButton("Show more", "more", () => { view.most += 40; drawExamples(now); }))] : [];
   const rows = chosen.slice(0, view.most).map((one) => rowBox(one, now));
-  const head = ["row", "true_label", "covered", "size", "labels"];
-  const numbers = () => [head, ...chosen.map((one) => [one.example.row, one.example.truth, one.covered, one.size, one.example.labels.filter((c) => one.members.has(c)).map((c) => data.classes[c]).join("|")])];
-  place("examples").replaceChildren(...rows, ...more, element("div", { className: "tools" }, ...csvButtons("rows", numbers)));
+  const head = ["row", "true_label", "covered", "size", "labels", "labels_left_out"];
+  const line = (one) => { // labels as a JSON list: any text may stand in a label
+    const labels = [...one.members].map((c) => data.classes[c]);
+    return [one.example.row, one.example.truth, one.covered, one.size, JSON.stringify(labels), one.size - labels.length];
+  };
+  const home = place("examples"), wasMore = document.activeElement?.dataset.does === "more", before = home.querySelectorAll(".row").length;
+  const tools = csvButtons("rows", "rows to look at", () => [head, ...chosen.map(line)]);
+  home.replaceChildren(...rows, ...more, element("div", { className: "tools" }, ...tools));
+  if (wasMore) home.querySelectorAll(".row")[before]?.focus(); // on to the first row that is new
 }

@@ -56,8 +56,9 @@ function drawBySize(now) {
   categories(picture, area, shown.map((bin) => bin.name), toX);
   return picture;
 }
+const MOST_DRAWN = 20;
 function drawParts(id, rows, now, title) { // one line per label or group, in the order of the table
-  const shown = rows.slice(0, 20), width = widthOf(id), height = 46 + 24 * shown.length, longest = Math.max(4, ...shown.map((row) => row.name.length));
+  const shown = rows.slice(0, MOST_DRAWN), width = widthOf(id), height = 46 + 24 * shown.length, longest = Math.max(4, ...shown.map((row) => row.name.length));
   const left = Math.min(width * 0.36, 16 + 7 * longest), area = { left, right: width - 12, top: 8, bottom: height - 38 }, picture = frame(width, height, title);
   const floor = Math.min(0.9, Math.floor(Math.min(1 - now.alpha, ...shown.map((r) => r.low)) * 10) / 10), toX = (v) => area.left + ((v - floor) / (1 - floor)) * (area.right - area.left);
   for (const tick of ticks(floor, 1, width < 500 ? 4 : 8)) picture.append(svg("line", { class: "axis", x1: toX(tick), x2: toX(tick), y1: area.top, y2: area.bottom }), words(toX(tick), area.bottom + 16, String(tick), { "text-anchor": "middle" }));

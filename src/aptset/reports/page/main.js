@@ -5,26 +5,30 @@ function put(id, text, value) {
   place(id).textContent = text;
   if (value !== undefined) place(id).dataset.value = value;
 }
+function verdict(facts, high, promise) { // its name; what its sentence says is added to the facts
+  if (!data.laws) return !data.is_stated ? "unknown" : high < promise ? "below" : "agrees";
+  const law = coverageLaw(now.covered, data.laws, now.alpha), judged = data.laws.reduce((sum, [m]) => sum + m, 0);
+  Object.assign(facts, { law_low: number(law.low), law_high: number(law.high), judged: whole(judged), left_out: whole(data.rows - judged) });
+  facts.law = fill(data.is_upper_open ? "law_open" : "law", facts);
+  Object.assign(place("summary").dataset, { tooLow: law.tooLow, tooHigh: law.tooHigh });
+  if (law.isCertain) return "every";
+  const isLow = law.tooLow < (data.is_upper_open ? data.level : data.level / 2), chance = isLow ? law.tooLow : law.tooHigh;
+  facts.chance = chance >= NEGLIGIBLE ? number(chance) : "below " + number(NEGLIGIBLE);
+  return isLow ? "low" : law.tooHigh < data.level / 2 && !data.is_upper_open ? "high" : "kept";
+}
 function drawWords() {
   const [low, high] = shareInterval(now.covered, data.rows, data.confidence);
   const promise = Math.max(0, Math.min(...data.losses.map(([constant, slope]) => 1 - constant - slope * now.alpha)));
-  const facts = { promise: number(promise), rows: whole(data.rows), covered: whole(now.covered), coverage: number(now.coverage), low: number(low), high: number(high), size: number(now.meanSize), n: data.n === null ? "" : whole(data.n) };
-  let kind = high < promise ? "low_by_interval" : "kept_by_interval";
-  if (data.has_law) {
-    const k = rankAt(data.n, now.alpha);
-    if (k > data.n) kind = "every";
-    else {
-      const law = coverageLaw(now.covered, data.rows, data.n, k), isLow = law.tooLow < (data.is_upper_open ? data.level : data.level / 2);
-      Object.assign(facts, { law_low: number(law.low), law_high: number(law.high), chance: number(isLow ? law.tooLow : law.tooHigh) });
-      kind = isLow ? "low" : law.tooHigh < data.level / 2 && !data.is_upper_open ? "high" : "kept";
-      Object.assign(place("summary").dataset, { tooLow: law.tooLow, tooHigh: law.tooHigh });
-    }
-  }
+  const facts = {
+    promise: number(promise), rows: whole(data.rows), covered: whole(now.covered), coverage: number(now.coverage),
+    low: number(low), high: number(high), size: number(now.meanSize), n: data.n === null ? "" : whole(data.n), left_out: "0",
+  };
+  const kind = verdict(facts, high, promise);
   place("summary").dataset.kind = kind;
-  put("headline", data.headlines[kind.split("_")[0]]);
+  put("headline", data.headlines[kind]);
   put("promise", fill("promise", facts));
   put("measured", fill("measured", facts));
-  put("verdict", fill(kind, facts));
+  put("verdict", fill(kind, facts) + (facts.left_out === "0" ? "" : fill("left_out", facts)));
   put("live-coverage", number(now.coverage), now.coverage);
   put("live-size", number(now.meanSize), now.meanSize);
 }
@@ -68,8 +72,10 @@ function draw() {
   drawExamples(now);
 }
 function moveTo(alpha, from) {
-  if (!(alpha > 0 && alpha < 1)) { place("alpha-number").setAttribute("aria-invalid", "true"); return; }
-  place("alpha-number").removeAttribute("aria-invalid");
+  const isLevel = alpha > 0 && alpha < 1;
+  place("alpha-number").setAttribute("aria-invalid", String(!isLevel));
+  put("alpha-error", isLevel ? "" : "alpha must lie between 0 and 1; the page still shows the last level.");
+  if (!isLevel) return;
   const level = nearestLevel(alpha);
   if (from !== "alpha") place("alpha").value = level;
   if (from !== "alpha-number" || level !== alpha) place("alpha-number").value = level;
@@ -92,4 +98,7 @@ unpackAll().then(() => {
   listen();
   moveTo(data.alpha);
   document.documentElement.dataset.ready = "true";
+}).catch((error) => { // a browser from before 2023 cannot unpack the data
+  place("failure").hidden = false;
+  put("failure", `The figures could not be drawn: ${error.message}. A newer browser can; the summary and the guarantee hold.`);
 });

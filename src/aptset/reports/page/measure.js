@@ -22,7 +22,7 @@ const emptyPart = (names) => ({ rows: new Float64Array(names), covered: new Floa
 let sizesOfRows = null;
 function measureRows(alpha) {
   const m = data.rows, cut = upTo(columns.levels, alpha), places = columns.places, truth = columns.truth, saved = columns.saved;
-  sizesOfRows = sizesOfRows || new Uint16Array(m);
+  sizesOfRows = sizesOfRows || new Uint32Array(m);
   sizesOfRows.fill(0);
   for (let start = 0; start < places.length; start += m) { // the largest p-values of all rows, then the second largest, ...
     let any = false;

@@ -42,7 +42,7 @@ function inverseBeta(a, b, chance) { // Newton's steps, kept inside a shrinking 
 }
 const remembered = new Map();
 function shareInterval(count, n, confidence) { // Clopper and Pearson
-  const key = count + "/" + n;
+  const key = `${count}/${n}/${confidence}`;
   if (n && !remembered.has(key)) {
     const tail = (1 - confidence) / 2;
     remembered.set(key, [count > 0 ? inverseBeta(count, n - count + 1, tail) : 0, count < n ? inverseBeta(count + 1, n - count, 1 - tail) : 1]);
@@ -55,17 +55,41 @@ function meanInterval(sum, squares, n, confidence) { // Student
   const spread = t * Math.sqrt(Math.max(0, (squares - (sum / n) * sum) / (n - 1)) / n);
   return [sum / n - spread, sum / n + spread];
 }
-// The Beta-binomial law of the number of covered rows: chances of counts as low and as high, and the central 95 %.
-function coverageLaw(count, rows, n, k) {
+// The law of the number of covered rows: a sum of Beta-binomial counts, one for each [test rows, calibration rows].
+// Chances below NEGLIGIBLE are left away, as in Python, so that the laws of many groups are quickly joined.
+const NEGLIGIBLE = 1e-60;
+function betaBinomial(rows, n, k) {
+  if (k > n) return Float64Array.from({ length: rows + 1 }, (_, c) => (c === rows ? 1 : 0)); // every set holds every label
   const base = logGamma(rows + 1) - logBeta(k, n + 1 - k);
+  return Float64Array.from({ length: rows + 1 }, (_, c) =>
+    Math.exp(base - logGamma(c + 1) - logGamma(rows - c + 1) + logBeta(c + k, rows - c + n + 1 - k)));
+}
+function trimmed(chances) {
+  let first = 0, last = chances.length - 1;
+  while (chances[first] < NEGLIGIBLE) first++;
+  while (chances[last] < NEGLIGIBLE) last--;
+  return [first, chances.subarray(first, last + 1)];
+}
+function joined(one, other) {
+  const found = new Float64Array(one.length + other.length - 1);
+  for (let i = 0; i < one.length; i++) for (let j = 0; j < other.length; j++) found[i + j] += one[i] * other[j];
+  return found;
+}
+function coverageLaw(count, laws, alpha) {
+  let first = 0, chances = Float64Array.of(1), rows = 0;
+  for (const [m, n] of laws) {
+    const [start, one] = trimmed(betaBinomial(m, n, rankAt(n, alpha))), [further, both] = trimmed(joined(chances, one));
+    first += start + further; rows += m; chances = both;
+  }
   let below = 0, low = -1, high = -1, tooLow = 0, tooHigh = 0;
-  for (let c = 0; c <= rows; c++) {
-    const chance = Math.exp(base - logGamma(c + 1) - logGamma(rows - c + 1) + logBeta(c + k, rows - c + n + 1 - k));
+  chances.forEach((chance, i) => {
+    const c = first + i;
     below += chance;
     if (c <= count) tooLow += chance;
     if (c >= count) tooHigh += chance;
     if (low < 0 && below >= 0.025) low = c;
     if (high < 0 && below >= 0.975) high = c;
-  }
-  return { low: low / rows, high: (high < 0 ? rows : high) / rows, tooLow, tooHigh };
+  });
+  const isCertain = laws.every(([, n]) => rankAt(n, alpha) > n);
+  return { low: low / rows, high: (high < 0 ? rows : high) / rows, tooLow, tooHigh, isCertain };
 }

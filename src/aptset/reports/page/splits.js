@@ -24,8 +24,15 @@ function drawMetric(metric) {
   });
   return picture;
 }
+const MOST_DRAWN = 40;
+function rowsOfPart(part) { // the lowest coverages of each candidate, and how many are left out
+  const all = data.summary.filter((r) => r.part === part && r.metric === "coverage" && r.mean !== null).sort((a, b) => a.mean - b.mean);
+  const most = Math.max(1, Math.floor(MOST_DRAWN / data.candidates.length)), seen = {};
+  const shown = all.filter((r) => (seen[r.candidate] = (seen[r.candidate] || 0) + 1) <= most);
+  return { shown, note: shown.length < all.length ? `The lowest ${most} of each candidate; ${all.length - shown.length} more are in the table below.` : "" };
+}
 function drawPart(part) {
-  const rows = data.summary.filter((r) => r.part === part && r.metric === "coverage").sort((a, b) => a.mean - b.mean).slice(0, 40);
+  const rows = rowsOfPart(part).shown;
   const names = rows.map((r) => (data.candidates.length > 1 ? `${r.name} · ${r.candidate}` : r.name)), [low, high] = span(rows.flatMap((r) => [r.q05, r.q95]), 1 - data.alpha);
   const { picture, toX, toY } = rowsFrame("part-" + part, names, low, high, "Coverage by " + part, 1 - data.alpha);
   rows.forEach((r, i) => picture.append(svg("line", { class: "whisker", x1: toX(r.q05), x2: toX(r.q95), y1: toY(i), y2: toY(i) }), svg("circle", { class: "dot", cx: toX(r.mean), cy: toY(i), r: 6 })));
@@ -42,18 +49,20 @@ function drawDrift() {
   const [low, high] = span(values, 1 - data.alpha), toX = (i) => area.left + ((i + 0.5) / values.length) * (area.right - area.left), toY = (v) => area.bottom - ((v - low) / (high - low)) * (area.bottom - area.top);
   leftAxis(picture, area, low, high, toY);
   picture.append(svg("line", { class: "target", x1: area.left, x2: area.right, y1: toY(1 - data.alpha), y2: toY(1 - data.alpha) }));
-  picture.append(svg("polyline", { class: "curve", points: values.map((v, i) => `${toX(i)},${toY(v)}`).join(" ") }), ...values.map((v, i) => svg("circle", { class: "dot", cx: toX(i), cy: toY(v), r: 5 })));
+  const known = values.map((v, i) => [toX(i), toY(v)]).filter((_, i) => values[i] !== null);
+  picture.append(svg("polyline", { class: "curve", points: known.map((point) => point.join(",")).join(" ") }), ...known.map(([cx, cy]) => svg("circle", { class: "dot", cx, cy, r: 5 })));
   picture.append(words(area.left, 192, "first rows"), words(area.right, 192, "last rows", { "text-anchor": "end" }));
   return picture;
 }
 function plainTable(id, name, heads, rows) {
-  const line = (cells, tag) => element("tr", {}, ...cells.map((text) => element(tag, { textContent: typeof text === "number" ? number(text) : text === null ? "–" : text })));
+  const shownAs = (text) => (typeof text === "number" ? number(text) : text === null ? "–" : text);
+  const line = (cells, tag) => element("tr", {}, ...cells.map((text) => element(tag, { textContent: shownAs(text), ...(tag === "th" ? { scope: "col" } : {}) })));
   const shown = element("table", {}, element("thead", {}, line(heads, "th")), element("tbody", {}, ...rows.map((row) => line(row, "td"))));
-  place(id).replaceChildren(element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: name }, shown), element("div", { className: "tools" }, ...csvButtons(name, () => [heads, ...rows])));
+  place(id).replaceChildren(element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: name }, shown), element("div", { className: "tools" }, ...csvButtons(name, name, () => [heads, ...rows])));
 }
 function draw() {
   for (const metric of Object.keys(data.metrics)) show("metric-" + metric, drawMetric(metric), () => [data.candidates, ...data.values[metric][data.candidates[0]].map((_, i) => data.candidates.map((name) => data.values[metric][name][i]))]);
-  for (const part of data.parts) show("part-" + part, drawPart(part));
+  for (const part of data.parts) show("part-" + part, drawPart(part), null, rowsOfPart(part).note);
   if (data.drift) show("drift", drawDrift(), () => [["piece", "coverage"], ...data.drift.map((v, i) => [i + 1, v])]);
   if (data.differences) {
     for (const metric of ["size", "worst_slice"]) if (data.metrics[metric]) show("difference-" + metric, drawDifference(metric));
