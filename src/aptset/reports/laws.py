@@ -26,7 +26,7 @@ class CoverageLaw(NamedTuple):
 
 
 def coverage_law(count: int, laws: tuple[tuple[int, int], ...], alpha: Fraction) -> CoverageLaw:
-    """Judge a count of covered rows; ``laws`` has (test rows, calibration rows) of each group; counts are independent."""
+    """Judge a count of covered rows; ``laws`` has (test rows, calibration rows) of each independent group."""
     first, chances, total = 0, np.ones(1), 0
     for rows, n in laws:
         start, one = _trimmed(beta_binomial(rows, n, rank_at(n, alpha)))
