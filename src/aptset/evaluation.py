@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 from aptset import metrics
 from aptset.curves import show_curve
-from aptset.displays import Display
+from aptset.displays import Display, drawable
 from aptset.estimates import Estimate
-from aptset.evidence import Evidence
+from aptset.evidence import Evidence, as_group_list
 from aptset.sets import PredictionSets
 from aptset.tables import Backend, make_table
 from aptset.validation.evidence import check_needs_p_values
+from aptset.validation.labels import check_length
 from aptset.validation.settings import check_alpha, check_option
 from aptset.worst_slice import WorstSlice, worst_slice_coverage
 
@@ -130,7 +131,7 @@ class Evaluation:
             return show_curve(self.evidence)
         what, by = _BROKEN_DOWN[kind]
         values: dict[Any, Estimate] = getattr(self, kind)
-        columns: dict[str, Any] = {by: _drawable(list(values)), what: [float(v) for v in values.values()]}
+        columns: dict[str, Any] = {by: drawable(list(values)), what: [float(v) for v in values.values()]}
         for name in ("low", "high", "n"):
             columns[name] = [getattr(v, name) for v in values.values()]
         marks = [1 - self.alpha] if what == "coverage" and self.alpha is not None else []
@@ -150,11 +151,6 @@ class Evaluation:
         if self.worst_slice is not None:
             lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
         return "\n".join([head, *lines])
-
-
-def _drawable(keys: list[Any]) -> list[Any]:
-    """Return keys of one kind: as they are, or as texts where kinds are mixed or missing."""
-    return keys if len({type(key) for key in keys}) <= 1 and None not in keys else [str(key) for key in keys]
 
 
 def evaluate(
@@ -219,6 +215,8 @@ def evaluate(
     """
     found = PredictionSets.of(sets, classes)
     level = None if alpha is None else float(check_alpha(alpha))
+    if groups is not None:
+        check_length(as_group_list(groups) or [], len(found), "groups")
     check_needs_p_values(p_values, probabilities=probabilities, n=n, allow_empty=allow_empty)
     rows = None
     if p_values is not None:
