@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from test_audit_laws import ALPHA, Broken, drifting, rows
 import aptset
 from aptset.audits.auditing import prepare
 from aptset.audits.comparing import Comparison, rank
-from aptset.audits.drift import look_for_drift
+from aptset.audits.drift import look_for_drift, new_labels_test
 from aptset.audits.laws import judge
 from aptset.audits.results import Splits
 from aptset.audits.splits import RandomSplit
@@ -212,3 +213,20 @@ def test_a_broken_candidate_loses_however_small_its_sets():
     assert found.ranking == ["bayes", "broken"]
     assert found.splits.values("broken", "size").mean() < found.splits.values("bayes", "size").mean()
     assert found.headline() == "bayes has the smallest sets of those that agree with the promise"
+
+
+def test_a_table_sorted_by_its_label_is_found_with_a_promise_for_every_label():
+    X, y = rows(300)
+    order = np.argsort(y, kind="stable")
+    classifier = aptset.ConformalClassifier(GaussianNB(), groups="label", alpha=0.2)
+    with pytest.warns(UserWarning, match="do not look exchangeable"):
+        found = aptset.audit(classifier, X[order], y[order], repetitions=5, test_share=0.1)
+    assert found.drift.p_last <= 0.005
+
+
+def test_new_labels_among_the_last_rows_are_counted_against_reorderings():
+    labels = np.array([0, 0, 1, 1, 2])
+    exact = np.mean([any(label not in order[:-2] for label in order[-2:]) for order in permutations(labels.tolist())])
+    found = new_labels_test(labels, 2, np.random.default_rng(0), permutations=20_000)
+    # One of the last two rows has a new label; of reorderings as many have so. 5 standard deviations of a share.
+    assert abs(found - exact) < 5 * (0.25 / 20_000) ** 0.5 + 1e-4

@@ -175,13 +175,17 @@ def audit(
     splits = split_and_measure(candidates, rows, count, random_state, folder, n_jobs, progress, in_order=True)
     level = check_alpha(next(iter(candidates.values())).alpha)
     verdicts = {name: judge(splits.overall(name), level, share) for name in candidates}
-    drift = _drift(splits, rows, next(iter(candidates)), level, random_state)
+    drift = _drift(splits, rows, candidates, level, random_state)
     return Audit(splits, verdicts, drift, float(level), len(rows.y), rows.n_test)
 
 
-def _drift(splits: Splits, rows: Rows, first: str, level: Fraction, random_state: int) -> Drift:
-    generator = check_generator(random_state)
-    drift = look_for_drift(splits.p_values(first), splits.in_order(first), rows.place, len(rows.y), level, generator)
+def _drift(
+    splits: Splits, rows: Rows, candidates: dict[str, ConformalClassifier], level: Fraction, random_state: int
+) -> Drift:
+    first, model = next(iter(candidates.items()))
+    labels = rows.y if isinstance(model.groups, str) and model.groups == "label" else None
+    found, last = splits.p_values(first), splits.in_order(first)
+    drift = look_for_drift(found, last, rows.place, len(rows.y), level, check_generator(random_state), labels)
     if drift.warning:
         warn_drift(drift.sentence())
     return drift
