@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.naive_bayes import GaussianNB
-from test_report_page import parts_of, scale_of
+from test_report_figures import parts_of, scale_of
 
 import aptset
 
