@@ -58,7 +58,7 @@ def report(
     examples: int = 200,
     random_state: Any = 0,
 ) -> Report:
-    """Draw a report: one HTML file that works offline, with a slider that recomputes every number at any level.
+    """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
     Parameters
     ----------
