@@ -8,6 +8,7 @@ from typing import Any
 from aptset.audits.auditing import Audit, audit
 from aptset.audits.comparing import Comparison, compare
 from aptset.files import read_table
+from aptset.reports.render import need_jinja
 from aptset.tablejob import make_model, read_rows, sliceable
 from aptset.writing import atomic_path
 
@@ -23,7 +24,8 @@ def audit_table(
     **settings: Any,
 ) -> tuple[Audit, list[str]]:
     """Audit a model on a table; return what was found, and the names of the files that were written."""
-    features, labels, by = read_rows(path, target, groups, time)
+    need_jinja()  # now, not after all splits
+    features, labels, by = read_rows(path, target, groups, time, may_be_label=False)
     times = None if time is None else read_table(path)[time].to_pylist()
     found = audit(
         make_model(model),
@@ -44,7 +46,8 @@ def compare_table(
     path: Path, target: str, models: tuple[str, ...], calibration: str, groups: str | None, out: Path, **settings: Any
 ) -> tuple[Comparison, list[str]]:
     """Compare models on a table; return what was found, and the names of the files that were written."""
-    features, labels, by = read_rows(path, target, groups)
+    need_jinja()
+    features, labels, by = read_rows(path, target, groups, may_be_label=False)
     candidates = {name: make_model(name) for name in models}
     settings |= {"calibration": calibration, "features": sliceable(features)}
     found = compare(candidates, features, labels, groups=by, folder=out / "splits", **settings)

@@ -32,6 +32,8 @@ class OneLineErrors(click.Group):
             if ctx.params.get("debug"):
                 raise
             text = " ".join(str(error).split())
+            if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
+                text += ". Install what the commands need: pip install 'aptset[cli]'"
             expected = isinstance(error, ValueError | TypeError | OSError | ImportError)
             raise click.ClickException(text if expected and text else f"{type(error).__name__}: {text}") from error
 

@@ -7,8 +7,36 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from aptset.cli_options import ALPHA, AS_JSON, QUIET, show, source_of
+
+OF_TABLES = {"model": "--model", "target": "--target", "jobs": "--jobs"}
+OF_PROBABILITIES = {
+    "label": "--label",
+    "prefix": "--prefix",
+    "logits": "--logits",
+    "normalize": "--normalize",
+    "row_id": "--id",
+}
+
+
+def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> None:
+    """Refuse options that would be ignored: those of another kind of FILE, or of any FILE without one."""
+    ctx = click.get_current_context()
+    given = {name for name in options if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT}
+    of_table = [OF_TABLES[name] for name in OF_TABLES if name in given]
+    of_probabilities = [OF_PROBABILITIES[name] for name in OF_PROBABILITIES if name in given]
+    of_either = [words for name, words in (("calibration", "-c"), ("groups", "--groups")) if name in given]
+    if probs is None and (too_much := [*of_table, *of_probabilities, *of_either]):
+        raise click.UsageError(f"{too_much[0]} needs a FILE; without one the report is about embedded data.")
+    if options["target"] is not None and of_probabilities:
+        raise click.UsageError(f"{of_probabilities[0]} is for a FILE of probabilities; with --target it is a table.")
+    if options["target"] is None and options["label"] is not None:
+        if of_table:
+            raise click.UsageError(f"{of_table[0]} is for a table with --target; with --label FILE has probabilities.")
+        if "calibration" not in given:
+            raise click.UsageError("--label needs -c ARTEFACT, a calibration that `aptset calibrate` wrote.")
 
 
 @click.command()
@@ -38,6 +66,7 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
       aptset report patients.csv --target diagnosis --model forest
       aptset report test.parquet --label y --prefix p_ -c cal.aptset
     """
+    _refuse_what_does_not_fit(probs, options)
     from aptset import reportjob
     from aptset.files import as_path
     from aptset.jobs import evaluation_as_json

@@ -18,7 +18,10 @@ LEVELS = tuple(Fraction(number, 200) for number in range(1, 101))
 
 
 def coverage_curve(evidence: Evidence, levels: tuple[Fraction, ...] = LEVELS) -> dict[str, Any]:
-    """Return nominal and measured coverage, and the central 95 % of the Beta-binomial law where it is known."""
+    """Return nominal and measured coverage, and the central 95 % of the Beta-binomial law where it is known.
+
+    Where coverage may exceed the law (never-empty sets, no randomisation) only the lower end says something.
+    """
     alphas = [float(level) for level in levels]
     rows = len(evidence.labels)
     columns: dict[str, Any] = {"nominal": np.array([float(1 - level) for level in levels])}
@@ -26,7 +29,7 @@ def coverage_curve(evidence: Evidence, levels: tuple[Fraction, ...] = LEVELS) ->
     n = evidence.origin.n_of_law
     if n is not None:
         band = np.array([beta_binomial_range(rows, n, level) for level in levels])
-        columns |= {"low": band[:, 0], "high": band[:, 1]}
+        columns |= {"low": band[:, 0], "high": np.ones(len(levels)) if evidence.origin.is_upper_open else band[:, 1]}
     return columns
 
 

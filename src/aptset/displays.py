@@ -71,3 +71,8 @@ class Display:
         ax.set_xticks(places, [str(value) for value in x])
         for mark in self.marks:
             ax.axhline(mark, color="0.5", linestyle="--", linewidth=1)
+
+
+def drawable(keys: list[Any]) -> list[Any]:
+    """Return keys of one kind: as they are, or as texts where kinds are mixed or missing."""
+    return keys if len({type(key) for key in keys}) <= 1 and None not in keys else [str(key) for key in keys]

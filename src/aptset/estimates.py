@@ -95,6 +95,12 @@ def beta_binomial(rows: int, n: int, k: int) -> NDArray[np.float64]:
     return chances
 
 
+def resampled_share(values: NDArray[Any], test_share: float, confidence: float) -> Estimate:
+    """Return the mean of shares over random splits; its interval does not leave [0, 1]."""
+    one = resampled_mean(values, test_share, confidence)
+    return Estimate(float(one), max(0.0, one.low), min(1.0, one.high), one.n)
+
+
 def resampled_mean(values: NDArray[Any], test_share: float, confidence: float) -> Estimate:
     """Return a mean over random splits of the same rows, with the corrected interval of Nadeau and Bengio.
 

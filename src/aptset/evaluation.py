@@ -10,11 +10,13 @@ from numpy.typing import ArrayLike
 
 from aptset import metrics
 from aptset.curves import show_curve
-from aptset.displays import Display
+from aptset.displays import Display, drawable
 from aptset.estimates import Estimate
-from aptset.evidence import Evidence
+from aptset.evidence import Evidence, as_group_list
 from aptset.sets import PredictionSets
 from aptset.tables import Backend, make_table
+from aptset.validation.evidence import check_needs_p_values
+from aptset.validation.labels import check_length
 from aptset.validation.settings import check_alpha, check_option
 from aptset.worst_slice import WorstSlice, worst_slice_coverage
 
@@ -129,7 +131,7 @@ class Evaluation:
             return show_curve(self.evidence)
         what, by = _BROKEN_DOWN[kind]
         values: dict[Any, Estimate] = getattr(self, kind)
-        columns: dict[str, Any] = {by: _drawable(list(values)), what: [float(v) for v in values.values()]}
+        columns: dict[str, Any] = {by: drawable(list(values)), what: [float(v) for v in values.values()]}
         for name in ("low", "high", "n"):
             columns[name] = [getattr(v, name) for v in values.values()]
         marks = [1 - self.alpha] if what == "coverage" and self.alpha is not None else []
@@ -151,11 +153,6 @@ class Evaluation:
         return "\n".join([head, *lines])
 
 
-def _drawable(keys: list[Any]) -> list[Any]:
-    """Return keys of one kind: as they are, or as texts where kinds are mixed or missing."""
-    return keys if len({type(key) for key in keys}) <= 1 and None not in keys else [str(key) for key in keys]
-
-
 def evaluate(
     sets: Any,
     labels: ArrayLike,
@@ -169,6 +166,7 @@ def evaluate(
     p_values: ArrayLike | None = None,
     probabilities: Any = None,
     n: int | None = None,
+    allow_empty: bool | None = None,
 ) -> Evaluation:
     """Judge prediction sets against the true labels.
 
@@ -196,7 +194,11 @@ def evaluate(
     probabilities : array, shape (rows, classes), optional
         What the model said, to be shown beside the p-values.
     n : int, optional
-        Number of rows that calibrated, for sets of one split without groups: coverage then has an exact law.
+        Number of rows that calibrated, for sets of one split without groups: coverage then has an exact law. Without it
+        a report has no verdict.
+    allow_empty : bool, optional
+        With p-values: False if empty sets get their most likely label (then pass ``probabilities`` too), True if they
+        stay empty. By default True, unless some set at this level was filled.
 
     Returns
     -------
@@ -213,7 +215,12 @@ def evaluate(
     """
     found = PredictionSets.of(sets, classes)
     level = None if alpha is None else float(check_alpha(alpha))
-    rows = None if p_values is None else Evidence.of(found, labels, p_values, probabilities, groups, X, level, n)
+    if groups is not None:
+        check_length(as_group_list(groups) or [], len(found), "groups")
+    check_needs_p_values(p_values, probabilities=probabilities, n=n, allow_empty=allow_empty)
+    rows = None
+    if p_values is not None:
+        rows = Evidence.of(found, labels, p_values, probabilities, groups, X, level, n, allow_empty)
     common: dict[str, Any] = {"confidence": confidence}
     by_group = None if groups is None else metrics.coverage_by(found, labels, groups, **common)
     return Evaluation(

@@ -13,9 +13,8 @@ from aptset.groups import hashable
 from aptset.kernels.formula import Floats
 from aptset.sets import PredictionSets
 from aptset.tables import plain_list
-from aptset.validation.evidence import check_evidence
+from aptset.validation.evidence import check_evidence, check_rows_of_calibration
 from aptset.validation.labels import as_labels, columns_of
-from aptset.validation.settings import check_sample_size
 
 
 def as_group_list(groups: Any) -> list[Any] | None:
@@ -39,6 +38,11 @@ class Origin:
         Whether coverage may be higher than the law says: sets without chance, or never empty.
     settings : dict
         Words for each setting, to be shown.
+    laws : tuple of (int, int), or None
+        Test rows and calibration rows of each group within which the calibration was done, if the count of covered rows
+        is a sum of Beta-binomial counts: one split. Test rows whose label has no group are in none.
+    sizes : dict
+        By "label" or "group", whichever the promise is within: the number of calibration rows of each.
     """
 
     calibration: str | None = None
@@ -47,10 +51,12 @@ class Origin:
     has_groups: bool = False
     is_upper_open: bool = False
     settings: dict[str, str] = field(default_factory=dict)
+    laws: tuple[tuple[int, int], ...] | None = None
+    sizes: dict[str, dict[Any, int]] = field(default_factory=dict)
 
     @property
     def n_of_law(self) -> int | None:
-        """Number of calibration rows, if the count of covered rows follows the Beta-binomial law."""
+        """Number of calibration rows, if the count of covered rows follows one Beta-binomial law."""
         return self.n if self.calibration == "split" and not self.has_groups else None
 
     def promise(self, alpha: float) -> float:
@@ -90,13 +96,16 @@ class Evidence:
         X: Any,
         alpha: float | None,
         n: int | None,
+        allow_empty: bool | None,
     ) -> Evidence:
         """Return the rows of sets at a level, calibrated by one split on n rows if n is known."""
-        found, chances, filled = check_evidence(sets, p_values, probabilities, alpha)
+        found, chances, filled = check_evidence(sets, p_values, probabilities, alpha, allow_empty)
         origin = Origin(settings={"Calibration": "not stated; the promise is that of a valid one at this level"})
         if n is not None:
-            known = {"Calibration": "split", "Calibration rows": f"{check_sample_size(n):,}"}
-            origin = Origin("split", check_sample_size(n), is_upper_open=filled is not None, settings=known)
+            size = check_rows_of_calibration(n, found)
+            known = {"Calibration": "split", "Calibration rows": f"{size:,}"}
+            laws = ((len(sets), size),)
+            origin = Origin("split", size, is_upper_open=filled is not None, settings=known, laws=laws)
         return cls(sets, as_labels(labels, "labels"), found, chances, as_group_list(groups), X, filled, origin)
 
     @cached_property

@@ -11,12 +11,14 @@ from aptset.calibrated import load
 from aptset.demo import demo_classifier
 from aptset.files import ProbabilityFile, as_texts
 from aptset.reports.making import Report, report
+from aptset.reports.render import need_jinja
 from aptset.tablejob import run_table, sliceable
 from aptset.validation.files import check_labels_present, check_same_classes
 
 
 def report_table(path: Path, target: str, out: Path, title: str | None, **settings: Any) -> Report:
     """Train and calibrate on 70 % of a table, and write the page about the others."""
+    need_jinja()
     result = run_table(path, target, **settings)
     title = title or f"{path.name}: prediction sets for {target}"
     features = sliceable(result.features)

@@ -124,18 +124,22 @@ def run_table(
 
 
 def read_rows(
-    path: Path, target: str, groups: str | None, left_out: str | None = None
+    path: Path, target: str, groups: str | None, left_out: str | None = None, may_be_label: bool = True
 ) -> tuple[pd.DataFrame, NDArray[Any], NDArray[Any] | None]:
-    """Return the features, the labels as texts, and the groups as texts if they are a column."""
+    """Return the features, the labels as texts, and the groups as texts if they are a column.
+
+    Where calibration may be within labels, "label" stands for that and not for a column.
+    """
+    no_column = (None, "label") if may_be_label else (None,)
     frame = read_table(path).to_pandas()
     check_columns(path, target in frame.columns, f"a column {target!r}", list(frame.columns))
-    check_columns(path, groups in (None, "label", *frame.columns), f"a column {groups!r}", list(frame.columns))
+    check_columns(path, groups in (*no_column, *frame.columns), f"a column {groups!r}", list(frame.columns))
     check_columns(path, left_out in (None, *frame.columns), f"a column {left_out!r}", list(frame.columns))
     check_target(path, target, frame[target].isna().to_numpy())
     labels = frame[target].astype(str).to_numpy(dtype=object)
     features = plain_columns(frame.drop(columns=[target, *([left_out] if left_out else [])]))
     check_columns(path, features.shape[1] > 0, "at least one column besides the target", list(frame.columns))
-    by = None if groups in (None, "label") else frame[groups].astype(str).to_numpy(dtype=object)
+    by = None if groups in no_column else frame[groups].astype(str).to_numpy(dtype=object)
     return features, labels, by
 
 

@@ -25,8 +25,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            raise OSError(error.errno, error.strerror, str(final)) from error  # a full disk does not say where
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
+            # A full disk does not say where, and nobody asked for the temporary file.
+            raise OSError(error.errno, f"cannot be written ({error.strerror})", str(final)) from error
         raise
     with suppress(OSError):  # not every system lets a folder be flushed
         folder = os.open(final.parent, os.O_RDONLY)

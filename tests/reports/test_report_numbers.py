@@ -110,7 +110,7 @@ def test_evaluation_draws_the_curve_and_gives_its_table():
     axes.figure.clf()
     page = aptset.report(evaluation)
     assert page.evaluation is evaluation
-    assert data_of(page)["has_law"]
+    assert data_of(page)["laws"] == [[300, 300]]
     without = aptset.evaluate(sets, y, alpha=0.1)
     with pytest.raises(ValueError, match="kind must be one of"):
         without.plot("curve")
@@ -221,7 +221,9 @@ def test_groups_of_calibration_and_guaranteed_levels():
     report = aptset.report(classifier, X[half], y[half], groups=groups[half], alpha=0.2)
     sets = classifier.predict_set(X[half], 0.2, groups=groups[half])
     assert report.evaluation.coverage == aptset.coverage(sets, y[half])
-    assert not data_of(report)["has_law"]
+    sizes = classifier.fitted_.held_out.sizes.tolist()
+    assert sorted(n for _, n in data_of(report)["laws"]) == sorted(sizes)
+    assert sum(m for m, _ in data_of(report)["laws"]) == 300
     sure = aptset.ConformalClassifier(GaussianNB(), calibration="cv+", level="guaranteed", alpha=0.2, random_state=0)
     sure.fit(X[:300], y[:300])
     data = data_of(aptset.report(sure, X[half], y[half]))

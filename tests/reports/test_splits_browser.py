@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.naive_bayes import GaussianNB
+from test_report_figures import parts_of, scale_of
 
 import aptset
 
@@ -40,3 +41,31 @@ def test_an_audit_and_a_comparison_open(opened, tmp_path, scheme, width):
     found = list(csv.DictReader(io.StringIO(page.download("#differences [data-does=csv]"))))
     size = next(float(row["difference"]) for row in found if row["metric"] == "size")
     assert size == float(compared.difference("guess", HOSTILE[0], "size"))
+
+
+def test_figures_of_splits_stand_where_their_numbers_are(opened, tmp_path):
+    X, y = rows()
+    found = aptset.audit(GaussianNB(), X, y, repetitions=5, calibrations=["split", "cv+"])
+    found.report(tmp_path / "a.html")
+    page = opened(tmp_path / "a.html")
+    to_share = scale_of(page, "drift", "y")
+    dots = [to_share(dot["cy"]) for dot in parts_of(page, "drift", ".dot")]
+    assert dots == pytest.approx(found.drift.coverage.tolist(), abs=1e-4)
+    to_share = scale_of(page, "metric-coverage", "x")
+    means = [found.splits.values(name, "coverage").mean() for name in ("split", "cv+")]
+    assert [to_share(dot["cx"]) for dot in parts_of(page, "metric-coverage", ".dot")] == pytest.approx(means, abs=1e-4)
+    assert page.page.inner_text("#headline") in ("Agrees with the promise", "Promise not kept")
+    assert page.page.locator("#table th:not([scope=col])").count() == 0
+
+
+def test_what_a_figure_of_splits_leaves_out_is_said(opened, tmp_path):
+    X, _ = rows(400)
+    y = (40 * np.random.default_rng(0).random(400)).astype(int)
+    found = aptset.audit(GaussianNB(), X, y, repetitions=2, calibrations=["split", "cv+"], alpha=0.5)
+    found.report(tmp_path / "a.html")
+    page = opened(tmp_path / "a.html", viewport={"width": 390, "height": 844})
+    parts = [row for row in found.summary() if row["part"] == "label" and row["metric"] == "coverage"]
+    note = f"The lowest 20 of each candidate; {len(parts) - 40} more are in the table below."
+    assert note in page.page.inner_text("#part-label")
+    for figure in ("metric-coverage", "metric-size", "part-label"):
+        scale_of(page, figure, "x")  # at least two ticks

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset.audits.drift import Drift, look_for_drift
@@ -138,7 +139,7 @@ def audit(
     features : array or data frame, optional
         What to look for the worst slice in; by default X, if it holds numbers and categories without gaps.
     time : array, optional
-        When each row was taken; by default the order of the rows.
+        When each row was taken; by default the order of the rows. Rows of one time have no order: it is drawn.
     folder : path, optional
         Where finished splits are kept, so that a run that was stopped goes on where it was.
     n_jobs : int, default=1
@@ -169,24 +170,30 @@ def audit(
         check_estimator_can(estimator)
         chosen = check_calibrations(calibrations, sorted(CALIBRATIONS))
         candidates = {str(one): as_conformal(estimator, one, alpha) for one in chosen}
-    rows, share = prepare(X, y, groups, time, test_share, features)
+    rows, share = prepare(X, y, groups, time, test_share, features, random_state)
     count = check_repetitions(repetitions)
     splits = split_and_measure(candidates, rows, count, random_state, folder, n_jobs, progress, in_order=True)
     level = check_alpha(next(iter(candidates.values())).alpha)
     verdicts = {name: judge(splits.overall(name), level, share) for name in candidates}
-    drift = _drift(splits, rows, next(iter(candidates)), level, random_state)
+    drift = _drift(splits, rows, candidates, level, random_state)
     return Audit(splits, verdicts, drift, float(level), len(rows.y), rows.n_test)
 
 
-def _drift(splits: Splits, rows: Rows, first: str, level: Fraction, random_state: int) -> Drift:
-    generator = check_generator(random_state)
-    drift = look_for_drift(splits.p_values(first), splits.in_order(first), rows.place, len(rows.y), level, generator)
+def _drift(
+    splits: Splits, rows: Rows, candidates: dict[str, ConformalClassifier], level: Fraction, random_state: int
+) -> Drift:
+    first, model = next(iter(candidates.items()))
+    labels = rows.y if isinstance(model.groups, str) and model.groups == "label" else None
+    found, last = splits.p_values(first), splits.in_order(first)
+    drift = look_for_drift(found, last, rows.place, len(rows.y), level, check_generator(random_state), labels)
     if drift.warning:
         warn_drift(drift.sentence())
     return drift
 
 
-def prepare(X: Any, y: Any, groups: Any, time: Any, test_share: float, features: Any = None) -> tuple[Rows, float]:
+def prepare(
+    X: Any, y: Any, groups: Any, time: Any, test_share: float, features: Any = None, seed: int = 0
+) -> tuple[Rows, float]:
     """Check the rows, and decide how many test."""
     X, labels, _ = check_training_data(ConformalClassifier(None), X, y, minimum=10)
     of_rows = as_group_list(groups)
@@ -197,7 +204,8 @@ def prepare(X: Any, y: Any, groups: Any, time: Any, test_share: float, features:
     elif can_be_sliced(X, len(labels)):
         features = X
     share, n_test = check_test_share(test_share, len(labels))
-    return Rows(X, labels, of_rows, check_times(time, len(labels)), n_test, features), share
+    place = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
+    return Rows(X, labels, of_rows, place, n_test, features), share
 
 
 def split_and_measure(

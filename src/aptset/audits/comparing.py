@@ -18,7 +18,7 @@ from aptset.displays import Display
 from aptset.estimates import Estimate, resampled_mean
 from aptset.reports.render import save_page
 from aptset.tables import Backend, make_table
-from aptset.validation.audits import check_candidates, check_repetitions
+from aptset.validation.audits import check_candidates, check_repetitions, check_same_level
 from aptset.validation.estimators import check_estimator_can
 from aptset.validation.evidence import check_page_path
 from aptset.validation.settings import check_alpha, check_option
@@ -31,7 +31,7 @@ class Comparison:
     Attributes
     ----------
     ranking : list of str
-        The names: those that keep the promise first, then by mean size.
+        The names: those that agree with the promise first, then by mean size.
     verdicts : dict of Verdict
         For each candidate: was the promise kept?
     alpha : float
@@ -58,8 +58,12 @@ class Comparison:
     def headline(self) -> str:
         """Return who is best in a few words."""
         best, *others = self.ranking
+        if not self.verdicts[best].kept:
+            return "No candidate keeps the promise"
+        agree = " of those that agree with the promise" if not all(v.kept for v in self.verdicts.values()) else ""
         leads = all(self.difference(other, best, "size").low > 0 or not self.verdicts[other].kept for other in others)
-        return f"{best} has the smallest sets" if leads else f"{best} comes first, without a clear lead"
+        words = f"has the smallest sets{agree}" if leads else f"comes first{agree}, without a clear lead"
+        return f"{best} {words}"
 
     def sentences(self) -> list[str]:
         """Return a plain sentence for each candidate against the best."""
@@ -96,8 +100,7 @@ class Comparison:
     def plot(self, metric: str = "size") -> Display:
         """Draw the mean of a metric for each candidate, best first."""
         check_option(metric, METRICS, "metric")
-        share = self.splits.test_share
-        means = [resampled_mean(self.splits.values(name, metric), share, 0.95) for name in self.ranking]
+        means = [self.splits.mean(self.splits.values(name, metric), metric) for name in self.ranking]
         columns = {"candidate": self.ranking, metric: [float(m) for m in means]}
         columns |= {"low": [m.low for m in means], "high": [m.high for m in means]}
         marks = [1 - self.alpha] if metric in ("coverage", "worst_slice") else []
@@ -107,9 +110,14 @@ class Comparison:
         head = f"Comparison of {len(self.ranking)} candidates on {self.splits.repetitions} splits of {self.n} rows"
         lines = [f"  {'':<24} {'coverage':>9} {'worst slice':>12} {'size':>8} {'size if covered':>16}"]
         for name in self.ranking:
-            means = [float(resampled_mean(self.splits.values(name, m), self.splits.test_share, 0.95)) for m in METRICS]
+            means = [float(self.splits.mean(self.splits.values(name, m), m)) for m in METRICS]
             lines.append("  {:<24} {:>9.4g} {:>12.4g} {:>8.4g} {:>16.4g}".format(name[:24], *means))
         return "\n".join([f"{head}, alpha={self.alpha:g}, best first", *lines, "", *self.sentences()])
+
+
+def rank(splits: Splits, verdicts: dict[str, Verdict]) -> list[str]:
+    """Return the names, best first: whoever breaks the promise comes last, however small the sets."""
+    return sorted(verdicts, key=lambda name: (not verdicts[name].kept, float(splits.values(name, "size").mean())))
 
 
 def _sentence(found: Comparison, best: str, other: str) -> str:
@@ -117,14 +125,17 @@ def _sentence(found: Comparison, best: str, other: str) -> str:
     size, slices = found.difference(other, best, "size"), found.difference(other, best, "worst_slice")
     covers = [f"{float(found.verdicts[name].coverage):.3f}" for name in (best, other)]
     if not found.verdicts[other].kept and found.verdicts[best].kept:
-        return f"{other} does not keep the promise (coverage {covers[1]}); {best} does."
+        return f"{other} does not keep the promise (coverage {covers[1]}); {best} agrees with it ({covers[0]})."
     interval = f"95 % interval {size.low:.2g} to {size.high:.2g}"
     if size.low > 0:
         text = f"{best}'s sets are {float(size):.2f} labels smaller on average than {other}'s ({interval})"
     else:
         text = f"No clear difference in size between {best} and {other} ({float(size):.2g} labels, {interval})"
     gap = found.difference(other, best, "coverage")
-    text += f", at {'equal ' if gap.low <= 0 <= gap.high else ''}coverage ({covers[0]} and {covers[1]})"
+    clear = (
+        "with a difference in coverage" if not gap.low <= 0 <= gap.high else "without a clear difference in coverage"
+    )
+    text += f", {clear} ({covers[0]} and {covers[1]})"
     if np.isnan(slices):
         return text + "."
     way = "lower" if slices.high < 0 else "higher" if slices.low > 0 else "about the same"
@@ -186,9 +197,9 @@ def compare(
     for model in named.values():
         check_estimator_can(model)
     models = {name: as_conformal(model, calibration, alpha) for name, model in named.items()}
+    check_same_level({name: check_alpha(model.alpha) for name, model in models.items()})
     rows, share = prepare(X, y, groups, None, test_share, features)
     splits = split_and_measure(models, rows, check_repetitions(repetitions), random_state, folder, n_jobs, progress)
     verdicts = {name: judge(splits.overall(name), check_alpha(model.alpha), share) for name, model in models.items()}
     level = float(check_alpha(next(iter(models.values())).alpha))
-    ranking = sorted(models, key=lambda name: (not verdicts[name].kept, float(splits.values(name, "size").mean())))
-    return Comparison(splits, verdicts, ranking, level, len(rows.y), rows.n_test)
+    return Comparison(splits, verdicts, rank(splits, verdicts), level, len(rows.y), rows.n_test)

@@ -33,7 +33,8 @@ class Drift:
         a valid p-value.
     p_last : float or None
         Exact test: trained and calibrated on the earlier rows, do the sets cover fewer of the last rows than the
-        Beta-binomial law allows? None without such a law.
+        Beta-binomial law allows (or, with a promise for every label, do more of them have new labels than reorderings
+        show)? None without such a law.
     coverage_of_last : float
         Coverage of the last rows when the earlier rows train and calibrate.
     coverage : array
@@ -67,19 +68,26 @@ def look_for_drift(
     n_rows: int,
     alpha: Fraction,
     generator: np.random.Generator,
+    labels: NDArray[Any] | None = None,
 ) -> Drift:
-    """Return what both tests say; ``last`` is the split whose test rows are the last ones."""
+    """Return what both tests say; ``last`` is the split whose test rows are the last ones.
+
+    ``labels`` are those of all rows, where each label has a promise of its own.
+    """
     total, times, hits = np.zeros(n_rows), np.zeros(n_rows), np.zeros(n_rows)
     for row in p_values:
         tested = np.asarray(row["rows"])
         total[tested] += row["values"] - np.mean(row["values"])  # test rows of one split share its luck: take it out
-        hits[tested] += np.asarray(row["values"]) > float(alpha)
+        hits[tested] += row["hits"]
         times[tested] += 1
     order = np.arange(n_rows) if place is None else np.argsort(place)
     order = order[times[order] > 0]
     p_order = wander_test(total[order] / times[order], generator)
     pieces = np.array_split(hits[order] / times[order], 10)
     p_last = None if last["laws"] is None else _last_rows_test(last, alpha)
+    if p_last is not None and labels is not None:
+        along = labels if place is None else labels[np.argsort(place)]
+        p_last = min(1.0, 2 * min(p_last, new_labels_test(along, last["rows"], generator)))
     warning = min(p_order, 1.0 if p_last is None else p_last) <= LEVEL / 2
     means = np.array([piece.mean() if len(piece) else np.nan for piece in pieces])
     return Drift(bool(warning), p_order, p_last, last["covered"] / last["rows"], means)
@@ -99,6 +107,25 @@ def wander_test(values: Floats, generator: np.random.Generator, permutations: in
 
 def _wandering(values: Floats) -> Floats:
     return np.asarray(np.abs(np.cumsum(values, axis=1)).max(axis=1, initial=0.0))
+
+
+def new_labels_test(
+    labels: NDArray[Any], n_last: int, generator: np.random.Generator, permutations: int = PERMUTATIONS
+) -> float:
+    """Return the p-value of the number of last rows whose label no earlier row has, under reordering.
+
+    The laws of the labels leave such rows out; without this test a table sorted by its label would look fine.
+    """
+    _, codes = np.unique(labels, return_inverse=True)
+    times = np.bincount(codes)
+
+    def new(last: NDArray[np.intp]) -> int:
+        among_last = np.bincount(last, minlength=len(times))
+        return int(among_last[among_last == times].sum())
+
+    found = new(codes[-n_last:])
+    as_many = sum(new(generator.permutation(codes)[-n_last:]) >= found for _ in range(permutations))
+    return (1 + as_many) / (1 + permutations)
 
 
 def _last_rows_test(last: dict[str, Any], alpha: Fraction) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.estimates import Estimate, beta_binomial, resampled_mean
+from aptset.estimates import Estimate, beta_binomial, resampled_share
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
 
@@ -43,13 +43,18 @@ class Verdict:
     kept : bool
         False if the coverage is lower than the promise allows, at level 0.01.
     coverage : Estimate
-        Mean coverage over the splits; its interval knows that splits share rows.
+        Mean coverage over the splits, of the rows that are judged; its interval knows that splits share rows.
     promise : float
         What the theorem promises.
     chance : float or None
         With an exact law: the chance, under a valid calibration, of a total as low as the one found.
     low, high : float or None
         With an exact law: where 95 of 100 valid audits lie.
+    left_out, tested : int
+        With a promise for every label: test rows whose label no calibration can know, over all splits, and all test
+        rows. No set can hold these labels and no law speaks of them, so the law judges the other rows.
+    coverage_of_all : Estimate or None
+        Mean coverage of all test rows, if some are left out.
     """
 
     kept: bool
@@ -58,6 +63,9 @@ class Verdict:
     chance: float | None
     low: float | None
     high: float | None
+    left_out: int = 0
+    tested: int = 0
+    coverage_of_all: Estimate | None = None
 
     def sentence(self) -> str:
         """Return the verdict in words."""
@@ -68,20 +76,45 @@ class Verdict:
                 f"{found} {words}, {self.promise:.4g} (interval {self.coverage.low:.4g} to {self.coverage.high:.4g})."
             )
         law = f"95 of 100 valid audits lie between {self.low:.4g} and {self.high:.4g}, chance of so low a count"
-        end = f"{law} {self.chance:.3g} (exact)."
-        return f"{found}: the promise of {self.promise:.4g} is {'kept' if self.kept else 'NOT kept'}; {end}"
+        end = f"{law} {self.chance:.3g} (exact).{self._about_left_out()}"
+        words = "agrees with the promise of" if self.kept else "the promise is NOT kept:"
+        return f"{found}{' ' if self.kept else ': '}{words} {self.promise:.4g}; {end}"
+
+    def _about_left_out(self) -> str:
+        if self.coverage_of_all is None:
+            return ""
+        return (
+            f" {self.left_out:,} of {self.tested:,} test rows have labels that no training row has: no set can hold "
+            f"them, the law leaves them out, and with them coverage is {float(self.coverage_of_all):.4g}."
+        )
 
 
 def judge(rows: list[dict[str, Any]], alpha: Fraction, test_share: float) -> Verdict:
     """Return the verdict on the splits of one candidate."""
-    coverage = resampled_mean(np.array([row["covered"] / row["rows"] for row in rows]), test_share, 1 - 2 * LEVEL)
+    of_all = _mean_coverage(rows, [row["rows"] for row in rows], test_share)
     promise = min(row["promise"] for row in rows)
     if any(row["laws"] is None for row in rows):
-        return Verdict(coverage.high >= promise, coverage, promise, None, None, None)
+        return Verdict(of_all.high >= promise, of_all, promise, None, None, None)
+    judged = [sum(m for m, _ in row["laws"]) for row in rows]
+    tested = sum(row["rows"] for row in rows)
+    left_out = tested - sum(judged)
     used = rows[: max(1, _MOST_ROWS // max(row["rows"] for row in rows))]
-    laws = [(int(m), int(n)) for row in used for m, n in row["laws"]]
-    total, covered = sum(m for m, _ in laws), sum(row["covered"] for row in used)
+    chance, low, high = _exact(used, alpha)
+    # Labels that no calibration knows have no law, but they count: too many of them break the promise over all rows.
+    kept = chance >= LEVEL and (left_out == 0 or of_all.high >= promise)
+    coverage = _mean_coverage(rows, judged, test_share)
+    return Verdict(kept, coverage, promise, chance, low, high, left_out, tested, of_all if left_out else None)
+
+
+def _mean_coverage(rows: list[dict[str, Any]], judged: list[int], test_share: float) -> Estimate:
+    shares = [row["covered"] / m if m else np.nan for row, m in zip(rows, judged, strict=True)]
+    return resampled_share(np.array(shares), test_share, 1 - 2 * LEVEL)
+
+
+def _exact(rows: list[dict[str, Any]], alpha: Fraction) -> tuple[float, float, float]:
+    """Return the chance of so low a total, and where the central 95 % of the law lie, as shares of the judged rows."""
+    laws = [(int(m), int(n)) for row in rows for m, n in row["laws"]]
+    total, covered = sum(m for m, _ in laws), sum(row["covered"] for row in rows)
     below = np.cumsum(chances_of_sum(laws, alpha))
-    low, high = np.searchsorted(below, [0.025, 0.975]) / total
-    chance = float(min(1.0, below[covered]))
-    return Verdict(chance >= LEVEL, coverage, promise, chance, float(low), float(high))
+    low, high = np.searchsorted(below, [0.025, 0.975]) / max(1, total)
+    return float(min(1.0, below[covered])), float(low), float(high)

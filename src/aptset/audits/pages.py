@@ -32,7 +32,8 @@ def splits_page(
     """Return the page."""
     kept = all(verdict.kept for verdict in verdicts.values())
     alarm = drift is not None and drift.warning
-    promise = "Promise not kept" if not kept else "Promise kept, but the rows drift" if alarm else "Promise kept"
+    agrees = "Agrees with the promise, but the rows drift" if alarm else "Agrees with the promise"
+    promise = agrees if kept else "Promise not kept"
     data = _data(splits, alpha, drift, differences)
     page = {
         "title": title,

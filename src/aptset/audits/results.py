@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from aptset.estimates import resampled_mean
+from aptset.estimates import Estimate, resampled_mean, resampled_share
 from aptset.kernels.formula import Floats
 
 _OVERALL = ("coverage", "worst_slice", "size", "size_given_coverage")
+SHARES = ("coverage", "worst_slice")
+_MOST_PARTS = 20  # labels or groups that are printed for each candidate: those with the lowest coverage
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +65,13 @@ class Splits:
             for metric in _OVERALL:
                 values = self.values(candidate, metric)
                 found.append(
-                    {"candidate": candidate, "part": "all", "name": "", "metric": metric, **self._spread(values)}
+                    {
+                        "candidate": candidate,
+                        "part": "all",
+                        "name": "",
+                        "metric": metric,
+                        **self._spread(values, metric),
+                    }
                 )
             for part in ("label", "group"):
                 by_name: dict[str, list[dict[str, Any]]] = {}
@@ -71,12 +79,16 @@ class Splits:
                     by_name.setdefault(row["name"], []).append(row)
                 for name, rows in sorted(by_name.items()):
                     for metric in ("coverage", "size"):
-                        spread = self._spread(np.array([row[metric] for row in rows], dtype=np.float64))
+                        spread = self._spread(np.array([row[metric] for row in rows], dtype=np.float64), metric)
                         found.append({"candidate": candidate, "part": part, "name": name, "metric": metric, **spread})
         return found
 
-    def _spread(self, values: Floats) -> dict[str, Any]:
-        mean = resampled_mean(values, self.test_share, 0.95)
+    def mean(self, values: Floats, metric: str) -> Estimate:
+        """Return the mean of a metric over the splits, with an interval that knows that splits share rows."""
+        return (resampled_share if metric in SHARES else resampled_mean)(values, self.test_share, 0.95)
+
+    def _spread(self, values: Floats, metric: str) -> dict[str, Any]:
+        mean = self.mean(values, metric)
         kept = values[~np.isnan(values)]
         ends = np.quantile(kept, [0.05, 0.5, 0.95]).tolist() if len(kept) else [float("nan")] * 3
         names = ("low", "high", "q05", "median", "q95", "splits")
@@ -84,15 +96,22 @@ class Splits:
 
     def text(self) -> str:
         """Return the distributions as a small table: mean, and where nine of ten splits lie."""
-        rows = [row for row in self.summary() if row["part"] == "all" or row["metric"] == "coverage"]
-        lines = [f"  {'':<44} {'mean':>8}   nine of ten splits"]
-        for row in rows:
-            name = (
-                row["metric"].replace("_", " ") if row["part"] == "all" else f"coverage of {row['part']} {row['name']}"
-            )
-            title = f"{row['candidate']}: {name}"
-            lines.append(f"  {title[:44]:<44} {row['mean']:>8.4g}   {row['q05']:.4g} to {row['q95']:.4g}")
-        return "\n".join(lines[:60])
+        lines, rows = [f"  {'':<44} {'mean':>8}   nine of ten splits"], self.summary()
+        for candidate in self.candidates:
+            mine = [row for row in rows if row["candidate"] == candidate]
+            overall = [row for row in mine if row["part"] == "all"]
+            parts = [row for row in mine if row["part"] != "all" and row["metric"] == "coverage"]
+            shown = set(map(id, sorted(parts, key=lambda row: float(row["mean"]))[:_MOST_PARTS]))
+            lines.extend(_line(row) for row in [*overall, *(row for row in parts if id(row) in shown)])
+            if len(parts) > _MOST_PARTS:
+                lines.append(f"  {candidate}: {len(parts) - _MOST_PARTS} more, with higher coverage, in summary()")
+        return "\n".join(lines)
+
+
+def _line(row: dict[str, Any]) -> str:
+    name = row["metric"].replace("_", " ") if row["part"] == "all" else f"coverage of {row['part']} {row['name']}"
+    title = f"{row['candidate']}: {name}"
+    return f"  {title[:44]:<44} {row['mean']:>8.4g}   {row['q05']:.4g} to {row['q95']:.4g}"
 
 
 def distribution(values: Floats, name: str) -> dict[str, Any]:

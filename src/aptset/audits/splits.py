@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +41,12 @@ class Rows:
         """A text that changes with any value in the rows."""
         return fingerprint((self.X, self.y, self.groups, self.place, self.n_test, self.features))
 
+    @cached_property
+    def titles(self) -> dict[str, dict[Any, str]]:
+        """The text of every label and group, the same in every split and never the same for two of them."""
+        parts = {"label": self.y.tolist(), "group": self.groups or []}
+        return {part: _titles(list(dict.fromkeys(values))) for part, values in parts.items()}
+
 
 @dataclass(frozen=True)
 class RandomSplit:
@@ -56,7 +63,7 @@ class RandomSplit:
     def key(self) -> str:
         """All that the result depends on, as text."""
         model = fingerprint(self.model)
-        kept = int(self.keeps_p_values)
+        kept = f"rows={int(self.keeps_p_values)}"
         return f"{self.candidate} r{self.repetition} seed={self.seed} {self.rows.fingerprint} {model} {kept}"
 
     @property
@@ -87,7 +94,9 @@ class RandomSplit:
             p_values = model.predict_p(X)
             column = np.maximum(columns_of(y, sets.classes), 0)
             of_truth = np.where(columns_of(y, sets.classes) < 0, 0.0, p_values[np.arange(len(y)), column])
-            found.append({**names, "part": "p_values", "rows": test.tolist(), "values": of_truth.tolist()})
+            covered = sets.covers(y).astype(int).tolist()  # what the sets did, which no p-value alone can tell
+            kept = {"rows": test.tolist(), "values": of_truth.tolist(), "hits": covered}
+            found.append({**names, "part": "p_values", **kept})
         return found
 
     def _measure(self, model: ConformalClassifier, sets: PredictionSets, y: Any, test: Any, seed: int) -> Iterator[Row]:
@@ -111,7 +120,8 @@ class RandomSplit:
         for part, values in parts.items():
             for name in dict.fromkeys(values):
                 mine = np.array([value == name for value in values])
-                yield {"part": part, "name": str(name), **_counts(covered[mine], sizes[mine])}
+                title = self.rows.titles[part][name]
+                yield {"part": part, "name": title, **_counts(covered[mine], sizes[mine])}
 
 
 def fingerprint(value: Any) -> str:
@@ -122,12 +132,20 @@ def fingerprint(value: Any) -> str:
         return str(content_hash(wrap_non_picklable_objects(value)))
 
 
+def _titles(values: list[Any]) -> dict[Any, str]:
+    times = Counter(str(value) for value in values)
+    return {value: str(value) if times[str(value)] == 1 else repr(value) for value in values}
+
+
 def _counts(covered: NDArray[np.bool_], sizes: NDArray[np.int64]) -> Row:
     return {"rows": len(covered), "covered": int(covered.sum()), "size": float(sizes.mean())}
 
 
 def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[list[int]] | None:
-    """Return (test rows, calibration rows) of each part whose count has a Beta-binomial law; None if there is none."""
+    """Return (test rows, calibration rows) of each part whose count has a Beta-binomial law; None if there is none.
+
+    With a promise for every label, test rows with labels that no other row has are in no part.
+    """
     held_out = model.fitted_.held_out
     if len(held_out.folds) > 1 or held_out.groups.kind == "row":
         return None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from aptset.evidence import Evidence
 from aptset.tables import is_table, iterate_columns, names_of_columns
 
-_MOST_LABELS = 30
+MOST_LABELS = 30
 _MOST_FEATURES = 8
 _MOST_TEXT = 120
 
@@ -50,7 +50,7 @@ def _labels(evidence: Evidence, row: int) -> dict[str, Any]:
     """Return the labels with the largest p-values, most likely first."""
     p_values = evidence.p_values[row]
     likely = p_values if evidence.probabilities is None else evidence.probabilities[row].astype(np.float64)
-    order = np.lexsort((-likely, -p_values))[:_MOST_LABELS]
+    order = np.lexsort((-likely, -p_values))[:MOST_LABELS]
     order = order[np.lexsort((-p_values[order], -likely[order]))]
     found: dict[str, Any] = {"labels": order.tolist(), "p": p_values[order].tolist()}
     if evidence.probabilities is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from aptset.evaluation import Evaluation
-from aptset.reports.render import render, save_page
+from aptset.reports.render import need_jinja, render, save_page
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import summarise
 from aptset.validation.evidence import check_example_count, check_page_path
@@ -58,15 +58,16 @@ def report(
     examples: int = 200,
     random_state: Any = 0,
 ) -> Report:
-    """Draw a report: one HTML file that works offline, with a slider that recomputes every number at any level.
+    """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
     Parameters
     ----------
-    source : ConformalClassifier, Calibration or Evaluation
+    source : ConformalClassifier, Calibration, CrossCalibration or Evaluation
         A fitted classifier or a calibration, with test rows that neither trained nor calibrated; or an evaluation that
         was given ``p_values``.
     X : array or data frame
-        The test rows, or their probabilities for a Calibration; leave out for an Evaluation.
+        The test rows, or their probabilities for a Calibration (those of each fold for a CrossCalibration); leave out
+        for an Evaluation.
     y : array
         Their true labels.
     path : str or path, optional
@@ -102,6 +103,7 @@ def report(
     """
     count = check_example_count(examples)
     target = None if path is None else check_page_path(path)
+    need_jinja()
     evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state)
     made = Report(render(summarise(evaluation, str(title), count, random_state)), evaluation)
     if target is not None:

@@ -14,9 +14,10 @@ from aptset.reports.packing import pack
 from aptset.validation.labels import columns_of
 from aptset.validation.outcomes import as_objects, distinct
 
-# Up to so many p-values (and so many different ones) the page holds them all; beyond, tables at fixed levels.
+# The page holds all p-values if they are no more than so many, and take no more than so many bytes when packed (the
+# page stays under 3 MB); beyond, tables at fixed levels.
 MOST_CELLS = 2**21
-MOST_LEVELS = 2**17
+MOST_BYTES = 2_500_000
 _CELLS_AT_ONCE = 2**22
 
 
@@ -106,6 +107,11 @@ def _sizes(p_values: Floats, levels: Floats) -> NDArray[np.int32]:
     return np.cumsum(counts[:, ::-1], axis=1)[:, ::-1][:, 1:].astype(np.int32)
 
 
-def fits_whole(evidence: Evidence) -> bool:
-    """Tell whether all p-values can travel in the page."""
-    return evidence.p_values.size <= MOST_CELLS and len(np.unique(evidence.p_values)) <= MOST_LEVELS
+def whole_if_it_fits(
+    evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None
+) -> dict[str, Any] | None:
+    """Return the p-values themselves, or None if they are too many to travel in a page."""
+    if evidence.p_values.size > MOST_CELLS:
+        return None
+    found = every_row(evidence, parts, in_slice)
+    return found if sum(len(packed["data"]) for packed in found["columns"].values()) <= MOST_BYTES else None

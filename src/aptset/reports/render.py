@@ -25,18 +25,14 @@ def render(summary: Summary) -> str:
 
 def render_page(template_name: str, scripts: tuple[str, ...], page: dict[str, Any], data: dict[str, Any]) -> str:
     """Return a page. A content policy allows its own style and script, by their hashes, and nothing else."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise needs_jinja(error) from error
-
+    jinja2 = need_jinja()
     room = files("aptset.reports") / "page"
     style = (room / "page.css").read_text(encoding="utf-8")
     parts = "\n".join((room / name).read_text(encoding="utf-8") for name in scripts)
     script = f'"use strict";\n(() => {{\n{parts}}})();'
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string((room / template_name).read_text(encoding="utf-8"))
-    return template.render(
+    html: str = template.render(
         **page,
         style=_trusted(style),
         script=_trusted(script),
@@ -44,6 +40,16 @@ def render_page(template_name: str, scripts: tuple[str, ...], page: dict[str, An
         script_hash=_hash(script),
         data=_trusted(as_json(data)),
     )
+    return html
+
+
+def need_jinja() -> Any:
+    """Return jinja2, or say how to get it."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise needs_jinja(error) from error
+    return jinja2
 
 
 def as_json(data: dict[str, Any]) -> str:

@@ -9,15 +9,21 @@ from typing import Any
 import numpy as np
 
 from aptset.calibrated import Calibration
+from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.held_out import HeldOut
+from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.split import Scheme, Split
+from aptset.cross_calibrated import CrossCalibration
 from aptset.evaluation import Evaluation, evaluate
 from aptset.evidence import Evidence, Origin, as_group_list
 from aptset.features import can_be_sliced
+from aptset.scoring import NAME
 from aptset.sets import PredictionSets
 from aptset.validation.evidence import check_report_source
-from aptset.validation.labels import as_labels
+from aptset.validation.folds import folds_in_order
+from aptset.validation.labels import as_labels, columns_of
+from aptset.validation.matrices import check_new_probabilities
 
 # At this level a set holds no label but the one that keeps it from being empty (and labels that are always in).
 _NEARLY_ONE = 0.999999999
@@ -27,11 +33,11 @@ def evaluation_of(
     source: Any, X: Any, y: Any, groups: Any, features: Any, alpha: float | None, random_state: Any
 ) -> Evaluation:
     """Return the evaluation that a report is made from."""
-    is_evaluation, is_calibration = isinstance(source, Evaluation), isinstance(source, Calibration)
+    is_evaluation, is_calibration = isinstance(source, Evaluation), isinstance(source, Calibration | CrossCalibration)
     check_report_source(source, X, y, is_evaluation, is_calibration or hasattr(source, "predict_p") or is_evaluation)
     if isinstance(source, Evaluation):
         return source
-    if isinstance(source, Calibration):
+    if isinstance(source, Calibration | CrossCalibration):
         return _of_calibration(source, X, y, groups, features, 0.1 if alpha is None else alpha, random_state)
     return _of_classifier(source, X, y, groups, features, alpha, random_state)
 
@@ -50,7 +56,9 @@ def _of_classifier(
     rule = fitted.rule
     settings = {"Model": str(classifier.estimator), "Levels": f"{classifier.level}, alpha runs at {level:g}"}
     settings |= _settings(rule.scheme.name, fitted.held_out, str(rule.score), rule.randomized, classifier.allow_empty)
-    origin = _origin(rule.scheme, fitted.held_out, rule.randomized, classifier.allow_empty, settings)
+    laws = _laws(rule.scheme, fitted.held_out, samples.ids, y, rule.classes)
+    settled = (rule.randomized, classifier.allow_empty, settings, laws, passed is not None)
+    origin = _origin(rule.scheme, fitted.held_out, *settled)
     seen = X if features is None else features
     sliced = seen if features is not None or can_be_sliced(X, len(sets)) else None
     found = evaluate(sets, y, sliced, groups, alpha=level, random_state=random_state)
@@ -59,18 +67,39 @@ def _of_classifier(
 
 
 def _of_calibration(
-    calibration: Calibration, probabilities: Any, y: Any, groups: Any, features: Any, alpha: float, random_state: Any
+    calibration: Calibration | CrossCalibration,
+    probabilities: Any,
+    y: Any,
+    groups: Any,
+    features: Any,
+    alpha: float,
+    random_state: Any,
 ) -> Evaluation:
+    scheme: Scheme = Split()
+    if isinstance(calibration, CrossCalibration):
+        scheme = Minimax() if calibration.held_out.minimax else CVPlus()
+        probabilities = list(folds_in_order(probabilities, calibration.folds))  # they may stream, and are needed again
     by = groups if calibration.held_out.groups.kind == "row" else None
     sets, last = calibration.predict_set(probabilities, [alpha, _NEARLY_ONE], groups=by)
     p_values = calibration.p_values(probabilities, groups=by)
     held_out, chance, may_be_empty = calibration.held_out, calibration.randomized, calibration.allow_empty
     settings = {"Model": "probabilities were given"}
-    settings |= _settings("split", held_out, str(calibration.conformity), chance, may_be_empty)
-    origin = _origin(Split(), held_out, chance, may_be_empty, settings)
+    settings |= _settings(scheme.name, held_out, str(calibration.conformity), chance, may_be_empty)
+    laws = _laws(scheme, held_out, held_out.meet(by, len(sets))[0], y, calibration.classes)
+    origin = _origin(scheme, held_out, chance, may_be_empty, settings, laws, by is not None)
     found = evaluate(sets, y, features, groups, alpha=alpha, random_state=random_state)
-    chances = np.asarray(probabilities)
+    chances = _chances(calibration, probabilities)
     return _with_rows(found, sets, y, p_values, chances, groups, features, last, may_be_empty, origin)
+
+
+def _chances(calibration: Calibration | CrossCalibration, probabilities: Any) -> Any:
+    """Return the probabilities in the order of the classes, of several folds their mean."""
+    known = (NAME, calibration.classes, calibration.columns)
+    if isinstance(calibration, Calibration):
+        return check_new_probabilities(probabilities, *known)
+    return np.mean(
+        [np.asarray(check_new_probabilities(one, *known), dtype=np.float64) for one in probabilities], axis=0
+    )
 
 
 def _with_rows(
@@ -90,15 +119,42 @@ def _with_rows(
     return replace(found, evidence=rows)
 
 
-def _origin(scheme: Scheme, held_out: HeldOut, randomized: bool, may_be_empty: bool, settings: Any) -> Origin:
+def _laws(scheme: Scheme, held_out: HeldOut, ids: Any, y: Any, classes: Any) -> tuple[tuple[int, int], ...] | None:
+    """Return (test rows, calibration rows) of each group of one split; None where there is no exact law."""
+    if len(held_out.folds) > 1 or scheme.name != "split":
+        return None
+    kind = held_out.groups.kind
+    of_row = columns_of(as_labels(y, "y"), classes) if kind == "label" else np.asarray(ids)
+    sizes = held_out.sizes.tolist()
+    found = [(int((of_row == group).sum()), int(size)) for group, size in enumerate(sizes)]
+    if kind == "row":  # a group never seen: its sets hold every label
+        found.append((int((of_row < 0).sum()), 0))
+    return tuple(law for law in found if law[0] > 0)
+
+
+def _origin(
+    scheme: Scheme,
+    held_out: HeldOut,
+    randomized: bool,
+    may_be_empty: bool,
+    settings: Any,
+    laws: tuple[tuple[int, int], ...] | None,
+    are_groups_shown: bool,
+) -> Origin:
     """Return the promise as a minimum of lines: every bound falls along a line as alpha grows."""
     losses = set()
-    for sizes in Promises(scheme, held_out.sizes_of_folds).groups:
-        at_zero, at_half = (1 - scheme.bound(level, sizes) for level in (Fraction(0), Fraction(1, 2)))
+    for of_folds in Promises(scheme, held_out.sizes_of_folds).groups:
+        at_zero, at_half = (1 - scheme.bound(level, of_folds) for level in (Fraction(0), Fraction(1, 2)))
         losses.add((float(at_zero), float(2 * (at_half - at_zero))))
-    has_groups = held_out.groups.kind != "all"
+    kind = held_out.groups.kind
     upper_open = not randomized or not may_be_empty
-    return Origin(scheme.name, held_out.n, tuple(sorted(losses)), has_groups, upper_open, settings)
+    sizes: dict[str, dict[Any, int]] = {}
+    if laws is not None and (kind == "label" or (kind == "row" and are_groups_shown)):
+        of_names = dict(zip(held_out.groups.names, held_out.sizes.tolist(), strict=True))
+        sizes["label" if kind == "label" else "group"] = of_names
+    return Origin(
+        scheme.name, held_out.n, tuple(sorted(losses)), kind != "all", upper_open, settings, laws=laws, sizes=sizes
+    )
 
 
 def _settings(name: str, held_out: HeldOut, score: str, randomized: bool, may_be_empty: bool) -> dict[str, str]:

@@ -57,7 +57,9 @@ def _facts(evaluation: Evaluation, evidence: Evidence, parts: dict[str, measures
         "classes": [str(name) for name in evidence.sets.classes.tolist()],
         "names": {name: [str(value) for value in part.names] for name, part in parts.items()},
         "n": origin.n,
-        "has_law": origin.n_of_law is not None,
+        "laws": origin.laws,
+        "sizes": {part: [of.get(value) for value in parts[part].names] for part, of in origin.sizes.items()},
+        "is_stated": origin.calibration is not None,
         "is_upper_open": origin.is_upper_open,
         "losses": origin.losses,
         "confidence": CONFIDENCE,
@@ -80,8 +82,9 @@ def _measured(
     if worst is not None:
         in_slice = np.zeros(len(evidence.labels), dtype=np.bool_)
         in_slice[worst.rows] = True
-    if measures.fits_whole(evidence):
-        return measures.every_row(evidence, parts, in_slice)
+    whole = measures.whole_if_it_fits(evidence, parts, in_slice)
+    if whole is not None:
+        return whole
     return measures.at_levels(evidence, parts, in_slice, sorted({*FEW_ALPHAS, alpha}), shown)
 
 
@@ -89,7 +92,7 @@ def _page(
     evaluation: Evaluation, evidence: Evidence, title: str, data: dict[str, Any], parts: dict[str, Any]
 ) -> dict[str, Any]:
     alpha = float(evaluation.alpha or 0)
-    first = words.first_words(evidence, alpha, evaluation.coverage, evaluation.mean_size)
+    first = words.first_words(evidence, alpha, evaluation.coverage, evaluation.mean_size, CONFIDENCE)
     settings = {"Test rows": f"{evaluation.n:,}", "Classes": f"{len(evidence.sets.classes):,}", "alpha": f"{alpha:g}"}
     return {
         "title": title,
@@ -101,5 +104,8 @@ def _page(
         "settings": {**evidence.origin.settings, **settings},
         "has_groups": "group" in parts,
         "slice": slice_in_words(evaluation.worst_slice, evidence.X),
-        "is_split": evidence.origin.n_of_law is not None,
+        "has_band": "low" in data["curve"],
+        "is_upper_open": evidence.origin.is_upper_open,
+        "most_labels": examples.MOST_LABELS,
+        "has_more_labels": len(evidence.sets.classes) > examples.MOST_LABELS,
     }

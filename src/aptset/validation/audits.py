@@ -59,8 +59,20 @@ def check_candidates(candidates: Any) -> dict[str, Any]:
     return {str(name): model for name, model in candidates.items()}
 
 
-def check_times(time: Any, n_rows: int) -> NDArray[np.intp] | None:
-    """Return the place of each row in time: ranks, ties by the order of the rows; None for the order of the rows."""
+def check_same_level(levels: Mapping[str, Any]) -> None:
+    """Refuse candidates that promise different things."""
+    if len(set(levels.values())) > 1:
+        came = ", ".join(f"{name} has {float(level):g}" for name, level in levels.items())
+        raise ValueError(
+            f"candidates must have the same alpha, or sizes cannot be compared; got {came}. Pass alpha= to compare."
+        )
+
+
+def check_times(time: Any, n_rows: int, generator: np.random.Generator) -> NDArray[np.intp] | None:
+    """Return the place of each row in time: ranks, ties at random; None for the order of the rows.
+
+    Ties in the order of the rows would bring that order back in, which is another question.
+    """
     if time is None:
         return None
     values = plain_list(time)
@@ -68,7 +80,7 @@ def check_times(time: Any, n_rows: int) -> NDArray[np.intp] | None:
     if any(value is None or value != value for value in values):
         raise ValueError("time must not have missing values. Drop these rows, or leave time out for the row order.")
     try:
-        order = sorted(range(n_rows), key=values.__getitem__)
+        order = sorted(generator.permutation(n_rows).tolist(), key=values.__getitem__)
     except TypeError as error:
         raise TypeError(f"time must hold values that can be ordered, such as dates or numbers; {error}.") from error
     place = np.empty(n_rows, dtype=np.intp)

@@ -4,49 +4,94 @@ const columns = {};
 async function unpack(packed) {
   const bytes = Uint8Array.from(atob(packed.data), (c) => c.charCodeAt(0));
   const plain = new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")));
-  const planes = new Uint8Array(await plain.arrayBuffer()), width = KINDS[packed.kind].BYTES_PER_ELEMENT;
+  const planes = new Uint8Array(await plain.arrayBuffer()),
+    width = KINDS[packed.kind].BYTES_PER_ELEMENT;
   const whole = new Uint8Array(planes.length);
-  for (let byte = 0; byte < width; byte++) for (let i = 0; i < packed.length; i++) whole[i * width + byte] = planes[byte * packed.length + i];
+  for (let byte = 0; byte < width; byte++)
+    for (let i = 0; i < packed.length; i++) whole[i * width + byte] = planes[byte * packed.length + i];
   return new KINDS[packed.kind](whole.buffer);
 }
 async function unpackAll() {
-  await Promise.all(Object.entries(data.columns).map(async ([name, packed]) => { columns[name] = await unpack(packed); }));
+  await Promise.all(
+    Object.entries(data.columns).map(async ([name, packed]) => {
+      columns[name] = await unpack(packed);
+    }),
+  );
 }
-function upTo(sorted, value) { // how many are not above the value
-  let low = 0, high = sorted.length;
-  while (low < high) { const middle = (low + high) >> 1; if (sorted[middle] <= value) low = middle + 1; else high = middle; }
+function upTo(sorted, value) {
+  // how many are not above the value
+  let low = 0,
+    high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
   return low;
 }
-const emptyPart = (names) => ({ rows: new Float64Array(names), covered: new Float64Array(names), sum: new Float64Array(names), squares: new Float64Array(names) });
+const emptyPart = (names) => ({
+  rows: new Float64Array(names),
+  covered: new Float64Array(names),
+  sum: new Float64Array(names),
+  squares: new Float64Array(names),
+});
 
 let sizesOfRows = null;
 function measureRows(alpha) {
-  const m = data.rows, cut = upTo(columns.levels, alpha), places = columns.places, truth = columns.truth, saved = columns.saved;
-  sizesOfRows = sizesOfRows || new Uint16Array(m);
+  const m = data.rows,
+    cut = upTo(columns.levels, alpha),
+    places = columns.places,
+    truth = columns.truth,
+    saved = columns.saved;
+  sizesOfRows = sizesOfRows || new Uint32Array(m);
   sizesOfRows.fill(0);
-  for (let start = 0; start < places.length; start += m) { // the largest p-values of all rows, then the second largest, ...
+  for (let start = 0; start < places.length; start += m) {
+    // the largest p-values of all rows, then the second largest, ...
     let any = false;
-    for (let i = 0; i < m; i++) if (places[start + i] > cut) { sizesOfRows[i]++; any = true; }
+    for (let i = 0; i < m; i++)
+      if (places[start + i] > cut) {
+        sizesOfRows[i]++;
+        any = true;
+      }
     if (!any) break;
   }
   const found = { alpha, histogram: new Float64Array(2 * data.classes.length + 2), slice: { rows: 0, covered: 0 }, parts: {} };
   const names = Object.keys(data.names);
   for (const name of names) found.parts[name] = emptyPart(data.names[name].length);
   for (let i = 0; i < m; i++) {
-    let covered = truth[i] > cut ? 1 : 0, size = sizesOfRows[i];
-    if (saved && size === 0) { size = sizesOfRows[i] = 1; covered = saved[i]; }
+    let covered = truth[i] > cut ? 1 : 0,
+      size = sizesOfRows[i];
+    if (saved && size === 0) {
+      size = sizesOfRows[i] = 1;
+      covered = saved[i];
+    }
     found.histogram[2 * size + covered]++;
     for (const name of names) {
-      const part = found.parts[name], which = columns[name][i];
-      part.rows[which]++; part.covered[which] += covered; part.sum[which] += size; part.squares[which] += size * size;
+      const part = found.parts[name],
+        which = columns[name][i];
+      part.rows[which]++;
+      part.covered[which] += covered;
+      part.sum[which] += size;
+      part.squares[which] += size * size;
     }
-    if (columns.slice && columns.slice[i]) { found.slice.rows++; found.slice.covered += covered; }
+    if (columns.slice && columns.slice[i]) {
+      found.slice.rows++;
+      found.slice.covered += covered;
+    }
   }
   return found;
 }
 function measureTables(alpha) {
-  const at = data.alphas.indexOf(alpha), levels = data.alphas.length, width = 2 * data.classes.length + 2;
-  const found = { alpha, at, histogram: columns.histogram.subarray(at * width, (at + 1) * width), slice: { rows: 0, covered: 0 }, parts: {} };
+  const at = data.alphas.indexOf(alpha),
+    levels = data.alphas.length,
+    width = 2 * data.classes.length + 2;
+  const found = {
+    alpha,
+    at,
+    histogram: columns.histogram.subarray(at * width, (at + 1) * width),
+    slice: { rows: 0, covered: 0 },
+    parts: {},
+  };
   for (const name of Object.keys(data.names)) {
     const part = (found.parts[name] = emptyPart(data.names[name].length));
     for (let i = 0; i < part.rows.length; i++) {
@@ -57,14 +102,21 @@ function measureTables(alpha) {
   if (columns.slice_covered) found.slice = { rows: data.slice.rows, covered: columns.slice_covered[at] };
   return found;
 }
-const nearestLevel = (alpha) => data.mode === "rows" ? alpha : data.alphas.reduce((a, b) => (Math.abs(b - alpha) < Math.abs(a - alpha) ? b : a));
+const nearestLevel = (alpha) =>
+  data.mode === "rows" ? alpha : data.alphas.reduce((a, b) => (Math.abs(b - alpha) < Math.abs(a - alpha) ? b : a));
 function measure(alpha) {
   const found = data.mode === "rows" ? measureRows(alpha) : measureTables(alpha);
   found.covered = found.sum = found.squares = found.coveredSum = found.coveredSquares = 0;
   found.bySize = [];
   for (let size = 0; 2 * size < found.histogram.length; size++) {
-    const missed = found.histogram[2 * size], covered = found.histogram[2 * size + 1], rows = missed + covered;
-    found.covered += covered; found.sum += size * rows; found.squares += size * size * rows; found.coveredSum += size * covered; found.coveredSquares += size * size * covered;
+    const missed = found.histogram[2 * size],
+      covered = found.histogram[2 * size + 1],
+      rows = missed + covered;
+    found.covered += covered;
+    found.sum += size * rows;
+    found.squares += size * size * rows;
+    found.coveredSum += size * covered;
+    found.coveredSquares += size * size * covered;
     if (rows) found.bySize.push({ size, rows, covered });
   }
   found.coverage = found.covered / data.rows;
@@ -75,7 +127,8 @@ function measure(alpha) {
 function rankAt(n, alpha) {
   let [digits, exponent] = String(alpha).split("e");
   const [whole, fraction = ""] = digits.split(".");
-  const places = BigInt(fraction.length - Number(exponent || 0)), bottom = 10n ** places;
+  const places = BigInt(fraction.length - Number(exponent || 0)),
+    bottom = 10n ** places;
   const top = (bottom - BigInt(whole + fraction)) * BigInt(n + 1);
   return Number((top + bottom - 1n) / bottom);
 }

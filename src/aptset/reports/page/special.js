@@ -7,11 +7,17 @@ const logGamma = (x) => {
 };
 const logBeta = (a, b) => logGamma(a) + logGamma(b) - logGamma(a + b);
 
-function continuedBeta(a, b, x) { // Lentz's method
+function continuedBeta(a, b, x) {
+  // Lentz's method
   const tiny = 1e-300;
-  let c = 1, d = 1 / (1 - ((a + b) * x) / (a + 1) || tiny), h = d;
+  let c = 1,
+    d = 1 / (1 - ((a + b) * x) / (a + 1) || tiny),
+    h = d;
   for (let m = 1; m < 10000; m++) {
-    for (const factor of [(m * (b - m) * x) / ((a + 2 * m - 1) * (a + 2 * m)), (-(a + m) * (a + b + m) * x) / ((a + 2 * m) * (a + 2 * m + 1))]) {
+    for (const factor of [
+      (m * (b - m) * x) / ((a + 2 * m - 1) * (a + 2 * m)),
+      (-(a + m) * (a + b + m) * x) / ((a + 2 * m) * (a + 2 * m + 1)),
+    ]) {
       d = 1 / (1 + factor * d || tiny);
       c = 1 + factor / c || tiny;
       h *= d * c;
@@ -26,12 +32,16 @@ function incompleteBeta(a, b, x) {
   const front = Math.exp(a * Math.log(x) + b * Math.log1p(-x) - logBeta(a, b));
   return x < (a + 1) / (a + b + 2) ? (front * continuedBeta(a, b, x)) / a : 1 - (front * continuedBeta(b, a, 1 - x)) / b;
 }
-function inverseBeta(a, b, chance) { // Newton's steps, kept inside a shrinking bracket
-  let low = 0, high = 1, x = a / (a + b);
+function inverseBeta(a, b, chance) {
+  // Newton's steps, kept inside a shrinking bracket
+  let low = 0,
+    high = 1,
+    x = a / (a + b);
   const scale = logBeta(a, b);
   for (let step = 0; step < 200; step++) {
     const miss = incompleteBeta(a, b, x) - chance;
-    if (miss > 0) high = x; else low = x;
+    if (miss > 0) high = x;
+    else low = x;
     const slope = Math.exp((a - 1) * Math.log(x) + (b - 1) * Math.log1p(-x) - scale);
     let next = x - miss / slope;
     if (!(next > low && next < high)) next = (low + high) / 2;
@@ -41,31 +51,72 @@ function inverseBeta(a, b, chance) { // Newton's steps, kept inside a shrinking 
   return x;
 }
 const remembered = new Map();
-function shareInterval(count, n, confidence) { // Clopper and Pearson
-  const key = count + "/" + n;
+function shareInterval(count, n, confidence) {
+  // Clopper and Pearson
+  const key = `${count}/${n}/${confidence}`;
   if (n && !remembered.has(key)) {
     const tail = (1 - confidence) / 2;
-    remembered.set(key, [count > 0 ? inverseBeta(count, n - count + 1, tail) : 0, count < n ? inverseBeta(count + 1, n - count, 1 - tail) : 1]);
+    remembered.set(key, [
+      count > 0 ? inverseBeta(count, n - count + 1, tail) : 0,
+      count < n ? inverseBeta(count + 1, n - count, 1 - tail) : 1,
+    ]);
   }
   return n ? remembered.get(key) : [0, 1];
 }
-function meanInterval(sum, squares, n, confidence) { // Student
+function meanInterval(sum, squares, n, confidence) {
+  // Student
   if (n < 2) return [-Infinity, Infinity];
-  const y = inverseBeta(0.5, (n - 1) / 2, confidence), t = Math.sqrt(((n - 1) * y) / (1 - y));
+  const y = inverseBeta(0.5, (n - 1) / 2, confidence),
+    t = Math.sqrt(((n - 1) * y) / (1 - y));
   const spread = t * Math.sqrt(Math.max(0, (squares - (sum / n) * sum) / (n - 1)) / n);
   return [sum / n - spread, sum / n + spread];
 }
-// The Beta-binomial law of the number of covered rows: chances of counts as low and as high, and the central 95 %.
-function coverageLaw(count, rows, n, k) {
+// The law of the number of covered rows: a sum of Beta-binomial counts, one for each [test rows, calibration rows].
+// Chances below NEGLIGIBLE are left away, as in Python, so that the laws of many groups are quickly joined.
+const NEGLIGIBLE = 1e-60;
+function betaBinomial(rows, n, k) {
+  if (k > n) return Float64Array.from({ length: rows + 1 }, (_, c) => (c === rows ? 1 : 0)); // every set holds every label
   const base = logGamma(rows + 1) - logBeta(k, n + 1 - k);
-  let below = 0, low = -1, high = -1, tooLow = 0, tooHigh = 0;
-  for (let c = 0; c <= rows; c++) {
-    const chance = Math.exp(base - logGamma(c + 1) - logGamma(rows - c + 1) + logBeta(c + k, rows - c + n + 1 - k));
+  return Float64Array.from({ length: rows + 1 }, (_, c) =>
+    Math.exp(base - logGamma(c + 1) - logGamma(rows - c + 1) + logBeta(c + k, rows - c + n + 1 - k)),
+  );
+}
+function trimmed(chances) {
+  let first = 0,
+    last = chances.length - 1;
+  while (chances[first] < NEGLIGIBLE) first++;
+  while (chances[last] < NEGLIGIBLE) last--;
+  return [first, chances.subarray(first, last + 1)];
+}
+function joined(one, other) {
+  const found = new Float64Array(one.length + other.length - 1);
+  for (let i = 0; i < one.length; i++) for (let j = 0; j < other.length; j++) found[i + j] += one[i] * other[j];
+  return found;
+}
+function coverageLaw(count, laws, alpha) {
+  let first = 0,
+    chances = Float64Array.of(1),
+    rows = 0;
+  for (const [m, n] of laws) {
+    const [start, one] = trimmed(betaBinomial(m, n, rankAt(n, alpha))),
+      [further, both] = trimmed(joined(chances, one));
+    first += start + further;
+    rows += m;
+    chances = both;
+  }
+  let below = 0,
+    low = -1,
+    high = -1,
+    tooLow = 0,
+    tooHigh = 0;
+  chances.forEach((chance, i) => {
+    const c = first + i;
     below += chance;
     if (c <= count) tooLow += chance;
     if (c >= count) tooHigh += chance;
     if (low < 0 && below >= 0.025) low = c;
     if (high < 0 && below >= 0.975) high = c;
-  }
-  return { low: low / rows, high: (high < 0 ? rows : high) / rows, tooLow, tooHigh };
+  });
+  const isCertain = laws.every(([, n]) => rankAt(n, alpha) > n);
+  return { low: low / rows, high: (high < 0 ? rows : high) / rows, tooLow, tooHigh, isCertain };
 }

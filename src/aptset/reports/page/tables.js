@@ -1,9 +1,33 @@
 // Sortable tables by label and by group.
-const HEADS = [["name", ""], ["rows", "rows"], ["coverage", "coverage"], ["interval", "95 % interval"], ["size", "mean size"], ["sizeInterval", "95 % interval"]];
+const HEADS = [
+  ["name", ""],
+  ["rows", "rows"],
+  ["coverage", "coverage"],
+  ["interval", "95 % interval"],
+  ["size", "mean size"],
+  ["sizeInterval", "95 % interval"],
+];
 const states = {};
-function partRows(name, now) { // without intervals, which are worked out for rows that are shown
+function partRows(name, now) {
+  // without intervals, which are worked out for rows that are shown
   const part = now.parts[name];
-  return data.names[name].map((title, i) => ({ name: title, i, rows: part.rows[i], covered: part.covered[i], coverage: part.covered[i] / part.rows[i], size: part.sum[i] / part.rows[i], sum: part.sum[i], squares: part.squares[i] }));
+  return data.names[name].map((title, i) => ({
+    name: title,
+    i,
+    rows: part.rows[i],
+    covered: part.covered[i],
+    coverage: part.covered[i] / part.rows[i],
+    size: part.sum[i] / part.rows[i],
+    sum: part.sum[i],
+    squares: part.squares[i],
+  }));
+}
+function isTooLow(name, row, now) {
+  // below 1 - alpha by more than chance explains, for all rows of the table together
+  const level = data.level / data.names[name].length,
+    n = data.sizes[name]?.[row.i];
+  if (typeof n === "number") return coverageLaw(row.covered, [[row.rows, n]], now.alpha).tooLow < level;
+  return row.covered < row.rows && incompleteBeta(row.rows - row.covered, row.covered + 1, now.alpha) < level;
 }
 function withIntervals(row) {
   [row.low, row.high] = shareInterval(row.covered, row.rows, data.confidence);
@@ -11,31 +35,86 @@ function withIntervals(row) {
   return row;
 }
 function drawTable(name, now) {
-  const state = (states[name] = states[name] || { by: "coverage", up: true, all: false }), rows = partRows(name, now);
-  const key = (row) => row[state.by], sign = state.up ? 1 : -1;
+  const state = (states[name] = states[name] || { by: "coverage", up: true, all: false }),
+    rows = partRows(name, now);
+  const key = (row) => row[state.by],
+    sign = state.up ? 1 : -1;
   rows.sort((a, b) => sign * (state.by === "name" ? key(a).localeCompare(key(b), "en", { numeric: true }) : key(a) - key(b)) || a.i - b.i);
   const shown = (state.all ? rows : rows.slice(0, 25)).map(withIntervals);
-  const head = element("tr", {}, ...HEADS.map(([by, text]) => headCell(name, by, text || (name === "label" ? "true label" : "group"), state, now)));
+  const head = element(
+    "tr",
+    {},
+    ...HEADS.map(([by, text]) => headCell(name, by, text || (name === "label" ? "true label" : "group"), state, now)),
+  );
   const body = shown.map((row) => {
-    const line = element("tr", { className: row.high < 1 - now.alpha ? "off" : "" });
-    const cells = [row.name, whole(row.rows), number(row.coverage), `${number(row.low)} – ${number(row.high)}`, number(row.size), `${number(row.sizeLow)} – ${number(row.sizeHigh)}`];
+    const line = element("tr", { className: isTooLow(name, row, now) ? "off" : "" });
+    const cells = [
+      row.name,
+      whole(row.rows),
+      number(row.coverage),
+      `${number(row.low)} – ${number(row.high)}`,
+      number(row.size),
+      `${number(row.sizeLow)} – ${number(row.sizeHigh)}`,
+    ];
     line.append(...cells.map((text) => element("td", { textContent: text })));
-    Object.assign(line.dataset, { name: row.name, coverage: row.coverage, size: row.size, low: row.low, high: row.high, sizeLow: row.sizeLow, sizeHigh: row.sizeHigh });
+    Object.assign(line.dataset, {
+      name: row.name,
+      coverage: row.coverage,
+      size: row.size,
+      low: row.low,
+      high: row.high,
+      sizeLow: row.sizeLow,
+      sizeHigh: row.sizeHigh,
+    });
     return line;
   });
   const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...body));
-  const numbers = () => [["name", "rows", "covered", "coverage", "low", "high", "mean_size", "size_low", "size_high"], ...rows.map(withIntervals).map((r) => [r.name, r.rows, r.covered, r.coverage, r.low, r.high, r.size, r.sizeLow, r.sizeHigh])];
-  const tools = element("div", { className: "tools" }, ...csvButtons("by-" + name, numbers));
-  const more = rows.length > 25 ? [element("div", { className: "more" }, toolButton(state.all ? "Show fewer" : `Show all ${whole(rows.length)}`, "all", () => { state.all = !state.all; drawTable(name, now); }))] : [];
-  const home = place(name + "-table"), focused = document.activeElement && home.contains(document.activeElement) ? document.activeElement.dataset.does : null;
-  home.replaceChildren(element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Table" }, table), ...more, tools);
+  const numbers = () => [
+    ["name", "rows", "covered", "coverage", "low", "high", "mean_size", "size_low", "size_high"],
+    ...rows.map(withIntervals).map((r) => [r.name, r.rows, r.covered, r.coverage, r.low, r.high, r.size, r.sizeLow, r.sizeHigh]),
+  ];
+  const tools = element("div", { className: "tools" }, ...csvButtons("by-" + name, `coverage and size by ${name}`, numbers));
+  const more =
+    rows.length > 25
+      ? [
+          element(
+            "div",
+            { className: "more" },
+            toolButton(state.all ? "Show fewer" : `Show all ${whole(rows.length)}`, "all", () => {
+              state.all = !state.all;
+              drawTable(name, now);
+            }),
+          ),
+        ]
+      : [];
+  const home = place(name + "-table"),
+    focused = document.activeElement && home.contains(document.activeElement) ? document.activeElement.dataset.does : null;
+  home.replaceChildren(
+    element(
+      "div",
+      { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `Table by ${name === "label" ? "true label" : "group"}` },
+      table,
+    ),
+    ...more,
+    tools,
+  );
   if (focused) home.querySelector(`[data-does="${focused}"]`)?.focus();
-  show(name + "-figure", drawParts(name + "-figure", shown, now, "Coverage by " + name));
+  const note = rows.length > MOST_DRAWN ? `The first ${MOST_DRAWN} of ${whole(rows.length)}, in the order of the table.` : "";
+  show(name + "-figure", drawParts(name + "-figure", shown, now, "Coverage by " + name), null, note);
 }
 function headCell(name, by, text, state, now) {
   const cell = element("th", { scope: "col" });
-  if (by === "interval" || by === "sizeInterval") { cell.textContent = text; return cell; }
+  if (by === "interval" || by === "sizeInterval") {
+    cell.textContent = text;
+    return cell;
+  }
   if (state.by === by) cell.setAttribute("aria-sort", state.up ? "ascending" : "descending");
-  cell.append(toolButton(text, "sort-" + by, () => { state.up = state.by === by ? !state.up : by === "name" || by === "coverage"; state.by = by; drawTable(name, now); }));
+  cell.append(
+    toolButton(text, "sort-" + by, () => {
+      state.up = state.by === by ? !state.up : by === "name" || by === "coverage";
+      state.by = by;
+      drawTable(name, now);
+    }),
+  );
   return cell;
 }

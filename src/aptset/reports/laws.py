@@ -1,0 +1,45 @@
+"""The exact law of the number of covered rows: one Beta-binomial count, or the sum of one for each group."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from aptset.estimates import beta_binomial
+from aptset.kernels.counts import rank_at
+from aptset.kernels.formula import Floats
+
+# Chances below this are left away, so that the laws of many groups are quickly joined; the page's script does the same.
+NEGLIGIBLE = 1e-60
+
+
+class CoverageLaw(NamedTuple):
+    """Where the central 95 % of the measured coverages of valid calibrations lie, and the tails of a count."""
+
+    low: float
+    high: float
+    too_low: float
+    too_high: float
+    is_certain: bool
+
+
+def coverage_law(count: int, laws: tuple[tuple[int, int], ...], alpha: Fraction) -> CoverageLaw:
+    """Judge a count of covered rows; ``laws`` has (test rows, calibration rows) of each independent group."""
+    first, chances, total = 0, np.ones(1), 0
+    for rows, n in laws:
+        start, one = _trimmed(beta_binomial(rows, n, rank_at(n, alpha)))
+        further, chances = _trimmed(np.convolve(chances, one))
+        first, total = first + start + further, total + rows
+    low, high = np.minimum(np.searchsorted(np.cumsum(chances), [0.025, 0.975]) + first, total) / max(1, total)
+    too_low = chances[: max(0, count - first + 1)].sum()
+    too_high = chances[max(0, count - first) :].sum()
+    is_certain = all(rank_at(n, alpha) > n for _, n in laws)
+    return CoverageLaw(float(low), float(high), float(too_low), float(too_high), is_certain)
+
+
+def _trimmed(chances: Floats) -> tuple[int, Floats]:
+    """Return the first place that counts, and the chances from there to the last that does."""
+    kept = np.flatnonzero(chances >= NEGLIGIBLE)
+    return int(kept[0]), chances[kept[0] : kept[-1] + 1]
