@@ -127,7 +127,7 @@ def _leave_out_extremes(axes: Any, panel: Panel) -> None:
     if hidden:
         axes.set_ylim(top=limit)
         told = f"{hidden} values above {limit:.2g} not shown"
-        axes.annotate(told, (0.99, 0.97), xycoords="axes fraction", ha="right", fontsize=7)
+        axes.annotate(told, (0.01, 0.97), xycoords="axes fraction", ha="left", fontsize=7)
 
 
 def _title(design: Design, frame: pd.DataFrame) -> str:
