@@ -69,7 +69,7 @@ def modules_after(code):
 
 
 CALIBRATE = "import aptset; aptset.calibrate([[.5, .5]], [0]).predict_set([[.5, .5]], .6)"
-HELP = "from aptset.cli import main; main(['--help'], standalone_mode=False)"
+HELP = "from aptset.commands.cli import main; main(['--help'], standalone_mode=False)"
 HEAVY = {"sklearn", "scipy", "pandas", "narwhals"}
 
 

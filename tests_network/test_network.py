@@ -11,7 +11,7 @@ from aptset.baselines import ConformalQuantileClassifier, NetworkQuantiles
 from aptset.baselines import network as network_module
 from aptset.experiments.boxes import make_box
 from aptset.experiments.cells import Cell
-from aptset.experiments.runner import run_tasks
+from aptset.running.runner import run_tasks
 
 
 def sample(n, seed):

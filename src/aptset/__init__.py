@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aptset.audits.auditing import audit
     from aptset.audits.comparing import compare
-    from aptset.calibrated import Calibration, calibrate, load
     from aptset.calibrations.cross import CVPlus, JackknifePlus
     from aptset.calibrations.minimax import Minimax
     from aptset.calibrations.split import Split
-    from aptset.classifier import ConformalClassifier
-    from aptset.cross_calibrated import CrossCalibration, calibrate_cv
-    from aptset.estimates import Estimate
-    from aptset.evaluation import Evaluation, evaluate
-    from aptset.formulas import adaptive_scores, conformal_rank
-    from aptset.metrics import (
+    from aptset.estimator.classifier import ConformalClassifier
+    from aptset.judging.estimates import Estimate
+    from aptset.judging.evaluation import Evaluation, evaluate
+    from aptset.judging.metrics import (
         breakdown,
         coverage,
         coverage_by,
@@ -33,59 +30,67 @@ if TYPE_CHECKING:
         size_given_coverage_by,
         size_stratified_coverage,
     )
-    from aptset.oracle import oracle_sets
-    from aptset.planning import calibration_size, coverage_test
+    from aptset.judging.planning import calibration_size, coverage_test
+    from aptset.judging.scorers import (
+        coverage_score,
+        negative_mean_size,
+        negative_size_given_coverage,
+        worst_slice_score,
+    )
+    from aptset.judging.worst_slice import WorstSlice, worst_slice_coverage
+    from aptset.probabilities.calibration import Calibration, calibrate, load
+    from aptset.probabilities.cross import CrossCalibration, calibrate_cv
+    from aptset.probabilities.formulas import adaptive_scores, conformal_rank
+    from aptset.probabilities.oracle import oracle_sets
     from aptset.reports.making import report
-    from aptset.scorers import coverage_score, negative_mean_size, negative_size_given_coverage, worst_slice_score
     from aptset.scores import Adaptive, Homogeneous, Regularized
     from aptset.sets import PredictionSets
-    from aptset.worst_slice import WorstSlice, worst_slice_coverage
 
 _ROOMS = {
     "Adaptive": "scores",
     "CVPlus": "calibrations.cross",
-    "Calibration": "calibrated",
-    "ConformalClassifier": "classifier",
-    "CrossCalibration": "cross_calibrated",
-    "Estimate": "estimates",
-    "Evaluation": "evaluation",
+    "Calibration": "probabilities.calibration",
+    "ConformalClassifier": "estimator.classifier",
+    "CrossCalibration": "probabilities.cross",
+    "Estimate": "judging.estimates",
+    "Evaluation": "judging.evaluation",
     "Homogeneous": "scores",
     "JackknifePlus": "calibrations.cross",
     "Minimax": "calibrations.minimax",
     "PredictionSets": "sets",
     "Regularized": "scores",
     "Split": "calibrations.split",
-    "WorstSlice": "worst_slice",
-    "adaptive_scores": "formulas",
+    "WorstSlice": "judging.worst_slice",
+    "adaptive_scores": "probabilities.formulas",
     "audit": "audits.auditing",
-    "breakdown": "metrics",
-    "calibrate": "calibrated",
-    "calibrate_cv": "cross_calibrated",
-    "calibration_size": "planning",
+    "breakdown": "judging.metrics",
+    "calibrate": "probabilities.calibration",
+    "calibrate_cv": "probabilities.cross",
+    "calibration_size": "judging.planning",
     "compare": "audits.comparing",
-    "conformal_rank": "formulas",
-    "coverage": "metrics",
-    "coverage_by": "metrics",
-    "coverage_gap": "metrics",
-    "coverage_score": "scorers",
-    "coverage_test": "planning",
-    "empty_rate": "metrics",
-    "evaluate": "evaluation",
-    "load": "calibrated",
-    "mean_size": "metrics",
-    "mean_size_by": "metrics",
-    "negative_mean_size": "scorers",
-    "negative_size_given_coverage": "scorers",
-    "oracle_sets": "oracle",
+    "conformal_rank": "probabilities.formulas",
+    "coverage": "judging.metrics",
+    "coverage_by": "judging.metrics",
+    "coverage_gap": "judging.metrics",
+    "coverage_score": "judging.scorers",
+    "coverage_test": "judging.planning",
+    "empty_rate": "judging.metrics",
+    "evaluate": "judging.evaluation",
+    "load": "probabilities.calibration",
+    "mean_size": "judging.metrics",
+    "mean_size_by": "judging.metrics",
+    "negative_mean_size": "judging.scorers",
+    "negative_size_given_coverage": "judging.scorers",
+    "oracle_sets": "probabilities.oracle",
     "report": "reports.making",
-    "singleton_accuracy": "metrics",
-    "singleton_rate": "metrics",
-    "size_distribution": "metrics",
-    "size_given_coverage": "metrics",
-    "size_given_coverage_by": "metrics",
-    "size_stratified_coverage": "metrics",
-    "worst_slice_coverage": "worst_slice",
-    "worst_slice_score": "scorers",
+    "singleton_accuracy": "judging.metrics",
+    "singleton_rate": "judging.metrics",
+    "size_distribution": "judging.metrics",
+    "size_given_coverage": "judging.metrics",
+    "size_given_coverage_by": "judging.metrics",
+    "size_stratified_coverage": "judging.metrics",
+    "worst_slice_coverage": "judging.worst_slice",
+    "worst_slice_score": "judging.scorers",
 }
 
 __all__ = [

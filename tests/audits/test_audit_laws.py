@@ -14,7 +14,7 @@ import aptset
 from aptset.audits.auditing import prepare, split_and_measure
 from aptset.audits.drift import wander_test
 from aptset.audits.laws import chances_of_sum, judge
-from aptset.estimates import beta_binomial, resampled_mean
+from aptset.judging.estimates import beta_binomial, resampled_mean
 
 ALPHA = Fraction(1, 10)
 

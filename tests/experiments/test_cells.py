@@ -7,13 +7,13 @@ import pytest
 from sklearn.frozen import FrozenEstimator
 
 from aptset.baselines import ConformalQuantileClassifier
-from aptset.classifier import ConformalClassifier
+from aptset.estimator.classifier import ConformalClassifier
+from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments import cells
 from aptset.experiments.boxes import make_box
 from aptset.experiments.cells import FAMILY_OF, Cell
 from aptset.experiments.measures import measure
 from aptset.experiments.models import Mixed
-from aptset.fitting import seed_unseeded
 from aptset.sets import PredictionSets
 
 SMALL = Cell("model1", 60, 200, "Oracle", "SC", 0)

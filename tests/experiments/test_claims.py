@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 
-from aptset.estimates import Estimate
 from aptset.experiments.claims import INFINITY, Finding, Results, findings
 from aptset.experiments.comparison import compare_notebook, compare_rerun
 from aptset.experiments.designs import DESIGNS
 from aptset.experiments.listings import as_markdown, listing
 from aptset.experiments.pages import claims_page
 from aptset.experiments.published import NOTEBOOK, RERUN
+from aptset.judging.estimates import Estimate
 
 
 def results(values, data="model1", n_train=1000, condition="all"):

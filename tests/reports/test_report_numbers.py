@@ -19,7 +19,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 import aptset
-from aptset.curves import beta_binomial_range, coverage_curve
+from aptset.judging.curves import beta_binomial_range, coverage_curve
 from aptset.reports import measures
 from aptset.reports.packing import pack
 from aptset.reports.render import as_json

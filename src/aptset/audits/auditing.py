@@ -16,12 +16,12 @@ from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits, distribution
 from aptset.audits.splits import RandomSplit, Rows, as_conformal
 from aptset.calibrations import CALIBRATIONS
-from aptset.classifier import ConformalClassifier
-from aptset.displays import Display
-from aptset.evidence import as_group_list
-from aptset.experiments.runner import run_tasks
-from aptset.features import can_be_sliced, features_of
+from aptset.estimator.classifier import ConformalClassifier
+from aptset.judging.displays import Display
+from aptset.judging.evidence import as_group_list
+from aptset.judging.features import can_be_sliced, features_of
 from aptset.reports.render import save_page
+from aptset.running.runner import run_tasks
 from aptset.tables import Backend, make_table
 from aptset.validation.audits import (
     check_calibrations,

@@ -14,8 +14,8 @@ from aptset.audits.laws import Verdict, judge
 from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits
 from aptset.audits.splits import as_conformal
-from aptset.displays import Display
-from aptset.estimates import Estimate, resampled_mean
+from aptset.judging.displays import Display
+from aptset.judging.estimates import Estimate, resampled_mean
 from aptset.reports.render import save_page
 from aptset.tables import Backend, make_table
 from aptset.validation.audits import check_candidates, check_repetitions, check_same_level

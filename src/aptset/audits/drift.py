@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.estimates import beta_binomial
+from aptset.judging.estimates import beta_binomial
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.estimates import Estimate, beta_binomial, resampled_share
+from aptset.judging.estimates import Estimate, beta_binomial, resampled_share
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
 

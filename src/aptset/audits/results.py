@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.estimates import Estimate, resampled_mean, resampled_share
+from aptset.judging.estimates import Estimate, resampled_mean, resampled_share
 from aptset.kernels.formula import Floats
 
 _OVERALL = ("coverage", "worst_slice", "size", "size_given_coverage")

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
-from aptset.classifier import ConformalClassifier
-from aptset.metrics import size_given_coverage
+from aptset.estimator.classifier import ConformalClassifier
+from aptset.judging.metrics import size_given_coverage
+from aptset.judging.worst_slice import worst_slice_coverage
 from aptset.sets import PredictionSets
 from aptset.validation.labels import columns_of
-from aptset.worst_slice import worst_slice_coverage
 
 Row = dict[str, Any]
 

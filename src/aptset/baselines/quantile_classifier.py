@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from aptset.baselines.network import NetworkQuantiles
 from aptset.baselines.regressors import ForestQuantiles
-from aptset.fitting import probabilities_of, seed_unseeded, take
+from aptset.estimator.fitting import probabilities_of, seed_unseeded, take
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
 from aptset.sets import PredictionSets

@@ -13,14 +13,14 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from aptset.baselines import ConformalQuantileClassifier
-from aptset.classifier import ConformalClassifier
+from aptset.estimator.classifier import ConformalClassifier
+from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments.boxes import make_box
 from aptset.experiments.datasets import load_data, source_tag
 from aptset.experiments.measures import measure
 from aptset.experiments.models import MODELS, Model, draw_labels
-from aptset.fitting import seed_unseeded
 from aptset.kernels.formula import Floats
-from aptset.oracle import oracle_sets
+from aptset.probabilities.oracle import oracle_sets
 from aptset.sets import PredictionSets
 from aptset.validation.experiments import check_sizes
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aptset.estimates import Estimate, mean
+from aptset.judging.estimates import Estimate, mean
 from aptset.kernels.formula import Floats
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aptset.estimates import Estimate, mean
 from aptset.experiments.claims import Results
 from aptset.experiments.measures import METRICS
 from aptset.experiments.published import NOTEBOOK, PAIRED, RERUN
+from aptset.judging.estimates import Estimate, mean
 
 if TYPE_CHECKING:
     import pandas as pd

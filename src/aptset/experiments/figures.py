@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aptset.experiments.designs import Design
-from aptset.writing import atomic_path
+from aptset.running.writing import atomic_path
 
 if TYPE_CHECKING:
     import pandas as pd

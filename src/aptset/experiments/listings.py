@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aptset.estimates import Estimate, mean
 from aptset.experiments.claims import ABOUT
 from aptset.experiments.designs import Design
 from aptset.experiments.measures import METRICS
+from aptset.judging.estimates import Estimate, mean
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.experiments.models import Model
+from aptset.judging.metrics import coverage, mean_size, size_given_coverage
+from aptset.judging.worst_slice import worst_slice_coverage
 from aptset.kernels.formula import Floats
-from aptset.metrics import coverage, mean_size, size_given_coverage
 from aptset.sets import PredictionSets
-from aptset.worst_slice import worst_slice_coverage
 
 METRICS = ("coverage", "worst_slice", "size", "size_given_coverage")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aptset.experiments.claims import ABOUT, Finding, findings
 from aptset.experiments.comparison import LARGEST_Z, PUBLISHED_ALPHA, compare_notebook, compare_paired, compare_rerun
 from aptset.experiments.results import seconds_of
-from aptset.progress import as_time
+from aptset.running.progress import as_time
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,8 @@ from aptset.experiments.listings import as_markdown, listing
 from aptset.experiments.models import MODELS
 from aptset.experiments.pages import claims_page
 from aptset.experiments.results import as_frame, write_results
-from aptset.experiments.runner import read_results, run_tasks
+from aptset.running.runner import read_results, run_tasks
+from aptset.running.writing import atomic_write
 from aptset.validation.experiments import (
     check_finished_folder,
     check_folder,
@@ -25,7 +26,6 @@ from aptset.validation.experiments import (
     warn_left_out,
 )
 from aptset.validation.settings import check_alpha
-from aptset.writing import atomic_write
 
 if TYPE_CHECKING:
     import pandas as pd

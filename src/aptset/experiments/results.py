@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptset.experiments.cells import FAMILY_OF
-from aptset.experiments.runner import Done
-from aptset.experiments.versions import versions
-from aptset.writing import atomic_write
+from aptset.running.runner import Done
+from aptset.running.versions import versions
+from aptset.running.writing import atomic_write
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.evidence import Evidence
+from aptset.judging.evidence import Evidence
 from aptset.tables import is_table, iterate_columns, names_of_columns
 
 MOST_LABELS = 30

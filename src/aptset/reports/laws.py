@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aptset.estimates import beta_binomial
+from aptset.judging.estimates import beta_binomial
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
 

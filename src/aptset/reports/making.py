@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from aptset.evaluation import Evaluation
+from aptset.judging.evaluation import Evaluation
 from aptset.reports.render import need_jinja, render, save_page
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import summarise

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.evidence import Evidence
+from aptset.judging.evidence import Evidence
 from aptset.kernels.formula import Floats
 from aptset.reports.packing import pack
 from aptset.validation.labels import columns_of

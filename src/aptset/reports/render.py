@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from aptset.reports.summarise import Summary
+from aptset.running.writing import atomic_write
 from aptset.validation.evidence import check_page_path, needs_jinja
-from aptset.writing import atomic_write
 
 # The parts of each page's one script, in the order in which they build on each other.
 REPORT = ("drawing.js", "taking.js", "special.js", "measure.js", "figures.js", "tables.js", "examples.js", "main.js")

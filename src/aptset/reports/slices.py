@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from aptset.features import features_of
+from aptset.judging.features import features_of
+from aptset.judging.worst_slice import WorstSlice
 from aptset.reports.words import number
-from aptset.worst_slice import WorstSlice
 
 
 def slice_in_words(worst: WorstSlice | None, X: Any) -> dict[str, Any] | None:

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from aptset.calibrated import Calibration
 from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.split import Scheme, Split
-from aptset.cross_calibrated import CrossCalibration
-from aptset.evaluation import Evaluation, evaluate
-from aptset.evidence import Evidence, Origin, as_group_list
-from aptset.features import can_be_sliced
-from aptset.scoring import NAME
+from aptset.judging.evaluation import Evaluation, evaluate
+from aptset.judging.evidence import Evidence, Origin, as_group_list
+from aptset.judging.features import can_be_sliced
+from aptset.probabilities.border import NAME
+from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.cross import CrossCalibration
 from aptset.sets import PredictionSets
 from aptset.validation.evidence import check_report_source
 from aptset.validation.folds import folds_in_order

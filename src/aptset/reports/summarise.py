@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.curves import LEVELS, coverage_curve
-from aptset.evaluation import Evaluation
-from aptset.evidence import Evidence
+from aptset.judging.curves import LEVELS, coverage_curve
+from aptset.judging.evaluation import Evaluation
+from aptset.judging.evidence import Evidence
+from aptset.judging.worst_slice import WorstSlice
 from aptset.reports import examples, measures, words
 from aptset.reports.slices import slice_in_words
 from aptset.validation.evidence import check_reportable
 from aptset.validation.settings import check_generator
-from aptset.worst_slice import WorstSlice
 
 CONFIDENCE = 0.95
 # Levels of the slider where p-values are too many to travel: every half percent, finer at the small end.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aptset.estimates import Estimate, share_of_count
-from aptset.evidence import Evidence
+from aptset.judging.estimates import Estimate, share_of_count
+from aptset.judging.evidence import Evidence
 from aptset.reports.laws import NEGLIGIBLE, coverage_law
 from aptset.validation.settings import check_alpha
 

@@ -1,0 +1,73 @@
+"""What ``aptset audit`` and ``aptset compare`` do: from a table to verdicts, a page, and numbers on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aptset.audits.auditing import Audit, audit
+from aptset.audits.comparing import Comparison, compare
+from aptset.commands.files import read_table
+from aptset.commands.table_jobs import make_model, read_rows, sliceable
+from aptset.reports.render import need_jinja
+from aptset.running.writing import atomic_path
+
+
+def audit_table(
+    path: Path,
+    target: str,
+    model: str,
+    calibrations: tuple[str, ...],
+    groups: str | None,
+    time: str | None,
+    out: Path,
+    **settings: Any,
+) -> tuple[Audit, list[str]]:
+    """Audit a model on a table; return what was found, and the names of the files that were written."""
+    need_jinja()  # now, not after all splits
+    features, labels, by = read_rows(path, target, groups, time, may_be_label=False)
+    times = None if time is None else read_table(path)[time].to_pylist()
+    found = audit(
+        make_model(model),
+        features,
+        labels,
+        calibrations=list(calibrations),
+        groups=by,
+        features=sliceable(features),
+        time=times,
+        folder=out / "splits",
+        **settings,
+    )
+    found.report(out / "audit.html", f"{path.name}: is the promise kept?")
+    return found, ["audit.html", *_write_splits(found, out)]
+
+
+def compare_table(
+    path: Path, target: str, models: tuple[str, ...], calibration: str, groups: str | None, out: Path, **settings: Any
+) -> tuple[Comparison, list[str]]:
+    """Compare models on a table; return what was found, and the names of the files that were written."""
+    need_jinja()
+    features, labels, by = read_rows(path, target, groups, may_be_label=False)
+    candidates = {name: make_model(name) for name in models}
+    settings |= {"calibration": calibration, "features": sliceable(features)}
+    found = compare(candidates, features, labels, groups=by, folder=out / "splits", **settings)
+    found.report(out / "compare.html", f"{path.name}: which model has the better sets?")
+    return found, ["compare.html", *_write_splits(found, out)]
+
+
+def _write_splits(found: Audit | Comparison, out: Path) -> list[str]:
+    """Write one line for each candidate and split."""
+    import pandas as pd
+
+    with atomic_path(out / "splits.csv") as path:
+        pd.DataFrame(found.splits.columns()).to_csv(path, index=False)
+    return ["splits.csv"]
+
+
+def verdicts_as_json(found: Audit | Comparison) -> dict[str, Any]:
+    """Return the verdicts as plain values."""
+    names = ("kept", "promise", "chance", "low", "high")
+    return {
+        name: {"coverage": float(verdict.coverage), **{key: getattr(verdict, key) for key in names}}
+        for name, verdict in found.verdicts.items()
+    }

@@ -1,0 +1,224 @@
+"""The command line: parses and calls, no logic."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+try:
+    import click
+except ImportError as error:  # the library alone does not need it
+    raise SystemExit("The command line needs click: pip install 'aptset[cli]'") from error
+
+from aptset.commands import experiments as cli_experiments
+from aptset.commands import reports as cli_reports
+from aptset.commands.options import ALPHA, AS_JSON, QUIET, row_counter, show, source_of, with_probabilities
+
+
+class OneLineErrors(click.Group):
+    """Ends with status 1 and one line on standard error for whatever is wrong with the input."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through the doors that clean up
+        warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {message}", err=True)
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            text = " ".join(str(error).split())
+            if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
+                text += ". Install what the commands need: pip install 'aptset[cli]'"
+            expected = isinstance(error, ValueError | TypeError | OSError | ImportError)
+            raise click.ClickException(text if expected and text else f"{type(error).__name__}: {text}") from error
+
+
+@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="aptset")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def main(debug: bool) -> None:
+    """Prediction sets with guaranteed, adaptive coverage for any classifier."""
+
+
+@main.command()
+@click.argument("table", required=False)
+@click.option("--target", help="The column to predict (needed with TABLE).")
+@click.option("--model", default="logistic", show_default=True, help="A model by name, or module:object.")
+@click.option(
+    "--calibration",
+    default="split",
+    show_default=True,
+    type=click.Choice(["split", "cv+", "jackknife+", "minimax"]),
+    help="Which rows train and which calibrate.",
+)
+@ALPHA
+@click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
+@click.option("--out", default="aptset-run", show_default=True, help="Folder for the results (with TABLE).")
+@click.option("--jobs", type=int, help="Folds to fit at once.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the splits, the models and the uniforms.")
+@QUIET
+@AS_JSON
+def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: bool, **settings: Any) -> None:
+    """Train, calibrate and judge prediction sets on TABLE, or on embedded data without one.
+
+    \b
+    Examples:
+      aptset run
+      aptset run patients.csv --target diagnosis --model forest --calibration cv+ --out results
+    """
+    if table is None:
+        from aptset.commands.demo import demonstrate
+
+        text, rows = demonstrate(settings["alpha"], settings["seed"])
+        show({"alpha": settings["alpha"], "rows": rows}, text, quiet, as_json)
+        return
+    if target is None:
+        raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
+    from aptset.commands.files import as_path
+    from aptset.commands.probability_jobs import evaluation_as_json
+    from aptset.commands.table_jobs import run_table
+
+    result = run_table(as_path(table), target, **settings)
+    written = result.write(Path(out))
+    content = evaluation_as_json(result.evaluation, promise=result.classifier.guarantee(), out=out, written=written)
+    show(content, f"{result.text()}\n\nWritten to {out}: {', '.join(written)}", quiet, as_json)
+
+
+@main.command()
+@with_probabilities
+@click.option("--label", required=True, help="The column (or array, or .npy file) of true labels.")
+@click.option("-o", "--out", required=True, help="The artefact to write.")
+@click.option("--conformity", default="adaptive", show_default=True, help="The score.")
+@click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
+@click.option("--deterministic", is_flag=True, help="Sets without chance (u = 1).")
+@click.option("--seed", default=0, show_default=True, help="Seed of the key of the uniforms.")
+@QUIET
+@AS_JSON
+def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) -> None:
+    """Calibrate on a file of probabilities and labels; write an artefact.
+
+    \b
+    Example:
+      aptset calibrate validation.parquet --label y --prefix p_ -o cal.aptset
+    """
+    from aptset.commands.probability_jobs import calibrate_file
+
+    source = source_of(options, label)
+    settings = {name: options[name] for name in ("conformity", "normalize")}
+    settings["randomized"] = not options["deterministic"]
+    with row_counter(source.count(), quiet) as counter:
+        found = calibrate_file(source, counter, options["groups"] == "label", random_state=options["seed"], **settings)
+    found.save(out)
+    content = {"n": found.n, "classes": len(found.classes), "out": out}
+    show(content, f"Calibrated on {found.n:,} rows, {len(found.classes)} classes: {out}", quiet, as_json)
+
+
+@main.command()
+@with_probabilities
+@click.option("-c", "--calibration", required=True, help="The artefact of `aptset calibrate`.")
+@click.option("-o", "--out", required=True, help="The sets to write: .parquet, or .csv with labels joined by |.")
+@ALPHA
+@click.option("--groups", help="The column of groups, if calibration was done by one.")
+@click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
+@QUIET
+@AS_JSON
+def predict(
+    calibration: str, out: str, alpha: float, label: str | None, quiet: bool, as_json: bool, **options: Any
+) -> None:
+    """Write the prediction set of every row; all other columns travel along.
+
+    \b
+    Example:
+      aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --prefix p_
+    """
+    from aptset.commands.probability_jobs import predict_file
+    from aptset.probabilities.calibration import load
+
+    source = source_of(options, label)
+    found = load(calibration)
+    with row_counter(source.count(), quiet) as counter:
+        done = predict_file(source, found, alpha, Path(out), counter, options["normalize"])
+    show(done, f"{done['rows']:,} sets, {done['mean_size']:.3g} labels on average: {out}", quiet, as_json)
+
+
+@main.command()
+@click.argument("sets")
+@click.option("--label", required=True, help="The column of true labels.")
+@click.option("--alpha", type=float, help="The level of the sets, as a reference.")
+@click.option("--groups", help="A column to break coverage and size down by.")
+@QUIET
+@AS_JSON
+def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, quiet: bool, as_json: bool) -> None:
+    """Judge a file of sets against the labels in it.
+
+    \b
+    Example:
+      aptset evaluate sets.parquet --label y --alpha 0.1
+    """
+    from aptset.commands.probability_jobs import evaluate_file, evaluation_as_json
+
+    found = evaluate_file(Path(sets), label, alpha, groups)
+    show(evaluation_as_json(found), repr(found), quiet, as_json)
+
+
+@main.command()
+@click.argument("artefact")
+@AS_JSON
+def inspect(artefact: str, as_json: bool) -> None:
+    """Say what an artefact promises, for how many samples, from what data.
+
+    \b
+    Example:
+      aptset inspect cal.aptset
+    """
+    from aptset.commands.probability_jobs import inspect_artefact
+
+    facts = inspect_artefact(Path(artefact))
+    show(facts, "\n".join(f"{name:<15} {value}" for name, value in facts.items()), False, as_json)
+
+
+@main.command()
+@ALPHA
+@click.option("--within", default=0.01, show_default=True, help="How far the realised coverage may be from 1 - alpha.")
+@click.option("--confidence", default=0.95, show_default=True, help="The chance to stay within.")
+@AS_JSON
+def plan(alpha: float, within: float, confidence: float, as_json: bool) -> None:
+    """Say how much calibration data a margin needs.
+
+    \b
+    Example:
+      aptset plan --alpha 0.1 --within 0.01
+    """
+    from aptset.judging.planning import calibration_size
+
+    size = calibration_size(alpha, within, confidence)
+    content = {"n": int(size), "alpha": alpha, "within": within, "confidence": confidence, "achieved": size.achieved}
+    chance = f"{confidence:.0%} of cases"
+    text = f"{int(size):,} calibration rows keep the coverage within {within:g} of {1 - alpha:g} in {chance}."
+    show(content, text, False, as_json)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    \b
+    Example:
+      eval "$(aptset completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None  # click knows these three
+    click.echo(found(main, {}, "aptset", "_APTSET_COMPLETE").source())
+
+
+for command in (*cli_reports.COMMANDS, *cli_experiments.COMMANDS):
+    main.add_command(command)

@@ -1,0 +1,75 @@
+"""Options and helpers that commands share: still parsing, no logic."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+ALPHA = click.option("--alpha", default=0.1, show_default=True, help="Miscoverage level: 0.1 means 9 times out of 10.")
+QUIET = click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
+PROBABILITIES = [
+    click.argument("probs"),
+    click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),
+    click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities."),
+    click.option("--normalize", is_flag=True, help="Divide each row by its sum."),
+    click.option("--id", "row_id", help="A column of numbers that is a row id, not a probability."),
+    click.option(
+        "--batch-rows",
+        default=65_536,
+        type=click.IntRange(min=1),
+        show_default=True,
+        help="Rows at a time; no result depends on it.",
+    ),
+]
+
+
+def with_probabilities(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a file of probabilities."""
+    for option in reversed(PROBABILITIES):
+        command = option(command)
+    return command
+
+
+def source_of(options: dict[str, Any], label: str | None) -> Any:
+    """Return the file of probabilities that the options stand for."""
+    from aptset.commands.files import ProbabilityFile, as_path
+
+    group = None if options["groups"] == "label" else options["groups"]
+    names = ("prefix", "logits", "batch_rows")
+    settings = {name: options[name] for name in names}
+    return ProbabilityFile(as_path(options["probs"]), label, options["row_id"], group, **settings)
+
+
+@contextmanager
+def row_counter(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Give a callback that shows rows per second on a terminal, and nothing elsewhere."""
+    done, start, shown = 0, time.monotonic(), sys.stderr.isatty() and not quiet
+
+    def count(rows: int) -> None:
+        nonlocal done
+        done += rows
+        if shown:
+            share = f" of {total:,} ({done / total:.0%})" if total else ""
+            speed = done / max(time.monotonic() - start, 1e-9)
+            click.echo(f"\r{done:,}{share} rows, {speed:,.0f} rows/s ", err=True, nl=False)
+
+    try:
+        yield count
+    finally:
+        if shown and done:
+            click.echo(err=True)
+
+
+def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool) -> None:
+    """Print a result for people or for machines."""
+    if as_json:
+        click.echo(json.dumps(content, allow_nan=False))
+    elif not quiet:
+        click.echo(text)

@@ -1,0 +1,138 @@
+"""What the commands do: from files to calibrations, sets and evaluations, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aptset.commands.files import Batch, ProbabilityFile, SetsWriter, as_texts, kind_of, read_table
+from aptset.judging.evaluation import Evaluation, evaluate
+from aptset.probabilities.artefacts import read
+from aptset.probabilities.calibration import Calibration, calibrate
+from aptset.running.writing import atomic_write
+from aptset.sets import PredictionSets
+from aptset.validation.files import (
+    check_columns,
+    check_labels_present,
+    check_no_missing_labels,
+    check_same_classes,
+    shifted_rows,
+)
+from aptset.validation.settings import check_alpha, check_conformity
+
+OnRows = Callable[[int], None]
+
+
+def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = False, **settings: Any) -> Calibration:
+    """Calibrate on a file, batch by batch; the same as on all rows at once."""
+    classes = source.classes()
+    check_conformity(settings["conformity"])
+    parts: list[Calibration] = []
+    for batch in source.batches():
+        check_labels_present(source.path, batch.labels or [], batch.start, classes, str(source.label))
+        with shifted_rows(source.path, batch.start):
+            by: Any = "label" if by_label else _groups_of(source, batch)
+            labels: Any = batch.labels
+            parts.append(calibrate(batch.probabilities, labels, classes=classes, groups=by, **settings))
+        on_rows(len(batch.probabilities))
+    first, *others = parts
+    return replace(first, held_out=first.held_out.merge(*(part.held_out for part in others)))
+
+
+def predict_file(
+    source: ProbabilityFile,
+    calibration: Calibration,
+    alpha: float,
+    out: Path,
+    on_rows: OnRows,
+    normalize: bool = False,
+) -> dict[str, Any]:
+    """Write the sets of a file, batch by batch; every other column travels along."""
+    check_alpha(alpha)
+    order = check_same_classes(source.path, source.classes(), [str(name) for name in calibration.classes.tolist()])
+    rows = labels = empty = 0
+    names = [str(name) for name in calibration.classes.tolist()]
+    with SetsWriter(out, source.other_columns(), names) as writer:
+        for batch in source.batches():
+            with shifted_rows(source.path, batch.start):
+                by = _groups_of(source, batch)
+                sets = calibration.predict_set(batch.probabilities[:, order], alpha, groups=by, normalize=normalize)
+            writer.write(batch.others, sets)
+            rows, labels = rows + len(sets), labels + len(sets.indices)
+            empty += int((sets.sizes == 0).sum())
+            on_rows(len(sets))
+    return {"rows": rows, "alpha": alpha, "mean_size": labels / rows, "empty": empty, "out": str(out)}
+
+
+def _groups_of(source: ProbabilityFile, batch: Batch) -> Any:
+    """Return the group of each row as text, which a number is in one kind of file and a text in another."""
+    return None if source.group is None else as_texts(batch.others[source.group])
+
+
+def read_sets(path: Path, label: str, group: str | None = None) -> tuple[PredictionSets, list[Any], list[Any] | None]:
+    """Return the sets of a file that ``predict_file`` wrote, the true labels, and the groups if asked for."""
+    table = read_table(path, as_text=True)
+    for name in ("set", label, *([group] if group else [])):
+        check_columns(path, name in table.column_names, f"a column {name!r}", table.column_names)
+    column = table["set"].combine_chunks()
+    if kind_of(path) == "parquet":
+        encoded = column.flatten().dictionary_encode()
+        lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+        indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        names = np.array(encoded.dictionary.to_pylist() or [""])
+        sets = PredictionSets(indptr, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32), names)
+    else:
+        rows = [[part for part in (text or "").split("|") if part] for text in column.to_pylist()]
+        sets = PredictionSets.of(rows)
+    truth = as_texts(table[label])
+    check_no_missing_labels(path, label, truth)
+    return sets, truth, as_texts(table[group]) if group else None
+
+
+def evaluate_file(path: Path, label: str, alpha: float | None, group: str | None = None) -> Evaluation:
+    """Judge the sets of a file against the labels in it."""
+    sets, truth, groups = read_sets(path, label, group)
+    return evaluate(sets, np.array(truth, dtype=object), groups=groups, alpha=alpha)
+
+
+def inspect_artefact(path: Path) -> dict[str, Any]:
+    """Return what an artefact says about itself."""
+    facts, tensors = read(path)
+    sizes = np.diff(tensors["offsets"]).tolist()
+    names = [str(name) for name in facts["groups"]["names"]]
+    return {
+        "file": str(path),
+        "score": facts["score"],
+        "n": facts["n"],
+        "classes": facts["classes"]["values"],
+        "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
+        "randomized": facts["randomized"],
+        "promise": "coverage >= 1 - alpha" + ("" if facts["groups"]["kind"] == "all" else " in every group"),
+        "smallest_alpha": 1 / (min(sizes) + 1),
+        "scores_hash": facts["scores_hash"],
+        "library": facts["library"],
+        "created": facts["created"],
+        "format": facts["format"],
+    }
+
+
+def evaluation_as_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:
+    """Return an evaluation as plain values; what is not finite becomes None."""
+    rows = []
+    for metric, by, group, estimate in evaluation.rows():
+        row = {"metric": metric, "by": by, "group": group, "value": float(estimate), "low": estimate.low}
+        row |= {"high": estimate.high, "n": estimate.n}
+        rows.append({key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in row.items()})
+    return {"alpha": evaluation.alpha, "n": evaluation.n, **more, "estimates": rows}
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write JSON, whole or not at all."""
+    with atomic_write(path) as file:
+        file.write(json.dumps(content, indent=2, allow_nan=False).encode())

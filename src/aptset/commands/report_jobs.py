@@ -1,0 +1,56 @@
+"""What ``aptset report`` does: from a table, or from probabilities and an artefact, to a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aptset.commands.demo import demo_classifier
+from aptset.commands.files import ProbabilityFile, as_texts
+from aptset.commands.table_jobs import run_table, sliceable
+from aptset.probabilities.calibration import load
+from aptset.reports.making import Report, report
+from aptset.reports.render import need_jinja
+from aptset.validation.files import check_labels_present, check_same_classes
+
+
+def report_table(path: Path, target: str, out: Path, title: str | None, **settings: Any) -> Report:
+    """Train and calibrate on 70 % of a table, and write the page about the others."""
+    need_jinja()
+    result = run_table(path, target, **settings)
+    title = title or f"{path.name}: prediction sets for {target}"
+    features = sliceable(result.features)
+    truth = np.array(result.truth, dtype=object)
+    return report(result.classifier, result.features, truth, out, groups=result.groups, features=features, title=title)
+
+
+def report_probabilities(
+    source: ProbabilityFile, artefact: Path, alpha: float, out: Path, title: str | None, normalize: bool
+) -> Report:
+    """Write the page about a file of probabilities and true labels, with sets by an artefact."""
+    calibration = load(artefact)
+    names = [str(name) for name in calibration.classes.tolist()]
+    order = check_same_classes(source.path, source.classes(), names)
+    parts: list[Any] = []
+    labels: list[Any] = []
+    groups: list[Any] = []
+    for batch in source.batches():
+        check_labels_present(source.path, batch.labels or [], batch.start, source.classes(), str(source.label))
+        parts.append(batch.probabilities[:, order])
+        labels.extend(batch.labels or [])
+        groups.extend(as_texts(batch.others[source.group]) if source.group else [])
+    chances = np.concatenate(parts)
+    if normalize:
+        chances = chances / chances.sum(axis=1, keepdims=True)
+    truth = calibration.classes[[names.index(str(label)) for label in labels]]
+    title = title or f"{source.path.name}: what the prediction sets are worth"
+    return report(calibration, chances, truth, out, groups=groups or None, alpha=alpha, title=title)
+
+
+def report_demo(alpha: float, seed: int, out: Path, title: str | None) -> Report:
+    """Write the page about the handwritten digits that ship with scikit-learn."""
+    classifier, X, y, features, groups = demo_classifier(alpha, seed)
+    title = title or "Handwritten digits: what the prediction sets are worth"
+    return report(classifier, X, y, out, groups=groups, features=features, title=title)

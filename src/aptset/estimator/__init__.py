@@ -1,0 +1,1 @@
+"""Sets from a scikit-learn classifier."""

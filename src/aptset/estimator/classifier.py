@@ -1,0 +1,296 @@
+"""The scikit-learn face: any classifier, with prediction sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils.validation import check_is_fitted
+
+from aptset.calibrations.promises import Promises
+from aptset.calibrations.split import Scheme
+from aptset.estimator.conformal import Fitted, fit, fit_and_predict, prepare
+from aptset.estimator.fitting import mean_probabilities
+from aptset.kernels.formula import Floats
+from aptset.scores import Score
+from aptset.sets import PredictionSets
+from aptset.validation.estimators import check_models_kept
+from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
+
+
+class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Give any classifier prediction sets that hold the true label with probability at least 1 - alpha.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Anything with ``fit`` and ``predict_proba``. A fitted model wrapped in
+        ``sklearn.frozen.FrozenEstimator`` is left as it is, and every row passed to ``fit`` calibrates.
+    calibration : {"split", "cv+", "jackknife+", "minimax"} or object, default="split"
+        Which rows train and which calibrate: :class:`Split`, :class:`CVPlus`, :class:`JackknifePlus`,
+        :class:`Minimax`. ``guarantee`` says what each promises.
+    conformity : {"adaptive", "homogeneous", "regularized"} or score, default="adaptive"
+        How strange a label is for a row.
+    alpha : float, default=0.1
+        Miscoverage level of ``predict_set``; it may be overridden there.
+    groups : None, "label", a column of X, or a callable on X, optional
+        Calibrate within groups, so that the promise holds in each: "label" for every true label, else for every value
+        of a column (by name in a data frame, by number in an array) or of what the callable returns for X. Groups may
+        also be passed to ``fit`` and ``predict_set``.
+    level : {"nominal", "guaranteed"}, default="nominal"
+        "guaranteed" runs the calibration at an input level at which the theorem promises 1 - alpha; for CV+ and the
+        jackknife+ that is near alpha / 2. ``input_level`` says which.
+    randomized : bool, default=True
+        False takes u = 1 everywhere: sets that do not depend on chance, cover a little more, and are never empty under
+        one model (a split).
+    allow_empty : bool, default=True
+        If False, an empty set gets its most likely label, which can only raise the coverage.
+    n_jobs : int, optional
+        How many folds are fitted at once, through joblib; results do not depend on it.
+    progress : bool, default=False
+        Show a bar while folds are fitted, if standard error is a terminal.
+    random_state : None, int or numpy random generator, optional
+        Decides the folds, the key of the uniforms, and every ``random_state`` of the estimator that is None.
+
+    Attributes
+    ----------
+    classes_ : array
+        The labels, sorted.
+    models_ : list of classifiers
+        The fitted clone of the estimator for each fold.
+    n_calibration_ : int
+        Number of calibration samples.
+    fitted_ : Fitted
+        Everything that was learned, as one value.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> import aptset
+    >>> X, y = load_iris(return_X_y=True)
+    >>> names = load_iris().target_names[y]
+    >>> classifier = aptset.ConformalClassifier(LogisticRegression(max_iter=1000), random_state=0).fit(X, names)
+    >>> classifier.predict_set(X[[0, 70, 133]], alpha=0.05)
+    PredictionSets: 3 rows, 3 classes, mean size 1.67
+      0  {setosa}
+      1  {virginica, versicolor}
+      2  {virginica, versicolor}
+    >>> classifier.guarantee(0.05)
+    0.95
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        calibration: str | Scheme = "split",
+        conformity: str | Score = "adaptive",
+        alpha: float = 0.1,
+        groups: str | int | Callable[[Any], Any] | None = None,
+        level: Literal["nominal", "guaranteed"] = "nominal",
+        randomized: bool = True,
+        allow_empty: bool = True,
+        n_jobs: int | None = None,
+        progress: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.calibration = calibration
+        self.conformity = conformity
+        self.alpha = alpha
+        self.groups = groups
+        self.level = level
+        self.randomized = randomized
+        self.allow_empty = allow_empty
+        self.n_jobs = n_jobs
+        self.progress = progress
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, groups: ArrayLike | None = None, **fit_params: Any) -> ConformalClassifier:
+        """Train and calibrate.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or list, one entry per sample
+            Whatever the estimator takes.
+        y : array
+            The labels: strings, numbers or booleans.
+        groups : array, optional
+            The group of each row; ``predict_set`` then needs the groups of the new rows.
+        **fit_params : dict
+            Passed to the estimator's ``fit``; values with one entry per sample are cut to the rows that train.
+            ``sample_weight`` therefore weighs the training only, never the calibration.
+
+        Returns
+        -------
+        ConformalClassifier
+            The fitted classifier itself.
+        """
+        alpha = check_alpha(self.alpha)
+        rule, training, promises = prepare(self, X, y, groups, self._route(fit_params))
+        self._levels([alpha], promises)  # a promise that cannot be kept is refused before anything is fitted
+        return self._keep(fit(rule, training, self.n_jobs, self.progress))
+
+    def fit_predict_set(
+        self,
+        X: Any,
+        y: Any,
+        X_new: Any,
+        alpha: Any = None,
+        *,
+        groups: ArrayLike | None = None,
+        groups_new: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> PredictionSets | list[PredictionSets]:
+        """Train, calibrate and predict in one go: each fold's model is fitted, used and dropped.
+
+        Memory holds one model per worker, where ``fit`` keeps one per fold: what makes the jackknife+ affordable. The
+        sets are those of ``fit(X, y).predict_set(X_new)``.
+
+        Parameters
+        ----------
+        X, y, groups
+            As in ``fit``.
+        X_new, alpha, u
+            As in ``predict_set``.
+        groups_new : array, optional
+            The group of each new row.
+        **fit_params : dict
+            As in ``fit``.
+        """
+        alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
+        rule, training, promises = prepare(self, X, y, groups, self._route(fit_params))
+        levels = self._levels(alphas, promises)
+        samples, values = rule.samples(X_new, groups_new, u)
+        fitted, sets = fit_and_predict(rule, training, samples, levels, self.allow_empty, self.n_jobs, self.progress)
+        self._keep(fitted)
+        warn_if_too_few(fitted.held_out.meet(values, len(samples))[1], levels, rule.groups.kind != "all")
+        return sets if is_sequence else sets[0]
+
+    def _keep(self, fitted: Fitted) -> ConformalClassifier:
+        """Write the fitted attributes, all at once: everything has worked."""
+        self.fitted_, self.classes_, self.models_ = fitted, fitted.rule.classes, fitted.models
+        self.n_calibration_ = fitted.held_out.n
+        for name in ("n_features_in_", "feature_names_in_"):
+            if fitted.models and hasattr(fitted.models[0], name):
+                setattr(self, name, getattr(fitted.models[0], name))
+            elif hasattr(self, name):
+                delattr(self, name)
+        return self
+
+    @overload
+    def predict_set(
+        self, X: Any, alpha: float | None = ..., *, groups: ArrayLike | None = ..., u: ArrayLike | None = ...
+    ) -> PredictionSets: ...
+    @overload
+    def predict_set(
+        self, X: Any, alpha: Sequence[float], *, groups: ArrayLike | None = ..., u: ArrayLike | None = ...
+    ) -> list[PredictionSets]: ...
+    def predict_set(
+        self, X: Any, alpha: Any = None, *, groups: ArrayLike | None = None, u: ArrayLike | None = None
+    ) -> PredictionSets | list[PredictionSets]:
+        """Return the prediction set of each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or list
+            The samples.
+        alpha : float or sequence of float, optional
+            Miscoverage level, by default the one of the constructor. For a sequence, a list with the sets of each
+            level is returned.
+        groups : array, optional
+            The group of each row, where groups were passed to ``fit``.
+        u : array of float in [0, 1], optional
+            The uniform of each row; by default a keyed hash of the content of the row.
+
+        Returns
+        -------
+        PredictionSets, or a list of them
+        """
+        fitted = self._fitted()
+        alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
+        levels = self._levels(alphas, fitted.promises)
+        samples, values = fitted.rule.samples(X, groups, u)
+        warn_if_too_few(fitted.held_out.meet(values, len(samples))[1], levels, fitted.rule.groups.kind != "all")
+        sets = fitted.sets(samples, levels, self.allow_empty, self.n_jobs)
+        return sets if is_sequence else sets[0]
+
+    def predict_p(self, X: Any, *, groups: ArrayLike | None = None, u: ArrayLike | None = None) -> Floats:
+        """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
+        fitted = self._fitted()
+        samples, _ = fitted.rule.samples(X, groups, u)
+        return fitted.p_values(samples, self.n_jobs)
+
+    def predict_proba(self, X: Any) -> NDArray[np.generic]:
+        """Return the probabilities of the fitted model (the mean over folds), one column per entry of ``classes_``."""
+        return mean_probabilities(self._fitted().models, X, self.classes_)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely label of each row."""
+        labels: NDArray[Any] = self._fitted().rule.classes[np.argmax(self.predict_proba(X), axis=1)]
+        return labels
+
+    def guarantee(self, alpha: float | None = None) -> float:
+        """Return the coverage that the theorem promises at this level, for this calibration and sample size.
+
+        With groups it is the promise that holds in every group.
+        """
+        check_is_fitted(self)
+        promises: Promises = self.fitted_.promises
+        return float(promises.coverage(*self._levels([check_alpha(self.alpha if alpha is None else alpha)], promises)))
+
+    def input_level(self, alpha: float | None = None) -> float:
+        """Return the level at which calibration runs: alpha itself, or a smaller one with level="guaranteed"."""
+        check_is_fitted(self)
+        (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], self.fitted_.promises)
+        return float(level)
+
+    def _levels(self, alphas: list[Fraction], promises: Promises) -> list[Fraction]:
+        level = check_option(self.level, ("nominal", "guaranteed"), "level")
+        return alphas if level == "nominal" else [promises.level(alpha) for alpha in alphas]
+
+    def _fitted(self) -> Fitted:
+        check_is_fitted(self)
+        check_models_kept(self.models_)
+        fitted: Fitted = self.fitted_
+        return fitted
+
+    def _route(self, fit_params: dict[str, Any]) -> dict[str, Any]:
+        if not _routing_enabled():
+            return fit_params
+        routed: dict[str, Any] = process_routing(self, "fit", **fit_params).estimator.fit
+        return routed
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Pass the metadata of ``fit`` on to the estimator."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        settings = str(super().__repr__(N_CHAR_MAX))
+        if not hasattr(self, "fitted_"):
+            return settings
+        try:
+            promise = f"promises coverage >= {self.guarantee():.4g}, level {self.input_level():.4g}"
+        except (TypeError, ValueError) as error:  # settings changed since fit: show them all the same
+            promise = str(error)
+        n, n_folds = self.n_calibration_, len(self.fitted_.held_out.folds)
+        how = f"{self.fitted_.rule.scheme.name}, {n} samples" + (f" in {n_folds} folds" if n_folds > 1 else "")
+        return f"{settings}\n# {how}: {promise}"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            of_estimator = get_tags(self.estimator)
+            tags.input_tags = of_estimator.input_tags
+            if of_estimator.classifier_tags is not None:
+                tags.classifier_tags.poor_score = of_estimator.classifier_tags.poor_score
+        return tags

@@ -1,0 +1,160 @@
+"""What the estimator does, without the estimator: prepare, fit, predict, as functions of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import indexable
+from sklearn.utils.validation import _num_samples
+
+from aptset.calibrations import CALIBRATIONS
+from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.calibrations.promises import Promises
+from aptset.calibrations.split import Fold, Scheme, Split
+from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
+from aptset.estimator import fitting
+from aptset.estimator.seeds import row_seeds
+from aptset.groups import Groups
+from aptset.kernels.formula import Floats
+from aptset.scores import Score
+from aptset.sets import PredictionSets, concatenate
+from aptset.validation.estimators import check_estimator_can, check_frozen, check_some_rows, check_training_data
+from aptset.validation.groups import check_group_values, check_same_kind
+from aptset.validation.labels import columns_of
+from aptset.validation.matrices import OF_ESTIMATOR, uniforms_of
+from aptset.validation.settings import check_choice, check_conformity, check_generator, draw_key
+
+
+@dataclass(frozen=True)
+class Rule:
+    """All that calibration and prediction must share for their scores to be comparable."""
+
+    scheme: Scheme
+    score: Score
+    key: int
+    randomized: bool
+    group_setting: Any
+    groups: Groups
+    classes: NDArray[Any]
+
+    def samples(
+        self, X: Any, passed_groups: Any = None, u: ArrayLike | None = None
+    ) -> tuple[fitting.Samples, list[Any] | None]:
+        """Return what the scores of rows depend on, and the group of each row where groups belong to rows."""
+        (X,) = indexable(X)
+        n = _num_samples(X)
+        check_some_rows(n)
+        values = check_group_values(self.group_setting, passed_groups, X, n)
+        check_same_kind(self.groups.kind, values)
+        uniforms, ids = uniforms_of(u, n, self.randomized), self.groups.ids(values, n)
+        return fitting.Samples(X, row_seeds(X, self.key), uniforms, ids, self.score.weights, self.key), values
+
+
+def prepare(
+    settings: Any, X: Any, y: Any, passed_groups: Any, fit_params: dict[str, Any]
+) -> tuple[Rule, fitting.Training, Promises]:
+    """Check everything and draw everything random; ``settings`` has the parameters of ConformalClassifier."""
+    check_estimator_can(settings.estimator)
+    score = check_conformity(settings.conformity)
+    scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
+    generator = check_generator(settings.random_state)
+    frozen = fitting.is_frozen(settings.estimator)
+    X, y, classes = check_training_data(settings, X, y, minimum=1 if frozen else 2)
+    key = draw_key(generator)
+    if frozen:  # nothing to train: one fold that holds every row out
+        scheme, folds = Split(), [Fold(np.arange(len(y)), np.arange(0))]
+        classes = check_frozen(settings.estimator, classes, fit_params)
+    else:
+        folds = scheme.folds(X, y, generator)
+    groups = Groups.of(check_group_values(settings.groups, passed_groups, X, len(y)), settings.groups, classes)
+    rule = Rule(scheme, score, key, settings.randomized, settings.groups, groups, classes)
+    samples, _ = rule.samples(X, passed_groups)
+    drawn = generator.integers(2**63, size=len(folds)).tolist()
+    seeds = drawn if settings.random_state is not None else [None] * len(folds)
+    promises = Promises.before_fit(scheme, folds, groups, samples.ids, columns_of(y, classes))
+    return rule, fitting.Training(settings.estimator, samples, y, classes, groups, folds, seeds, fit_params), promises
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Models and the scores of their held-out rows; the models may have been dropped."""
+
+    rule: Rule
+    held_out: HeldOut
+    models: list[Any]
+
+    @classmethod
+    def of(cls, rule: Rule, models: list[Any], folds: list[FoldScores]) -> Fitted:
+        """Put folds together."""
+        return cls(rule, HeldOut(tuple(folds), rule.groups, rule.scheme.minimax), models)
+
+    @property
+    def promises(self) -> Promises:
+        """What is promised."""
+        return Promises(self.rule.scheme, self.held_out.sizes_of_folds)
+
+    def sets(
+        self, samples: fitting.Samples, levels: list[Fraction], allow_empty: bool, n_jobs: int | None
+    ) -> list[PredictionSets]:
+        """Return the sets at each level, in pieces that keep the memory bounded."""
+        classes, parts = self.rule.classes, []
+        for some in self._pieces(samples):
+            if len(self.models) == 1:
+                rows = some.under(self.models[0], classes)
+                found = sets_of_one_model(self.held_out, rows, some.ids, levels, classes, allow_empty, OF_ESTIMATOR)
+            else:
+                found = self._tally(some, n_jobs).sets(self.held_out, some.ids, levels, classes, allow_empty)
+            parts.append(found)
+        return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
+
+    def p_values(self, samples: fitting.Samples, n_jobs: int | None) -> Floats:
+        """Return the p-value of every label."""
+        parts = []
+        for some in self._pieces(samples):
+            if len(self.models) == 1:
+                rows = some.under(self.models[0], self.rule.classes)
+                parts.append(p_values_of_one_model(self.held_out, rows, some.ids, OF_ESTIMATOR))
+            else:
+                parts.append(self._tally(some, n_jobs).p_values(self.held_out, some.ids))
+        return np.concatenate(parts)
+
+    def _pieces(self, samples: fitting.Samples) -> Iterator[fitting.Samples]:
+        pieces = chunks(len(samples), len(self.rule.classes))
+        yield from [samples] if len(pieces) == 1 else map(samples.some, pieces)
+
+    def _tally(self, samples: fitting.Samples, n_jobs: int | None) -> Tally:
+        kept = list(zip(self.models, self.held_out.folds, strict=True))
+        _, tally = fitting.tally_folds(
+            kept.__getitem__, len(kept), samples, self.rule.classes, self.held_out.minimax, n_jobs, prefer="threads"
+        )
+        return tally
+
+
+def fit(rule: Rule, training: fitting.Training, n_jobs: int | None, progress: bool) -> Fitted:
+    """Fit every fold and keep its model."""
+    fitted = fitting.fit_folds(training, n_jobs, progress)
+    return Fitted.of(rule, [model for model, _ in fitted], [fold for _, fold in fitted])
+
+
+def fit_and_predict(
+    rule: Rule,
+    training: fitting.Training,
+    samples: fitting.Samples,
+    levels: list[Fraction],
+    allow_empty: bool,
+    n_jobs: int | None,
+    progress: bool,
+) -> tuple[Fitted, list[PredictionSets]]:
+    """Fit each fold, use its model on the new samples and drop it."""
+    n_folds, classes = len(training.folds), rule.classes
+    if n_folds == 1:  # one model is one model, kept or not
+        fitted = fit(rule, training, n_jobs, progress)
+        return Fitted(rule, fitted.held_out, []), fitted.sets(samples, levels, allow_empty, n_jobs)
+    folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.minimax, n_jobs, progress)
+    fitted = Fitted.of(rule, [], folds)
+    return fitted, tally.sets(fitted.held_out, samples.ids, levels, classes, allow_empty)

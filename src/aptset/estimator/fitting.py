@@ -1,0 +1,222 @@
+"""The only room that clones, fits, calls predict_proba and aligns columns by label; joblib lives here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _check_method_params
+
+from aptset.calibrations.held_out import FoldScores, score_fold
+from aptset.calibrations.split import Fold
+from aptset.calibrations.tally import Tally, on_mean_grid
+from aptset.groups import Groups, Ids
+from aptset.kernels.formula import Floats, Weights
+from aptset.kernels.places import Rows
+from aptset.kernels.rowhash import Words
+from aptset.running.progress import with_bar
+from aptset.validation.estimators import check_model_probabilities, fold_error, warn_constant_model
+from aptset.validation.labels import columns_of
+from aptset.validation.matrices import OF_ESTIMATOR, check_rows, tolerance_of
+
+_DROPPED_BITS = 20  # of the 52 of a float64 probability: see `_steady`
+_BATCHES = 64  # many folds are tallied in this many pieces of work, whatever the number of workers
+
+
+def is_frozen(estimator: Any) -> bool:
+    """Tell whether the model is fitted already and must stay as it is."""
+    return isinstance(estimator, FrozenEstimator)
+
+
+def take(X: Any, rows: NDArray[np.intp] | slice) -> Any:
+    """Return some rows of X, of whatever kind it is."""
+    if type(X) is np.ndarray and not isinstance(rows, slice):
+        return X.take(rows, axis=0)  # the same, sooner
+    return _safe_indexing(X, rows)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Rows of X with all that their scores depend on besides the model."""
+
+    X: Any
+    seeds: Words
+    u: Floats | None
+    ids: Ids | None
+    weights: Weights
+    key: int
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def some(self, rows: NDArray[np.intp] | slice) -> Samples:
+        """Return some of the samples."""
+        u = None if self.u is None else self.u[rows]
+        ids = None if self.ids is None else self.ids[rows]
+        return Samples(take(self.X, rows), self.seeds[rows], u, ids, self.weights, self.key)
+
+    def under(self, model: Any, classes: NDArray[Any]) -> Rows:
+        """Return the rows of probabilities that a model gives the samples."""
+        probabilities = probabilities_of(model, self.X, classes)
+        return Rows(probabilities, self.weights, self.key, tolerance_of(probabilities), self.seeds, self.u)
+
+
+@dataclass(frozen=True)
+class Training:
+    """All that is needed to fit any fold, in any process, and to score its held-out rows."""
+
+    estimator: Any
+    samples: Samples
+    y: NDArray[Any]
+    classes: NDArray[Any]
+    groups: Groups
+    folds: list[Fold]
+    seeds: list[int | None]
+    fit_params: dict[str, Any]
+
+    def __call__(self, f: int) -> tuple[Any, FoldScores]:
+        """Fit fold f and score its held-out rows."""
+        try:
+            model = self._fit(f)
+            held_out = self.folds[f].held_out
+            samples = self.samples.some(held_out)
+            rows = samples.under(model, self.classes)
+            columns = columns_of(self.y[held_out], self.classes)
+            return model, score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR)
+        except Exception as error:
+            if len(self.folds) == 1:
+                raise
+            raise fold_error(error, f, len(self.folds)) from error
+
+    def _fit(self, f: int) -> Any:
+        if is_frozen(self.estimator):
+            return self.estimator
+        rows = self.folds[f].train_rows(len(self.y))
+        model = clone(self.estimator)
+        seed = self.seeds[f]
+        if seed is not None:
+            seed_unseeded(model, seed)
+        some_X, some_y = take(self.samples.X, rows), self.y[rows]
+        try:
+            model.fit(some_X, some_y, **_check_method_params(self.samples.X, self.fit_params, indices=rows))
+            return model
+        except ValueError as error:
+            if len(np.unique(some_y)) > 1 or "class" not in str(error):
+                raise
+            warn_constant_model(some_y.tolist()[0])
+            return DummyClassifier(strategy="most_frequent").fit(some_X, some_y)
+
+
+def seed_unseeded(model: Any, seed: int) -> None:
+    """Give every random_state of a model that is None a number drawn from a seed."""
+    generator = np.random.default_rng(seed)
+    for name, value in sorted(model.get_params(deep=True).items(), key=lambda item: item[0]):
+        if value is None and (name == "random_state" or name.endswith("__random_state")):
+            model.set_params(**{name: int(generator.integers(2**31))})
+
+
+def fit_folds(training: Training, n_jobs: int | None, progress: bool) -> list[tuple[Any, FoldScores]]:
+    """Fit every fold and keep its model."""
+    n_folds = len(training.folds)
+    return list(_run(training, list(range(n_folds)), [1] * n_folds, n_jobs, progress))
+
+
+def tally_folds(
+    model_of: Callable[[int], tuple[Any, FoldScores]],
+    n_folds: int,
+    new: Samples,
+    classes: NDArray[Any],
+    minimax: bool,
+    n_jobs: int | None,
+    progress: bool = False,
+    prefer: str | None = None,
+) -> tuple[list[FoldScores], Tally]:
+    """Tally new samples under every fold, holding one model per worker (unless they are kept already)."""
+    batches = [batch.tolist() for batch in np.array_split(np.arange(n_folds), min(n_folds, _BATCHES))]
+    work = partial(_tally_batch, model_of, new, classes, minimax)
+    total, folds = Tally.empty(len(new), len(classes), minimax), []
+    for of_batch, tally in _run(work, batches, [len(batch) for batch in batches], n_jobs, progress, prefer):
+        folds.extend(of_batch)
+        total.merge(tally)
+    return folds, total
+
+
+def _tally_batch(
+    model_of: Callable[[int], tuple[Any, FoldScores]],
+    new: Samples,
+    classes: NDArray[Any],
+    minimax: bool,
+    batch: list[int],
+) -> tuple[list[FoldScores], Tally]:
+    tally, folds = Tally.empty(len(new), len(classes), minimax), []
+    for f in batch:
+        model, fold = model_of(f)
+        rows = new.under(model, classes)
+        check_rows(rows.probabilities, tally.add(fold, rows, new.ids), OF_ESTIMATOR, normalize=False)
+        folds.append(fold)
+        del model, rows  # before the next one is fitted
+    return folds, tally
+
+
+def _run(
+    work: Callable[..., Any], items: list[Any], sizes: list[int], n_jobs: int | None, progress: bool, prefer: Any = None
+) -> Iterator[Any]:
+    """Yield work(item) in the order of the items, from as many workers as asked for."""
+    done = 0
+    try:
+        parallel = Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator")
+    except ValueError:  # a backend that cannot stream its results: collect them
+        parallel = Parallel(n_jobs=n_jobs, prefer=prefer)
+    try:
+        for result in with_bar(parallel(delayed(work)(item) for item in items), sizes, "folds", progress):
+            yield result
+            done += 1
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted at fold {sum(sizes[:done]) + 1} of {sum(sizes)}; nothing was kept"
+        ) from None
+
+
+def probabilities_of(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
+    """Return the model's probabilities with one column per class; a class the model never saw gets zeros."""
+    given = check_model_probabilities(model, model.predict_proba(X), classes)
+    columns = columns_of(np.asarray(model.classes_), classes)
+    aligned = given
+    if not np.array_equal(columns, np.arange(len(classes))):
+        aligned = np.zeros((len(given), len(classes)), dtype=given.dtype)
+        aligned[:, columns] = given
+    return _steady(aligned)
+
+
+def _steady(probabilities: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Round float64 probabilities to 33 significant bits.
+
+    A matrix product gives a row slightly different last bits in batches of different sizes. Without this, a label that
+    stands exactly at the threshold could be in the set of a row in one batch and not in another (docs/design/0004).
+    """
+    if probabilities.dtype != np.float64:
+        return probabilities
+    by_column = probabilities.flags.f_contiguous  # as some models give them: kept, blocks are turned when they are read
+    bits = np.ascontiguousarray(probabilities.T if by_column else probabilities).view(np.int64)
+    rounded = bits + (1 << (_DROPPED_BITS - 1))
+    rounded &= -(1 << _DROPPED_BITS)
+    return rounded.view(np.float64).T if by_column else rounded.view(np.float64)
+
+
+def mean_probabilities(models: list[Any], X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
+    """Return the mean of the models' probabilities; those of the model itself if there is one."""
+    if len(models) == 1:
+        return probabilities_of(models[0], X, classes)
+    total = on_mean_grid(probabilities_of(models[0], X, classes))
+    for model in models[1:]:
+        total += on_mean_grid(probabilities_of(model, X, classes))
+    return total / len(models)

@@ -1,0 +1,1 @@
+"""What sets are worth: metrics, intervals, laws, slices."""

@@ -1,0 +1,250 @@
+"""Everything about a collection of sets in one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+
+from aptset.judging import metrics
+from aptset.judging.curves import show_curve
+from aptset.judging.displays import Display, drawable
+from aptset.judging.estimates import Estimate
+from aptset.judging.evidence import Evidence, as_group_list
+from aptset.judging.worst_slice import WorstSlice, worst_slice_coverage
+from aptset.sets import PredictionSets
+from aptset.tables import Backend, make_table
+from aptset.validation.evidence import check_needs_p_values
+from aptset.validation.labels import check_length
+from aptset.validation.settings import check_alpha, check_option
+
+_OVERALL = {
+    "coverage": "coverage",
+    "mean_size": "mean size",
+    "size_given_coverage": "size given coverage",
+    "empty_rate": "empty sets",
+    "singleton_rate": "one-label sets",
+    "singleton_accuracy": "accuracy of one-label sets",
+    "coverage_gap": "coverage gap over labels",
+}
+_BROKEN_DOWN = {
+    "sizes": ("share of sets", "size"),
+    "by_size": ("coverage", "size"),
+    "by_label": ("coverage", "label"),
+    "size_by_label": ("mean size", "label"),
+    "by_group": ("coverage", "group"),
+    "size_by_group": ("mean size", "group"),
+    "covering_size_by_label": ("size given coverage", "label"),
+    "covering_size_by_group": ("size given coverage", "group"),
+}
+Kind = Literal[
+    "sizes",
+    "by_size",
+    "by_label",
+    "size_by_label",
+    "by_group",
+    "size_by_group",
+    "covering_size_by_label",
+    "covering_size_by_group",
+    "curve",
+]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a collection of sets is worth; made by :func:`evaluate`. Every number carries its interval and counts.
+
+    Attributes
+    ----------
+    coverage, mean_size, size_given_coverage, empty_rate, singleton_rate, singleton_accuracy, coverage_gap : Estimate
+        Over all rows; the gap is the largest coverage of a label minus the smallest, or, if alpha was given, the mean
+        distance of the labels' coverages from 1 - alpha.
+    sizes, by_size, by_label, size_by_label : dict of Estimate
+        Shares of sizes; coverage by size and by true label; mean size by true label.
+    by_group, size_by_group : dict of Estimate, or None
+        Coverage and mean size by group, if groups were given.
+    covering_size_by_label, covering_size_by_group : dict of Estimate
+        Mean size of the sets that hold the true label, by label and by group.
+    worst_slice : WorstSlice or None
+        If X was given.
+    alpha : float or None
+        The level of the sets, if given.
+    n : int
+        Number of rows.
+    evidence : Evidence or None
+        The rows themselves, if p-values were given: what ``plot("curve")`` and :func:`report` need.
+    """
+
+    coverage: Estimate
+    mean_size: Estimate
+    size_given_coverage: Estimate
+    empty_rate: Estimate
+    singleton_rate: Estimate
+    singleton_accuracy: Estimate
+    coverage_gap: Estimate
+    sizes: dict[Any, Estimate]
+    by_size: dict[Any, Estimate]
+    by_label: dict[Any, Estimate]
+    size_by_label: dict[Any, Estimate]
+    by_group: dict[Any, Estimate] | None
+    size_by_group: dict[Any, Estimate] | None
+    covering_size_by_label: dict[Any, Estimate]
+    covering_size_by_group: dict[Any, Estimate] | None
+    worst_slice: WorstSlice | None
+    alpha: float | None
+    n: int
+    evidence: Evidence | None = field(default=None, repr=False, compare=False)
+
+    def rows(self) -> Iterator[tuple[str, str, str, Estimate]]:
+        """Yield every number as (metric, by, group, estimate)."""
+        for name in _OVERALL:
+            yield name, "all", "", getattr(self, name)
+        if self.worst_slice is not None:
+            yield "worst_slice", "slice", "", self.worst_slice.coverage
+        for name, (_, by) in _BROKEN_DOWN.items():
+            for group, estimate in (getattr(self, name) or {}).items():
+                yield name, by, str(group), estimate
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """Return everything as one tidy data frame: metric, by, group, value, low, high, n, count."""
+        rows = list(self.rows())
+        columns: dict[str, Any] = {"metric": [row[0] for row in rows], "by": [row[1] for row in rows]}
+        columns["group"] = [row[2] for row in rows]
+        columns["value"] = [float(row[3]) for row in rows]
+        for name in ("low", "high", "n", "count"):
+            columns[name] = [getattr(row[3], name) for row in rows]
+        return make_table(columns, backend)
+
+    def plot(self, kind: Kind = "by_label") -> Display:
+        """Return a figure; ``.draw()`` draws it, ``.frame()`` gives its table back.
+
+        Parameters
+        ----------
+        kind : str, default="by_label"
+            One of the break-downs, or "curve": coverage at every level, if p-values were given.
+        """
+        known = [name for name in _BROKEN_DOWN if getattr(self, name) is not None]
+        check_option(kind, (*known, *(["curve"] if self.evidence is not None else [])), "kind")
+        if kind == "curve" and self.evidence is not None:
+            return show_curve(self.evidence)
+        what, by = _BROKEN_DOWN[kind]
+        values: dict[Any, Estimate] = getattr(self, kind)
+        columns: dict[str, Any] = {by: drawable(list(values)), what: [float(v) for v in values.values()]}
+        for name in ("low", "high", "n"):
+            columns[name] = [getattr(v, name) for v in values.values()]
+        marks = [1 - self.alpha] if what == "coverage" and self.alpha is not None else []
+        return Display(columns, "bar", f"{what} by {by}", by, what, marks)
+
+    def __repr__(self) -> str:
+        level = "" if self.alpha is None else f" at alpha={self.alpha:g}"
+        head = f"Evaluation of {self.n} prediction sets{level}"
+        lines = [f"  {words:<28} {getattr(self, name)!r}" for name, words in _OVERALL.items()]
+        for name, (what, by) in _BROKEN_DOWN.items():
+            values = dict(getattr(self, name) or {})
+            if name == "by_size":
+                values.pop(0, None)  # empty sets cover nothing: that is no news
+            if values and what == "coverage":
+                worst = min(values, key=lambda group: (values[group] != values[group], float(values[group])))
+                lines.append(f"  {'lowest coverage by ' + by:<28} {values[worst]!r} for {worst}")
+        if self.worst_slice is not None:
+            lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
+        return "\n".join([head, *lines])
+
+
+def evaluate(
+    sets: Any,
+    labels: ArrayLike,
+    X: Any = None,
+    groups: ArrayLike | None = None,
+    *,
+    alpha: float | None = None,
+    classes: ArrayLike | None = None,
+    confidence: float = 0.95,
+    random_state: Any = 0,
+    p_values: ArrayLike | None = None,
+    probabilities: Any = None,
+    n: int | None = None,
+    allow_empty: bool | None = None,
+) -> Evaluation:
+    """Judge prediction sets against the true labels.
+
+    Parameters
+    ----------
+    sets : PredictionSets, boolean mask or list of label arrays
+        The prediction sets.
+    labels : array
+        The true labels.
+    X : array or data frame, optional
+        Features, to look for the worst slice.
+    groups : array, optional
+        A group for each row, to break coverage and size down.
+    alpha : float, optional
+        The level of the sets: drawn as a reference, and the target of the coverage gap.
+    classes : array, optional
+        The label of each column of a mask; by default the column numbers.
+    confidence : float, default=0.95
+        Of the intervals.
+    random_state : None, int or numpy random generator, default=0
+        For the worst slice.
+    p_values : array, shape (rows, classes), optional
+        The p-value of every label, as ``predict_p`` gives them: lets :func:`report` and ``plot("curve")`` see every
+        level. They must be those of the sets at ``alpha``.
+    probabilities : array, shape (rows, classes), optional
+        What the model said, to be shown beside the p-values.
+    n : int, optional
+        Number of rows that calibrated, for sets of one split without groups: coverage then has an exact law. Without it
+        a report has no verdict.
+    allow_empty : bool, optional
+        With p-values: False if empty sets get their most likely label (then pass ``probabilities`` too), True if they
+        stay empty. By default True, unless some set at this level was filled.
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> import aptset
+    >>> evaluation = aptset.evaluate([["a"], ["a", "b"], ["b"]], ["a", "b", "a"])
+    >>> evaluation.coverage
+    0.6667 [0.0943, 0.9916] (2 of 3)
+    >>> evaluation.by_label["b"].n
+    1
+    """
+    found = PredictionSets.of(sets, classes)
+    level = None if alpha is None else float(check_alpha(alpha))
+    if groups is not None:
+        check_length(as_group_list(groups) or [], len(found), "groups")
+    check_needs_p_values(p_values, probabilities=probabilities, n=n, allow_empty=allow_empty)
+    rows = None
+    if p_values is not None:
+        rows = Evidence.of(found, labels, p_values, probabilities, groups, X, level, n, allow_empty)
+    common: dict[str, Any] = {"confidence": confidence}
+    by_group = None if groups is None else metrics.coverage_by(found, labels, groups, **common)
+    return Evaluation(
+        coverage=metrics.coverage(found, labels, **common),
+        mean_size=metrics.mean_size(found, **common),
+        size_given_coverage=metrics.size_given_coverage(found, labels, **common),
+        empty_rate=metrics.empty_rate(found, **common),
+        singleton_rate=metrics.singleton_rate(found, **common),
+        singleton_accuracy=metrics.singleton_accuracy(found, labels, **common),
+        coverage_gap=metrics.coverage_gap(found, labels, alpha, **common),
+        sizes=metrics.size_distribution(found, **common),
+        by_size=metrics.size_stratified_coverage(found, labels, **common),
+        by_label=metrics.coverage_by(found, labels, **common),
+        size_by_label=metrics.mean_size_by(found, labels, **common),
+        by_group=by_group,
+        size_by_group=None if groups is None else metrics.mean_size_by(found, labels, groups, **common),
+        covering_size_by_label=metrics.size_given_coverage_by(found, labels, **common),
+        covering_size_by_group=None
+        if groups is None
+        else metrics.size_given_coverage_by(found, labels, groups, **common),
+        worst_slice=None
+        if X is None
+        else worst_slice_coverage(found, labels, X, confidence=confidence, random_state=random_state),
+        alpha=level,
+        n=len(found),
+        evidence=rows,
+    )

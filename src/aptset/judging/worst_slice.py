@@ -1,0 +1,226 @@
+"""Worst-slice coverage: the slab { a <= v.x <= b } where sets serve worst, found on some rows, judged on others."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.judging.estimates import Estimate, share
+from aptset.judging.features import Features, features_of, project
+from aptset.kernels.blocks import thread_count
+from aptset.kernels.formula import Floats
+from aptset.kernels.slabs import Slab, find_slab, least_mean, least_mean_bounds
+from aptset.sets import PredictionSets
+from aptset.tables import is_table
+from aptset.validation.outcomes import (
+    check_confidence,
+    check_delta,
+    check_directions,
+    check_flag,
+    check_places,
+    check_share_to_find,
+)
+from aptset.validation.settings import check_generator, check_option
+
+_DIRECTIONS_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class WorstSlice:
+    """The slab where coverage is worst. ``float(slice)`` is its coverage.
+
+    Attributes
+    ----------
+    coverage : Estimate
+        Coverage in the slab with its interval and counts: on the rows kept apart, or, for method="in-sample", on the
+        rows where it was found (then biased downward, and the interval does not hold). NaN if no row fell into it.
+    found : float
+        Coverage in the slab on the rows where it was found.
+    direction : array
+        The vector v, one entry per column of ``names``.
+    low, high : float
+        The bounds on v.x.
+    share : float
+        The share of the rows where it was found that lie in the slab.
+    names : list of str
+        The features; categories appear as "column=value".
+    means, overall : array
+        The mean of each feature among the rows in the slab and among all rows.
+    method : str
+        "held-out" or "in-sample".
+    rows : array of int
+        The rows behind ``coverage``.
+    """
+
+    coverage: Estimate
+    found: float
+    direction: Floats
+    low: float
+    high: float
+    share: float
+    names: list[str]
+    means: Floats
+    overall: Floats
+    spread: Floats
+    method: str
+    rows: NDArray[np.intp]
+
+    def __float__(self) -> float:
+        return float(self.coverage)
+
+    def top_features(self, count: int = 3) -> list[tuple[str, float]]:
+        """Return the features that weigh most: entry of the direction times the spread of the feature."""
+        weight = self.direction * self.spread
+        order = np.argsort(-np.abs(weight), kind="stable")[:count]
+        return [(self.names[j], float(weight[j])) for j in order]
+
+    def describe(self) -> str:
+        """Return the slab in words."""
+        parts = []
+        for name, _ in self.top_features():
+            j = self.names.index(name)
+            parts.append(f"{name} is {self.means[j]:.3g} on average (overall {self.overall[j]:.3g})")
+        where = "; ".join(parts)
+        return f"coverage {self.coverage!r} in the worst slice found, {self.share:.0%} of the rows, where {where}"
+
+    def __repr__(self) -> str:
+        return f"WorstSlice({self.method}: {self.describe()})"
+
+    def contains(self, X: Any) -> NDArray[np.bool_]:
+        """Tell which rows of X lie in the slab; X must have the columns the slab was found with."""
+        (place,) = project(features_of(X, self.names).matrix, self.direction[None, :])
+        return np.asarray((place >= self.low) & (place <= self.high))
+
+
+def worst_slice_coverage(
+    sets: Any,
+    labels: ArrayLike,
+    X: Any,
+    *,
+    method: Literal["held-out", "in-sample"] = "held-out",
+    delta: float = 0.1,
+    directions: int | ArrayLike = 1000,
+    share_to_find: float = 0.25,
+    standardize: bool | None = None,
+    classes: ArrayLike | None = None,
+    confidence: float = 0.95,
+    random_state: Any = 0,
+) -> WorstSlice:
+    """Return the coverage in the slab where it is worst.
+
+    Parameters
+    ----------
+    sets, labels, classes, confidence
+        As in :func:`coverage`.
+    X : array, sparse matrix or data frame
+        The features. Columns of texts and categories are turned into one column per value.
+    method : {"held-out", "in-sample"}, default="held-out"
+        "held-out" finds the slab on a part of the rows and measures it on the others: unbiased, 1 - alpha for sets with
+        valid conditional coverage. "in-sample" is the minimum itself, which lies below the truth even for perfect sets.
+    delta : float, default=0.1
+        The least share of the points that a slab holds.
+    directions : int or array, default=1000
+        Number of directions, uniform on the sphere, or the directions themselves, (directions, features).
+    share_to_find : float, default=0.25
+        The share of the rows on which the slab is found.
+    standardize : bool, optional
+        Divide the features by their standard deviations first; by default for data frames, not for arrays.
+    random_state : None, int or numpy random generator, default=0
+        Draws the directions and the rows.
+
+    Returns
+    -------
+    WorstSlice
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> X = np.random.default_rng(0).normal(size=(2000, 3))
+    >>> sets = np.ones((2000, 2), dtype=bool)
+    >>> sets[X[:, 1] > 1.2, 0] = False  # label 0 is missed where the second feature is large
+    >>> worst = aptset.worst_slice_coverage(sets, np.zeros(2000, dtype=int), X)
+    >>> round(float(worst), 2), worst.top_features(1)[0][0]
+    (0.01, 'x1')
+    """
+    check_option(method, ("held-out", "in-sample"), "method")
+    covered = PredictionSets.of(sets, classes).covers(labels)
+    features = features_of(X, None, len(covered))
+    least_share, level = check_delta(delta), check_confidence(confidence)
+    generator = check_generator(random_state)
+    vectors = check_directions(directions, features.matrix.shape[1], generator)
+    if is_table(X) if standardize is None else check_flag(standardize, "standardize"):
+        spread = check_places(features.spread)
+        vectors = check_places(vectors / np.where(spread > 0, spread, 1.0))
+    find, judge = np.arange(len(covered)), np.arange(len(covered))
+    if method == "held-out":
+        order = generator.permutation(len(covered))
+        n_find = max(1, round(check_share_to_find(share_to_find) * len(covered)))
+        find, judge = order[:n_find], order[n_find:]
+    slab, vector = _search(features.matrix[find], covered[find], vectors, least_share)
+    (place,) = project(features.matrix, vector[None, :])
+    inside = (place >= slab.low) & (place <= slab.high)
+    return _summarise(features, covered, vector, slab, find, judge, inside, level, method)
+
+
+def _search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Fraction) -> tuple[Slab, Floats]:
+    """Return the worst slab over all directions (the first of equal ones)."""
+    least = max(1, -int(-delta * len(covered) // 1))  # ceil, exactly
+    flags = covered.astype(np.uint8)
+
+    bounds = _bounds(matrix, flags, vectors, least)
+    best: tuple[Fraction, int, Slab] | None = None
+    for number in np.argsort(bounds, kind="stable").tolist():
+        if best is not None and bounds[number] > float(best[0]) + 1e-9:
+            break  # neither this direction nor any later one can be worse
+        (place,) = project(matrix, vectors[number : number + 1])
+        order = np.argsort(place)
+        mean = least_mean(place[order], flags[order], least)
+        if best is None or (mean, number) < best[:2]:
+            best = mean, number, find_slab(place[order], flags[order], least, mean)
+    assert best is not None  # there is at least one direction
+    return best[2], vectors[best[1]]
+
+
+def _bounds(matrix: Any, flags: NDArray[np.uint8], vectors: Floats, least: int) -> Floats:
+    """Return what no slab of each direction falls below, a few directions at a time on every core."""
+    starts = range(0, len(vectors), _DIRECTIONS_AT_ONCE)
+
+    def work(start: int) -> Floats:
+        return least_mean_bounds(project(matrix, vectors[start : start + _DIRECTIONS_AT_ONCE]), flags, least)
+
+    if len(flags) * len(vectors) < 50_000:
+        return np.concatenate([work(start) for start in starts])
+    with ThreadPoolExecutor(thread_count()) as pool:
+        return np.concatenate(list(pool.map(work, starts)))
+
+
+def _summarise(
+    features: Features,
+    covered: NDArray[np.bool_],
+    vector: Floats,
+    slab: Slab,
+    find: NDArray[np.intp],
+    judge: NDArray[np.intp],
+    inside: NDArray[np.bool_],
+    confidence: float,
+    method: str,
+) -> WorstSlice:
+    return WorstSlice(
+        coverage=share(covered[judge][inside[judge]], confidence),
+        found=float(slab.mean),
+        direction=vector,
+        low=slab.low,
+        high=slab.high,
+        share=float(inside[find].mean()),
+        names=features.names,
+        means=features.means(np.flatnonzero(inside)),
+        overall=features.means(np.arange(len(covered))),
+        spread=features.spread,
+        method=method,
+        rows=judge[inside[judge]],
+    )

@@ -1,0 +1,1 @@
+"""Sets from probabilities alone: no model, no scikit-learn."""

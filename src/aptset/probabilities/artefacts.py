@@ -1,0 +1,127 @@
+"""Calibrations on disk: one safetensors file with JSON metadata. Opening one runs no code.
+
+Layout, version 1. Tensors: ``scores`` (float64, upward within each group) and ``offsets`` (int64, where groups start).
+Metadata: ``aptset``, a JSON text with everything else, and ``digest``, the blake2b of that text and of the bytes of
+both tensors, so that any damage is noticed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.groups import Groups
+from aptset.running.writing import atomic_path
+from aptset.scores import SCORES, Score
+from aptset.validation.artefacts import check_artefact, check_content, damaged
+
+FORMAT_VERSION = 1
+
+
+def write_calibration(path: str | Path, fields: dict[str, Any]) -> None:
+    """Write the fields of a Calibration, atomically: a kill at any moment leaves the old file or the new one."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    (fold,) = fields["held_out"].folds
+    tensors = {"scores": np.ascontiguousarray(fold.scores), "offsets": np.ascontiguousarray(fold.offsets)}
+    text = json.dumps(_describe(fields), sort_keys=True)
+    with atomic_path(path) as temporary:
+        try:
+            save_file(tensors, temporary, metadata={"aptset": text, "digest": _digest(text, tensors)})
+        except SafetensorError as error:
+            raise OSError(f"{path} cannot be written: {error}") from error
+
+
+def read_calibration(path: str | Path) -> dict[str, Any]:
+    """Return the fields of a Calibration; a damaged, truncated or newer file is refused with one clear error."""
+    facts, tensors = read(path)
+    groups = Groups(facts["groups"]["kind"], tuple(facts["groups"]["names"]))
+    tensors["scores"].flags.writeable = False
+    return {
+        "held_out": HeldOut((FoldScores(tensors["scores"], tensors["offsets"]),), groups),
+        "classes": _as_array(facts["classes"]),
+        "conformity": SCORES[facts["score"]["name"]](**facts["score"]["settings"]),
+        "key": int(facts["key"]),
+        "randomized": facts["randomized"],
+        "allow_empty": facts["allow_empty"],
+        "columns": None if facts["columns"] is None else _as_array(facts["columns"]),
+    }
+
+
+def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the checked facts and tensors of an artefact."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="np") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise damaged(path, f"not a readable artefact: {error}") from error
+    text, digest = metadata.get("aptset"), metadata.get("digest")
+    facts = check_artefact(path, text, FORMAT_VERSION, sorted(SCORES))
+    if set(tensors) != {"scores", "offsets"} or digest != _digest(str(text), tensors):
+        raise damaged(path, "its content does not match its digest")
+    check_content(path, facts, tensors["scores"], tensors["offsets"])
+    return facts, tensors
+
+
+def _describe(fields: dict[str, Any]) -> dict[str, Any]:
+    from importlib.metadata import version  # takes as long to load as a third of numpy
+
+    held_out: HeldOut = fields["held_out"]
+    score, columns = fields["conformity"], fields["columns"]
+    return {
+        "format": FORMAT_VERSION,
+        "kind": "split",
+        "score": {"name": _name_of(score), "settings": dataclasses.asdict(score)},
+        "classes": _as_plain(fields["classes"]),
+        "columns": None if columns is None else _as_plain(columns),
+        "groups": {"kind": held_out.groups.kind, "names": [_plain(name) for name in held_out.groups.names]},
+        "key": str(fields["key"]),
+        "randomized": fields["randomized"],
+        "allow_empty": fields["allow_empty"],
+        "n": held_out.n,
+        "scores_hash": blake2b(held_out.scores.data, digest_size=16).hexdigest(),
+        "library": version("aptset"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _name_of(score: Score) -> str:
+    for name, kind in SCORES.items():
+        if type(score) is kind:
+            return name
+    raise TypeError(f"conformity must be one of {sorted(SCORES)} to be saved; got {score!r}.")
+
+
+def _digest(text: str, tensors: dict[str, NDArray[Any]]) -> str:
+    digest = blake2b(text.encode(), digest_size=16)
+    for name in ("scores", "offsets"):
+        digest.update(str(tensors[name].dtype).encode())
+        digest.update(tensors[name].data)
+    return digest.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise TypeError(f"labels and groups must be texts, numbers, booleans or None to be saved; got {value!r}.")
+
+
+def _as_plain(values: NDArray[Any]) -> dict[str, Any]:
+    return {"values": [_plain(value) for value in values.tolist()], "objects": values.dtype == object}
+
+
+def _as_array(stored: dict[str, Any]) -> NDArray[Any]:
+    return np.array(stored["values"], dtype=object if stored["objects"] else None)

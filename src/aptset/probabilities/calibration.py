@@ -1,0 +1,288 @@
+"""The face for people who only have probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.calibrations.held_out import HeldOut
+from aptset.calibrations.tally import mask_of_one_model, p_values_of_one_model, sets_of_one_model
+from aptset.kernels.formula import Floats
+from aptset.kernels.places import Rows
+from aptset.probabilities.artefacts import read_calibration, write_calibration
+from aptset.probabilities.border import NAME, score_labels
+from aptset.scores import Score
+from aptset.sets import PredictionSets
+from aptset.validation.artefacts import check_mergeable
+from aptset.validation.matrices import check_new_probabilities, tolerance_of, uniforms_of
+from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Calibration:
+    """Calibration scores, ready to turn new probabilities into prediction sets. Made by :func:`calibrate`.
+
+    Attributes
+    ----------
+    classes : array
+        The label of each column of probabilities.
+    conformity : score
+        The score that was calibrated.
+    randomized : bool
+        Whether u is drawn (keyed by the row) or 1 everywhere.
+    allow_empty : bool
+        Whether sets may be empty by default.
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> probabilities = np.random.default_rng(0).dirichlet([1, 1, 1], size=500)
+    >>> labels = probabilities.argmax(axis=1)
+    >>> calibration = aptset.calibrate(probabilities, labels, random_state=0)
+    >>> calibration
+    Calibration(n=500, 3 classes, Adaptive())
+    >>> calibration.predict_set([[0.7, 0.2, 0.1]], alpha=0.1, u=[0.5])[0]
+    array([0])
+    """
+
+    held_out: HeldOut
+    classes: NDArray[Any]
+    conformity: Score
+    key: int
+    randomized: bool = True
+    allow_empty: bool = True
+    columns: NDArray[Any] | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of calibration samples."""
+        return self.held_out.n
+
+    @property
+    def scores(self) -> Floats:
+        """The calibration scores, upward."""
+        return self.held_out.scores
+
+    def __repr__(self) -> str:
+        chance = "" if self.randomized else ", randomized=False"
+        return f"Calibration(n={self.n}, {len(self.classes)} classes, {self.conformity}{chance})"
+
+    def threshold(self, alpha: float = 0.1) -> float | dict[Any, float]:
+        """Return the score up to which labels are in the set at this level; infinite if there are too few samples.
+
+        With groups it is a dictionary with the threshold of each.
+        """
+        found = self.held_out.thresholds(check_alpha(alpha)).tolist()
+        groups = self.held_out.groups
+        return found[0] if groups.kind == "all" else dict(zip(groups.names, found, strict=False))
+
+    def guarantee(self, alpha: float = 0.1) -> float:
+        """Return the coverage that Theorem 1 promises at this level (within each group, if there are groups)."""
+        return float(1 - check_alpha(alpha))
+
+    @overload
+    def predict_set(
+        self,
+        probabilities: Any,
+        alpha: float = ...,
+        *,
+        groups: ArrayLike | None = ...,
+        u: ArrayLike | None = ...,
+        normalize: bool = ...,
+        allow_empty: bool | None = ...,
+    ) -> PredictionSets: ...
+    @overload
+    def predict_set(
+        self,
+        probabilities: Any,
+        alpha: Sequence[float],
+        *,
+        groups: ArrayLike | None = ...,
+        u: ArrayLike | None = ...,
+        normalize: bool = ...,
+        allow_empty: bool | None = ...,
+    ) -> list[PredictionSets]: ...
+    def predict_set(
+        self,
+        probabilities: Any,
+        alpha: Any = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        normalize: bool = False,
+        allow_empty: bool | None = None,
+    ) -> PredictionSets | list[PredictionSets]:
+        """Return the prediction set of each row.
+
+        Parameters
+        ----------
+        probabilities : array or data frame, shape (rows, classes)
+            Columns in the order of ``classes``; the columns of a data frame are found by name.
+        alpha : float or sequence of float, default=0.1
+            Miscoverage level: sets hold the true label with probability at least 1 - alpha. For a sequence, a list
+            with the sets of each level is returned from one pass over the rows.
+        groups : array, optional
+            The group of each row, where groups were passed to :func:`calibrate`.
+        u : array of float in [0, 1], optional
+            The uniform of each row; by default a keyed hash of the row.
+        normalize : bool, default=False
+            Divide each row by its sum instead of refusing rows that do not sum to 1.
+        allow_empty : bool, optional
+            If False, an empty set gets its most likely label, which can only raise the coverage.
+
+        Returns
+        -------
+        PredictionSets, or a list of them
+        """
+        alphas, is_sequence = check_alphas(alpha)
+        rows = self._rows(probabilities, u, normalize)
+        ids, met = self.held_out.meet(groups, len(rows))
+        warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
+        may_be_empty = self.allow_empty if allow_empty is None else allow_empty
+        sets = sets_of_one_model(self.held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
+        return sets if is_sequence else sets[0]
+
+    def predict_mask(
+        self,
+        probabilities: Any,
+        alpha: float = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        normalize: bool = False,
+        allow_empty: bool | None = None,
+    ) -> NDArray[np.bool_]:
+        """Return the prediction sets as a boolean matrix, (rows, classes): faster, since nothing is put in order.
+
+        Equal to ``predict_set(...).mask``; the parameters are those of :meth:`predict_set`.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> calibration = aptset.calibrate([[0.75, 0.25]] * 20, [0] * 20, randomized=False)
+        >>> calibration.predict_mask([[0.875, 0.125], [0.5, 0.5]], alpha=0.1).sum(axis=1)
+        array([1, 1])
+        """
+        level = check_alpha(alpha)
+        rows = self._rows(probabilities, u, normalize)
+        ids, met = self.held_out.meet(groups, len(rows))
+        warn_if_too_few(met, [level], self.held_out.groups.kind != "all")
+        may_be_empty = self.allow_empty if allow_empty is None else allow_empty
+        return mask_of_one_model(self.held_out, rows, ids, level, may_be_empty, NAME)
+
+    def p_values(
+        self,
+        probabilities: Any,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        normalize: bool = False,
+    ) -> Floats:
+        """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
+        rows = self._rows(probabilities, u, normalize)
+        ids, _ = self.held_out.meet(groups, len(rows))
+        return p_values_of_one_model(self.held_out, rows, ids, NAME)
+
+    def merge(self, other: Calibration) -> Calibration:
+        """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.
+
+        Both must have been made with the same settings and the same integer ``random_state``.
+        """
+        same = {
+            "score": self.conformity == other.conformity,
+            "key (random_state)": self.key == other.key,
+            "randomized": self.randomized == other.randomized,
+            "allow_empty": self.allow_empty == other.allow_empty,
+            "classes": np.array_equal(self.classes, other.classes),
+            "kind of groups": self.held_out.groups.kind == other.held_out.groups.kind,
+        }
+        check_mergeable([name for name, equal in same.items() if not equal])
+        return replace(self, held_out=self.held_out.merge(other.held_out))
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibration to one file that :func:`load` reads; opening it runs no code.
+
+        The file is replaced whole: a kill at any moment leaves the old one or the new one.
+        """
+        write_calibration(path, {field.name: getattr(self, field.name) for field in fields(self)})
+
+    def _rows(self, probabilities: Any, u: ArrayLike | None, normalize: bool) -> Rows:
+        matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
+        uniforms = uniforms_of(u, len(matrix), self.randomized)
+        return Rows(matrix, self.conformity.weights, self.key, tolerance_of(matrix), u=uniforms, normalize=normalize)
+
+
+def calibrate(
+    probabilities: Any,
+    labels: ArrayLike,
+    *,
+    conformity: str | Score = "adaptive",
+    classes: ArrayLike | None = None,
+    groups: str | ArrayLike | None = None,
+    randomized: bool = True,
+    allow_empty: bool = True,
+    normalize: bool = False,
+    u: ArrayLike | None = None,
+    random_state: Any = None,
+) -> Calibration:
+    """Calibrate prediction sets on the probabilities and true labels of samples that no model was trained on.
+
+    Parameters
+    ----------
+    probabilities : array or data frame, shape (rows, classes)
+        Rows must sum to 1, up to rounding. float16 and float32 are widened to float64 first. A data frame goes by the
+        names of its columns, here and in ``predict_set``.
+    labels : array, shape (rows,)
+        The true label of each row.
+    conformity : {"adaptive", "homogeneous", "regularized"} or score, default="adaptive"
+        How strange a label is for a row.
+    classes : array, optional
+        The label of each column; by default the column names of a data frame, else the column numbers 0, 1, ...
+    groups : None, "label" or array, optional
+        Calibrate within groups, so that the promise holds in each: "label" for every true label, an array for the
+        group of each row (``predict_set`` then needs the groups of the new rows).
+    randomized : bool, default=True
+        False takes u = 1 everywhere: never-empty sets that do not depend on chance, and cover a little more.
+    allow_empty : bool, default=True
+        If False, an empty set gets its most likely label, which can only raise the coverage.
+    normalize : bool, default=False
+        Divide each row by its sum instead of refusing rows that do not sum to 1.
+    u : array of float in [0, 1], optional
+        The uniform of each row; by default a keyed hash of the row, so that equal rows share one.
+    random_state : None, int or numpy random generator, optional
+        Where the key of the hash comes from; None draws a fresh one, which the calibration keeps.
+
+    Returns
+    -------
+    Calibration
+
+    Examples
+    --------
+    >>> import aptset
+    >>> calibration = aptset.calibrate([[0.5, 0.375, 0.125]] * 3, [0, 0, 1], u=[0.5, 1.0, 0.0])
+    >>> calibration.scores
+    array([0.   , 0.25 , 0.875])
+    """
+    found = score_labels(probabilities, labels, conformity, classes, groups, randomized, normalize, u, random_state)
+    held_out = HeldOut((found.fold(slice(None)),), found.groups)
+    return Calibration(held_out, found.classes, found.conformity, found.key, randomized, allow_empty, found.columns)
+
+
+def load(path: str | Path) -> Calibration:
+    """Read a calibration that was saved; a damaged, truncated or newer file is refused with one clear error.
+
+    Examples
+    --------
+    >>> import aptset, tempfile, pathlib
+    >>> calibration = aptset.calibrate([[0.9, 0.1]] * 20, [0] * 20, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     calibration.save(pathlib.Path(folder) / "cal.aptset")
+    ...     aptset.load(pathlib.Path(folder) / "cal.aptset")
+    Calibration(n=20, 2 classes, Adaptive())
+    """
+    return Calibration(**read_calibration(path))

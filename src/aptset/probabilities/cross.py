@@ -1,0 +1,189 @@
+"""The face for people who trained the folds elsewhere and only have their probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.calibrations.cross import CVPlus
+from aptset.calibrations.held_out import HeldOut
+from aptset.calibrations.minimax import Minimax
+from aptset.calibrations.promises import Promises
+from aptset.calibrations.tally import Tally
+from aptset.groups import Ids
+from aptset.kernels.formula import Floats
+from aptset.kernels.places import Rows
+from aptset.kernels.rowhash import hash_rows
+from aptset.probabilities.border import NAME, score_labels
+from aptset.scores import Score
+from aptset.validation.folds import check_fold_ids, check_same_shape, folds_in_order
+from aptset.validation.matrices import check_new_probabilities, check_rows, tolerance_of, uniforms_of
+from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class CrossCalibration:
+    """Scores of each fold's held-out rows, ready to combine the folds' probabilities. Made by :func:`calibrate_cv`.
+
+    Attributes
+    ----------
+    classes : array
+        The label of each column of probabilities.
+    folds : array
+        The names of the folds, sorted: the order in which ``predict_set`` takes their probabilities.
+    conformity : score
+        The score that was calibrated.
+    """
+
+    held_out: HeldOut
+    folds: NDArray[Any]
+    classes: NDArray[Any]
+    conformity: Score
+    key: int
+    randomized: bool = True
+    allow_empty: bool = True
+    columns: NDArray[Any] | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of calibration samples."""
+        return self.held_out.n
+
+    def __repr__(self) -> str:
+        how = "minimax" if self.held_out.minimax else "CV+"
+        sizes = f"n={self.n} in {len(self.folds)} folds, {len(self.classes)} classes"
+        return f"CrossCalibration({how}, {sizes}, {self.conformity})"
+
+    def guarantee(self, alpha: float = 0.1) -> float:
+        """Return the coverage that Theorem 2 (or the minimax bound) promises at this level, in every group."""
+        scheme = Minimax() if self.held_out.minimax else CVPlus()
+        return float(Promises(scheme, self.held_out.sizes_of_folds).coverage(check_alpha(alpha)))
+
+    def predict_set(
+        self,
+        fold_probabilities: Iterable[Any] | Mapping[Any, Any],
+        alpha: Any = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        normalize: bool = False,
+        allow_empty: bool | None = None,
+    ) -> Any:
+        """Return the prediction set of each row.
+
+        Parameters
+        ----------
+        fold_probabilities : iterable of matrices, or mapping from fold to matrix
+            What the model of each fold says about the same new rows, (rows, classes), in the order of ``folds``. A
+            generator is taken one fold at a time.
+        alpha : float or sequence of float, default=0.1
+            Miscoverage level; for a sequence, a list with the sets of each level is returned.
+        groups : array, optional
+            The group of each row, where groups were passed to :func:`calibrate_cv`.
+        u : array of float in [0, 1], optional
+            The uniform of each row, for all folds; by default a keyed hash of the row of the first fold.
+        normalize : bool, default=False
+            Divide each row by its sum instead of refusing rows that do not sum to 1.
+        allow_empty : bool, optional
+            If False, an empty set gets its most likely label, which can only raise the coverage.
+        """
+        alphas, is_sequence = check_alphas(alpha)
+        tally, ids, met = self._tally(fold_probabilities, groups, u, normalize)
+        warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
+        may_be_empty = self.allow_empty if allow_empty is None else allow_empty
+        sets = tally.sets(self.held_out, ids, alphas, self.classes, may_be_empty)
+        return sets if is_sequence else sets[0]
+
+    def p_values(
+        self,
+        fold_probabilities: Iterable[Any] | Mapping[Any, Any],
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        normalize: bool = False,
+    ) -> Floats:
+        """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
+        tally, ids, _ = self._tally(fold_probabilities, groups, u, normalize)
+        return tally.p_values(self.held_out, ids)
+
+    def _tally(
+        self,
+        fold_probabilities: Iterable[Any] | Mapping[Any, Any],
+        groups: ArrayLike | None,
+        u: ArrayLike | None,
+        normalize: bool,
+    ) -> tuple[Tally, Ids | None, dict[Any, int]]:
+        tally: Tally | None = None
+        for number, probabilities in enumerate(folds_in_order(fold_probabilities, self.folds)):
+            matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
+            rows = Rows(matrix, self.conformity.weights, self.key, tolerance_of(matrix), normalize=normalize)
+            if tally is None:
+                tally = Tally.empty(len(matrix), len(self.classes), self.held_out.minimax)
+                # One u per row for all folds: from the first, the only one that is known when folds stream.
+                seeds = hash_rows(rows.block(0, len(rows)).probabilities, self.key)
+                uniforms = uniforms_of(u, len(matrix), self.randomized)
+                ids, met = self.held_out.meet(groups, len(matrix))
+            check_same_shape(matrix, tally.mass, number)
+            first_bad = tally.add(self.held_out.folds[number], replace(rows, seeds=seeds, u=uniforms), ids)
+            check_rows(matrix, first_bad, f"{NAME} of fold {self.folds[number]}", normalize)
+        assert tally is not None  # there are at least two folds
+        return tally, ids, met
+
+
+def calibrate_cv(
+    probabilities: Any,
+    labels: ArrayLike,
+    folds: ArrayLike,
+    *,
+    combine: Literal["plus", "minimax"] = "plus",
+    conformity: str | Score = "adaptive",
+    classes: ArrayLike | None = None,
+    groups: str | ArrayLike | None = None,
+    randomized: bool = True,
+    allow_empty: bool = True,
+    normalize: bool = False,
+    u: ArrayLike | None = None,
+    random_state: Any = None,
+) -> CrossCalibration:
+    """Calibrate CV+ (or the jackknife+, or minimax) on out-of-fold probabilities of models trained elsewhere.
+
+    Parameters
+    ----------
+    probabilities : array or data frame, shape (rows, classes)
+        Row i holds what the model that was trained *without* the fold of row i says about it.
+    labels : array, shape (rows,)
+        The true label of each row.
+    folds : array, shape (rows,)
+        The fold of each row: any labels. As many folds as rows is the jackknife+.
+    combine : {"plus", "minimax"}, default="plus"
+        Compare each fold's scores under its own model (CV+), or with the lowest score that any model gives (minimax).
+    conformity, classes, groups, randomized, allow_empty, normalize, u, random_state
+        As in :func:`calibrate`.
+
+    Returns
+    -------
+    CrossCalibration
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> generator = np.random.default_rng(0)
+    >>> out_of_fold = generator.dirichlet([1, 1, 1], size=90)
+    >>> calibration = aptset.calibrate_cv(out_of_fold, out_of_fold.argmax(axis=1), np.arange(90) % 3, random_state=0)
+    >>> calibration
+    CrossCalibration(CV+, n=90 in 3 folds, 3 classes, Adaptive())
+    >>> of_three_models = [[[0.7, 0.2, 0.1]], [[0.6, 0.3, 0.1]], [[0.8, 0.1, 0.1]]]
+    >>> calibration.predict_set(of_three_models, alpha=0.1, u=[0.5])[0]
+    array([0])
+    """
+    check_option(combine, ("plus", "minimax"), "combine")
+    found = score_labels(probabilities, labels, conformity, classes, groups, randomized, normalize, u, random_state)
+    names, fold_of_row = check_fold_ids(folds, len(found.scores))
+    members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
+    held_out = HeldOut(tuple(found.fold(rows) for rows in members), found.groups, combine == "minimax")
+    common = (found.classes, found.conformity, found.key, randomized, allow_empty, found.columns)
+    return CrossCalibration(held_out, names, *common)

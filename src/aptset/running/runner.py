@@ -1,0 +1,158 @@
+"""Runs many independent tasks: in parallel, resumable after a kill at any moment, the same for any number of workers.
+
+A task is a small value with a text that names it, and a method that computes rows. What a task found is written at once
+and whole by the worker that found it, one file a task; a restart reads these files and does only what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from joblib import Parallel, delayed, parallel_config
+from threadpoolctl import threadpool_limits
+
+from aptset.running.progress import Bar
+from aptset.running.versions import versions
+from aptset.running.writing import atomic_write
+from aptset.validation.experiments import check_folder, check_jobs, check_keys, warn_damaged
+
+Row = dict[str, Any]
+
+
+class Task(Protocol):
+    """A unit of work that can be sent to another process."""
+
+    @property
+    def key(self) -> str:
+        """A text that is different for every task, and that says all the result depends on."""
+        ...
+
+    @property
+    def weight(self) -> float:
+        """About how long the task takes compared with others; only the time left depends on it."""
+        ...
+
+    def run(self) -> list[Row]:
+        """Compute the rows: plain values by name."""
+        ...
+
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+
+
+class Done(NamedTuple):
+    """What a task found, how long it took, and with which versions of what."""
+
+    rows: list[Row]
+    seconds: float
+    versions: dict[str, str]
+
+
+def run_tasks(
+    tasks: Sequence[AnyTask], folder: Path | None = None, jobs: int | None = 1, progress: bool = False
+) -> list[Done]:
+    """Run tasks, in the order given; return what each found, in that order.
+
+    Parameters
+    ----------
+    tasks : sequence of tasks
+        The work; see :class:`Task`.
+    folder : path, optional
+        Where each finished task is written; what is there already is not done again. None keeps results in memory.
+    jobs : int, default=1
+        Number of worker processes; -1 for one per core. No result depends on it.
+    progress : bool, default=False
+        Show a bar with the time left, if standard error is a terminal.
+    """
+    check_keys([task.key for task in tasks])
+    workers = check_jobs(jobs)
+    found: dict[int, Done] = {}
+    if folder is not None:
+        check_folder(folder)
+        found = _finished(tasks, folder)
+    missing = [number for number in range(len(tasks)) if number not in found]
+    bar = Bar(sum(tasks[number].weight for number in missing), "tasks", progress and bool(missing))
+    for number, done in _compute(tasks, missing, folder, workers):
+        found[number] = done
+        bar.advance(tasks[number].weight, f"{len(found)}/{len(tasks)}")
+    bar.close()
+    return [found[number] for number in range(len(tasks))]
+
+
+def file_of(task: Task, folder: Path) -> Path:
+    """Return where the result of a task is kept."""
+    readable = re.sub(r"[^A-Za-z0-9.+-]+", "_", task.key)[:100]
+    return folder / f"{readable}-{hashlib.sha256(task.key.encode()).hexdigest()[:12]}.json"
+
+
+def _compute(
+    tasks: Sequence[AnyTask], missing: list[int], folder: Path | None, workers: int
+) -> Iterator[tuple[int, Done]]:
+    """Yield results as they come."""
+    if workers == 1 or len(missing) < 2:
+        yield from (_run_one(number, tasks[number], folder) for number in missing)
+        return
+    with parallel_config("loky", inner_max_num_threads=1):
+        parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1, pre_dispatch="3*n_jobs")
+    yield from parallel(delayed(_run_one)(number, tasks[number], folder) for number in missing)
+
+
+def _run_one(number: int, task: AnyTask, folder: Path | None) -> tuple[int, Done]:
+    """Run a task on one thread, so that sums come in one order, and write what it found."""
+    start = time.monotonic()
+    with threadpool_limits(1):
+        rows = task.run()
+    done = Done(rows, round(time.monotonic() - start, 3), versions())
+    if folder is not None:
+        with atomic_write(file_of(task, folder)) as file:
+            file.write(_encode(task.key, done))
+    return number, done
+
+
+def _encode(key: str, done: Done) -> bytes:
+    body = json.dumps({"key": key, **done._asdict()})  # NaN stays NaN: it is what a mean over nothing is
+    return json.dumps({"digest": hashlib.sha256(body.encode()).hexdigest(), "body": body}).encode()
+
+
+def _decode(content: bytes) -> tuple[str, Done] | None:
+    """Return the key and the result that a file holds, or None if it is damaged."""
+    try:
+        outer = json.loads(content)
+        if hashlib.sha256(outer["body"].encode()).hexdigest() != outer["digest"]:
+            return None
+        body = json.loads(outer["body"])
+        return body["key"], Done(body["rows"], body["seconds"], body["versions"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _finished(tasks: Sequence[AnyTask], folder: Path) -> dict[int, Done]:
+    """Read the results that are there; warn about damaged ones, which will be computed again."""
+    found = {}
+    for number, task in enumerate(tasks):
+        path = file_of(task, folder)
+        if path.is_file():
+            content = _decode(path.read_bytes())
+            if content is not None and content[0] == task.key:
+                found[number] = content[1]
+            else:
+                warn_damaged(path, "is computed again")
+    return found
+
+
+def read_results(folder: Path) -> dict[str, Done]:
+    """Return every result in a folder by its key; damaged ones are named and left out."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        content = _decode(path.read_bytes())
+        if content is None:
+            warn_damaged(path, "is left out")
+        else:
+            found[content[0]] = content[1]
+    return found

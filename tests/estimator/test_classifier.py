@@ -1,0 +1,405 @@
+"""The scikit-learn face."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_iris, make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import GaussianNB, MultinomialNB
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import check_estimator
+
+import aptset
+from aptset import ConformalClassifier, Split
+from aptset.estimator.fitting import _steady
+
+X, Y = load_iris(return_X_y=True)
+NAMES = load_iris().target_names[Y]
+
+
+def fitted(model=None, y=NAMES, **settings):
+    return ConformalClassifier(model or GaussianNB(), random_state=0, **settings).fit(X, y)
+
+
+CHECKED = [LogisticRegression(), GaussianNB(), DecisionTreeClassifier(random_state=0), MultinomialNB()]
+
+
+@pytest.mark.parametrize("model", CHECKED, ids=str)
+def test_scikit_learn_checks(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the checks feed on purpose what warns
+        results = check_estimator(ConformalClassifier(model, random_state=0), on_fail=None, on_skip=None)
+    left = [(r["check_name"], r["status"], r["exception"]) for r in results if r["status"] != "passed"]
+    # The array API check runs only under SCIPY_ARRAY_API=1.
+    assert [name for name, *_ in left] in ([], ["check_array_api_input"]), left
+    assert len(results) > 40
+
+
+def test_what_a_user_sees():
+    classifier = fitted()
+    sets = classifier.predict_set(X)
+    assert sets[0].tolist() == ["setosa"]
+    assert set(classifier.predict(X)) == {"setosa", "versicolor", "virginica"}
+    assert classifier.predict_proba(X).shape == classifier.predict_p(X).shape == (150, 3)
+    assert classifier.score(X, NAMES) == np.mean(classifier.predict(X) == NAMES)
+    assert classifier.n_calibration_ == 75
+    assert classifier.n_features_in_ == 4
+    np.testing.assert_array_equal(sets.mask, classifier.predict_p(X) > 0.1)
+    for alpha, some in zip((0.05, 0.3), classifier.predict_set(X, [0.05, 0.3]), strict=True):
+        assert some == classifier.predict_set(X, alpha)
+
+
+def test_before_fit():
+    for method in ("predict_set", "predict", "predict_proba", "predict_p"):
+        with pytest.raises(NotFittedError):
+            getattr(ConformalClassifier(GaussianNB()), method)(X)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
+def test_share_of_rows_that_calibrates(share):
+    assert fitted(calibration=Split(share=share)).n_calibration_ == round(150 * share)
+
+
+def test_split_is_random_and_seeded():
+    def rows(seed):
+        (fold,) = Split().folds(None, np.zeros(20), np.random.default_rng(seed))
+        assert sorted([*fold.train_rows(20), *fold.held_out]) == list(range(20))
+        return tuple(fold.held_out)
+
+    assert rows(0) == rows(0) != rows(1)
+    assert Split(share=0.999).folds(None, np.zeros(2), np.random.default_rng(0))[0].held_out.size == 1
+
+
+@pytest.mark.parametrize("kind", ["strings", "objects", "bools", "gaps", "floats"])
+def test_labels_of_any_kind(kind):
+    labels = {
+        "strings": NAMES,
+        "objects": NAMES.astype(object),
+        "bools": Y > 0,
+        "gaps": np.array([-7, 3, 100])[Y],
+        "floats": np.array([0.0, 1.0, 5.0])[Y],
+    }[kind]
+    classifier = fitted(y=labels)
+    sets = classifier.predict_set(X)
+    assert sets.classes.tolist() == sorted(set(labels.tolist()))
+    assert sets.covers(labels).mean() > 0.8
+    assert type(sets[0].tolist()[0]) is type(labels.tolist()[0])
+
+
+def test_frozen_model_calibrates_on_every_row_and_keeps_its_class_order():
+    class Reversed(ClassifierMixin, BaseEstimator):
+        """A model whose classes_ are not sorted."""
+
+        def fit(self, X, y):
+            self.inner_ = GaussianNB().fit(X, y)
+            self.classes_ = self.inner_.classes_[::-1]
+            return self
+
+        def predict_proba(self, X):
+            return self.inner_.predict_proba(X)[:, ::-1]
+
+    plain = ConformalClassifier(FrozenEstimator(GaussianNB().fit(X, NAMES)), random_state=0).fit(X, NAMES)
+    reverse = ConformalClassifier(FrozenEstimator(Reversed().fit(X, NAMES)), random_state=0).fit(X, NAMES)
+    assert plain.n_calibration_ == 150
+    assert plain.predict_set(X) == reverse.predict_set(X)
+    np.testing.assert_array_equal(plain.predict_p(X), reverse.predict_p(X))
+
+
+def test_frozen_model_is_not_refitted():
+    model = GaussianNB().fit(X[:100:2], NAMES[:100:2])  # has never seen virginica
+    classifier = ConformalClassifier(FrozenEstimator(model), random_state=0).fit(X, NAMES)
+    assert classifier.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+    assert (classifier.predict_proba(X)[:, 2] == 0).all()
+    assert model.classes_.tolist() == ["setosa", "versicolor"]
+    assert classifier.predict_set(X, 0.01).covers(NAMES).mean() > 0.95, "a class without mass is covered all the same"
+    one = ConformalClassifier(FrozenEstimator(model), random_state=0).fit(X[:60], NAMES[:60])
+    assert one.classes_.tolist() == ["setosa", "versicolor"]
+
+
+def test_class_missing_from_the_training_part():
+    """A class with one sample, which is held out in some of the splits."""
+    labels = NAMES.copy().astype(object)
+    labels[0] = "rare"
+    missing = 0
+    for seed in range(12):
+        classifier = ConformalClassifier(LogisticRegression(max_iter=1000), random_state=seed).fit(X, labels)
+        missing += "rare" not in classifier.models_[0].classes_
+        assert classifier.predict_proba(X).shape == (150, 4)
+        assert classifier.predict_set(X, 0.5).sizes.max() <= 4
+    assert 0 < missing < 12
+
+
+def test_training_part_with_one_class_only():
+    labels = np.array(["a"] * 39 + ["b"])
+    with pytest.warns(UserWarning, match="one class 'a' only.*a constant model stands in"):
+        classifier = ConformalClassifier(LogisticRegression(), random_state=1).fit(X[:40], labels)
+    sets = classifier.predict_set(X[:40])
+    assert (sets.mask[:, 0] | (sets.sizes == 0)).all()
+    assert classifier.n_features_in_ == 4
+    tree = ConformalClassifier(DecisionTreeClassifier(), random_state=1).fit(X[:40], labels)
+    assert isinstance(tree.models_[0], DecisionTreeClassifier), "a model that copes with one class is kept"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(max_iter=2000),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        GaussianNB(),
+        RandomForestClassifier(n_estimators=10),
+        MLPClassifier((16,), max_iter=20),
+        DecisionTreeClassifier(),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_row_independence(model):
+    """On the rows that were calibrated on too, where one label stands exactly at the threshold."""
+    data, labels = make_classification(400, n_features=20, n_informative=8, n_classes=4, random_state=0)
+    classifier = ConformalClassifier(model, random_state=0).fit(data, labels)
+    whole = classifier.predict_set(data, [0.1, 0.3])
+    order = np.random.default_rng(0).permutation(400)
+    for moved, expected in zip(classifier.predict_set(data[order], [0.1, 0.3]), whole, strict=True):
+        assert moved == expected[order]
+    for size in (1, 7, 150):
+        parts = [classifier.predict_set(data[i : i + size]) for i in range(0, 400, size)]
+        assert [row.tolist() for part in parts for row in part] == [row.tolist() for row in whole[0]]
+
+
+def test_last_bits_of_a_model_do_not_count():
+    """Probabilities that differ by a few steps of rounding become the same number, but for 2^-17 of them or so."""
+    p = np.random.default_rng(0).random(200_000)
+    other = np.nextafter(np.nextafter(p, 1), 1)
+    assert (_steady(p) != _steady(other)).sum() < 40
+    np.testing.assert_allclose(_steady(p), p, rtol=2.0**-32)
+
+
+def test_random_state_reaches_model_split_and_key():
+    model = make_pipeline(StandardScaler(), RandomForestClassifier(n_estimators=5))
+    first, second = (ConformalClassifier(model, random_state=4).fit(X, NAMES) for _ in range(2))
+    assert first.fitted_.rule.key == second.fitted_.rule.key
+    assert first.predict_set(X) == second.predict_set(X)
+    assert model[-1].random_state is None, "the user's estimator is left as it is"
+    fresh = ConformalClassifier(model).fit(X, NAMES)
+    assert fresh.fitted_.rule.key != ConformalClassifier(model).fit(X, NAMES).fitted_.rule.key
+    assert fresh.predict_set(X) == fresh.predict_set(X)
+    kept = fresh.fitted_.rule.key
+    assert fresh.fit(X, NAMES).fitted_.rule.key != kept, "a fresh key for every fit"
+
+
+def test_pipeline_clone_grid_search_pickle():
+    pipeline = make_pipeline(StandardScaler(), ConformalClassifier(LogisticRegression(), random_state=0)).fit(X, NAMES)
+    assert pipeline.predict(X).shape == (150,)
+    assert len(pipeline[-1].predict_set(pipeline[:-1].transform(X))) == 150
+    search = GridSearchCV(
+        ConformalClassifier(GaussianNB(), random_state=0),
+        {"estimator__var_smoothing": [1e-9, 1e-3], "conformity": ["adaptive", aptset.Homogeneous()]},
+    ).fit(X, NAMES)
+    assert search.best_score_ > 0.9
+    assert cross_val_score(clone(search.best_estimator_), X, NAMES).mean() > 0.9
+    classifier = fitted()
+    assert pickle.loads(pickle.dumps(classifier)).predict_set(X) == classifier.predict_set(X)
+
+
+class Recorder(GaussianNB):
+    """Remembers the weights it was fitted with."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.weights_ = sample_weight
+        self.rows_ = X
+        return super().fit(X, y, sample_weight)
+
+
+def test_sample_weight_follows_its_rows():
+    weights = np.arange(1.0, 151.0)
+    data = np.column_stack([X, weights])
+    classifier = ConformalClassifier(Recorder(), random_state=0).fit(data, Y, sample_weight=weights)
+    np.testing.assert_array_equal(classifier.models_[0].weights_, classifier.models_[0].rows_[:, -1])
+    assert ConformalClassifier(Recorder(), random_state=0).fit(data, Y, sample_weight=None).models_[0].weights_ is None
+
+
+def test_metadata_routing():
+    weights = np.arange(1.0, 151.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        asked = ConformalClassifier(Recorder().set_fit_request(sample_weight=True), random_state=0)
+        assert len(asked.fit(X, Y, sample_weight=weights).models_[0].weights_) == 75
+        refused = ConformalClassifier(Recorder().set_fit_request(sample_weight=False), random_state=0)
+        with pytest.raises(TypeError, match="unexpected argument"):
+            refused.fit(X, Y, sample_weight=weights)
+        asked.set_score_request(sample_weight=True)
+        search = GridSearchCV(asked, {"estimator__var_smoothing": [1e-9]}).fit(X, Y, sample_weight=weights)
+        assert len(search.best_estimator_.models_[0].weights_) == 75
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames(library):
+    frames = pytest.importorskip(library)
+    frame = frames.DataFrame({f"f{j}": X[:, j] for j in range(4)})
+    labels = frames.Series(NAMES)
+    classifier = ConformalClassifier(GaussianNB(), random_state=0).fit(frame, labels)
+    expected = fitted()
+    assert classifier.predict_set(frame) == expected.predict_set(X), "the content counts, not what holds it"
+    # Older versions of scikit-learn do not know the names of polars' columns.
+    names = getattr(classifier.models_[0], "feature_names_in_", None)
+    np.testing.assert_array_equal(getattr(classifier, "feature_names_in_", None), names)
+    assert not hasattr(classifier.fit(X, NAMES), "feature_names_in_"), "nothing stays from an earlier fit"
+
+
+def test_frame_with_categories_and_missing_values():
+    pd = pytest.importorskip("pandas")
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(X.copy(), columns=list("abcd"))  # older pandas shares the memory of X
+    frame["kind"] = pd.Categorical(generator.choice(["x", "y"], size=150))
+    frame.loc[::7, "a"] = np.nan
+    model = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
+    classifier = ConformalClassifier(model, random_state=0).fit(frame, NAMES)
+    whole = classifier.predict_set(frame)
+    assert classifier.predict_set(frame.iloc[::-1]) == whole[::-1]
+
+
+def test_sparse_rows_and_texts():
+    dense = np.random.default_rng(0).poisson(0.5, size=(150, 12)).astype(float)
+    expected = ConformalClassifier(MultinomialNB(), random_state=0).fit(dense, NAMES).predict_set(dense)
+    for kind in (sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_array):
+        classifier = ConformalClassifier(MultinomialNB(), random_state=0).fit(kind(dense), NAMES)
+        assert classifier.predict_set(kind(dense)) == expected
+    texts = [" ".join(f"w{j}" for j in row.nonzero()[0]) + " end" for row in dense]
+    classifier = ConformalClassifier(make_pipeline(CountVectorizer(), MultinomialNB()), random_state=0).fit(
+        texts, NAMES
+    )
+    whole = classifier.predict_set(texts)
+    assert [classifier.predict_set([text])[0].tolist() for text in texts[:20]] == [row.tolist() for row in whole[:20]]
+
+
+def test_memory_is_bounded_by_pieces(monkeypatch):
+    classifier = fitted()
+    expected, p_values = classifier.predict_set(X, [0.05, 0.2]), classifier.predict_p(X)
+    monkeypatch.setattr("aptset.calibrations.tally.CHUNK_CELLS", 40)
+    assert classifier.predict_set(X, [0.05, 0.2]) == expected
+    np.testing.assert_array_equal(classifier.predict_p(X), p_values)
+
+
+def test_deterministic_and_never_empty():
+    deterministic = fitted(randomized=False)
+    assert deterministic.predict_set(X) == fitted(randomized=False).predict_set(X)
+    assert (deterministic.predict_set(X).sizes >= 1).all()
+    sets = fitted(allow_empty=False).predict_set(X, 0.5)
+    assert (sets.sizes >= 1).all()
+    assert (fitted().predict_set(X, 0.5).sizes == 0).any()
+    with pytest.raises(ValueError, match="randomized=False"):
+        deterministic.predict_set(X, u=np.zeros(150))
+    own = fitted()
+    assert own.predict_set(X, u=np.zeros(150)).sizes.sum() <= own.predict_set(X, u=np.ones(150)).sizes.sum()
+
+
+BAD_FITS = {
+    "no probabilities": (RidgeClassifier(), {}, NAMES, TypeError, "predict_proba.*CalibratedClassifierCV"),
+    "not a model": (3, {}, NAMES, TypeError, "estimator must be"),
+    "one class": (GaussianNB(), {}, np.zeros(150), ValueError, "one class only"),
+    "alpha": (GaussianNB(), {"alpha": 2}, NAMES, ValueError, r"alpha must be in \(0, 1\)"),
+    "calibration": (
+        GaussianNB(),
+        {"calibration": "spilt"},
+        NAMES,
+        ValueError,
+        r"one of \['cv\+', 'jackknife\+', 'minimax', 'split'\].*got 'spilt'",
+    ),
+    "calibration type": (GaussianNB(), {"calibration": 5}, NAMES, TypeError, "calibration must be"),
+    "share": (GaussianNB(), {"calibration": Split(share=1.0)}, NAMES, ValueError, r"share must be in \(0, 1\)"),
+    "conformity": (GaussianNB(), {"conformity": "aps"}, NAMES, ValueError, "conformity must be one of"),
+    "random_state": (GaussianNB(), {"random_state": "x"}, NAMES, TypeError, "random_state must"),
+    "length": (GaussianNB(), {}, NAMES[:10], ValueError, "inconsistent numbers of samples"),
+    "targets": (GaussianNB(), {}, np.linspace(0, 1, 150), ValueError, "Unknown label type"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FITS)
+def test_bad_fit_leaves_nothing_behind(case):
+    model, settings, labels, error, message = BAD_FITS[case]
+    classifier = ConformalClassifier(model, **settings)
+    with pytest.raises(error, match=message):
+        classifier.fit(X, labels)
+    with pytest.raises(NotFittedError):
+        classifier.predict_set(X)
+
+
+def test_failing_refit_keeps_the_old_fit():
+    classifier = fitted()
+    expected = classifier.predict_set(X)
+    with pytest.raises(ValueError, match="one class only"):
+        classifier.fit(X, np.zeros(150))
+    assert classifier.predict_set(X) == expected
+
+
+def test_models_with_bad_probabilities():
+    class Broken(GaussianNB):
+        def predict_proba(self, X):
+            return super().predict_proba(X) * 0.5
+
+    with pytest.raises(ValueError, match="probabilities of the estimator must have rows that sum to 1"):
+        ConformalClassifier(Broken()).fit(X, NAMES)
+
+    class Several(GaussianNB):
+        def predict_proba(self, X):
+            return [super().predict_proba(X)] * 2
+
+    with pytest.raises(TypeError, match="one probability per class"):
+        ConformalClassifier(Several()).fit(X, NAMES)
+
+
+def test_too_few_calibration_rows():
+    classifier = ConformalClassifier(GaussianNB(), random_state=0).fit(X[40:60], NAMES[40:60])
+    with pytest.warns(UserWarning, match="at least 99 are needed") as w:
+        assert (classifier.predict_set(X, 0.01).sizes == 2).all()
+    assert len(w) == 1
+    assert w[0].filename == __file__
+
+
+def test_settings_changed_after_fit_wait_for_the_next_fit():
+    for settings in ({"randomized": False}, {"randomized": True}):
+        classifier = fitted(**settings)
+        expected = classifier.predict_set(X)
+        changed = classifier.set_params(randomized=not settings["randomized"], conformity="homogeneous", groups="label")
+        assert changed.predict_set(X) == expected
+
+
+def test_frozen_borders():
+    model = GaussianNB().fit(X, Y)
+    with pytest.raises(NotFittedError):
+        ConformalClassifier(FrozenEstimator(GaussianNB())).fit(X, Y)
+    with pytest.raises(ValueError, match=r"labels of the kind that the fitted model knows, \[0, 1, 2\]"):
+        ConformalClassifier(FrozenEstimator(model)).fit(X, NAMES)
+    with pytest.raises(TypeError, match="fit takes no"):
+        ConformalClassifier(FrozenEstimator(model)).fit(X, Y, sample_weight=np.ones(150))
+    half = make_pipeline(StandardScaler(), FrozenEstimator(model))
+    with pytest.raises(ValueError, match="Wrap a fitted model as a whole"):
+        ConformalClassifier(half).fit(X[:100], Y[:100])
+
+
+def test_rows_of_lists_do_not_depend_on_their_neighbours():
+    generator = np.random.default_rng(0)
+    tokens = [[f"w{j}" for j in generator.integers(9, size=generator.integers(1, 4))] for _ in range(120)]
+    labels = NAMES[np.arange(120) % 150]
+    model = make_pipeline(CountVectorizer(analyzer=lambda row: row), MultinomialNB())
+    classifier = ConformalClassifier(model, random_state=0).fit(tokens, labels)
+    whole = classifier.predict_set(tokens)
+    assert [classifier.predict_set([row])[0].tolist() for row in tokens] == [row.tolist() for row in whole]
+
+
+def test_calibrated_classifier_as_estimator():
+    model = CalibratedClassifierCV(RidgeClassifier(), cv=3)
+    assert ConformalClassifier(model, random_state=0).fit(X, NAMES).predict_set(X).covers(NAMES).mean() > 0.8

@@ -1,0 +1,208 @@
+"""Artefacts: they come back whole, or not at all."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import aptset
+
+
+def data(n=120, seed=0, n_classes=3):
+    generator = np.random.default_rng(seed)
+    p = generator.dirichlet(np.ones(n_classes), size=n)
+    return p, (generator.random((n, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
+
+
+P, Y = data()
+NAMES = {
+    "strings": ["ant", "bee", "naïve ☃"],
+    "ints": [3, -1, 7],
+    "floats": [0.5, 1.0, -2.0],
+    "mixed": [1, "one", None],
+}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("groups", [None, "label", "rows"])
+@pytest.mark.parametrize("conformity", ["adaptive", "homogeneous", aptset.Regularized(0.1, 2)], ids=str)
+def test_round_trip(tmp_path, kind, groups, conformity):
+    names = NAMES[kind]
+    by = np.where(P[:, 0] > 0.3, "x", "y") if groups == "rows" else groups
+    options = {"classes": names, "groups": by, "conformity": conformity, "randomized": kind != "ints"}
+    calibration = aptset.calibrate(P, [names[k] for k in Y], random_state=5, allow_empty=False, **options)
+    calibration.save(tmp_path / "cal.aptset")
+    again = aptset.load(tmp_path / "cal.aptset")
+    new, _ = data(seed=1)
+    more = {"groups": ["x"] * len(new)} if groups == "rows" else {}
+    assert again.predict_set(new, [0.2, 0.4], **more) == calibration.predict_set(new, [0.2, 0.4], **more)
+    assert type(again.classes.tolist()[0]) is type(names[0])
+    assert repr(again) == repr(calibration)
+    assert again.threshold(0.2) == calibration.threshold(0.2)
+
+
+def test_column_names_survive(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(P, columns=["p_a", "p_b", "p_c"])
+    aptset.calibrate(frame, Y, classes=[0, 1, 2], random_state=0).save(tmp_path / "c")
+    again = aptset.load(tmp_path / "c")
+    assert again.predict_set(frame[["p_c", "p_a", "p_b"]]) == again.predict_set(P)
+
+
+def test_labels_and_scores_that_cannot_be_written(tmp_path):
+    dates = np.array(["2024-01-01", "2024-01-02", "2024-01-03"], dtype="datetime64[D]").astype(object)
+    with pytest.raises(TypeError, match="must be texts, numbers"):
+        aptset.calibrate(P, dates[Y], classes=dates).save(tmp_path / "c")
+
+    class Own:
+        weights = aptset.Adaptive().weights
+
+    with pytest.raises(TypeError, match="to be saved"):
+        aptset.calibrate(P, Y, conformity=Own()).save(tmp_path / "c")
+    assert not list(tmp_path.iterdir()), "nothing is half-written"
+
+
+def test_merged_shards_are_the_whole():
+    whole = aptset.calibrate(P, Y, random_state=3)
+    parts = [aptset.calibrate(P[some], Y[some], random_state=3) for some in np.array_split(np.arange(120), 4)]
+    merged = parts[0].merge(parts[1]).merge(parts[2]).merge(parts[3])
+    np.testing.assert_array_equal(merged.scores, whole.scores)
+    assert merged.n == 120
+    assert merged.predict_set(P) == whole.predict_set(P)
+    for groups in ("label", np.where(P[:, 0] > 0.3, "x", "y")):
+        some = [groups, groups] if isinstance(groups, str) else [groups[:50], groups[50:]]
+        new = {} if isinstance(groups, str) else {"groups": groups}
+        whole = aptset.calibrate(P, Y, groups=groups, random_state=3)
+        left, right = (
+            aptset.calibrate(P[rows], Y[rows], groups=of, random_state=3)
+            for rows, of in zip((slice(50), slice(50, None)), some, strict=True)
+        )
+        assert left.merge(right).predict_set(P, 0.3, **new) == whole.predict_set(P, 0.3, **new)
+
+
+def test_only_like_calibrations_merge():
+    one = aptset.calibrate(P, Y, random_state=3)
+    others = {
+        "key": aptset.calibrate(P, Y, random_state=4),
+        "score": aptset.calibrate(P, Y, random_state=3, conformity="homogeneous"),
+        "randomized": aptset.calibrate(P, Y, random_state=3, randomized=False),
+        "classes": aptset.calibrate(P, Y + 1, classes=[1, 2, 3], random_state=3),
+        "kind of groups": aptset.calibrate(P, Y, groups="label", random_state=3),
+    }
+    for name, other in others.items():
+        with pytest.raises(ValueError, match=f"differs in .*{name}"):
+            one.merge(other)
+
+
+def test_fuzz_truncations_and_bit_flips(tmp_path):
+    """An error or the same calibration: never a crash, never other sets."""
+    calibration = aptset.calibrate(P, np.array(["a", "b", "c"])[Y], classes=["a", "b", "c"], random_state=0)
+    path = tmp_path / "cal.aptset"
+    calibration.save(path)
+    good = path.read_bytes()
+    expected = calibration.predict_set(P)
+    generator = np.random.default_rng(0)
+    damaged = [good[:length] for length in (0, 1, 7, 8, 9, 100, len(good) // 2, len(good) - 8, len(good) - 1)]
+    damaged += [good + b"x", good[8:], b"\x00" * 200]
+    for place in generator.integers(len(good), size=600).tolist():
+        flipped = bytearray(good)
+        flipped[place] ^= 1 << int(generator.integers(8))
+        damaged.append(bytes(flipped))
+    refused = 0
+    for content in damaged:
+        path.write_bytes(content)
+        found = attempt(path)
+        refused += found is None
+        assert found is None or found.predict_set(P) == expected
+    assert refused > 590
+
+
+def attempt(path):
+    """Load an artefact; None if it is refused, with the one error that names the file."""
+    try:
+        return aptset.load(path)
+    except (ValueError, OSError) as error:
+        return None if str(path) in str(error) else error
+
+
+def tampered(path, **changes):
+    """Rewrite an artefact with other facts and a digest that fits them."""
+    from aptset.probabilities.artefacts import _digest, read
+
+    facts, tensors = read(path)
+    text = json.dumps({**facts, **changes}, sort_keys=True)
+    save_file(load_file(path), path, metadata={"aptset": text, "digest": _digest(text, tensors)})
+
+
+def test_newer_and_incomplete_files(tmp_path):
+    path = tmp_path / "cal.aptset"
+    for changes, message in [
+        ({"format": 2, "library": "9.9"}, "has format 2, written by aptset 9.9.*Upgrade"),
+        ({"key": None}, "incomplete .key."),
+        ({"score": {"name": "os.system", "settings": {}}}, "incomplete"),
+        ({"kind": "other"}, "incomplete"),
+    ]:
+        aptset.calibrate(P, Y).save(path)
+        tampered(path, **changes)
+        with pytest.raises(ValueError, match=message):
+            aptset.load(path)
+    with pytest.raises((ValueError, OSError), match="nothing"):
+        aptset.load(tmp_path / "nothing")
+    save_file({"scores": np.zeros(3)}, path)
+    with pytest.raises(ValueError, match="no aptset metadata"):
+        aptset.load(path)
+
+
+def test_content_that_no_calibration_has(tmp_path):
+    """A digest that fits does not make nonsense right."""
+    from aptset.probabilities.artefacts import _digest, read
+
+    path = tmp_path / "cal.aptset"
+    aptset.calibrate(P, Y, random_state=0).save(path)
+    facts, tensors = read(path)
+    scores, offsets = tensors["scores"], tensors["offsets"]
+    nonsense = [
+        ({}, scores[::-1].copy(), offsets),
+        ({}, np.full_like(scores, np.nan), offsets),
+        ({}, scores, np.array([0, len(scores) + 5])),
+        ({}, scores, np.array([3, len(scores)])),
+        ({"n": 7}, scores, offsets),
+        ({"classes": {"values": [0, 0, 1], "objects": False}}, scores, offsets),
+        ({"groups": {"kind": "odd", "names": ["all"]}}, scores, offsets),
+        ({"format": 0}, scores, offsets),
+        ({"key": "x"}, scores, offsets),
+    ]
+    for changes, some, pointers in nonsense:
+        text = json.dumps({**facts, **changes}, sort_keys=True)
+        content = {"scores": some, "offsets": pointers}
+        save_file(content, path, metadata={"aptset": text, "digest": _digest(text, content)})
+        with pytest.raises(ValueError, match="no intact aptset artefact"):
+            aptset.load(path)
+
+
+def test_a_kill_while_writing_leaves_the_old_file(tmp_path):
+    """Kill -9 a process that saves again and again, many times over: the file is always whole."""
+    path = tmp_path / "cal.aptset"
+    aptset.calibrate(P, Y, random_state=0).save(path)
+    code = (
+        "import sys, numpy as np, aptset\n"
+        "p = np.random.default_rng(0).dirichlet(np.ones(3), size=200_000)\n"
+        "c = aptset.calibrate(p, p.argmax(axis=1), random_state=0)\n"
+        "print('ready', flush=True)\n"
+        "while True: c.save(sys.argv[1])\n"
+    )
+    sizes = set()
+    for delay in (0.0, 0.003, 0.01, 0.02, 0.05):
+        process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+        process.stdout.readline()
+        subprocess.run(["sleep", str(delay)], check=True)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        sizes.add(aptset.load(path).n)
+    assert sizes <= {120, 200_000}
