@@ -1,7 +1,7 @@
 """What equal rows do to coverage: run `python docs/design/simulations/copies.py`, about two minutes on one core.
 
-Prints (1) the coverage of new rows for rows with few different contents, beside the law k/(n + 1); (2) the worst class among saturated
-rows; (3) deployments that answer one row at a time, by content and by ids.
+Prints (1) the coverage of new rows for rows with few different contents, beside the law k/(n + 1); (2) the worst class
+among saturated rows; (3) deployments that answer one row at a time, by content and by ids.
 """
 
 import warnings
