@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Ids
-from aptset.kernels.counts import add_counts, count_below, lower, p_values_of
+from aptset.kernels.counts import add_counts, count_below, lower
 from aptset.kernels.cuts import cut, masks
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
+from aptset.kernels.quotients import p_values_of
 from aptset.sets import PredictionSets, concatenate
 from aptset.validation.matrices import check_rows
 
