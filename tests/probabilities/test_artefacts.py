@@ -144,7 +144,7 @@ def test_newer_and_incomplete_files(tmp_path):
     for changes, message in [
         ({"format": 2, "library": "9.9"}, "has format 2, written by aptset 9.9.*Upgrade"),
         ({"key": None}, "incomplete .key."),
-        ({"score": {"name": "os.system", "settings": {}}}, "incomplete"),
+        ({"score": {"name": "os.system", "settings": {}}}, "'os.system' is none of ours"),
         ({"kind": "other"}, "incomplete"),
     ]:
         aptset.calibrate(P, Y).save(path)

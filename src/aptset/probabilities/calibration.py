@@ -274,7 +274,7 @@ def calibrate(
 
 
 def load(path: str | Path) -> Calibration:
-    """Read a calibration that was saved; a damaged, truncated or newer file is refused with one clear error.
+    """Read a calibration that was saved; a damaged, truncated, forged or newer file is refused with one clear error.
 
     Examples
     --------
@@ -285,4 +285,5 @@ def load(path: str | Path) -> Calibration:
     ...     aptset.load(pathlib.Path(folder) / "cal.aptset")
     Calibration(n=20, 2 classes, Adaptive())
     """
-    return Calibration(**read_calibration(path))
+    fields, _ = read_calibration(path)
+    return Calibration(**fields)

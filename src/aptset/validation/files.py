@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import errno
+import os
 import re
-import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +47,32 @@ def check_rows_present(path: Path, n_rows: int) -> None:
         raise ValueError(f"{path} must have at least one row; it has a header only, or nothing.")
 
 
+def check_row_count(path: Path, found: int, wanted: int) -> None:
+    """Refuse to go on with fewer or more rows than a file has."""
+    if found != wanted:
+        raise ValueError(f"{path} must give back every row: it has {wanted}, but {found} were read. Check its quotes.")
+
+
+def check_standard_input(stdin: Any) -> BinaryIO:
+    """Return the bytes of standard input; refuse one that is closed."""
+    if stdin is None or stdin.closed:
+        raise OSError("- must be standard input that is open; it is closed. Pipe data in, or name a file.")
+    stream: BinaryIO = stdin.buffer
+    return stream
+
+
+def check_flat_columns(path: Path, schema: Any) -> None:
+    """Refuse columns that a CSV cannot hold."""
+    import pyarrow as pa
+
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    if nested:
+        raise ValueError(
+            f"{path} must hold plain columns, being CSV; column {nested[0]!r} of the input holds lists or records. "
+            "Write .parquet instead, or drop the column."
+        )
+
+
 def check_labels_present(path: Path, labels: Sequence[str | None], start: int, classes: list[str], column: str) -> None:
     """Refuse missing labels and labels that no column of probabilities stands for."""
     known = set(classes)
@@ -61,20 +86,71 @@ def check_labels_present(path: Path, labels: Sequence[str | None], start: int, c
 
 
 def check_exists(path: Path) -> Path:
-    """Refuse a file that is not there."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} must be a file; there is none of that name.")
-    return path
+    """Refuse an input that is no file: a name that is not there, a folder, a pipe, a device, a circle of links."""
+    as_utf8(path)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} must be a file; it is a folder. Name a file in it.")
+    if path.exists():
+        raise OSError(f"{path} must be a file; it is a pipe or a device. Pass - and redirect it to standard input.")
+    if path.is_symlink():
+        raise FileNotFoundError(f"{path} must be a file; it is a link to nothing, or to itself.")
+    raise FileNotFoundError(f"{path} must be a file; there is none of that name.")
+
+
+def check_plain_file(path: Path) -> Path:
+    """Refuse what would block or could not be mapped, before it is opened."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(f"{path} must be a file; it is a pipe or a device. Copy its content to a file first.")
+    return check_exists(path)
 
 
 def check_target_file(path: Path) -> Path:
     """Return where to write: what a link points to; refuse devices, pipes and folders that are not there."""
-    final = path.resolve()
-    if final.exists() and not final.is_file():
+    as_utf8(path)
+    try:
+        final = path.resolve()
+        exists = final.exists()
+    except (OSError, RuntimeError) as error:  # which of the two depends on the version of Python
+        too_long = getattr(error, "errno", None) == errno.ENAMETOOLONG
+        why = "a name of at most 255 bytes; it is longer" if too_long else "a file; it is a link to itself"
+        raise OSError(f"{path} must be {why}.") from error
+    if final.is_symlink():
+        raise OSError(f"{path} must be a file; it is a link to itself.")
+    if exists and not final.is_file():
         raise OSError(f"{path} must be a file that can be replaced; it is a folder, a pipe or a device.")
     if not final.parent.is_dir():
         raise FileNotFoundError(f"{path} must be in a folder that exists; {final.parent} is none.")
+    if len(os.fsencode(final.name)) > 255:
+        raise OSError(f"{path} must be a name of at most 255 bytes; it is longer.")
     return final
+
+
+def as_utf8(path: str | Path) -> str:
+    """Return a name for libraries that write every name in UTF-8, whatever the locale made of its bytes."""
+    try:
+        return os.fsencode(path).decode()
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} must be a name that UTF-8 can write. Rename the file.") from error
+
+
+def check_other_files(outs: Iterable[Path], inputs: Iterable[str | Path | None]) -> None:
+    """Refuse to write over what is read, whatever the two are called: links, ./, upper and lower case."""
+    sources = [(name, found) for name in inputs if name is not None and (found := _identity(name)) is not None]
+    for out in outs:
+        target = _identity(out)
+        for name, found in sources:
+            if target is not None and os.path.samestat(target, found):
+                what = "standard input" if str(name) == "-" else name
+                raise ValueError(f"{out} must be another file than the input, {what}: it would be replaced. Rename one.")
+
+
+def _identity(name: str | Path) -> os.stat_result | None:
+    """Return what tells a file from all others, or None if there is none."""
+    with suppress(OSError, ValueError):
+        return os.fstat(0) if str(name) == "-" else os.stat(name)
+    return None
 
 
 def check_sets_file(path: Path, names: list[str], classes: list[str]) -> str:
@@ -91,53 +167,47 @@ def check_sets_file(path: Path, names: list[str], classes: list[str]) -> str:
     return kind
 
 
-def check_no_missing_labels(path: Path, column: str, labels: list[Any]) -> None:
-    """Refuse rows whose true label is unknown."""
-    if None in labels:
-        raise ValueError(f"{path}, row {labels.index(None)}, column {column!r}: the label is missing.")
+def check_label_column(path: Path, column: str, labels: Any, start: int) -> None:
+    """Refuse rows whose true label is unknown; labels are positions in names."""
+    missing = labels.of_rows == labels.names.index(None)
+    if missing.any():
+        row = start + int(np.argmax(missing))
+        raise ValueError(f"{path}, row {row}, column {column!r}: the label is missing.")
 
 
-@contextmanager
-def nearest_row_error(path: Path) -> Iterator[None]:
-    """Turn a reader's error into one line that names the file, and the row where a CSV breaks."""
+def check_sets_column(path: Path, kind: Any) -> str:
+    """Return how a column holds sets: as lists, or as texts joined by |."""
     import pyarrow as pa
 
-    try:
-        yield
-    except (pa.ArrowException, EOFError, OSError, ValueError, zipfile.BadZipFile) as error:
-        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError) or str(path) in str(error):
-            raise
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{path}{_where_csv_breaks(path, first_line)} cannot be read: {first_line}") from error
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return "lists"
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+        raise ValueError(f"{path} must have sets in its column 'set', lists or texts joined by |; it has {kind}.")
+    return "texts"
 
 
-def _where_csv_breaks(path: Path, message: str) -> str:
-    """Return ", row r" for a value that is no number or a row with too few or too many cells; rows count from 0."""
-    import pyarrow as pa
-
-    value = re.search(r"column #(\d+): .*invalid value '(.*)'", message)
-    cells = re.search(r"Expected (\d+) columns, got (\d+)", message)
-    if value is None and cells is None:
-        return ""
-    with pa.input_stream(str(path), compression="detect") as stream, io.TextIOWrapper(stream, errors="replace") as text:
-        for number, row in enumerate(csv.reader(text)):
-            if value and len(row) > int(value[1]) and row[int(value[1])] == value[2] and number > 0:
-                return f", row {number - 1}"
-            if cells and len(row) == int(cells[2]) and number > 0:
-                return f", row {number - 1}"
-    return ""
+def check_distinct_members(
+    path: Path, start: int, row: NDArray[np.intp], members: NDArray[np.intp], n_names: int
+) -> None:
+    """Refuse sets that hold a label twice."""
+    pairs = np.sort(row * n_names + members)
+    twice = np.flatnonzero(pairs[1:] == pairs[:-1])
+    if len(twice):
+        number = start + int(pairs[twice[0]] // n_names)
+        raise ValueError(f"{path}, row {number}, column 'set': labels of a set must be distinct; one is there twice.")
 
 
 def check_same_classes(path: Path, found: list[str], wanted: list[str]) -> list[int]:
     """Return where each class of the calibration is among the columns of a file."""
-    if sorted(found) != sorted(wanted):
-        missing = [name for name in wanted if name not in found]
-        extra = [name for name in found if name not in wanted]
+    where = {name: column for column, name in enumerate(found)}
+    if len(found) != len(wanted) or where.keys() != set(wanted):
+        missing = [name for name in wanted if name not in where]
+        extra = sorted(where.keys() - set(wanted))
         raise ValueError(
             f"{path} must have one column of probabilities for each class of the calibration; missing "
             f"{missing[:6]}, unknown {extra[:6]}."
         )
-    return [found.index(name) for name in wanted]
+    return [where[name] for name in wanted]
 
 
 @contextmanager
@@ -150,12 +220,24 @@ def shifted_rows(path: Path, start: int) -> Iterator[None]:
         raise ValueError(f"{path}: {text.replace('normalize=True', '--normalize')}") from error
 
 
-def check_target(path: Path, target: str, missing: NDArray[np.bool_]) -> None:
+def check_target(path: Path, target: str, labels: Any) -> None:
     """Refuse rows without a label."""
-    if missing.any():
+    if None in labels:
         raise ValueError(
-            f"{path}, row {int(np.argmax(missing))}, column {target!r}: the label is missing. Drop such rows first."
+            f"{path}, row {labels.index(None)}, column {target!r}: the label is missing. Drop such rows first."
         )
+
+
+def check_finite_features(path: Path, features: Any) -> None:
+    """Refuse infinite numbers, which no model takes; missing ones are filled later."""
+    for name in features.select_dtypes("number").columns:
+        wrong = np.isinf(features[name].to_numpy())
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ValueError(
+                f"{path}, row {row}, column {name!r}: numbers must be finite; got {features[name].iloc[row]}. "
+                "Leave the cell empty if the value is missing."
+            )
 
 
 def check_model_name(name: str, find: Any, names: list[str] | None = None) -> Any:
