@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from aptset.commands.reading import arrow_batches, as_texts, kind_of, load_arrays, only_empty_is_missing, with_newlines
 from aptset.validation.delimited import count_rows, nearest_row_error, open_text
 from aptset.validation.files import as_utf8, check_columns, check_row_count, check_rows_present
+from aptset.validation.matrices import softmax_of
 
 BATCH_ROWS = 65_536
 
@@ -161,9 +162,4 @@ class ProbabilityFile:
         return found
 
     def _as_probabilities(self, matrix: NDArray[Any]) -> NDArray[Any]:
-        if not self.logits:
-            return matrix
-        wide = matrix.astype(np.float64, order="C")  # the order of a sum must not depend on the batch
-        with np.errstate(invalid="ignore"):
-            weights = np.exp(wide - wide.max(axis=1, keepdims=True, initial=-np.inf))
-            return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+        return softmax_of(matrix, "probabilities") if self.logits and len(matrix) else matrix

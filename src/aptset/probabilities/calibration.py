@@ -19,7 +19,8 @@ from aptset.probabilities.border import NAME, score_labels
 from aptset.scores import Score
 from aptset.sets import PredictionSets
 from aptset.validation.artefacts import check_mergeable
-from aptset.validation.matrices import check_new_probabilities, tolerance_of, uniforms_of
+from aptset.validation.matrices import check_new_probabilities, softmax_of, tolerance_of, uniforms_of
+from aptset.validation.outcomes import check_flag, check_flag_or_none
 from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
 
 
@@ -94,6 +95,7 @@ class Calibration:
         groups: ArrayLike | None = ...,
         u: ArrayLike | None = ...,
         normalize: bool = ...,
+        logits: bool = ...,
         allow_empty: bool | None = ...,
     ) -> PredictionSets: ...
     @overload
@@ -105,6 +107,7 @@ class Calibration:
         groups: ArrayLike | None = ...,
         u: ArrayLike | None = ...,
         normalize: bool = ...,
+        logits: bool = ...,
         allow_empty: bool | None = ...,
     ) -> list[PredictionSets]: ...
     def predict_set(
@@ -115,6 +118,7 @@ class Calibration:
         groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
         normalize: bool = False,
+        logits: bool = False,
         allow_empty: bool | None = None,
     ) -> PredictionSets | list[PredictionSets]:
         """Return the prediction set of each row.
@@ -132,6 +136,8 @@ class Calibration:
             The uniform of each row; by default a keyed hash of the row.
         normalize : bool, default=False
             Divide each row by its sum instead of refusing rows that do not sum to 1.
+        logits : bool, default=False
+            The numbers are logits: a softmax in float64 makes them probabilities.
         allow_empty : bool, optional
             If False, an empty set gets its most likely label, which can only raise the coverage.
 
@@ -140,10 +146,10 @@ class Calibration:
         PredictionSets, or a list of them
         """
         alphas, is_sequence = check_alphas(alpha)
-        rows = self._rows(probabilities, u, normalize)
+        rows = self._rows(probabilities, u, normalize, logits)
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
-        may_be_empty = self.allow_empty if allow_empty is None else allow_empty
+        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
         sets = sets_of_one_model(self.held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
         return sets if is_sequence else sets[0]
 
@@ -155,6 +161,7 @@ class Calibration:
         groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
         normalize: bool = False,
+        logits: bool = False,
         allow_empty: bool | None = None,
     ) -> NDArray[np.bool_]:
         """Return the prediction sets as a boolean matrix, (rows, classes): faster, since nothing is put in order.
@@ -169,10 +176,10 @@ class Calibration:
         array([1, 1])
         """
         level = check_alpha(alpha)
-        rows = self._rows(probabilities, u, normalize)
+        rows = self._rows(probabilities, u, normalize, logits)
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, [level], self.held_out.groups.kind != "all")
-        may_be_empty = self.allow_empty if allow_empty is None else allow_empty
+        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
         return mask_of_one_model(self.held_out, rows, ids, level, may_be_empty, NAME)
 
     def p_values(
@@ -182,9 +189,10 @@ class Calibration:
         groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
         normalize: bool = False,
+        logits: bool = False,
     ) -> Floats:
         """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
-        rows = self._rows(probabilities, u, normalize)
+        rows = self._rows(probabilities, u, normalize, logits)
         ids, _ = self.held_out.meet(groups, len(rows))
         return p_values_of_one_model(self.held_out, rows, ids, NAME)
 
@@ -211,8 +219,10 @@ class Calibration:
         """
         write_calibration(path, {field.name: getattr(self, field.name) for field in fields(self)})
 
-    def _rows(self, probabilities: Any, u: ArrayLike | None, normalize: bool) -> Rows:
+    def _rows(self, probabilities: Any, u: ArrayLike | None, normalize: bool, logits: bool) -> Rows:
+        check_flag(normalize, "normalize")
         matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
+        matrix = softmax_of(matrix, NAME) if check_flag(logits, "logits") else matrix
         uniforms = uniforms_of(u, len(matrix), self.randomized)
         return Rows(matrix, self.conformity.weights, self.key, tolerance_of(matrix), u=uniforms, normalize=normalize)
 
@@ -227,6 +237,7 @@ def calibrate(
     randomized: bool = True,
     allow_empty: bool = True,
     normalize: bool = False,
+    logits: bool = False,
     u: ArrayLike | None = None,
     random_state: Any = None,
 ) -> Calibration:
@@ -252,6 +263,8 @@ def calibrate(
         If False, an empty set gets its most likely label, which can only raise the coverage.
     normalize : bool, default=False
         Divide each row by its sum instead of refusing rows that do not sum to 1.
+    logits : bool, default=False
+        The numbers are logits: a softmax in float64 makes them probabilities. Say so to ``predict_set``, too.
     u : array of float in [0, 1], optional
         The uniform of each row; by default a keyed hash of the row, so that equal rows share one.
     random_state : None, int or numpy random generator, optional
@@ -268,9 +281,11 @@ def calibrate(
     >>> calibration.scores
     array([0.   , 0.25 , 0.875])
     """
-    found = score_labels(probabilities, labels, conformity, classes, groups, randomized, normalize, u, random_state)
+    may_be_empty, settings = check_flag(allow_empty, "allow_empty"), (randomized, normalize, u, random_state, logits)
+    found = score_labels(probabilities, labels, conformity, classes, groups, *settings)
     held_out = HeldOut((found.fold(slice(None)),), found.groups)
-    return Calibration(held_out, found.classes, found.conformity, found.key, randomized, allow_empty, found.columns)
+    common = (found.classes, found.conformity, found.key, bool(randomized), may_be_empty, found.columns)
+    return Calibration(held_out, *common)
 
 
 def load(path: str | Path) -> Calibration:

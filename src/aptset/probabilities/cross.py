@@ -22,6 +22,7 @@ from aptset.probabilities.border import NAME, score_labels
 from aptset.scores import Score
 from aptset.validation.folds import check_fold_ids, check_same_shape, folds_in_order
 from aptset.validation.matrices import check_new_probabilities, check_rows, tolerance_of, uniforms_of
+from aptset.validation.outcomes import check_flag, check_flag_or_none
 from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
 
 
@@ -94,7 +95,7 @@ class CrossCalibration:
         alphas, is_sequence = check_alphas(alpha)
         tally, ids, met = self._tally(fold_probabilities, groups, u, normalize)
         warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
-        may_be_empty = self.allow_empty if allow_empty is None else allow_empty
+        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
         sets = tally.sets(self.held_out, ids, alphas, self.classes, may_be_empty)
         return sets if is_sequence else sets[0]
 
@@ -117,6 +118,7 @@ class CrossCalibration:
         u: ArrayLike | None,
         normalize: bool,
     ) -> tuple[Tally, Ids | None, dict[Any, int]]:
+        check_flag(normalize, "normalize")
         tally: Tally | None = None
         for number, probabilities in enumerate(folds_in_order(fold_probabilities, self.folds)):
             matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
@@ -181,9 +183,10 @@ def calibrate_cv(
     array([0])
     """
     check_option(combine, ("plus", "minimax"), "combine")
+    may_be_empty = check_flag(allow_empty, "allow_empty")
     found = score_labels(probabilities, labels, conformity, classes, groups, randomized, normalize, u, random_state)
     names, fold_of_row = check_fold_ids(folds, len(found.scores))
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
     held_out = HeldOut(tuple(found.fold(rows) for rows in members), found.groups, combine == "minimax")
-    common = (found.classes, found.conformity, found.key, randomized, allow_empty, found.columns)
+    common = (found.classes, found.conformity, found.key, bool(randomized), may_be_empty, found.columns)
     return CrossCalibration(held_out, names, *common)

@@ -217,7 +217,8 @@ def shifted_rows(path: Path, start: int) -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         text = re.sub(r"\brow (\d+)", lambda match: f"row {int(match[1]) + start}", str(error))
-        raise ValueError(f"{path}: {text.replace('normalize=True', '--normalize')}") from error
+        text = text.replace("normalize=True", "--normalize").replace("logits=True", "--logits")
+        raise ValueError(f"{path}: {text}") from error
 
 
 def check_target(path: Path, target: str, labels: Any) -> None:

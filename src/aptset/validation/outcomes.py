@@ -173,7 +173,12 @@ def check_can_predict_sets(estimator: Any) -> None:
 
 
 def check_flag(value: Any, name: str) -> bool:
-    """Return a boolean."""
+    """Return a boolean; a text such as "no" would be true."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False; got {value!r}.")
     return bool(value)
+
+
+def check_flag_or_none(value: Any, default: bool, name: str) -> bool:
+    """Return a boolean, or the default for None."""
+    return default if value is None else check_flag(value, name)
