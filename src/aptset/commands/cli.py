@@ -37,7 +37,9 @@ class OneLineErrors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="backslashreplace")  # a name that the locale cannot write is no reason to fail
+            sys.stdout.reconfigure(
+                errors="backslashreplace"
+            )  # a name that the locale cannot write is no reason to fail
         warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {message}", err=True)
         try:
             return super().invoke(ctx)
@@ -96,8 +98,8 @@ def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: b
         return
     if target is None:
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
-    from aptset.commands.standard_input import as_path
     from aptset.commands.probability_jobs import evaluation_as_json
+    from aptset.commands.standard_input import as_path
     from aptset.commands.table_jobs import WRITTEN, run_table
     from aptset.validation.files import check_other_files
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from aptset.commands.reading import arrow_batches, as_texts, kind_of, only_empty_is_missing, with_newlines
 from aptset.judging.evaluation import Evaluation
 from aptset.judging.running_sums import Codes, RunningSums
-from aptset.validation.delimited import count_rows, nearest_row_error, open_text
+from aptset.validation.delimited import count_rows, header_of, nearest_row_error, open_text
 from aptset.validation.files import (
     as_utf8,
     check_columns,
@@ -35,7 +35,7 @@ def evaluate_file(path: Path, label: str, alpha: float | None, group: str | None
         check_alpha(alpha)
     columns, sums, rows = ["set", label, *([group] if group else [])], RunningSums(), 0
     with nearest_row_error(path):
-        names, said = _names(path), _count(path)  # a quote that does not close is named before anything else
+        said, names = _count(path), _names(path)  # a quote that does not close is named before anything else
         for name in columns:
             check_columns(path, names.count(name) == 1, f"exactly one column {name!r}", names)
         for batch in _batches(path, columns):
@@ -53,7 +53,7 @@ def _names(path: Path) -> list[str]:
     if kind_of(path) == "parquet":
         return list(pq.ParquetFile(as_utf8(path)).schema_arrow.names)
     if kind_of(path) == "csv":
-        return list(pa_csv.open_csv(open_text(path), parse_options=with_newlines()).schema.names)
+        return header_of(path)
     check_columns(path, kind_of(path) == "arrow", "the columns of a table: .parquet, .csv or .arrow", [])
     return next((list(batch.schema.names) for batch in arrow_batches(path)), [])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from aptset.commands.reading import arrow_batches, as_texts, kind_of, load_arrays, only_empty_is_missing, with_newlines
-from aptset.validation.delimited import count_rows, nearest_row_error, open_text
+from aptset.validation.delimited import count_rows, header_of, nearest_row_error, open_text
 from aptset.validation.files import as_utf8, check_columns, check_row_count, check_rows_present
 from aptset.validation.matrices import softmax_of
 
@@ -52,15 +54,15 @@ class ProbabilityFile:
         if kind_of(self.path) in ("npz", "npy"):
             matrix, _ = self._arrays()
             return [str(k) for k in range(matrix.shape[1])]
-        names = self._probability_columns()
+        names = self._probability_columns
         return [name.removeprefix(self.prefix or "") for name in names]
 
     def other_columns(self) -> list[str]:
         """Return the columns that travel along."""
         if kind_of(self.path) in ("npz", "npy"):
             return [] if self.label is None else [Path(self.label).stem]
-        wanted = set(self._probability_columns())
-        return [name for name in self._schema().names if name not in wanted]
+        wanted = set(self._probability_columns)
+        return [name for name in self._names if name not in wanted]
 
     def count(self) -> int | None:
         """Return the number of rows, where the file says it without being read."""
@@ -106,18 +108,15 @@ class ProbabilityFile:
         return arrays[matrices[0]], labels
 
     def _table_batches(self) -> Iterator[Batch]:
-        wanted = self._probability_columns()
+        wanted = self._probability_columns
         start = 0
         with nearest_row_error(self.path):
             for batch in self._raw_batches(wanted):
                 named = dict(zip(batch.schema.names, batch.columns, strict=True))
                 columns = [named.pop(name).to_numpy(zero_copy_only=False) for name in wanted]
                 matrix = np.column_stack(columns) if batch.num_rows else np.empty((0, len(wanted)))
-                others = named
-                labels = None
-                if self.label is not None:
-                    labels = as_texts(others[self.label])
-                yield Batch(start, self._as_probabilities(matrix), labels, others)
+                labels = None if self.label is None else as_texts(named[self.label])
+                yield Batch(start, self._as_probabilities(matrix), labels, named)
                 start += batch.num_rows
 
     def _raw_batches(self, wanted: list[str]) -> Iterator[Any]:
@@ -130,35 +129,48 @@ class ProbabilityFile:
         else:
             # Types are fixed beforehand: what a later block looks like must not change how an earlier one was read.
             numbers = set(wanted)
-            types = {name: pa.float64() if name in numbers else pa.string() for name in self._schema().names}
+            types = {name: pa.float64() if name in numbers else pa.string() for name in self._names}
             options = only_empty_is_missing(types)
             stream = open_text(self.path)
             block = pa_csv.ReadOptions(block_size=4 << 20)
-            yield from pa_csv.open_csv(stream, read_options=block, parse_options=with_newlines(), convert_options=options)
+            yield from pa_csv.open_csv(
+                stream, read_options=block, parse_options=with_newlines(), convert_options=options
+            )
 
+    @cached_property
     def _schema(self) -> pa.Schema:
         with nearest_row_error(self.path):
             if kind_of(self.path) == "parquet":
                 return pq.ParquetFile(as_utf8(self.path)).schema_arrow
             if kind_of(self.path) == "arrow":
-                first = next(arrow_batches(self.path), None)
-                check_rows_present(self.path, 0 if first is None else 1)
-                return first.schema
+                schemas = [batch.schema for batch in islice(arrow_batches(self.path), 1)]
+                check_rows_present(self.path, len(schemas))
+                return schemas[0]
             return pa_csv.open_csv(open_text(self.path), parse_options=with_newlines()).schema
 
+    @cached_property
+    def _names(self) -> list[str]:
+        """The names of all columns; to ask a CSV of many thousand columns for their types as well takes a second."""
+        if kind_of(self.path) == "csv" and self.prefix is not None:
+            with nearest_row_error(self.path):
+                return header_of(self.path)
+        return list(self._schema.names)
+
+    @cached_property
     def _probability_columns(self) -> list[str]:
-        schema = self._schema()
-        check_columns(self.path, len(set(schema.names)) == len(schema.names), "distinct column names", schema.names)
+        names = self._names
+        check_columns(self.path, len(set(names)) == len(names), "distinct column names", names)
         for name in (self.label, self.row_id, self.group):
-            check_columns(self.path, name is None or name in schema.names, f"a column {name!r}", schema.names)
+            check_columns(self.path, name is None or name in names, f"a column {name!r}", names)
         if self.prefix is not None:
-            found = [name for name in schema.names if name.startswith(self.prefix)]
+            found = [name for name in names if name.startswith(self.prefix)]
             what = f"at least 2 columns that start with {self.prefix!r}"
         else:
-            found = [f.name for f in schema if pa.types.is_floating(f.type) or pa.types.is_integer(f.type)]
+            kinds = zip(names, self._schema.types, strict=True)
+            found = [name for name, kind in kinds if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
             what = "at least 2 columns of numbers (or pass --prefix)"
         found = [name for name in found if name not in (self.label, self.row_id, self.group)]
-        check_columns(self.path, len(found) >= 2, what, schema.names)
+        check_columns(self.path, len(found) >= 2, what, names)
         return found
 
     def _as_probabilities(self, matrix: NDArray[Any]) -> NDArray[Any]:

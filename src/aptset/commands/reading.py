@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from aptset.validation.delimited import count_rows, nearest_row_error, open_text
-from aptset.validation.files import as_utf8, check_kind, check_row_count, check_rows_present
+from aptset.validation.files import as_utf8, check_kind, check_row_count, check_rows_present, check_utf8_columns
 
 
 def kind_of(path: Path) -> str:
@@ -34,9 +34,11 @@ def read_table(path: Path, texts: tuple[str, ...] = ()) -> pa.Table:
     """
     with nearest_row_error(path):
         if kind_of(path) == "csv":
+            rows = count_rows(path)
             options = pa_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
             table = pa_csv.read_csv(open_text(path), parse_options=with_newlines(), convert_options=options)
-            check_row_count(path, table.num_rows, count_rows(path))
+            check_row_count(path, table.num_rows, rows)
+            check_utf8_columns(path, table)
             table = _without_empty_texts(table)
         elif kind_of(path) == "parquet":
             table = pq.read_table(as_utf8(path))
@@ -108,5 +110,3 @@ def as_texts(column: Any) -> list[str | None]:
         whole = isinstance(value, float) and value.is_integer()
         texts.append(None if value is None or value != value else str(int(value) if whole else value))
     return texts
-
-

@@ -68,8 +68,8 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     """
     _refuse_what_does_not_fit(probs, options)
     from aptset.commands import report_jobs as reportjob
-    from aptset.commands.standard_input import as_path
     from aptset.commands.probability_jobs import evaluation_as_json
+    from aptset.commands.standard_input import as_path
     from aptset.validation.files import check_other_files
 
     page, title, alpha = Path(out), options["title"], options["alpha"]

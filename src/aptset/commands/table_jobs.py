@@ -23,9 +23,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from aptset.commands.probability_jobs import evaluation_as_json, write_json
 from aptset.commands.reading import as_texts, read_table
 from aptset.commands.writer import SetsWriter
-from aptset.commands.probability_jobs import evaluation_as_json, write_json
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.planning import coverage_test

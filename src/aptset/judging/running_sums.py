@@ -107,9 +107,9 @@ def _add_to(table: dict[Any, Sums], codes: Codes, sizes: NDArray[np.int64], cove
     """Add the numbers of each value; sums of whole numbers below 2^53 are exact in the floats of a bincount."""
     weights = [None, covered, sizes, sizes**2, sizes * covered, sizes**2 * covered]
     sums = [np.bincount(codes.of_rows, weight, minlength=len(codes.names)).astype(np.int64) for weight in weights]
-    for name, *more in zip(codes.names, *(column.tolist() for column in sums), strict=True):
-        if more[0]:
-            table.setdefault(name, Sums()).add(more)
+    met, first_row = np.unique(codes.of_rows, return_index=True)
+    for code in met[np.argsort(first_row)].tolist():  # in order of appearance, as where all rows are there at once
+        table.setdefault(codes.names[code], Sums()).add([int(column[code]) for column in sums])
 
 
 def _in_order(table: dict[Any, Sums]) -> dict[Any, Sums]:

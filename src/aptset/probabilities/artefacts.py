@@ -36,7 +36,7 @@ from aptset.validation.artefacts import (
     same_values,
     stored_array,
 )
-from aptset.validation.files import as_utf8, check_plain_file
+from aptset.validation.files import check_plain_file
 from aptset.validation.settings import check_conformity
 
 FORMAT_VERSION = 1
@@ -53,7 +53,7 @@ def write_calibration(path: str | Path, fields: dict[str, Any]) -> None:
     check_writable_text(path, text)
     with atomic_path(path) as temporary:
         try:
-            save_file(tensors, as_utf8(temporary), metadata={"aptset": text, "digest": _digest(text, tensors)})
+            save_file(tensors, temporary, metadata={"aptset": text, "digest": _digest(text, tensors)})
         except SafetensorError as error:
             raise OSError(f"{path} cannot be written: {error}") from error
 
@@ -65,7 +65,8 @@ def read_calibration(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     facts, tensors = read(path)
     classes = check_stored_labels(path, facts["classes"], "classes")
-    groups = Groups(facts["groups"]["kind"], check_stored_groups(path, facts, classes))
+    names = check_stored_groups(path, facts, classes)
+    groups = Groups(facts["groups"]["kind"], names)
     tensors["scores"].flags.writeable = False
     columns = facts["columns"]
     fields = {
@@ -86,7 +87,7 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
     check_plain_file(Path(path))
     try:
-        with safe_open(as_utf8(path), framework="np") as file:
+        with safe_open(Path(path), framework="np") as file:
             metadata = file.metadata() or {}
             facts = check_artefact(path, metadata, FORMAT_VERSION)
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
@@ -155,4 +156,7 @@ def _plain(value: Any) -> Any:
 def _as_plain(values: NDArray[Any]) -> dict[str, Any]:
     """Return labels as JSON takes them; as objects where an array would make something else of them."""
     plain = [_plain(value) for value in values.tolist()]
-    return {"values": plain, "objects": values.dtype == object or not same_values(stored_array(plain, False).tolist(), plain)}
+    return {
+        "values": plain,
+        "objects": values.dtype == object or not same_values(stored_array(plain, False).tolist(), plain),
+    }

@@ -97,6 +97,14 @@ def _count_slowly(path: Path) -> int:
     return rows
 
 
+def header_of(path: Path) -> list[str]:
+    """Return the names of the columns of a CSV."""
+    names = next(_records(path), None)
+    if names is None:
+        raise ValueError(f"{path} cannot be read: Empty CSV file")
+    return names
+
+
 def _records(path: Path, strict: bool = False) -> Iterator[list[str]]:
     """Yield the cells of each line that is not empty, the header first."""
     longest = csv.field_size_limit(sys.maxsize)

@@ -73,13 +73,17 @@ def check_no_missing(y: NDArray[Any]) -> None:
         return
     for row, label in enumerate(y.tolist()):
         if hashable(label) is None:
-            raise ValueError(f"y must have no missing labels (Input y contains NaN); got {label!r} in row {row}. Drop such rows.")
+            raise ValueError(
+                f"y must have no missing labels (Input y contains NaN); got {label!r} in row {row}. Drop such rows."
+            )
 
 
 def check_workers(n_jobs: Any) -> None:
     """Refuse a number of workers that nobody can be."""
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
-        raise ValueError(f"n_jobs must be None, a positive whole number, or -1 for one worker per core; got {n_jobs!r}.")
+        raise ValueError(
+            f"n_jobs must be None, a positive whole number, or -1 for one worker per core; got {n_jobs!r}."
+        )
 
 
 def _classes_of(y: NDArray[Any]) -> NDArray[Any]:

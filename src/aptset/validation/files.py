@@ -53,6 +53,21 @@ def check_row_count(path: Path, found: int, wanted: int) -> None:
         raise ValueError(f"{path} must give back every row: it has {wanted}, but {found} were read. Check its quotes.")
 
 
+def check_utf8_columns(path: Path, table: Any) -> None:
+    """Refuse texts of a CSV in another alphabet than UTF-8, which a reader that guesses takes for bytes."""
+    import pyarrow as pa
+
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        for row, value in enumerate(column.to_pylist() if pa.types.is_binary(column.type) else []):
+            try:
+                value.decode()
+            except (AttributeError, UnicodeDecodeError) as error:
+                if value is not None:
+                    raise ValueError(
+                        f"{path}, row {row} cannot be read: column {name!r} must be UTF-8 text. Save the file as such."
+                    ) from error
+
+
 def check_standard_input(stdin: Any) -> BinaryIO:
     """Return the bytes of standard input; refuse one that is closed."""
     if stdin is None or stdin.closed:
@@ -143,7 +158,9 @@ def check_other_files(outs: Iterable[Path], inputs: Iterable[str | Path | None])
         for name, found in sources:
             if target is not None and os.path.samestat(target, found):
                 what = "standard input" if str(name) == "-" else name
-                raise ValueError(f"{out} must be another file than the input, {what}: it would be replaced. Rename one.")
+                raise ValueError(
+                    f"{out} must be another file than the input, {what}: it would be replaced. Rename one."
+                )
 
 
 def _identity(name: str | Path) -> os.stat_result | None:

@@ -16,7 +16,7 @@ def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labe
     if classes is None:
         if names is not None:
             return names
-        kind = np.asarray(labels).dtype.kind
+        kind = as_labels(labels, "labels").dtype.kind
         return np.array([False, True]) if kind == "b" and n_columns == 2 else np.arange(n_columns)
     found = as_labels(classes, "classes").copy()  # the caller may go on to change theirs
     if len(found) != n_columns:
@@ -97,7 +97,8 @@ def as_labels(labels: Any, name: str) -> NDArray[Any]:
         found = np.asarray(plain_array(labels))
     except ValueError as error:
         raise ValueError(f"{name} must be 1-D, one label per row; got rows of different lengths.") from error
-    if found.dtype.kind in "US" and isinstance(labels, list | tuple) and not all(map(_fits_an_array, labels)):
+    is_list = isinstance(labels, list | tuple) and found.ndim == 1
+    if found.dtype.kind in "US" and is_list and not all(map(_fits_an_array, labels)):
         found = np.empty(len(labels), dtype=object)
         found[:] = labels
     if found.ndim != 1:
@@ -112,7 +113,7 @@ def _fits_an_array(label: Any) -> bool:
 
 def refuse_masked(values: Any, name: str) -> None:
     """Refuse entries that are marked as not being there."""
-    if np.ma.is_masked(values):
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # pandas' nullable arrays have masks, too
         raise ValueError(f"{name} must have no masked entries. Fill or drop those rows.")
 
 

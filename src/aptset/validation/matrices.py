@@ -114,11 +114,11 @@ def check_rows(
         return
     row = np.asarray(matrix[first_bad], dtype=np.float64)
     of_model = name == OF_ESTIMATOR
-    if (row < 0).any() and _look_like_logits(matrix):
-        way_out = "in its predict_proba" if of_model else ", or pass logits=True"
+    if np.isfinite(row).all() and _look_like_logits(matrix):
+        way_out = "softmax in its predict_proba" if of_model else "softmax, or pass logits=True"
+        what = f"at least 0; got {row.min()} in row" if (row < 0).any() else f"rows of sum 1; got {row.sum()} in row"
         raise ValueError(
-            f"{name} must be at least 0; got {row.min():g} in row {first_bad}, column {int(row.argmin())}. These look "
-            f"like logits: apply softmax{'' if way_out[0] == ',' else ' '}{way_out}."
+            f"{name} must be {what} {first_bad}, column {int(row.argmin())}. These look like logits: apply {way_out}."
         )
     for rule, wrong in (("finite", ~np.isfinite(row)), ("at least 0", row < 0)):
         if wrong.any():
@@ -142,8 +142,8 @@ def _look_like_logits(matrix: NDArray[np.generic]) -> bool:
     """Tell whether most rows are far from any distribution, rather than one of them broken."""
     some_rows = np.asarray(matrix[:1000], dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        off = np.abs(some_rows.sum(axis=1) - 1) > 0.05
-    return bool(2 * np.count_nonzero(off & ((some_rows < 0) | (some_rows > 1)).any(axis=1)) > len(some_rows))
+        off = (np.abs(some_rows.sum(axis=1) - 1) > 0.05) | (some_rows > 1).any(axis=1)
+    return bool(2 * np.count_nonzero(off & (some_rows < 0).any(axis=1)) > len(some_rows))
 
 
 def softmax_of(matrix: NDArray[np.generic], name: str) -> Floats:

@@ -60,7 +60,8 @@ def check_conformity(conformity: Any) -> Score:
 
 def _is_finite(value: Any) -> bool:
     """Tell whether a value is a number that fits into a float; whole numbers of 400 digits do not."""
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_) and abs(value) <= sys.float_info.max
+    is_number = isinstance(value, int | float | np.integer | np.floating | Fraction) and not isinstance(value, bool)
+    return is_number and bool(-sys.float_info.max <= value <= sys.float_info.max)
 
 
 def check_generator(random_state: Any) -> np.random.Generator:
