@@ -235,11 +235,8 @@ def test_tensors_of_any_device_and_type():
 )
 def test_a_missing_package_is_named_with_its_extra(package, code, words):
     hide = (
-        "import importlib.util as u
-real = u.find_spec
-"
-        f"u.find_spec = lambda name, *more: None if name == {package!r} else real(name, *more)
-"
+        "import importlib.util as u\nreal = u.find_spec\n"
+        f"u.find_spec = lambda name, *more: None if name == {package!r} else real(name, *more)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"{hide}import aptset\n{code}"], capture_output=True, text=True, check=False

@@ -11,7 +11,7 @@ from aptset.commands.reading import read_table
 from aptset.commands.table_jobs import make_model, read_rows, sliceable
 from aptset.reports.render import need_jinja
 from aptset.running.writing import atomic_path
-from aptset.validation.files import check_other_files
+from aptset.validation.paths import check_other_files
 
 
 def audit_table(

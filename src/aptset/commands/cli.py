@@ -101,7 +101,7 @@ def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: b
     from aptset.commands.probability_jobs import evaluation_as_json
     from aptset.commands.standard_input import as_path
     from aptset.commands.table_jobs import WRITTEN, run_table
-    from aptset.validation.files import check_other_files
+    from aptset.validation.paths import check_other_files
 
     check_other_files([Path(out) / name for name in WRITTEN], [table])
     result = run_table(as_path(table), target, **settings)
@@ -128,7 +128,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
       aptset calibrate validation.parquet --label y --prefix p_ -o cal.aptset
     """
     from aptset.commands.probability_jobs import calibrate_file
-    from aptset.validation.files import check_other_files
+    from aptset.validation.paths import check_other_files
 
     check_other_files([Path(out)], files_read(options, label))
     source = source_of(options, label)
@@ -161,7 +161,7 @@ def predict(
     """
     from aptset.commands.probability_jobs import predict_file
     from aptset.probabilities.calibration import load
-    from aptset.validation.files import check_other_files
+    from aptset.validation.paths import check_other_files
 
     check_other_files([Path(out)], [*files_read(options, label), calibration])
     source = source_of(options, label)

@@ -18,7 +18,6 @@ from aptset.judging.evaluation import Evaluation
 from aptset.judging.running_sums import Codes, RunningSums
 from aptset.validation.delimited import count_rows, header_of, nearest_row_error, open_text
 from aptset.validation.files import (
-    as_utf8,
     check_columns,
     check_distinct_members,
     check_label_column,
@@ -26,6 +25,7 @@ from aptset.validation.files import (
     check_rows_present,
     check_sets_column,
 )
+from aptset.validation.paths import as_utf8
 from aptset.validation.settings import check_alpha
 
 

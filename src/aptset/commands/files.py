@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from aptset.commands.reading import arrow_batches, as_texts, kind_of, load_arrays, only_empty_is_missing, with_newlines
 from aptset.validation.delimited import count_rows, header_of, nearest_row_error, open_text
-from aptset.validation.files import as_utf8, check_columns, check_row_count, check_rows_present
+from aptset.validation.files import check_columns, check_row_count, check_rows_present
 from aptset.validation.matrices import softmax_of
+from aptset.validation.paths import as_utf8
 
 BATCH_ROWS = 65_536
 

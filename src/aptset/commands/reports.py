@@ -70,7 +70,7 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     from aptset.commands import report_jobs as reportjob
     from aptset.commands.probability_jobs import evaluation_as_json
     from aptset.commands.standard_input import as_path
-    from aptset.validation.files import check_other_files
+    from aptset.validation.paths import check_other_files
 
     page, title, alpha = Path(out), options["title"], options["alpha"]
     check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])

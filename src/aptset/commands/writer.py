@@ -12,7 +12,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from aptset.running.writing import atomic_path
-from aptset.validation.files import as_utf8, check_flat_columns, check_sets_file
+from aptset.validation.files import check_flat_columns, check_sets_file
+from aptset.validation.paths import as_utf8
 
 
 class SetsWriter:

@@ -36,7 +36,7 @@ from aptset.validation.artefacts import (
     same_values,
     stored_array,
 )
-from aptset.validation.files import check_plain_file
+from aptset.validation.paths import check_plain_file
 from aptset.validation.settings import check_conformity
 
 FORMAT_VERSION = 1

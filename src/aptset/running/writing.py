@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from aptset.validation.files import check_target_file
+from aptset.validation.paths import check_target_file
 
 try:
     import fcntl
