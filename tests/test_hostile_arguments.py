@@ -7,7 +7,6 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
@@ -243,9 +242,3 @@ def test_a_missing_package_is_named_with_its_extra(package, code, words):
     )
     assert done.returncode == 1
     assert words in done.stderr
-
-
-def test_logistic_regression_still_fits():
-    assert (
-        len(aptset.ConformalClassifier(LogisticRegression(), random_state=0).fit(P, pd.Series(Y)).predict_set(P)) == 40
-    )

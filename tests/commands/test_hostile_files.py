@@ -1,9 +1,11 @@
 """Files that lie, and files in the wrong place: nothing is lost, nothing hangs, nothing of the user's is replaced."""
 
+import io
 import json
 import os
 import time
 import warnings
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -205,3 +207,23 @@ def test_wide_files_take_linear_time(command, tmp_path):
         command(*predict, "--alpha", 0.5)
         seconds.append(time.process_time() - start)
     assert seconds[1] < 9 * seconds[0], seconds
+
+
+def test_control_characters_are_shown_not_obeyed(command, tmp_path):
+    path = csv_file(tmp_path, "y,set\na\x1b[2J,b\n")
+    assert "\x1b" not in command("evaluate", path, "--label", "y")
+    path.write_text("p_\x1b]0;x\x07,y\n1,a\n")
+    assert "\x1b" not in command(*calibrate(path), rc=1)
+
+
+def test_arrays_that_are_no_matrices(command, tmp_path):
+    np.save(tmp_path / "p.npy", np.full((20, 2), 0.5))
+    common = ("calibrate", tmp_path / "p.npy", "-o", tmp_path / "x", "--label", tmp_path / "y.npy")
+    for labels in (np.zeros(20, dtype=complex), np.zeros((20, 2)), np.zeros(20, dtype=object)):
+        np.save(tmp_path / "y.npy", labels, allow_pickle=True)
+        assert ".npy" in command(*common, rc=1)
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 2)})
+        archive.writestr("p.npy", header.getvalue() + bytes(100))
+    assert "bomb.npz cannot be read" in command("calibrate", tmp_path / "bomb.npz", "--label", "y", "-o", "x", rc=1)

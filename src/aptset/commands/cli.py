@@ -23,6 +23,7 @@ from aptset.commands.options import (
     SEED,
     SEEDS,
     files_read,
+    printable,
     row_counter,
     show,
     source_of,
@@ -40,7 +41,7 @@ class OneLineErrors(click.Group):
             sys.stdout.reconfigure(
                 errors="backslashreplace"
             )  # a name that the locale cannot write is no reason to fail
-        warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {message}", err=True)
+        warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {printable(str(message))}", err=True)
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -50,7 +51,7 @@ class OneLineErrors(click.Group):
         except Exception as error:
             if ctx.params.get("debug"):
                 raise
-            text = " ".join(str(error).split())
+            text = printable(" ".join(str(error).split()))[:2000]
             if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
                 text += ". Install what the commands need: pip install 'aptset[cli]'"
             expected = isinstance(error, ValueError | TypeError | OSError | ImportError)

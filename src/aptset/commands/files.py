@@ -88,7 +88,8 @@ class ProbabilityFile:
         matrix, labels = self._arrays()
         for start in range(0, len(matrix), self.batch_rows):
             rows = slice(start, start + self.batch_rows)
-            some = None if labels is None else as_texts(pa.array(labels[rows]))
+            with nearest_row_error(self.path):
+                some = None if labels is None else as_texts(pa.array(np.asarray(labels[rows])))
             others = {} if some is None or self.label is None else {Path(self.label).stem: pa.array(some)}
             yield Batch(start, self._as_probabilities(np.asarray(matrix[rows])), some, others)
 
@@ -100,7 +101,7 @@ class ProbabilityFile:
         if self.label is not None:
             beside = Path(self.label)
             if beside.suffix == ".npy" and beside.exists():
-                labels = np.load(beside, allow_pickle=False)
+                labels = load_arrays(beside)["probabilities"]
             else:
                 check_columns(self.path, self.label in arrays, f"an array {self.label!r} of labels", list(arrays))
                 labels = arrays[self.label]

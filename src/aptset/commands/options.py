@@ -98,4 +98,9 @@ def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool) -> None
     if as_json:
         click.echo(json.dumps(content, allow_nan=False))
     elif not quiet:
-        click.echo(text)
+        click.echo("\n".join(map(printable, text.splitlines())))
+
+
+def printable(text: str) -> str:
+    """Return a text that a terminal shows and does not obey: names come from files, and may hold control characters."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

@@ -125,7 +125,7 @@ def nearest_row_error(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except (pa.ArrowException, EOFError, OSError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError) or str(path) in str(error):
             raise
         first_line = (str(error).splitlines() or [type(error).__name__])[0]

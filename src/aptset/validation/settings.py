@@ -92,7 +92,8 @@ def warn_if_too_few(sizes: Mapping[Any, int], alphas: list[Fraction], by_group: 
     else:
         what = f"{next(iter(short.values()))} calibration samples are too few for alpha={float(strictest):g}"
         effect = "so every set holds every label. Calibrate on more samples or raise alpha."
-    warnings.warn(f"{what}: at least {needed} are needed, {effect}", stacklevel=stacklevel)
+    wanted = needed if needed < 10**15 else f"{Decimal(needed):.3g}"  # 300 digits help nobody
+    warnings.warn(f"{what}: at least {wanted} are needed, {effect}", stacklevel=stacklevel)
 
 
 def draw_key(generator: np.random.Generator) -> int:
