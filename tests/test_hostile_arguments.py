@@ -25,7 +25,7 @@ def test_flags_are_true_or_false(value, tmp_path):
             with pytest.raises(TypeError, match=f"{name} must be True or False"):
                 aptset.calibrate_cv(P, Y, np.arange(40) % 4, **{name: value})
     calibration = aptset.calibrate(P, Y)
-    for name in ("normalize", "logits"):
+    for name in ("normalize", "logits") if value is not None else ("logits",):
         with pytest.raises(TypeError, match=f"{name} must be True or False"):
             calibration.predict_set(P, **{name: value})
     for name in ("randomized", "allow_empty", "progress"):
@@ -172,14 +172,11 @@ def test_logits_are_recognised_and_taken_on_request():
         with pytest.raises(ValueError, match=message):
             call()
     fixed = {"u": np.full(40, 0.5)}
-    np.testing.assert_allclose(
-        aptset.calibrate(LOGITS, Y, logits=True, **fixed).scores,
-        aptset.calibrate(softmax, Y, **fixed).scores,
-        rtol=1e-12,
-    )
-    found = calibration.predict_set(LOGITS, 0.2, logits=True, **fixed)
-    assert found == calibration.predict_set(softmax, 0.2, **fixed)
-    huge = calibration.p_values([[1e308, -1e308, -np.inf]], logits=True, u=[0.5])
+    of_logits, of_softmax = aptset.calibrate(LOGITS, Y, logits=True, **fixed), aptset.calibrate(softmax, Y, **fixed)
+    np.testing.assert_allclose(of_logits.scores, of_softmax.scores, rtol=1e-12)
+    found = of_logits.predict_set(LOGITS, 0.2, logits=True, **fixed)
+    assert found == of_logits.predict_set(softmax, 0.2, **fixed)
+    huge = of_logits.p_values([[1e308, -1e308, -np.inf]], logits=True, u=[0.5])
     assert np.isfinite(huge).all()
     for call in (lambda: aptset.calibrate(P, Y, logits=True), lambda: calibration.predict_mask(P, logits=True)):
         with pytest.raises(ValueError, match=r"every row sums to 1 already. Drop logits=True"):
@@ -216,11 +213,11 @@ class Tensor:
 
 
 def test_tensors_of_any_device_and_type():
-    expected = aptset.calibrate(P.astype(np.float32), Y, random_state=0)
-    made = aptset.calibrate(Tensor(P), Tensor(Y, ("device",)), random_state=0)
+    u = np.full(40, 0.5)
+    expected = aptset.calibrate(P.astype(np.float32), Y, u=u)
+    made = aptset.calibrate(Tensor(P), Tensor(Y, ("device",)), u=Tensor(u))
     assert made.scores.tolist() == expected.scores.tolist()
-    sets = made.predict_set(Tensor(P), u=Tensor(np.full(40, 0.5)))
-    assert sets == expected.predict_set(P.astype(np.float32), u=np.full(40, 0.5))
+    assert made.predict_set(Tensor(P), u=Tensor(u)) == expected.predict_set(P.astype(np.float32), u=u)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,15 @@ def column_values(frame: Any, name: Any) -> list[Any] | None:
     return list(nw.from_native(frame, eager_only=True)[name].to_list())
 
 
+def without_column(frame: Any, name: Any) -> Any:
+    """Return a data frame without one of its columns."""
+    if hasattr(frame, "iloc"):
+        return frame.iloc[:, [k for k, other in enumerate(names_of_columns(frame)) if other != name]]
+    import narwhals.stable.v2 as nw
+
+    return nw.from_native(frame, eager_only=True).drop(name).to_native()
+
+
 def plain_array(values: Any) -> Any:
     """Return a tensor as numpy can take it: from its device, without its gradients, and in a type that numpy has."""
     if not (hasattr(values, "detach") and hasattr(values, "cpu")):

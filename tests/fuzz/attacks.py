@@ -5,6 +5,7 @@ import io
 import json
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,11 @@ PATHS = st.sampled_from(
         ("score", "settings", "penalty"),
         ("score", "settings", "free_ranks"),
         ("more",),
+        ("u",),
+        ("copies",),
+        ("normalize",),
+        ("parts",),
+        ("parts", 0),
     ]
 )
 TENSOR_EDITS = st.sampled_from(
@@ -220,6 +226,7 @@ def _use(calibration, file):
     by_row = calibration.held_out.groups.kind == "row"
     more = {"groups": [*calibration.held_out.groups.names, "never seen", None][:9] * 9} if by_row else {}
     more = {name: values[:9] for name, values in more.items()}
+    more |= {"u": np.full(9, 0.5)} if calibration.chance.source == "given" and calibration.randomized else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         sets = calibration.predict_set(new, 0.3, **more)
@@ -228,7 +235,7 @@ def _use(calibration, file):
     assert sets.mask.tolist() == mask.tolist()
     assert ((p_values > 0) & (p_values <= 1)).all()
     calibration.threshold(0.3)
-    assert calibration.merge(calibration).n == 2 * calibration.n
+    assert calibration.merge(replace(calibration, parts=())).n == 2 * calibration.n
     calibration.save(file)
     assert repr(aptset.load(file)) == repr(calibration)
 

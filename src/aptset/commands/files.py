@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from aptset.commands.reading import arrow_batches, as_texts, kind_of, load_arrays, only_empty_is_missing, with_newlines
+from aptset.kernels.copies import BLOCK_ROWS
 from aptset.validation.delimited import count_rows, header_of, nearest_row_error, open_text
 from aptset.validation.files import check_columns, check_row_count, check_rows_present
 from aptset.validation.matrices import softmax_of
@@ -73,7 +74,7 @@ class ProbabilityFile:
             return int(pq.ParquetFile(as_utf8(self.path)).metadata.num_rows)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the rows in order, all that the file has."""
+        """Yield all rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
         start = 0
         with nearest_row_error(self.path):
             rows = count_rows(self.path) if kind_of(self.path) == "csv" else self.count()
@@ -86,8 +87,8 @@ class ProbabilityFile:
 
     def _matrix_batches(self) -> Iterator[Batch]:
         matrix, labels = self._arrays()
-        for start in range(0, len(matrix), self.batch_rows):
-            rows = slice(start, start + self.batch_rows)
+        for start in range(0, len(matrix), self._step):
+            rows = slice(start, start + self._step)
             with nearest_row_error(self.path):
                 some = None if labels is None else as_texts(pa.array(np.asarray(labels[rows])))
             others = {} if some is None or self.label is None else {Path(self.label).stem: pa.array(some)}
@@ -113,7 +114,7 @@ class ProbabilityFile:
         wanted = self._probability_columns
         start = 0
         with nearest_row_error(self.path):
-            for batch in self._raw_batches(wanted):
+            for batch in _of_even_length(self._raw_batches(wanted), self._step):
                 named = dict(zip(batch.schema.names, batch.columns, strict=True))
                 columns = [named.pop(name).to_numpy(zero_copy_only=False) for name in wanted]
                 matrix = np.column_stack(columns) if batch.num_rows else np.empty((0, len(wanted)))
@@ -123,11 +124,9 @@ class ProbabilityFile:
 
     def _raw_batches(self, wanted: list[str]) -> Iterator[Any]:
         if kind_of(self.path) == "parquet":
-            yield from pq.ParquetFile(as_utf8(self.path), pre_buffer=False).iter_batches(self.batch_rows)
+            yield from pq.ParquetFile(as_utf8(self.path), pre_buffer=False).iter_batches(self._step)
         elif kind_of(self.path) == "arrow":
-            for batch in arrow_batches(self.path):
-                for first in range(0, batch.num_rows, self.batch_rows):
-                    yield batch.slice(first, self.batch_rows)
+            yield from arrow_batches(self.path)
         else:
             # Types are fixed beforehand: what a later block looks like must not change how an earlier one was read.
             numbers = set(wanted)
@@ -138,6 +137,10 @@ class ProbabilityFile:
             yield from pa_csv.open_csv(
                 stream, read_options=block, parse_options=with_newlines(), convert_options=options
             )
+
+    @property
+    def _step(self) -> int:
+        return -(-self.batch_rows // BLOCK_ROWS) * BLOCK_ROWS
 
     @cached_property
     def _schema(self) -> pa.Schema:
@@ -177,3 +180,19 @@ class ProbabilityFile:
 
     def _as_probabilities(self, matrix: NDArray[Any]) -> NDArray[Any]:
         return softmax_of(matrix, "probabilities") if self.logits and len(matrix) else matrix
+
+
+def _of_even_length(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    """Yield batches of so many rows, the last may be shorter: where a reader cuts must not matter."""
+    waiting: list[Any] = []
+    for batch in batches:
+        if not waiting and batch.num_rows == rows:
+            yield batch
+            continue
+        waiting.append(batch)
+        while sum(part.num_rows for part in waiting) >= rows:
+            table = pa.Table.from_batches(waiting)
+            yield from table.slice(0, rows).combine_chunks().to_batches()
+            waiting = table.slice(rows).to_batches()
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()

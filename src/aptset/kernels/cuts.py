@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from aptset.kernels import backend
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.formula import Floats
-from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, open_block, ordered_scores
+from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, open_block, ordered_scores, piece_of
 from aptset.kernels.rowhash import Words, column_keys
 
 Columns = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]
@@ -40,6 +40,17 @@ class Cut(NamedTuple):
             taken[:] = self.members[np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], sizes)]
         return pointers, taken
 
+    def with_rows(self, rows: NDArray[np.int64], others: "Cut") -> "Cut":
+        """Return the same with some rows replaced."""
+        sizes, longest = self.sizes.copy(), self.longest.copy()
+        starts = np.cumsum(self.longest, dtype=np.int64) - self.longest
+        starts[rows] = len(self.members) + np.cumsum(others.longest, dtype=np.int64) - others.longest
+        sizes[:, rows], longest[rows] = others.sizes, others.longest
+        ends = np.cumsum(longest, dtype=np.int64)
+        joined = np.concatenate([self.members, others.members])
+        members = joined[np.arange(ends[-1]) + np.repeat(starts - (ends - longest), longest)]
+        return Cut(sizes, longest, members, -1)
+
     def at_each(self) -> list[tuple[NDArray[np.int64], NDArray[np.int32]]]:
         """Return the sets at every threshold, several at a time."""
         return over_blocks(len(self.sizes), max(self.sizes.shape[1], BLOCK_CELLS), lambda which, _: self.at(which))
@@ -50,18 +61,20 @@ def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut:
 
     Thresholds are (rows, thresholds), or (1, thresholds) if they are the same for all rows.
     """
-    keys = column_keys(rows.key, rows.n_columns)
+    keys, noted = column_keys(rows.key, rows.n_columns), rows.room_for_seeds()
     sizes = np.empty((thresholds.shape[1], len(rows)), dtype=np.int32)
 
     def work(start: int, stop: int) -> tuple[int, Columns]:
         block, wanted = rows.block(start, stop), _of_block(thresholds, start, stop)
         if backend.compiled is None:
-            bad, sizes[:, start:stop], members = _cut_block(block, keys, wanted, at_least)
+            seeds = piece_of(noted, start, stop)
+            bad, sizes[:, start:stop], members = _cut_block(block, keys, wanted, at_least, seeds)
         else:
             found = np.empty((wanted.shape[1], stop - start), dtype=np.int32)
             room = np.empty((stop - start) * rows.n_columns, dtype=_dtype_of_columns(rows.n_columns))
             given = (*_wanted_arguments(wanted, at_least), found, room, room.itemsize)
-            bad, written = backend.compiled.cuts(*compiled_arguments(block, keys), *given)
+            arguments = compiled_arguments(block, keys, piece_of(noted, start, stop))
+            bad, written = backend.compiled.cuts(*arguments, *given)
             sizes[:, start:stop], members = found, room[:written].copy()
         return (start + int(bad) if bad >= 0 else -1), members
 
@@ -69,24 +82,37 @@ def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut:
     first_bad = first_bad_row([bad for bad, _ in results])
     which = thresholds.argmax(axis=1)
     longest = sizes[which[0]] if (which == which[0]).all() else sizes.max(axis=0)
-    return Cut(sizes, longest, _join([members for _, members in results]), first_bad)
+    found = Cut(sizes, longest, _join([members for _, members in results]), first_bad)
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    if copies is None:
+        return found
+    return found.with_rows(copies.rows, cut(rows.again(copies), _of_rows(thresholds, copies.rows), at_least))
 
 
 def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
     """Return the members at one threshold as a boolean matrix, and the first bad row or -1."""
-    keys = column_keys(rows.key, rows.n_columns)
+    keys, noted = column_keys(rows.key, rows.n_columns), rows.room_for_seeds()
     flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
 
     def work(start: int, stop: int) -> int:
         block, wanted = rows.block(start, stop), _of_block(thresholds, start, stop)
         if backend.compiled is not None:
             given = (*_wanted_arguments(wanted, at_least), flags[start:stop])
-            bad = int(backend.compiled.masks(*compiled_arguments(block, keys), *given))
+            arguments = compiled_arguments(block, keys, piece_of(noted, start, stop))
+            bad = int(backend.compiled.masks(*arguments, *given))
         else:
-            bad = _mask_block(block, keys, wanted, at_least, flags[start:stop])
+            bad = _mask_block(block, keys, wanted, at_least, flags[start:stop], piece_of(noted, start, stop))
         return start + bad if bad >= 0 else -1
 
-    return flags, first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
+    first_bad = first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    if copies is not None:
+        flags[copies.rows], _ = masks(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
+    return flags, first_bad
+
+
+def _of_rows(thresholds: Floats, rows: NDArray[np.int64]) -> Floats:
+    return thresholds if len(thresholds) == 1 else thresholds[rows]
 
 
 def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
@@ -116,8 +142,10 @@ def _join(parts: list[Columns]) -> NDArray[np.int32]:
     return joined
 
 
-def _mask_block(block: Rows, keys: Words, thresholds: Floats, at_least: int, flags: NDArray[np.bool_]) -> int:
-    opened = open_block(block, keys)
+def _mask_block(
+    block: Rows, keys: Words, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
+) -> int:
+    opened = open_block(block, keys, noted)
     if opened.first_bad < 0:
         order, scores = ordered_scores(opened, block.weights)
         inside = scores <= thresholds
@@ -127,9 +155,9 @@ def _mask_block(block: Rows, keys: Words, thresholds: Floats, at_least: int, fla
 
 
 def _cut_block(
-    block: Rows, keys: Words, thresholds: Floats, at_least: int
+    block: Rows, keys: Words, thresholds: Floats, at_least: int, noted: Words | None
 ) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
-    opened = open_block(block, keys)
+    opened = open_block(block, keys, noted)
     none = np.zeros((thresholds.shape[1], len(block)), dtype=np.int32)
     if opened.first_bad >= 0:
         return opened.first_bad, none, none[0, :0]

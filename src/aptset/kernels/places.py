@@ -1,22 +1,25 @@
 """Scores of labels from where they stand in their rows: one label a row in one pass, or every label."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import backend
-from aptset.kernels.blocks import contiguous, over_blocks
+from aptset.kernels.blocks import BLOCK_CELLS, contiguous, over_blocks
+from aptset.kernels.copies import PREDICTION, Copies, find_copies, own_seeds
 from aptset.kernels.formula import Floats, Weights, mass_score, zero_score
-from aptset.kernels.rowhash import Words, canonical_words, column_keys, hash_words, seeds_of, ties, uniforms
+from aptset.kernels.rowhash import Words, canonical_words, column_keys, hash_rows, hash_words, seeds_of, ties, uniforms
 
 
 @dataclass(frozen=True)
 class Rows:
     """Rows of probabilities and all that their scores depend on.
 
-    ``seeds`` default to a keyed hash of the probabilities, ``u`` to uniforms drawn from the seeds. A row is bad if a
-    value is not in [0, 2] (so also if it is missing) or its sum is further than ``tolerance`` from 1.
+    ``seeds`` default to a keyed hash of the probabilities and of which copy a row is (so of its ``side`` and of where
+    the rows start, ``first_row``), ``u`` to uniforms drawn from the seeds. A row is bad if a value is not in [0, 2] (so
+    also if it is missing) or its sum is further than ``tolerance`` from 1.
     """
 
     probabilities: NDArray[np.generic]
@@ -26,6 +29,8 @@ class Rows:
     seeds: Words | None = None
     u: Floats | None = None
     normalize: bool = False
+    side: int = PREDICTION
+    first_row: int = 0
 
     def block(self, start: int, stop: int) -> "Rows":
         """Return rows start .. stop - 1 as contiguous arrays, normalised if that was asked for."""
@@ -43,6 +48,33 @@ class Rows:
             seeds=None if self.seeds is None else np.ascontiguousarray(self.seeds[start:stop]),
             u=None if self.u is None else np.ascontiguousarray(self.u[start:stop]),
         )
+
+    def room_for_seeds(self) -> Words | None:
+        """Return where the loops note the seeds that they hash, if they do: copies are found among them afterwards."""
+        return np.empty(len(self), dtype=np.uint64) if self.seeds is None else None
+
+    def copies(self, noted: Words | None) -> Copies | None:
+        """Return the rows that must be looked at again, with a seed of their own, or None."""
+        if noted is None or len(noted) < 2:
+            return None
+        found = find_copies(noted, self.side, self.first_row)
+        return found if len(found.rows) else None
+
+    def again(self, copies: Copies) -> "Rows":
+        """Return the copies alone."""
+        u = None if self.u is None else self.u[copies.rows]
+        return replace(self, probabilities=self.probabilities[copies.rows], seeds=copies.seeds, u=u)
+
+    def seeded(self) -> "Rows":
+        """Return the rows with their seeds worked out beforehand, for what looks at them in several ways."""
+        if self.seeds is not None:
+            return self
+        seeds = np.empty(len(self), dtype=np.uint64)
+        step = max(1, BLOCK_CELLS // self.n_columns) if self.normalize else len(self)
+        for start in range(0, len(self), step):
+            some = self.block(start, start + step) if self.normalize else self
+            seeds[start : start + step] = hash_rows(some.probabilities, self.key)
+        return replace(self, seeds=own_seeds(seeds, self.side, self.first_row))
 
     def __len__(self) -> int:
         return len(self.probabilities)
@@ -64,27 +96,51 @@ def first_bad_row(rows_of_blocks: list[int]) -> int:
     return min((row for row in rows_of_blocks if row >= 0), default=-1)
 
 
-def compiled_arguments(block: Rows, keys: Words) -> tuple[object, ...]:
+def compiled_arguments(block: Rows, keys: Words, noted: Words | None = None) -> tuple[object, ...]:
     """Return the arguments that every compiled loop takes first (``JOB_FORMAT`` in ``c/compiled.c``)."""
     weights = np.array(block.weights, dtype=np.float64)
-    return (block.probabilities, block.n_columns, weights, keys, block.key, block.tolerance, block.seeds, block.u)
+    of_rows = (block.probabilities, block.n_columns, weights, keys, block.key, block.tolerance)
+    return (*of_rows, block.seeds, block.u, noted)
 
 
-def label_scores(rows: Rows, labels: NDArray[np.int64]) -> tuple[Floats, int]:
-    """Score of one label (a column number) per row, and the first bad row or -1."""
-    scores = np.empty(len(rows))
+def piece_of(noted: Words | None, start: int, stop: int) -> Words | None:
+    """Return the part of the room for seeds that belongs to some rows."""
+    return None if noted is None else noted[start:stop]
+
+
+class LabelScores(NamedTuple):
+    """Score of one label per row, the first bad row or -1, how many rows are copies of others, and the seed of each."""
+
+    scores: Floats
+    first_bad: int
+    n_copies: int
+    seeds: Words
+
+
+def label_scores(rows: Rows, labels: NDArray[np.int64]) -> LabelScores:
+    """Score one label (a column number) per row."""
+    scores, noted = np.empty(len(rows)), rows.room_for_seeds()
+    seeds = rows.seeds if noted is None else noted
+    assert seeds is not None  # there is room for them if none came
     keys = column_keys(rows.key, rows.n_columns)
 
     def work(start: int, stop: int) -> int:
         block = rows.block(start, stop)
         chosen = np.ascontiguousarray(labels[start:stop], dtype=np.int64)
         if backend.compiled is not None:
-            bad = backend.compiled.label_scores(*compiled_arguments(block, keys), chosen, scores[start:stop])
+            arguments = compiled_arguments(block, keys, piece_of(noted, start, stop))
+            bad = backend.compiled.label_scores(*arguments, chosen, scores[start:stop])
         else:
-            bad = _label_scores_of_block(block, keys, chosen, scores[start:stop])
+            bad = _label_scores_of_block(block, keys, chosen, scores[start:stop], piece_of(noted, start, stop))
         return start + int(bad) if bad >= 0 else -1
 
-    return scores, first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
+    first_bad = first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    if copies is None:
+        return LabelScores(scores, first_bad, 0, seeds)
+    scores[copies.rows] = label_scores(rows.again(copies), labels[copies.rows]).scores
+    seeds[copies.rows] = copies.seeds
+    return LabelScores(scores, first_bad, len(copies.rows), seeds)
 
 
 def all_scores_of_block(rows: Rows, start: int, stop: int) -> tuple[Floats, int]:
@@ -123,8 +179,8 @@ class OpenBlock:
         return ties(self.seeds[rows], self.u[rows], self.values.shape[1])
 
 
-def open_block(block: Rows, keys: Words) -> OpenBlock:
-    """Widen, put on the grid, sum and check a block (``load_row`` in ``c/order.h``)."""
+def open_block(block: Rows, keys: Words, noted: Words | None = None) -> OpenBlock:
+    """Widen, put on the grid, sum and check a block (``load_row`` in ``c/order.h``); note the seeds that are hashed."""
     # Short rows lie side by side, so that sums over them run along memory; sums are exact, so their order is free.
     values = block.probabilities.astype(np.float64, order="F" if block.n_columns < _SHORT else "C") + 0.0
     with np.errstate(all="ignore"):
@@ -135,6 +191,8 @@ def open_block(block: Rows, keys: Words) -> OpenBlock:
     seeds = block.seeds
     if seeds is None:
         seeds = seeds_of(hash_words(canonical_words(values), keys).sum(axis=1, dtype=np.uint64), block.key)
+        if noted is not None:
+            noted[:] = seeds
     u = uniforms(seeds) if block.u is None else block.u
     return OpenBlock(block.probabilities, values, mass, total, seeds, u, int(np.argmax(bad)) if bad.any() else -1)
 
@@ -159,8 +217,10 @@ def ordered_scores(block: OpenBlock, weights: Weights) -> tuple[NDArray[np.intp]
     return order, scores
 
 
-def _label_scores_of_block(block: Rows, keys: Words, labels: NDArray[np.int64], out: Floats) -> int:
-    opened = open_block(block, keys)
+def _label_scores_of_block(
+    block: Rows, keys: Words, labels: NDArray[np.int64], out: Floats, noted: Words | None
+) -> int:
+    opened = open_block(block, keys, noted)
     if opened.first_bad >= 0:
         return opened.first_bad
     values, mass, u = opened.values, opened.mass, opened.u

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.chance import Chance
 from aptset.groups import Groups
 from aptset.running.writing import atomic_path
 from aptset.scores import SCORES, Score
@@ -74,9 +75,11 @@ def read_calibration(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
         "classes": classes,
         "conformity": check_stored_score(path, facts["score"], _make_score),
         "key": int(facts["key"]),
-        "randomized": facts["randomized"],
+        "chance": Chance(facts.get("u", "content"), facts["randomized"], float(facts.get("copies", 0.0))),
         "allow_empty": facts["allow_empty"],
         "columns": None if columns is None else check_stored_columns(path, columns, len(classes)),
+        "normalize": facts.get("normalize", False),
+        "parts": tuple(int(part) for part in facts.get("parts", [])),
     }
     return fields, facts
 
@@ -113,7 +116,7 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
     from importlib.metadata import version  # takes as long to load as a third of numpy
 
     held_out: HeldOut = fields["held_out"]
-    score, columns = fields["conformity"], fields["columns"]
+    score, columns, chance = fields["conformity"], fields["columns"], fields["chance"]
     return {
         "format": FORMAT_VERSION,
         "kind": "split",
@@ -122,8 +125,12 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
         "columns": None if columns is None else _as_plain(columns),
         "groups": {"kind": held_out.groups.kind, "names": [_plain(name) for name in held_out.groups.names]},
         "key": str(fields["key"]),
-        "randomized": fields["randomized"],
+        "randomized": chance.randomized,
+        "u": chance.source,
+        "copies": chance.copies,
         "allow_empty": fields["allow_empty"],
+        "normalize": fields["normalize"],
+        "parts": [str(part) for part in fields["parts"]],
         "n": held_out.n,
         "scores_hash": hash_of(held_out.scores),
         "library": version("aptset"),

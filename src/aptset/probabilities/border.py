@@ -9,10 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores
+from aptset.chance import Chance, fingerprint_of
 from aptset.groups import Groups
+from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.scores import Score
+from aptset.tables import without_column
+from aptset.validation.chance import check_first_row, column_or_values
 from aptset.validation.groups import check_group_values
 from aptset.validation.labels import check_labels
 from aptset.validation.matrices import (
@@ -21,7 +25,6 @@ from aptset.validation.matrices import (
     check_rows,
     softmax_of,
     tolerance_of,
-    uniforms_of,
 )
 from aptset.validation.outcomes import check_flag
 from aptset.validation.settings import check_conformity, check_generator, draw_key
@@ -40,6 +43,8 @@ class Scored:
     columns: NDArray[Any] | None
     conformity: Score
     key: int
+    chance: Chance
+    fingerprint: int
 
     def fold(self, rows: NDArray[np.intp] | slice) -> FoldScores:
         """Return the sorted scores of some rows."""
@@ -55,12 +60,15 @@ def score_labels(
     randomized: bool,
     normalize: bool,
     u: Any,
+    ids: Any,
     random_state: Any,
-    logits: bool = False,
+    first_row: Any = 0,
+    logits: Any = False,
 ) -> Scored:
     """Check everything and score the true label of each row."""
     score = check_conformity(conformity)
     randomized, normalize = check_flag(randomized, "randomized"), check_flag(normalize, "normalize")
+    probabilities, ids = take_ids(probabilities, ids)
     matrix, names = check_probabilities(probabilities, NAME)
     matrix = softmax_of(matrix, NAME) if check_flag(logits, "logits") else matrix
     matrix, known = check_named_columns(matrix, names, classes, labels, NAME)
@@ -68,9 +76,18 @@ def score_labels(
     by_name = isinstance(groups, str)
     values = check_group_values(groups if by_name else None, None if by_name else groups, None, len(matrix))
     of_rows = Groups.of(values, groups, known)
-    key, uniforms = draw_key(check_generator(random_state)), uniforms_of(u, len(matrix), randomized)
-    rows = Rows(matrix, score.weights, key, tolerance_of(matrix), u=uniforms, normalize=normalize)
-    scores, first_bad = label_scores(rows, columns)
-    check_rows(matrix, first_bad, NAME, normalize)
+    key, chance = draw_key(check_generator(random_state)), Chance.of(u, ids, randomized)
+    start = check_first_row(first_row, BLOCK_ROWS)
+    draw = chance.calibrates(u, ids, len(matrix), key)
+    rows = Rows(matrix, score.weights, key, tolerance_of(matrix), *draw, normalize, CALIBRATION, start)
+    found = label_scores(rows, columns)
+    check_rows(matrix, found.first_bad, NAME, normalize)
     group_of_row = of_rows.ids_of_labels(of_rows.ids(values, len(matrix)), columns)
-    return Scored(scores, group_of_row, of_rows, known, names, score, key)
+    chance, fingerprint = chance.with_copies(found.n_copies, len(matrix)), fingerprint_of(found.seeds, found.scores)
+    return Scored(found.scores, group_of_row, of_rows, known, names, score, key, chance, fingerprint)
+
+
+def take_ids(probabilities: Any, ids: Any) -> tuple[Any, Any]:
+    """Return the probabilities and the ids, which may be a column of the same data frame."""
+    values = column_or_values(ids, probabilities)
+    return (without_column(probabilities, ids) if isinstance(ids, str) else probabilities), values

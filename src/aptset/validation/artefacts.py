@@ -28,7 +28,8 @@ _FACTS = {
     "library": str,
     "created": str,
 }
-_OPTIONAL: dict[str, Any] = {}  # facts that later versions added, with their types
+# Facts that are not in every file, with their types.
+_OPTIONAL: dict[str, Any] = {"u": str, "copies": int | float, "normalize": bool, "parts": list}
 LONGEST_TEXT = 64 * 2**20  # safetensors itself stops at 100 million bytes
 _MOST_BRACKETS, _DEEPEST = 64, 8  # ours has 9 and goes 3 deep; a flood of brackets would take 20 times its size
 _STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -109,6 +110,7 @@ def check_content(path: str | Path, facts: dict[str, Any], scores: NDArray[Any],
     starts = offsets[1:-1][(offsets[1:-1] > 0) & (offsets[1:-1] < len(scores))]
     falls = scores[1:] < scores[:-1]
     falls[starts - 1] = False  # the first score of a group may be below the last one of the group before
+    source, copies, parts = facts.get("u", "content"), facts.get("copies", 0), facts.get("parts", [])
     rules: dict[str, Callable[[], bool]] = {
         # Comparisons, not differences: those of offsets near 2^63 wrap around.
         "its offsets must rise from 0 to n": lambda: bool(
@@ -117,8 +119,11 @@ def check_content(path: str | Path, facts: dict[str, Any], scores: NDArray[Any],
         "its scores must be finite": lambda: bool(np.isfinite(scores).all()),
         "its scores must be sorted within each group": lambda: not falls.any(),
         "its scores_hash must be that of its scores": lambda: facts["scores_hash"] == hash_of(np.sort(scores)),
-        "its key must be a whole number below 2^64": lambda: (
-            re.fullmatch("0|[1-9][0-9]{0,19}", facts["key"]) is not None and int(facts["key"]) < 2**64
+        "its key must be a whole number below 2^64": lambda: _is_word(facts["key"]),
+        "its u must come from content, ids or the caller": lambda: source in ("content", "ids", "given"),
+        "its share of copies must be in [0, 1]": lambda: not isinstance(copies, bool) and 0 <= copies <= 1,
+        "its parts must be distinct whole numbers below 2^64": lambda: (
+            all(map(_is_word, parts)) and len(set(parts)) == len(parts)
         ),
         "its version must be a few plain characters": lambda: (
             re.fullmatch(r"[0-9A-Za-z.+!_-]{1,64}", facts["library"]) is not None
@@ -128,6 +133,11 @@ def check_content(path: str | Path, facts: dict[str, Any], scores: NDArray[Any],
     for rule, holds in rules.items():
         if not holds():
             raise damaged(path, rule)
+
+
+def _is_word(text: Any) -> bool:
+    """Tell whether a text is a whole number of 64 bits, written in the one way."""
+    return isinstance(text, str) and re.fullmatch("0|[1-9][0-9]{0,19}", text) is not None and int(text) < 2**64
 
 
 def hash_of(scores: NDArray[np.float64]) -> str:
@@ -227,10 +237,15 @@ def check_stored_score(path: str | Path, stored: dict[str, Any], make: Callable[
         raise damaged(path, f"its score cannot be made ({why.rstrip('.')})") from error
 
 
-def check_mergeable(differences: list[str]) -> None:
-    """Refuse to join calibrations that do not speak of the same scores."""
+def check_mergeable(differences: list[str], overlap: bool) -> None:
+    """Refuse to join calibrations that do not speak of the same scores, or that speak of the same rows."""
     if differences:
         raise ValueError(
             f"other must be a calibration of the same kind; it differs in {', '.join(differences)}. "
             "Calibrate every shard with the same settings and the same integer random_state."
+        )
+    if overlap:
+        raise ValueError(
+            "other must be a calibration of other rows; some of its rows are in this one already and would count "
+            "twice. Merge every shard once; shards with the same content are told apart by ids=... in calibrate."
         )
