@@ -1,4 +1,4 @@
-"""The first row of a block with some content keeps the seed of that content; later ones get their own, by the definition."""
+"""The first row of a block with some content keeps the seed of that content; later ones get their own."""
 
 import numpy as np
 import pytest
