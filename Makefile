@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network lint format browser bench clean
+.PHONY: run test test-network lint format browser bench fuzz clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -45,6 +45,14 @@ $(VENV)/installed: $(VENV)/pip $(SOURCES)
 $(VENV)/tested: $(VENV)/pip $(SOURCES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[all]' --group test
 	@touch $@ $(VENV)/installed
+
+# The fuzzers of tests/fuzz for as long as one likes: make fuzz SECONDS=600. With ASAN=1 the loops are built with
+# AddressSanitizer first, in a folder of their own.
+SECONDS ?= 60
+ASAN ?=
+
+fuzz: $(VENV)/tested
+	$(if $(ASAN),sh tests/fuzz/sanitized.sh $(BIN)/python,PYTHONPATH=tests $(BIN)/python) -m fuzz $(SECONDS)
 
 # Peers live in an environment of their own, and each may fail to install. torch comes first, by its version: a bare one
 # would bring gigabytes of CUDA. TorchCP wants packages that its prediction never uses: installed alone.

@@ -52,5 +52,5 @@ def hashable(value: Any) -> Any:
     """Let every missing value (None, NaN, pandas' NA and NaT) be the same one: they do not equal themselves."""
     try:
         return None if value != value else value
-    except TypeError:  # NA is neither equal nor different
+    except (TypeError, ArithmeticError):  # NA is neither equal nor different; a signalling NaN compares with nothing
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
@@ -36,8 +37,10 @@ def iterate_columns(frame: Any) -> Iterator[NDArray[Any] | list[Any]]:
     for column in columns:
         is_number = column.dtype.is_numeric() or column.dtype == nw.Boolean
         values = column.to_numpy() if is_number else None
-        if values is not None and values.dtype == object:
-            values = values.astype(np.float64)  # nullable numbers
+        if values is not None and values.dtype == object:  # nullable numbers and booleans
+            numbers, is_there = np.full(len(values), np.nan), ~column.is_null().to_numpy()
+            numbers[is_there] = values[is_there].astype(np.float64)
+            values = numbers
         yield column.to_list() if values is None else values
 
 
@@ -57,6 +60,7 @@ def matrix_of_table(frame: Any) -> tuple[NDArray[Any] | None, Any]:
 
 def make_table(columns: dict[str, Any], backend: Backend) -> Any:
     """Return a data frame of the named library (pandas, polars, pyarrow) from columns."""
+    need(backend, "a data frame")
     if backend == "pandas":
         import pandas as pd
 
@@ -86,9 +90,27 @@ def without_column(frame: Any, name: Any) -> Any:
     return nw.from_native(frame, eager_only=True).drop(name).to_native()
 
 
+def plain_array(values: Any) -> Any:
+    """Return a tensor as numpy can take it: from its device, without its gradients, and in a type that numpy has."""
+    if not (hasattr(values, "detach") and hasattr(values, "cpu")):
+        return values
+    values = values.detach().cpu()
+    return values.float() if str(values.dtype).endswith("bfloat16") else values
+
+
 def plain_list(values: Any) -> list[Any]:
     """Return the values of an array or a column of any library as a list of Python values."""
     for method in ("to_pylist", "tolist", "to_list"):
         if hasattr(values, method):
             return list(getattr(values, method)())
     return list(values)
+
+
+EXTRAS = {"pandas": "frames", "pyarrow": "cli", "matplotlib": "plots"}
+
+
+def need(package: str, purpose: str) -> None:
+    """Refuse what a package is missing for, with the words that install it."""
+    if find_spec(package) is None:
+        what = f"'aptset[{EXTRAS[package]}]'" if package in EXTRAS else package
+        raise ModuleNotFoundError(f"{purpose} of {package} needs {package}: pip install {what}")

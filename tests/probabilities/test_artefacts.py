@@ -48,10 +48,11 @@ def test_round_trip(tmp_path, kind, groups, conformity):
 
 def test_column_names_survive(tmp_path):
     pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(P, columns=["p_a", "p_b", "p_c"])
-    aptset.calibrate(frame, Y, classes=[0, 1, 2], random_state=0).save(tmp_path / "c")
+    frame = pd.DataFrame(P, columns=["a", "b", "c"])
+    aptset.calibrate(frame[["b", "c", "a"]], np.array(["a", "b", "c"])[Y], random_state=0).save(tmp_path / "c")
     again = aptset.load(tmp_path / "c")
-    assert again.predict_set(frame[["p_c", "p_a", "p_b"]]) == again.predict_set(P)
+    assert again.columns.tolist() == ["b", "c", "a"]
+    assert again.predict_set(frame[["c", "a", "b"]]) == again.predict_set(frame)
 
 
 def test_labels_and_scores_that_cannot_be_written(tmp_path):
@@ -144,7 +145,7 @@ def test_newer_and_incomplete_files(tmp_path):
     for changes, message in [
         ({"format": 2, "library": "9.9"}, "has format 2, written by aptset 9.9.*Upgrade"),
         ({"key": None}, "incomplete .key."),
-        ({"score": {"name": "os.system", "settings": {}}}, "incomplete"),
+        ({"score": {"name": "os.system", "settings": {}}}, "'os.system' is none of ours"),
         ({"kind": "other"}, "incomplete"),
     ]:
         aptset.calibrate(P, Y).save(path)
@@ -206,3 +207,129 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path):
         process.stdout.close()
         sizes.add(aptset.load(path).n)
     assert sizes <= {120, 200_000}
+
+
+def forged(path, facts, **tensors):
+    """Write an artefact with any facts and tensors, and a digest that fits them."""
+    from aptset.probabilities.artefacts import _digest
+
+    text = facts if isinstance(facts, str) else json.dumps(facts, sort_keys=True)
+    save_file(tensors, path, metadata={"aptset": text, "digest": _digest(text, tensors)})
+
+
+FORGERIES = {
+    "groups by label with one name": {"groups": {"kind": "label", "names": ["all"]}},
+    "groups that are no classes": {"groups": {"kind": "label", "names": ["x"]}},
+    "penalty NaN": {"score": {"name": "regularized", "settings": {"penalty": float("nan"), "free_ranks": 1}}},
+    "penalty -5": {"score": {"name": "regularized", "settings": {"penalty": -5.0, "free_ranks": 1}}},
+    "penalty infinite": {"score": {"name": "regularized", "settings": {"penalty": float("inf"), "free_ranks": 1}}},
+    "free ranks 1.5": {"score": {"name": "regularized", "settings": {"penalty": 0.1, "free_ranks": 1.5}}},
+    "free ranks of 400 digits": {"score": {"name": "regularized", "settings": {"penalty": 0.1, "free_ranks": 10**400}}},
+    "penalty true": {"score": {"name": "regularized", "settings": {"penalty": True, "free_ranks": 1}}},
+    "settings left out": {"score": {"name": "regularized", "settings": {}}},
+    "settings too many": {"score": {"name": "adaptive", "settings": {"x": 1}}},
+    "score without a name": {"score": {"name": ["adaptive"], "settings": {}}},
+    "classes alike as texts": {"classes": {"values": [1, "1", 2], "objects": False}},
+    "classes alike as numbers": {"classes": {"values": [1, True, 2], "objects": True}},
+    "classes cut by numpy": {"classes": {"values": ["a", "a\0", "b"], "objects": False}},
+    "classes NaN": {"classes": {"values": [0.0, float("nan"), 1.0], "objects": False}},
+    "classes that are lists": {"classes": {"values": [[0], [1], [2]], "objects": True}},
+    "half a letter": {"classes": {"values": ["\ud800", "a", "b"], "objects": False}},
+    "one class": {"classes": {"values": [0], "objects": False}},
+    "columns too few": {"columns": {"values": [0, 1], "objects": False}},
+    "columns alike": {"columns": {"values": [0, 0, 1], "objects": False}},
+    "key 2^64": {"key": str(2**64)},
+    "key in other digits": {"key": "²"},
+    "key of many digits": {"key": "1" * 5000},
+    "hash of other scores": {"scores_hash": "0" * 32},
+    "n is true": {"n": True},
+    "flag is a number": {"randomized": 1},
+    "escape sequences": {"library": "1.0\x1b[2J"},
+    "no time": {"created": "yesterday"},
+    "unknown fact": {"temperature": 2.0},
+    "u from nowhere": {"u": "dice"},
+    "more copies than rows": {"copies": 1.5},
+    "copies true": {"copies": True},
+    "parts that are no numbers": {"parts": ["1", "²"]},
+    "a part twice": {"parts": ["1", "1"]},
+    "normalize is a text": {"normalize": "no"},
+    "deep": {"score": {"name": "adaptive", "settings": json.loads("[" * 50 + "]" * 50)}},
+    "many brackets": {"score": {"name": "adaptive", "settings": {"x": [[]] * 500}}},
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_artefact_is_refused_by_the_one_error(tmp_path, name):
+    """Whoever can write a file can renew its digest: every relation is checked, and nothing reaches a loop."""
+    from aptset.probabilities.artefacts import read
+
+    path = tmp_path / "cal.aptset"
+    aptset.calibrate(P, Y, random_state=0).save(path)
+    facts, tensors = read(path)
+    forged(path, {**facts, **FORGERIES[name]}, **tensors)
+    with pytest.raises(ValueError, match=r"cal.aptset is no intact aptset artefact: .* Make it again"):
+        aptset.load(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, '{"format":' * 30_000, '{"format": 1, "format": 1}', '"' * 99, "9" * 9999],
+    ids=lambda t: t[:9],
+)
+def test_text_that_no_parser_should_see(tmp_path, text):
+    path = tmp_path / "cal.aptset"
+    forged(path, text, scores=np.zeros(3), offsets=np.array([0, 3]))
+    with pytest.raises(ValueError, match="no intact aptset artefact"):
+        aptset.load(path)
+
+
+def test_offsets_whose_differences_wrap_around(tmp_path):
+    from aptset.probabilities.artefacts import read
+
+    path = tmp_path / "cal.aptset"
+    aptset.calibrate(P, Y, groups="label", random_state=0).save(path)
+    facts, tensors = read(path)
+    for offsets in ([0, 2**63 - 1, -(2**63), 120], [0, -(2**62), 2**62, 120], [0, 60, 30, 120], [0, 121, 121, 120]):
+        forged(path, facts, scores=tensors["scores"], offsets=np.array(offsets))
+        with pytest.raises(ValueError, match="offsets must rise"):
+            aptset.load(path)
+
+
+def test_texts_that_no_file_can_hold(tmp_path):
+    with pytest.raises(TypeError, match="must be texts, numbers"):
+        aptset.calibrate(P, Y, groups=["\ud800"] * 120).save(tmp_path / "c")
+    assert not list(tmp_path.iterdir())
+
+
+def test_compiled_loops_stay_inside_of_their_arrays():
+    """Even if a calibration is put together wrongly, nothing outside of its arrays is read."""
+    from dataclasses import replace
+
+    from aptset.calibrations.held_out import FoldScores, HeldOut
+    from aptset.groups import Groups
+    from aptset.kernels import backend
+
+    if backend.compiled is None:
+        pytest.skip("the loops were not built")
+    good = aptset.calibrate(P, Y, random_state=0)
+    few = HeldOut((FoldScores(good.scores, np.array([0, 120])),), Groups("label", ("x",)))
+    far = HeldOut((FoldScores(good.scores, np.array([0, 10**12, 10**12, 10**12])),), Groups("label", (0, 1, 2)))
+    back = HeldOut((FoldScores(good.scores, np.array([0, 90, 30, 120])),), Groups("label", (0, 1, 2)))
+    for held_out in (few, far, back):
+        with pytest.raises(ValueError, match="arrays must fit together"):
+            replace(good, held_out=held_out).p_values(P)
+
+
+def test_merge_is_linear_in_the_groups():
+    """16 times the groups: far less than 16 x 16 times the time."""
+    from dataclasses import replace
+    from time import process_time
+
+    seconds = []
+    for n in (5_000, 80_000):
+        p = np.random.default_rng(0).dirichlet(np.ones(2), size=n)
+        made = aptset.calibrate(p, p.argmax(axis=1), groups=np.arange(n), random_state=0)
+        start = process_time()
+        assert made.merge(replace(made, parts=())).n == 2 * n
+        seconds.append(process_time() - start)
+    assert seconds[1] < 80 * max(seconds[0], 0.005), seconds

@@ -101,7 +101,10 @@ def test_column_names_that_are_not_the_classes(library):
     frame = frames.DataFrame({f"p_{j}": p[:, j] for j in range(3)})
     with pytest.raises(ValueError, match="Pass classes="):
         aptset.calibrate(frame, y)
-    calibration = aptset.calibrate(frame, y, classes=[0, 1, 2], random_state=0)
+    with pytest.raises(ValueError, match=r"must have the columns \[0, 1, 2\], the classes; got \['p_0'"):
+        aptset.calibrate(frame, y, classes=[0, 1, 2], random_state=0)
+    names = np.array(["p_0", "p_1", "p_2"])
+    calibration = aptset.calibrate(frame, names[y], random_state=0)
     expected = calibration.predict_set(p)
     assert calibration.predict_set(frame) == expected
     assert calibration.predict_set(frame[["p_2", "p_0", "p_1"]]) == expected, "by the names of the calibration"

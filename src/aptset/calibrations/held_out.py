@@ -103,10 +103,10 @@ class HeldOut:
         if len(names) == 1:
             fold = FoldScores.of_one_group(np.concatenate([part.folds[0].scores for part in parts]))
             return HeldOut((fold,), self.groups, self.minimax)
-        scores, groups = [], []
+        scores, groups, number_of = [], [], {name: number for number, name in enumerate(names)}
         for part in parts:
             (fold,) = part.folds
-            place = np.array([names.index(name) for name in part.groups.names], dtype=np.int32)
+            place = np.array([number_of[name] for name in part.groups.names], dtype=np.int32)
             scores.append(fold.scores)
             groups.append(np.repeat(place, np.diff(fold.offsets)))
         fold = FoldScores.sort(np.concatenate(scores), np.concatenate(groups), len(names))

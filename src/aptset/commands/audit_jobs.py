@@ -7,10 +7,11 @@ from typing import Any
 
 from aptset.audits.auditing import Audit, audit
 from aptset.audits.comparing import Comparison, compare
-from aptset.commands.files import read_table
+from aptset.commands.reading import read_table
 from aptset.commands.table_jobs import make_model, read_rows, sliceable
 from aptset.reports.render import need_jinja
 from aptset.running.writing import atomic_path
+from aptset.validation.paths import check_other_files
 
 
 def audit_table(
@@ -25,6 +26,7 @@ def audit_table(
 ) -> tuple[Audit, list[str]]:
     """Audit a model on a table; return what was found, and the names of the files that were written."""
     need_jinja()  # now, not after all splits
+    check_other_files([out / "audit.html", out / "splits.csv"], [path])
     features, labels, by = read_rows(path, target, groups, time, may_be_label=False)
     times = None if time is None else read_table(path)[time].to_pylist()
     found = audit(
@@ -47,6 +49,7 @@ def compare_table(
 ) -> tuple[Comparison, list[str]]:
     """Compare models on a table; return what was found, and the names of the files that were written."""
     need_jinja()
+    check_other_files([out / "compare.html", out / "splits.csv"], [path])
     features, labels, by = read_rows(path, target, groups, may_be_label=False)
     candidates = {name: make_model(name) for name in models}
     settings |= {"calibration": calibration, "features": sliceable(features)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import warnings
 from pathlib import Path
@@ -15,7 +14,22 @@ except ImportError as error:  # the library alone does not need it
 
 from aptset.commands import experiments as cli_experiments
 from aptset.commands import reports as cli_reports
-from aptset.commands.options import ALPHA, AS_JSON, QUIET, row_counter, show, source_of, with_probabilities
+from aptset.commands.options import (
+    ALPHA,
+    AS_JSON,
+    JOBS,
+    MODEL,
+    QUIET,
+    SEED,
+    SEEDS,
+    files_read,
+    printable,
+    row_counter,
+    show,
+    source_of,
+    with_probabilities,
+)
+from aptset.commands.start import leave_quietly
 
 
 class OneLineErrors(click.Group):
@@ -23,16 +37,21 @@ class OneLineErrors(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through the doors that clean up
-        warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {message}", err=True)
+        if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(
+                errors="backslashreplace"
+            )  # a name that the locale cannot write is no reason to fail
+        warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {printable(str(message))}", err=True)
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except BrokenPipeError:
+            leave_quietly()
         except Exception as error:
             if ctx.params.get("debug"):
                 raise
-            text = " ".join(str(error).split())
+            text = printable(" ".join(str(error).split()))[:2000]
             if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
                 text += ". Install what the commands need: pip install 'aptset[cli]'"
             expected = isinstance(error, ValueError | TypeError | OSError | ImportError)
@@ -49,7 +68,7 @@ def main(debug: bool) -> None:
 @main.command()
 @click.argument("table", required=False)
 @click.option("--target", help="The column to predict (needed with TABLE).")
-@click.option("--model", default="logistic", show_default=True, help="A model by name, or module:object.")
+@MODEL
 @click.option(
     "--calibration",
     default="split",
@@ -60,8 +79,8 @@ def main(debug: bool) -> None:
 @ALPHA
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @click.option("--out", default="aptset-run", show_default=True, help="Folder for the results (with TABLE).")
-@click.option("--jobs", type=int, help="Folds to fit at once.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the splits, the models and the uniforms.")
+@JOBS
+@SEED
 @QUIET
 @AS_JSON
 def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: bool, **settings: Any) -> None:
@@ -80,10 +99,12 @@ def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: b
         return
     if target is None:
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
-    from aptset.commands.files import as_path
     from aptset.commands.probability_jobs import evaluation_as_json
-    from aptset.commands.table_jobs import run_table
+    from aptset.commands.standard_input import as_path
+    from aptset.commands.table_jobs import WRITTEN, run_table
+    from aptset.validation.paths import check_other_files
 
+    check_other_files([Path(out) / name for name in WRITTEN], [table])
     result = run_table(as_path(table), target, **settings)
     written = result.write(Path(out))
     content = evaluation_as_json(result.evaluation, promise=result.classifier.guarantee(), out=out, written=written)
@@ -97,7 +118,7 @@ def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: b
 @click.option("--conformity", default="adaptive", show_default=True, help="The score.")
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @click.option("--deterministic", is_flag=True, help="Sets without chance (u = 1).")
-@click.option("--seed", default=0, show_default=True, help="Seed of the key of the uniforms.")
+@click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
 @QUIET
 @AS_JSON
 def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) -> None:
@@ -108,7 +129,9 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
       aptset calibrate validation.parquet --label y --prefix p_ -o cal.aptset
     """
     from aptset.commands.probability_jobs import calibrate_file
+    from aptset.validation.paths import check_other_files
 
+    check_other_files([Path(out)], files_read(options, label))
     source = source_of(options, label)
     settings = {name: options[name] for name in ("conformity", "normalize")}
     settings["randomized"] = not options["deterministic"]
@@ -139,7 +162,9 @@ def predict(
     """
     from aptset.commands.probability_jobs import predict_file
     from aptset.probabilities.calibration import load
+    from aptset.validation.paths import check_other_files
 
+    check_other_files([Path(out)], [*files_read(options, label), calibration])
     source = source_of(options, label)
     found = load(calibration)
     with row_counter(source.count(), quiet) as counter:
@@ -161,9 +186,11 @@ def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, qui
     Example:
       aptset evaluate sets.parquet --label y --alpha 0.1
     """
-    from aptset.commands.probability_jobs import evaluate_file, evaluation_as_json
+    from aptset.commands.evaluation_jobs import evaluate_file
+    from aptset.commands.probability_jobs import evaluation_as_json
+    from aptset.commands.standard_input import as_path
 
-    found = evaluate_file(Path(sets), label, alpha, groups)
+    found = evaluate_file(as_path(sets), label, alpha, groups)
     show(evaluation_as_json(found), repr(found), quiet, as_json)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from aptset.commands.options import ALPHA, AS_JSON, QUIET, show
+from aptset.commands.options import ALPHA, AS_JSON, QUIET, SEEDS, show, workers
 
 
 def words(_: Any, __: Any, text: str) -> tuple[str, ...]:
@@ -19,13 +19,13 @@ def words(_: Any, __: Any, text: str) -> tuple[str, ...]:
 @click.argument("experiments", nargs=-1, required=True)
 @click.option("--repetitions", default=100, show_default=True, help="Independent repetitions, as in the paper.")
 @click.option("--data", type=click.Path(path_type=Path), help="Folder with the data sets; else the cache, or OpenML.")
-@click.option("--jobs", default=-1, show_default=True, help="Worker processes; -1 for one per core.")
+@click.option("--jobs", default=-1, callback=workers, show_default=True, help="Worker processes; -1 for one per core.")
 @click.option("--out", default="aptset-reproduction", show_default=True, help="Folder for results and figures.")
 @click.option("--boxes", default="", callback=words, help="Only these black boxes, such as Oracle,SVC.")
 @click.option("--methods", default="", callback=words, help="Only these methods, such as SC,CV+ (HCC comes with SC).")
 @click.option("--sizes", default="", callback=words, help="Only these n_train, such as 500,1000.")
 @click.option("--draw-only", is_flag=True, help="Compute nothing: draw what is finished.")
-@click.option("--seed", default=0, show_default=True, help="Seed of data, folds, models and uniforms.")
+@click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of data, folds, models and uniforms.")
 @ALPHA
 @QUIET
 @AS_JSON

@@ -14,6 +14,26 @@ import click
 ALPHA = click.option("--alpha", default=0.1, show_default=True, help="Miscoverage level: 0.1 means 9 times out of 10.")
 QUIET = click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
+SEEDS = click.IntRange(0, 2**32 - 1)  # what scikit-learn takes
+SEED = click.option(
+    "--seed", default=0, type=SEEDS, show_default=True, help="Seed of the splits, the models and the uniforms."
+)
+MODEL = click.option(
+    "--model",
+    default="logistic",
+    show_default=True,
+    help="A model by name, or module:object, which RUNS that module's code, found in the working folder first.",
+)
+
+
+def workers(_: Any, __: Any, jobs: int | None) -> int | None:
+    """Refuse a number of workers that nobody can be."""
+    if jobs is not None and (jobs == 0 or jobs < -1):
+        raise click.BadParameter(f"must be a positive whole number, or -1 for one per core; got {jobs}.")
+    return jobs
+
+
+JOBS = click.option("--jobs", type=int, callback=workers, help="Folds to fit at once; -1 for one per core.")
 PROBABILITIES = [
     click.argument("probs"),
     click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),
@@ -39,12 +59,18 @@ def with_probabilities(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def source_of(options: dict[str, Any], label: str | None) -> Any:
     """Return the file of probabilities that the options stand for."""
-    from aptset.commands.files import ProbabilityFile, as_path
+    from aptset.commands.files import ProbabilityFile
+    from aptset.commands.standard_input import as_path
 
     group = None if options["groups"] == "label" else options["groups"]
     names = ("prefix", "logits", "batch_rows")
     settings = {name: options[name] for name in names}
     return ProbabilityFile(as_path(options["probs"]), label, options["row_id"], group, **settings)
+
+
+def files_read(options: dict[str, Any], label: str | None) -> list[str | None]:
+    """Return the names of the files that a command reads, which it must not write; a label may be a file, too."""
+    return [options["probs"], label]
 
 
 @contextmanager
@@ -72,4 +98,9 @@ def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool) -> None
     if as_json:
         click.echo(json.dumps(content, allow_nan=False))
     elif not quiet:
-        click.echo(text)
+        click.echo("\n".join(map(printable, text.splitlines())))
+
+
+def printable(text: str) -> str:
+    """Return a text that a terminal shows and does not obey: names come from files, and may hold control characters."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

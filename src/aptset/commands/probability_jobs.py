@@ -9,21 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from aptset.commands.files import Batch, ProbabilityFile, SetsWriter, as_texts, kind_of, read_table
-from aptset.judging.evaluation import Evaluation, evaluate
-from aptset.probabilities.artefacts import read
+from aptset.commands.files import Batch, ProbabilityFile
+from aptset.commands.reading import as_texts
+from aptset.commands.writer import SetsWriter
+from aptset.judging.evaluation import Evaluation
+from aptset.probabilities.artefacts import read_calibration
 from aptset.probabilities.calibration import Calibration, calibrate
 from aptset.running.writing import atomic_write
-from aptset.sets import PredictionSets
-from aptset.validation.files import (
-    check_columns,
-    check_labels_present,
-    check_no_missing_labels,
-    check_same_classes,
-    shifted_rows,
-)
+from aptset.validation.files import check_labels_present, check_same_classes, shifted_rows
 from aptset.validation.settings import check_alpha, check_conformity
 
 OnRows = Callable[[int], None]
@@ -85,36 +78,10 @@ def _ids_of(source: ProbabilityFile, batch: Batch) -> Any:
     return None if source.row_id is None else as_texts(batch.others[source.row_id])
 
 
-def read_sets(path: Path, label: str, group: str | None = None) -> tuple[PredictionSets, list[Any], list[Any] | None]:
-    """Return the sets of a file that ``predict_file`` wrote, the true labels, and the groups if asked for."""
-    table = read_table(path, as_text=True)
-    for name in ("set", label, *([group] if group else [])):
-        check_columns(path, name in table.column_names, f"a column {name!r}", table.column_names)
-    column = table["set"].combine_chunks()
-    if kind_of(path) == "parquet":
-        encoded = column.flatten().dictionary_encode()
-        lengths = column.value_lengths().to_numpy(zero_copy_only=False)
-        indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        names = np.array(encoded.dictionary.to_pylist() or [""])
-        sets = PredictionSets(indptr, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32), names)
-    else:
-        rows = [[part for part in (text or "").split("|") if part] for text in column.to_pylist()]
-        sets = PredictionSets.of(rows)
-    truth = as_texts(table[label])
-    check_no_missing_labels(path, label, truth)
-    return sets, truth, as_texts(table[group]) if group else None
-
-
-def evaluate_file(path: Path, label: str, alpha: float | None, group: str | None = None) -> Evaluation:
-    """Judge the sets of a file against the labels in it."""
-    sets, truth, groups = read_sets(path, label, group)
-    return evaluate(sets, np.array(truth, dtype=object), groups=groups, alpha=alpha)
-
-
 def inspect_artefact(path: Path) -> dict[str, Any]:
     """Return what an artefact says about itself."""
-    facts, tensors = read(path)
-    sizes = np.diff(tensors["offsets"]).tolist()
+    fields, facts = read_calibration(path)
+    sizes = fields["held_out"].sizes.tolist()
     names = [str(name) for name in facts["groups"]["names"]]
     return {
         "file": str(path),

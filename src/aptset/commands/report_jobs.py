@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from aptset.commands.demo import demo_classifier
-from aptset.commands.files import ProbabilityFile, as_texts
+from aptset.commands.files import ProbabilityFile
+from aptset.commands.reading import as_texts
 from aptset.commands.table_jobs import run_table, sliceable
 from aptset.probabilities.calibration import load
 from aptset.reports.making import Report, report

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from aptset.commands.options import ALPHA, AS_JSON, QUIET, show, source_of
+from aptset.commands.options import ALPHA, AS_JSON, JOBS, MODEL, QUIET, SEED, files_read, show, source_of, workers
 
 OF_TABLES = {"model": "--model", "target": "--target", "jobs": "--jobs"}
 OF_PROBABILITIES = {
@@ -44,7 +44,7 @@ def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> Non
 @click.option("--target", help="FILE is a table: train and calibrate on it, with this column to predict.")
 @click.option("-c", "--calibration", default="split", help="With --target its name; else an artefact of `calibrate`.")
 @click.option("--label", help="FILE holds probabilities: the column (or array, or .npy file) of true labels.")
-@click.option("--model", default="logistic", show_default=True, help="With --target: a model, or module:object.")
+@MODEL
 @click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers.")
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
@@ -53,8 +53,8 @@ def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> Non
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @click.option("--title", help="The heading of the page.")
 @click.option("-o", "--out", default="report.html", show_default=True, help="The page to write.")
-@click.option("--jobs", type=int, help="Folds to fit at once.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the splits, the models and the uniforms.")
+@JOBS
+@SEED
 @QUIET
 @AS_JSON
 def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: Any) -> None:
@@ -68,10 +68,12 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     """
     _refuse_what_does_not_fit(probs, options)
     from aptset.commands import report_jobs as reportjob
-    from aptset.commands.files import as_path
     from aptset.commands.probability_jobs import evaluation_as_json
+    from aptset.commands.standard_input import as_path
+    from aptset.validation.paths import check_other_files
 
     page, title, alpha = Path(out), options["title"], options["alpha"]
+    check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])
     if probs is None:
         made = reportjob.report_demo(alpha, options["seed"], page, title)
     elif options["target"] is not None:
@@ -93,8 +95,10 @@ SPLITTING = [
     click.option("--repetitions", default=100, show_default=True, help="Number of random splits."),
     click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test."),
     click.option("--groups", help="A column to break coverage and size down by, besides the labels."),
-    click.option("--jobs", default=-1, show_default=True, help="Worker processes; -1 for one per core."),
-    click.option("--seed", default=0, show_default=True, help="Seed of the splits, the models and the uniforms."),
+    click.option(
+        "--jobs", default=-1, callback=workers, show_default=True, help="Worker processes; -1 for one per core."
+    ),
+    SEED,
     QUIET,
     AS_JSON,
 ]
@@ -117,7 +121,7 @@ def settings_of(options: dict[str, Any]) -> dict[str, Any]:
 
 @click.command()
 @click.argument("table")
-@click.option("--model", default="logistic", show_default=True, help="A model by name, or module:object.")
+@MODEL
 @click.option(
     "--calibration", "calibrations", multiple=True, default=["split", "cv+"], show_default=True, type=CALIBRATIONS
 )
@@ -134,7 +138,7 @@ def audit(table: str, out: str, model: str, calibrations: tuple[str, ...], time:
       aptset audit patients.csv --target diagnosis --model forest --time admitted
     """
     from aptset.commands.audit_jobs import audit_table, verdicts_as_json
-    from aptset.commands.files import as_path
+    from aptset.commands.standard_input import as_path
 
     target, groups = options["target"], options["groups"]
     settings = settings_of(options)
@@ -146,7 +150,11 @@ def audit(table: str, out: str, model: str, calibrations: tuple[str, ...], time:
 @click.command()
 @click.argument("table")
 @click.option(
-    "--model", "models", multiple=True, required=True, help="A model by name, or module:object; at least two."
+    "--model",
+    "models",
+    multiple=True,
+    required=True,
+    help="A model by name, or module:object, which RUNS that module's code; at least two.",
 )
 @click.option("--calibration", default="split", show_default=True, type=CALIBRATIONS, help="The same for every model.")
 @click.option("-o", "--out", default="aptset-compare", show_default=True, help="Folder for the results.")
@@ -159,7 +167,7 @@ def compare(table: str, out: str, models: tuple[str, ...], calibration: str, **o
       aptset compare patients.csv --target diagnosis --model logistic --model forest
     """
     from aptset.commands.audit_jobs import compare_table, verdicts_as_json
-    from aptset.commands.files import as_path
+    from aptset.commands.standard_input import as_path
 
     target, groups = options["target"], options["groups"]
     settings = settings_of(options)

@@ -23,13 +23,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from aptset.commands.files import SetsWriter, read_table
 from aptset.commands.probability_jobs import evaluation_as_json, write_json
+from aptset.commands.reading import as_texts, read_table
+from aptset.commands.writer import SetsWriter
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.planning import coverage_test
 from aptset.probabilities.calibration import Calibration
-from aptset.validation.files import check_columns, check_model_name, check_target
+from aptset.validation.files import check_columns, check_finite_features, check_model_name, check_target
+from aptset.validation.outcomes import as_objects
 
 MODELS: dict[str, Any] = {
     "logistic": LogisticRegression(max_iter=1000),
@@ -39,6 +41,7 @@ MODELS: dict[str, Any] = {
     "neighbours": KNeighborsClassifier(),
     "tree": DecisionTreeClassifier(),
 }
+WRITTEN = ("sets.parquet", "evaluation.json", "calibration.aptset")
 MOST_VALUES = 50  # of a text column that slices are made of; more is a name or an id
 
 
@@ -77,18 +80,18 @@ class TableResult:
         folder.mkdir(parents=True, exist_ok=True)
         label = "label" if self.target in ("row", "size", "set") else self.target
         others = {"row": pa.array(self.rows), label: pa.array(self.truth)}
-        with SetsWriter(folder / "sets.parquet", list(others), self.classifier.classes_.tolist()) as writer:
+        with SetsWriter(folder / WRITTEN[0], list(others), self.classifier.classes_.tolist()) as writer:
             writer.write(others, self.sets)
         promise = {"promise": self.classifier.guarantee(), "p_value": self.p_value, "target": self.target}
-        write_json(folder / "evaluation.json", evaluation_as_json(self.evaluation, **promise))
-        written = ["sets.parquet", "evaluation.json"]
+        write_json(folder / WRITTEN[1], evaluation_as_json(self.evaluation, **promise))
+        written = list(WRITTEN[:2])
         fitted = self.classifier.fitted_
         if len(fitted.held_out.folds) == 1:
             rule, names = fitted.rule, self.classifier.classes_
             Calibration(fitted.held_out, names, rule.score, rule.key, rule.chance, self.classifier.allow_empty).save(
-                folder / "calibration.aptset"
+                folder / WRITTEN[2]
             )
-            written.append("calibration.aptset")
+            written.append(WRITTEN[2])
         return written
 
 
@@ -128,19 +131,23 @@ def read_rows(
 ) -> tuple[pd.DataFrame, NDArray[Any], NDArray[Any] | None]:
     """Return the features, the labels as texts, and the groups as texts if they are a column.
 
+    A label is what is written in the file, as for every other command: only an empty cell has none.
     Where calibration may be within labels, "label" stands for that and not for a column.
     """
-    no_column = (None, "label") if may_be_label else (None,)
-    frame = read_table(path).to_pandas()
-    check_columns(path, target in frame.columns, f"a column {target!r}", list(frame.columns))
-    check_columns(path, groups in (*no_column, *frame.columns), f"a column {groups!r}", list(frame.columns))
-    check_columns(path, left_out in (None, *frame.columns), f"a column {left_out!r}", list(frame.columns))
-    check_target(path, target, frame[target].isna().to_numpy())
-    labels = frame[target].astype(str).to_numpy(dtype=object)
-    features = plain_columns(frame.drop(columns=[target, *([left_out] if left_out else [])]))
-    check_columns(path, features.shape[1] > 0, "at least one column besides the target", list(frame.columns))
-    by = None if groups in no_column else frame[groups].astype(str).to_numpy(dtype=object)
-    return features, labels, by
+    is_column = groups is not None and not (groups == "label" and may_be_label)
+    table = read_table(path, (target,))
+    names = table.column_names
+    check_columns(path, len(set(names)) == len(names), "distinct column names", names)
+    for name in (target, groups if is_column else None, left_out):
+        check_columns(path, name is None or name in names, f"a column {name!r}", names)
+    labels = as_texts(table[target])
+    check_target(path, target, labels)
+    features = plain_columns(table.to_pandas().drop(columns=[target, *([left_out] if left_out else [])]))
+    check_columns(path, features.shape[1] > 0, "at least one column besides the target", names)
+    check_finite_features(path, features)
+    # Read once more: as a group a number is a text, as a feature it stays a number.
+    by = as_objects(as_texts(read_table(path, (str(groups),))[groups])) if is_column else None
+    return features, as_objects(labels), by
 
 
 def make_model(name: str) -> Any:

@@ -35,10 +35,12 @@ from aptset.validation.estimators import (
     check_label_space,
     check_some_rows,
     check_training_data,
+    check_workers,
 )
 from aptset.validation.groups import check_group_values, check_same_kind
 from aptset.validation.labels import columns_of
 from aptset.validation.matrices import OF_ESTIMATOR
+from aptset.validation.outcomes import check_flag
 from aptset.validation.settings import check_choice, check_conformity, check_generator, check_option, draw_key
 
 
@@ -98,6 +100,9 @@ def prepare(
 ) -> tuple[Rule, fitting.Training, Promises]:
     """Check everything and draw everything random; ``settings`` has the parameters of ConformalClassifier."""
     check_estimator_can(settings.estimator)
+    check_workers(settings.n_jobs)
+    for name in ("randomized", "allow_empty", "progress"):
+        check_flag(getattr(settings, name), name)
     score = check_conformity(settings.conformity)
     scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
     generator = check_generator(settings.random_state)

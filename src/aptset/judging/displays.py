@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from aptset.kernels.formula import Floats
-from aptset.tables import Backend, make_table
+from aptset.tables import Backend, make_table, need
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Display:
     def draw(self, ax: Any = None) -> Any:
         """Draw into matplotlib axes (new ones by default) and return them."""
         if ax is None:
+            need("matplotlib", "a figure")
             import matplotlib.pyplot as plt
 
             ax = plt.figure(figsize=(6, 3.5), layout="constrained").add_subplot()

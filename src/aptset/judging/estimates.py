@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -71,15 +72,27 @@ def share_of_count(count: int, n: int, confidence: float) -> Estimate:
 
 def mean(values: NDArray[Any], confidence: float) -> Estimate:
     """Return a mean with the interval of Student's t; NaN without values, and no finite interval for one value."""
-    from scipy.special import stdtrit
-
     n = len(values)
+    if n == 0 or values.dtype.kind in "iu":
+        whole = values.astype(np.int64)
+        return mean_of_sums(n, int(whole.sum()), int((whole**2).sum()), confidence)
+    return _student(n, float(np.mean(values)), float(np.std(values, ddof=1)) if n > 1 else 0.0, confidence)
+
+
+def mean_of_sums(n: int, total: int, squares: int, confidence: float) -> Estimate:
+    """Return the mean of n whole numbers from their exact sum and sum of squares."""
     if n == 0:
         return Estimate(math.nan, math.nan, math.nan, 0)
-    value = float(np.mean(values))
+    variance = Fraction(n * squares - total**2, n * max(n - 1, 1))
+    return _student(n, total / n, math.sqrt(variance), confidence)
+
+
+def _student(n: int, value: float, deviation: float, confidence: float) -> Estimate:
+    from scipy.special import stdtrit
+
     if n == 1:
         return Estimate(value, -math.inf, math.inf, 1)
-    spread = float(np.std(values, ddof=1)) / n**0.5 * float(stdtrit(n - 1, (1 + confidence) / 2))
+    spread = deviation / n**0.5 * float(stdtrit(n - 1, (1 + confidence) / 2))
     return Estimate(value, value - spread, value + spread, n)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.judging.estimates import Estimate, mean, share
+from aptset.judging.estimates import Estimate, mean, share, share_of_count
 from aptset.sets import PredictionSets
 from aptset.validation.labels import as_labels, columns_of
 from aptset.validation.outcomes import check_bins, check_by, check_confidence, distinct
@@ -238,19 +238,24 @@ def coverage_gap(
     """
     _, covered = _outcome(sets, labels, classes)
     target = None if alpha is None else float(1 - check_alpha(alpha))
-    parts = [covered[rows] for _, rows in _parts(by, labels)]
-    if not parts:
+    counts = [(int(np.count_nonzero(covered[rows])), len(rows)) for _, rows in _parts(by, labels)]
+    return gap_of_counts(counts, target, check_confidence(confidence))
+
+
+def gap_of_counts(counts: list[tuple[int, int]], target: float | None, confidence: float) -> Estimate:
+    """Return the coverage gap over parts of which so many of so many rows are covered."""
+    if not counts:
         return Estimate(math.nan, 0.0, 1.0, 0)
     # All intervals hold at once with the wanted confidence, so what they allow for the gap does too.
-    each = 1 - (1 - check_confidence(confidence)) / len(parts)
-    shares = [share(part, each) for part in parts]
+    each, n = 1 - (1 - confidence) / len(counts), sum(rows for _, rows in counts)
+    shares = [share_of_count(count, rows, each) for count, rows in counts]
     values, low, high = (np.array([get(s) for s in shares]) for get in (float, lambda s: s.low, lambda s: s.high))
     if target is None:
-        widest = high.max() - low.min() if len(parts) > 1 else 0.0
-        return Estimate(np.ptp(values), max(0.0, low.max() - high.min()), widest, len(covered))
+        widest = high.max() - low.min() if len(counts) > 1 else 0.0
+        return Estimate(np.ptp(values), max(0.0, low.max() - high.min()), widest, n)
     nearest = np.maximum(np.maximum(low - target, target - high), 0.0)
     furthest = np.maximum(high - target, target - low)
-    return Estimate(np.abs(values - target).mean(), nearest.mean(), furthest.mean(), len(covered))
+    return Estimate(np.abs(values - target).mean(), nearest.mean(), furthest.mean(), n)
 
 
 def breakdown(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aptset.judging.displays import Display
 from aptset.kernels.counts import rank_at, size_needed
 from aptset.kernels.formula import Floats
-from aptset.validation.outcomes import check_confidence, check_counts, check_within
+from aptset.validation.outcomes import check_confidence, check_counts, check_size_exists, check_within
 from aptset.validation.settings import check_alpha, check_sample_size
 
 
@@ -150,9 +150,9 @@ def calibration_size(alpha: float, within: float = 0.01, confidence: float = 0.9
     """
     level, margin, chance = check_alpha(alpha), check_within(within), check_confidence(confidence)
     least = max(1, size_needed(level))
-    low, high = least, least
+    low = high = check_size_exists(least, alpha, within)
     while _chances(np.array([high]), level, margin)[0] < chance:
-        low, high = high, 2 * high
+        low, high = high, check_size_exists(2 * high, alpha, within)
     while high - low > 1:
         middle = (low + high) // 2
         reached = _chances(np.array([middle]), level, margin)[0] >= chance

@@ -1,8 +1,8 @@
 """p-values from counts, rounded so that ``p > alpha`` says exactly whether a label is in the set.
 
-Levels are read as the decimals they print as, so 1/3 in floating point may stand for slightly less than 1/3. Each p-value
-is the smallest float whose decimal is not below the exact ratio: at most one step from the nearest float. A table of all
-of them depends on n alone, and is kept.
+Levels are read as the decimals they print as, so 1/3 in floating point may stand for slightly less than 1/3. Each
+p-value is the smallest float whose decimal is not below the exact ratio: at most one step from the nearest float. A
+table of all of them depends on n alone, and is kept.
 """
 
 from decimal import Decimal

@@ -2,7 +2,7 @@
 
 Layout, version 1. Tensors: ``scores`` (float64, upward within each group) and ``offsets`` (int64, where groups start).
 Metadata: ``aptset``, a JSON text with everything else, and ``digest``, the blake2b of that text and of the bytes of
-both tensors, so that any damage is noticed.
+both tensors, so that any damage is noticed. A digest is no signature: whoever can write the file can renew it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,23 @@ from aptset.chance import Chance
 from aptset.groups import Groups
 from aptset.running.writing import atomic_path
 from aptset.scores import SCORES, Score
-from aptset.validation.artefacts import check_artefact, check_content, damaged
+from aptset.validation.artefacts import (
+    check_artefact,
+    check_content,
+    check_shapes,
+    check_stored_columns,
+    check_stored_groups,
+    check_stored_labels,
+    check_stored_score,
+    check_writable_text,
+    damaged,
+    hash_of,
+    is_storable,
+    same_values,
+    stored_array,
+)
+from aptset.validation.paths import check_plain_file
+from aptset.validation.settings import check_conformity
 
 FORMAT_VERSION = 1
 
@@ -35,6 +51,7 @@ def write_calibration(path: str | Path, fields: dict[str, Any]) -> None:
     (fold,) = fields["held_out"].folds
     tensors = {"scores": np.ascontiguousarray(fold.scores), "offsets": np.ascontiguousarray(fold.offsets)}
     text = json.dumps(_describe(fields), sort_keys=True)
+    check_writable_text(path, text)
     with atomic_path(path) as temporary:
         try:
             save_file(tensors, temporary, metadata={"aptset": text, "digest": _digest(text, tensors)})
@@ -42,40 +59,57 @@ def write_calibration(path: str | Path, fields: dict[str, Any]) -> None:
             raise OSError(f"{path} cannot be written: {error}") from error
 
 
-def read_calibration(path: str | Path) -> dict[str, Any]:
-    """Return the fields of a Calibration; a damaged, truncated or newer file is refused with one clear error."""
+def read_calibration(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of a Calibration and the facts behind them; whatever is not intact is refused with one error.
+
+    The file is untrusted: nothing of it reaches a loop before every relation between its parts was checked.
+    """
     facts, tensors = read(path)
-    groups = Groups(facts["groups"]["kind"], tuple(facts["groups"]["names"]))
+    classes = check_stored_labels(path, facts["classes"], "classes")
+    names = check_stored_groups(path, facts, classes)
+    groups = Groups(facts["groups"]["kind"], names)
     tensors["scores"].flags.writeable = False
-    return {
+    columns = facts["columns"]
+    fields = {
         "held_out": HeldOut((FoldScores(tensors["scores"], tensors["offsets"]),), groups),
-        "classes": _as_array(facts["classes"]),
-        "conformity": SCORES[facts["score"]["name"]](**facts["score"]["settings"]),
+        "classes": classes,
+        "conformity": check_stored_score(path, facts["score"], _make_score),
         "key": int(facts["key"]),
-        "chance": Chance(facts.get("u", "content"), facts["randomized"], facts.get("copies", 0.0)),
+        "chance": Chance(facts.get("u", "content"), facts["randomized"], float(facts.get("copies", 0.0))),
         "allow_empty": facts["allow_empty"],
-        "columns": None if facts["columns"] is None else _as_array(facts["columns"]),
+        "columns": None if columns is None else check_stored_columns(path, columns, len(classes)),
         "normalize": facts.get("normalize", False),
         "parts": tuple(int(part) for part in facts.get("parts", [])),
     }
+    return fields, facts
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the checked facts and tensors of an artefact."""
+    """Return the checked facts and tensors of an artefact; what they mean is checked by ``read_calibration``."""
     from safetensors import SafetensorError, safe_open
 
+    check_plain_file(Path(path))
     try:
-        with safe_open(str(path), framework="np") as file:
+        with safe_open(Path(path), framework="np") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
-    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise damaged(path, f"not a readable artefact: {error}") from error
-    text, digest = metadata.get("aptset"), metadata.get("digest")
-    facts = check_artefact(path, text, FORMAT_VERSION, sorted(SCORES))
-    if set(tensors) != {"scores", "offsets"} or digest != _digest(str(text), tensors):
+            facts = check_artefact(path, metadata, FORMAT_VERSION)
+            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
+            check_shapes(path, facts, {name: (part.get_dtype(), part.get_shape()) for name, part in parts.items()})
+            tensors = {name: file.get_tensor(name) for name in parts}
+    except (SafetensorError, TypeError, KeyError, AttributeError, MemoryError) as error:
+        raise damaged(path, f"not a readable file of tensors ({error})") from error
+    if metadata.keys() != {"aptset", "digest"} or metadata["digest"] != _digest(metadata["aptset"], tensors):
         raise damaged(path, "its content does not match its digest")
     check_content(path, facts, tensors["scores"], tensors["offsets"])
     return facts, tensors
+
+
+def _make_score(name: str, settings: dict[str, Any]) -> Score:
+    """Make a score from what is stored; the score, or the check that calibrate makes too, refuses nonsense."""
+    score = check_conformity(SCORES[name](**settings))
+    if dataclasses.asdict(score) != settings:  # type: ignore[call-overload]
+        raise ValueError(f"settings are {settings}")
+    return score
 
 
 def _describe(fields: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +132,7 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
         "normalize": fields["normalize"],
         "parts": [str(part) for part in fields["parts"]],
         "n": held_out.n,
-        "scores_hash": blake2b(held_out.scores.data, digest_size=16).hexdigest(),
+        "scores_hash": hash_of(held_out.scores),
         "library": version("aptset"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -121,14 +155,15 @@ def _digest(text: str, tensors: dict[str, NDArray[Any]]) -> str:
 
 def _plain(value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
-    if value is None or isinstance(value, str | bool | int | float):
+    if is_storable(value):
         return value
     raise TypeError(f"labels and groups must be texts, numbers, booleans or None to be saved; got {value!r}.")
 
 
 def _as_plain(values: NDArray[Any]) -> dict[str, Any]:
-    return {"values": [_plain(value) for value in values.tolist()], "objects": values.dtype == object}
-
-
-def _as_array(stored: dict[str, Any]) -> NDArray[Any]:
-    return np.array(stored["values"], dtype=object if stored["objects"] else None)
+    """Return labels as JSON takes them; as objects where an array would make something else of them."""
+    plain = [_plain(value) for value in values.tolist()]
+    return {
+        "values": plain,
+        "objects": values.dtype == object or not same_values(stored_array(plain, False).tolist(), plain),
+    }

@@ -23,8 +23,10 @@ from aptset.validation.matrices import (
     check_named_columns,
     check_probabilities,
     check_rows,
+    softmax_of,
     tolerance_of,
 )
+from aptset.validation.outcomes import check_flag
 from aptset.validation.settings import check_conformity, check_generator, draw_key
 
 NAME = "probabilities"
@@ -61,11 +63,14 @@ def score_labels(
     ids: Any,
     random_state: Any,
     first_row: Any = 0,
+    logits: Any = False,
 ) -> Scored:
     """Check everything and score the true label of each row."""
     score = check_conformity(conformity)
+    randomized, normalize = check_flag(randomized, "randomized"), check_flag(normalize, "normalize")
     probabilities, ids = take_ids(probabilities, ids)
     matrix, names = check_probabilities(probabilities, NAME)
+    matrix = softmax_of(matrix, NAME) if check_flag(logits, "logits") else matrix
     matrix, known = check_named_columns(matrix, names, classes, labels, NAME)
     columns = check_labels(labels, known, len(matrix))
     by_name = isinstance(groups, str)

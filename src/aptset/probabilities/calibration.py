@@ -22,7 +22,8 @@ from aptset.scores import Score
 from aptset.sets import PredictionSets
 from aptset.validation.artefacts import check_mergeable
 from aptset.validation.chance import check_first_row
-from aptset.validation.matrices import check_new_probabilities, tolerance_of
+from aptset.validation.matrices import check_new_probabilities, softmax_of, tolerance_of
+from aptset.validation.outcomes import check_flag, check_flag_or_none
 from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
 
 
@@ -111,6 +112,7 @@ class Calibration:
         u: ArrayLike | None = ...,
         ids: Any = ...,
         normalize: bool | None = ...,
+        logits: bool = ...,
         allow_empty: bool | None = ...,
         first_row: int = ...,
     ) -> PredictionSets: ...
@@ -124,6 +126,7 @@ class Calibration:
         u: ArrayLike | None = ...,
         ids: Any = ...,
         normalize: bool | None = ...,
+        logits: bool = ...,
         allow_empty: bool | None = ...,
         first_row: int = ...,
     ) -> list[PredictionSets]: ...
@@ -136,6 +139,7 @@ class Calibration:
         u: ArrayLike | None = None,
         ids: Any = None,
         normalize: bool | None = None,
+        logits: bool = False,
         allow_empty: bool | None = None,
         first_row: int = 0,
     ) -> PredictionSets | list[PredictionSets]:
@@ -157,6 +161,8 @@ class Calibration:
             comes. A text names a column of the data frame of probabilities.
         normalize : bool, optional
             Divide each row by its sum instead of refusing rows that do not sum to 1; by default as at calibration.
+        logits : bool, default=False
+            The numbers are logits: a softmax in float64 makes them probabilities.
         allow_empty : bool, optional
             If False, an empty set gets its most likely label, which can only raise the coverage.
         first_row : int, default=0
@@ -168,10 +174,10 @@ class Calibration:
         PredictionSets, or a list of them
         """
         alphas, is_sequence = check_alphas(alpha)
-        rows = self._rows(probabilities, u, ids, normalize, first_row)
+        rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
-        may_be_empty = self.allow_empty if allow_empty is None else allow_empty
+        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
         sets = sets_of_one_model(self.held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
         return sets if is_sequence else sets[0]
 
@@ -184,6 +190,7 @@ class Calibration:
         u: ArrayLike | None = None,
         ids: Any = None,
         normalize: bool | None = None,
+        logits: bool = False,
         allow_empty: bool | None = None,
         first_row: int = 0,
     ) -> NDArray[np.bool_]:
@@ -199,10 +206,10 @@ class Calibration:
         array([1, 1])
         """
         level = check_alpha(alpha)
-        rows = self._rows(probabilities, u, ids, normalize, first_row)
+        rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, [level], self.held_out.groups.kind != "all")
-        may_be_empty = self.allow_empty if allow_empty is None else allow_empty
+        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
         return mask_of_one_model(self.held_out, rows, ids, level, may_be_empty, NAME)
 
     def p_values(
@@ -213,6 +220,7 @@ class Calibration:
         u: ArrayLike | None = None,
         ids: Any = None,
         normalize: bool | None = None,
+        logits: bool = False,
         first_row: int = 0,
     ) -> Floats:
         """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha.
@@ -220,7 +228,7 @@ class Calibration:
         That of the true label is at most t with probability at most t. (With ``allow_empty=False`` an empty set gets
         its most likely label, whatever its p-value.)
         """
-        rows = self._rows(probabilities, u, ids, normalize, first_row)
+        rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
         ids, _ = self.held_out.meet(groups, len(rows))
         return p_values_of_one_model(self.held_out, rows, ids, NAME)
 
@@ -256,11 +264,15 @@ class Calibration:
         """
         write_calibration(path, {field.name: getattr(self, field.name) for field in fields(self)})
 
-    def _rows(self, probabilities: Any, u: ArrayLike | None, ids: Any, normalize: bool | None, first_row: int) -> Rows:
+    def _rows(
+        self, probabilities: Any, u: ArrayLike | None, ids: Any, normalize: bool | None, logits: bool, first_row: int
+    ) -> Rows:
         probabilities, ids = take_ids(probabilities, ids)
         matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
+        matrix = softmax_of(matrix, NAME) if check_flag(logits, "logits") else matrix
         draw = self.chance.predicts(u, ids, len(matrix), self.key, stacklevel=5)
-        divide, start = self.normalize if normalize is None else normalize, check_first_row(first_row, BLOCK_ROWS)
+        divide = check_flag_or_none(normalize, self.normalize, "normalize")
+        start = check_first_row(first_row, BLOCK_ROWS)
         tolerance = tolerance_of(matrix)
         return Rows(matrix, self.conformity.weights, self.key, tolerance, *draw, divide, PREDICTION, start)
 
@@ -275,6 +287,7 @@ def calibrate(
     randomized: bool = True,
     allow_empty: bool = True,
     normalize: bool = False,
+    logits: bool = False,
     u: ArrayLike | None = None,
     ids: Any = None,
     random_state: Any = None,
@@ -303,6 +316,8 @@ def calibrate(
         If False, an empty set gets its most likely label, which can only raise the coverage.
     normalize : bool, default=False
         Divide each row by its sum instead of refusing rows that do not sum to 1; new rows likewise.
+    logits : bool, default=False
+        The numbers are logits: a softmax in float64 makes them probabilities. Say so to ``predict_set``, too.
     u : array of float in [0, 1], optional
         The uniform of each row; by default a keyed hash of the row and of which copy it is, where equal rows come more
         than once. Whoever passes it here must pass it with the new rows as well.
@@ -325,15 +340,16 @@ def calibrate(
     >>> calibration.scores
     array([0.   , 0.25 , 0.875])
     """
-    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row)
+    may_be_empty = check_flag(allow_empty, "allow_empty")
+    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row, logits)
     found = score_labels(probabilities, labels, *settings)
     held_out, parts = HeldOut((found.fold(slice(None)),), found.groups), (found.fingerprint,)
-    of_rows = (found.classes, found.conformity, found.key, found.chance, allow_empty, found.columns)
-    return Calibration(held_out, *of_rows, normalize, parts)
+    of_rows = (found.classes, found.conformity, found.key, found.chance, may_be_empty, found.columns)
+    return Calibration(held_out, *of_rows, bool(normalize), parts)
 
 
 def load(path: str | Path) -> Calibration:
-    """Read a calibration that was saved; a damaged, truncated or newer file is refused with one clear error.
+    """Read a calibration that was saved; a damaged, truncated, forged or newer file is refused with one clear error.
 
     Examples
     --------
@@ -344,4 +360,5 @@ def load(path: str | Path) -> Calibration:
     ...     aptset.load(pathlib.Path(folder) / "cal.aptset")
     Calibration(n=20, 2 classes, Adaptive())
     """
-    return Calibration(**read_calibration(path))
+    fields, _ = read_calibration(path)
+    return Calibration(**fields)

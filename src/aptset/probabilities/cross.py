@@ -22,6 +22,7 @@ from aptset.probabilities.border import NAME, score_labels
 from aptset.scores import Score
 from aptset.validation.folds import check_fold_ids, check_same_shape, folds_in_order
 from aptset.validation.matrices import check_new_probabilities, check_rows, tolerance_of
+from aptset.validation.outcomes import check_flag, check_flag_or_none
 from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
 
 
@@ -103,7 +104,7 @@ class CrossCalibration:
         alphas, is_sequence = check_alphas(alpha)
         tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
         warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
-        may_be_empty = self.allow_empty if allow_empty is None else allow_empty
+        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
         sets = tally.sets(self.held_out, ids, alphas, self.classes, may_be_empty)
         return sets if is_sequence else sets[0]
 
@@ -134,7 +135,7 @@ class CrossCalibration:
         normalize: bool | None,
     ) -> tuple[Tally, Ids | None, dict[Any, int]]:
         tally: Tally | None = None
-        divide = self.normalize if normalize is None else normalize
+        divide = check_flag_or_none(normalize, self.normalize, "normalize")
         for number, probabilities in enumerate(folds_in_order(fold_probabilities, self.folds)):
             matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
             if tally is None:
@@ -197,10 +198,11 @@ def calibrate_cv(
     array([0])
     """
     check_option(combine, ("plus", "minimax"), "combine")
+    may_be_empty = check_flag(allow_empty, "allow_empty")
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
     found = score_labels(probabilities, labels, *settings)
     names, fold_of_row = check_fold_ids(folds, len(found.scores))
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
     held_out = HeldOut(tuple(found.fold(rows) for rows in members), found.groups, combine == "minimax")
-    common = (found.classes, found.conformity, found.key, found.chance, allow_empty, found.columns, normalize)
+    common = (found.classes, found.conformity, found.key, found.chance, may_be_empty, found.columns, bool(normalize))
     return CrossCalibration(held_out, names, *common)

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from aptset.validation.files import check_target_file
+from aptset.validation.paths import check_target_file
+
+try:
+    import fcntl
+except ImportError:  # Windows: every process then has a name of its own, and nothing is swept
+    fcntl = None  # type: ignore[assignment]
+
+_LONGEST_NAME = 255  # bytes, in every file system that people use
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside the wanted one; what is written there takes its place when all went well."""
+    """Give a temporary path beside the wanted one; what is written there takes its place when all went well.
+
+    A killed process leaves its temporary file behind; the next one that writes the same name takes it over.
+    """
     final = check_target_file(Path(path))
-    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+    temporary, handle = claim(lambda number: final.with_name(_temporary_name(final.name, number)))
     try:
         yield temporary
         with temporary.open("rb") as file:
@@ -29,8 +42,69 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             # A full disk does not say where, and nobody asked for the temporary file.
             raise OSError(error.errno, f"cannot be written ({error.strerror})", str(final)) from error
         raise
+    finally:
+        os.close(handle)
+    _flush_folder(final.parent)
+
+
+def claim(path_of: Callable[[int | str], Path]) -> tuple[Path, int]:
+    """Make an empty file that no living process works on, and lock it until its handle is closed.
+
+    Names are tried in turn, so what a killed process left under one of them is taken over, not piled up.
+    """
+    for number in count():
+        path = path_of(number)
+        try:
+            handle = _lock(path)
+        except OSError as error:
+            if error.filename is not None:  # it cannot be made at all
+                raise OSError(error.errno, f"cannot be written ({error.strerror})", str(path.parent)) from error
+            break  # a file system without locks
+        if handle is not None:
+            return path, handle
+    path = path_of(f"{os.getpid()}-{threading.get_ident()}")
+    return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+
+
+def _lock(path: Path) -> int | None:
+    """Open and lock a file of ours; None if somebody is at work on it, or if it is somebody else's."""
+    if fcntl is None:
+        raise OSError("no locks")
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except (PermissionError, IsADirectoryError) as error:
+        if path.is_symlink() or path.exists():
+            return None
+        raise error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found = os.fstat(handle)
+        # Between opening and locking, its owner may have moved it to where it belongs.
+        if found.st_uid == os.geteuid() and os.path.samestat(found, os.stat(path)):
+            os.ftruncate(handle, 0)
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError:
+        os.close(handle)
+        path.unlink(missing_ok=True)
+        raise
+    os.close(handle)
+    return None
+
+
+def _temporary_name(name: str, number: int | str) -> str:
+    """Return a hidden name beside a file; a long name is cut, and told from others by its hash."""
+    ending = f".{number}.tmp"
+    if len(os.fsencode(name)) + len(ending) + 1 > _LONGEST_NAME:
+        digest = blake2b(os.fsencode(name), digest_size=8).hexdigest()
+        name = f"{name[:48]}-{digest}"  # 48 letters are at most 192 bytes
+    return f".{name}{ending}"
+
+
+def _flush_folder(path: Path) -> None:
     with suppress(OSError):  # not every system lets a folder be flushed
-        folder = os.open(final.parent, os.O_RDONLY)
+        folder = os.open(path, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.tables import matrix_of_table, names_of_columns, plain_list
-from aptset.validation.labels import as_labels, check_classes, check_length
+from aptset.validation.labels import as_labels, check_classes, check_length, refuse_masked
 from aptset.validation.outcomes import as_objects, distinct
 
 
@@ -50,6 +50,7 @@ def check_label_rows(labels: Any) -> list[NDArray[Any]]:
 
 def check_mask(mask: Any, classes: Any) -> tuple[NDArray[np.bool_], NDArray[Any]]:
     """Return a boolean matrix and the label of each of its columns."""
+    refuse_masked(mask, "mask")
     found = np.asarray(mask)
     if found.dtype != np.bool_ or found.ndim != 2:
         raise TypeError(f"mask must be a 2-D boolean matrix; got dtype {found.dtype}, shape {found.shape}.")

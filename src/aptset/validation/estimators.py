@@ -13,11 +13,16 @@ from sklearn.utils import check_consistent_length, column_or_1d, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
-from aptset.validation.labels import as_labels, columns_of, some
+from aptset.groups import hashable
+from aptset.tables import plain_array
+from aptset.validation.labels import as_labels, columns_of, refuse_masked, some
 
 
 def check_estimator_can(estimator: Any) -> None:
     """Refuse a model that cannot give probabilities."""
+    if isinstance(estimator, type):
+        name = estimator.__name__
+        raise TypeError(f"estimator must be a model, not its class; got the class {name}. Pass {name}().")
     for method in ("fit", "predict_proba"):
         if not hasattr(estimator, method):
             raise TypeError(
@@ -34,8 +39,10 @@ def check_training_data(
     if y is None:
         raise ValueError(f"{type(owner).__name__} requires y to be passed, but the target y is None.")
     (X,) = indexable(X)
-    y = column_or_1d(y, warn=True)
+    check_one_label_a_row(y)
+    y = column_or_1d(plain_array(y), warn=True)
     check_consistent_length(X, y)
+    check_no_missing(y)
     if y.dtype.kind not in "iub":  # whole numbers are classes
         check_classification_targets(y)
     if y.dtype.kind == "f":
@@ -48,6 +55,38 @@ def check_training_data(
     if len(classes) < 2 and known is None:
         raise ValueError(f"y must hold at least 2 classes; got one class only, {classes.tolist()[0]!r}.")
     return X, y, classes
+
+
+def check_one_label_a_row(y: Any) -> None:
+    """Refuse a matrix of labels, masked labels, and labels of different lengths."""
+    refuse_masked(y, "y")
+    shape = getattr(y, "shape", None)
+    if shape is None and isinstance(y, list | tuple) and any(isinstance(label, list | tuple | set) for label in y):
+        shape = (len(y), max(len(label) if isinstance(label, list | tuple | set) else 1 for label in y))
+    if shape is not None and len(shape) == 2 and shape[1] != 1:
+        raise ValueError(
+            f"y must be 1-D, one label per row; got shape {tuple(shape)}, several labels per row (y should be a 1d "
+            "array). Fit one ConformalClassifier for each column of y."
+        )
+
+
+def check_no_missing(y: NDArray[Any]) -> None:
+    """Refuse rows without a label."""
+    if y.dtype.kind in "iubUS":
+        return
+    for row, label in enumerate(y.tolist()):
+        if hashable(label) is None:
+            raise ValueError(
+                f"y must have no missing labels (Input y contains NaN); got {label!r} in row {row}. Drop such rows."
+            )
+
+
+def check_workers(n_jobs: Any) -> None:
+    """Refuse a number of workers that nobody can be."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
+        raise ValueError(
+            f"n_jobs must be None, a positive whole number, or -1 for one worker per core; got {n_jobs!r}."
+        )
 
 
 def _classes_of(y: NDArray[Any]) -> NDArray[Any]:

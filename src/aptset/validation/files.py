@@ -1,11 +1,8 @@
-"""Files: what kind, which columns, and one clear line when they cannot be read."""
+"""What is in a file: its kind, its columns, its rows, its labels."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +45,39 @@ def check_rows_present(path: Path, n_rows: int) -> None:
         raise ValueError(f"{path} must have at least one row; it has a header only, or nothing.")
 
 
+def check_row_count(path: Path, found: int, wanted: int) -> None:
+    """Refuse to go on with fewer or more rows than a file has."""
+    if found != wanted:
+        raise ValueError(f"{path} must give back every row: it has {wanted}, but {found} were read. Check its quotes.")
+
+
+def check_utf8_columns(path: Path, table: Any) -> None:
+    """Refuse texts of a CSV in another alphabet than UTF-8, which a reader that guesses takes for bytes."""
+    import pyarrow as pa
+
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        for row, value in enumerate(column.to_pylist() if pa.types.is_binary(column.type) else []):
+            try:
+                value.decode()
+            except (AttributeError, UnicodeDecodeError) as error:
+                if value is not None:
+                    raise ValueError(
+                        f"{path}, row {row} cannot be read: column {name!r} must be UTF-8 text. Save the file as such."
+                    ) from error
+
+
+def check_flat_columns(path: Path, schema: Any) -> None:
+    """Refuse columns that a CSV cannot hold."""
+    import pyarrow as pa
+
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    if nested:
+        raise ValueError(
+            f"{path} must hold plain columns, being CSV; column {nested[0]!r} of the input holds lists or records. "
+            "Write .parquet instead, or drop the column."
+        )
+
+
 def check_labels_present(path: Path, labels: Sequence[str | None], start: int, classes: list[str], column: str) -> None:
     """Refuse missing labels and labels that no column of probabilities stands for."""
     known = set(classes)
@@ -58,23 +88,6 @@ def check_labels_present(path: Path, labels: Sequence[str | None], start: int, c
                 f"{path}, row {start + number}, column {column!r}: the label {what}. The classes are "
                 f"{', '.join(classes[:8])}{', ...' if len(classes) > 8 else ''}."
             )
-
-
-def check_exists(path: Path) -> Path:
-    """Refuse a file that is not there."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} must be a file; there is none of that name.")
-    return path
-
-
-def check_target_file(path: Path) -> Path:
-    """Return where to write: what a link points to; refuse devices, pipes and folders that are not there."""
-    final = path.resolve()
-    if final.exists() and not final.is_file():
-        raise OSError(f"{path} must be a file that can be replaced; it is a folder, a pipe or a device.")
-    if not final.parent.is_dir():
-        raise FileNotFoundError(f"{path} must be in a folder that exists; {final.parent} is none.")
-    return final
 
 
 def check_sets_file(path: Path, names: list[str], classes: list[str]) -> str:
@@ -91,53 +104,47 @@ def check_sets_file(path: Path, names: list[str], classes: list[str]) -> str:
     return kind
 
 
-def check_no_missing_labels(path: Path, column: str, labels: list[Any]) -> None:
-    """Refuse rows whose true label is unknown."""
-    if None in labels:
-        raise ValueError(f"{path}, row {labels.index(None)}, column {column!r}: the label is missing.")
+def check_label_column(path: Path, column: str, labels: Any, start: int) -> None:
+    """Refuse rows whose true label is unknown; labels are positions in names."""
+    missing = labels.of_rows == labels.names.index(None)
+    if missing.any():
+        row = start + int(np.argmax(missing))
+        raise ValueError(f"{path}, row {row}, column {column!r}: the label is missing.")
 
 
-@contextmanager
-def nearest_row_error(path: Path) -> Iterator[None]:
-    """Turn a reader's error into one line that names the file, and the row where a CSV breaks."""
+def check_sets_column(path: Path, kind: Any) -> str:
+    """Return how a column holds sets: as lists, or as texts joined by |."""
     import pyarrow as pa
 
-    try:
-        yield
-    except (pa.ArrowException, EOFError, OSError, ValueError, zipfile.BadZipFile) as error:
-        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError) or str(path) in str(error):
-            raise
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{path}{_where_csv_breaks(path, first_line)} cannot be read: {first_line}") from error
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return "lists"
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+        raise ValueError(f"{path} must have sets in its column 'set', lists or texts joined by |; it has {kind}.")
+    return "texts"
 
 
-def _where_csv_breaks(path: Path, message: str) -> str:
-    """Return ", row r" for a value that is no number or a row with too few or too many cells; rows count from 0."""
-    import pyarrow as pa
-
-    value = re.search(r"column #(\d+): .*invalid value '(.*)'", message)
-    cells = re.search(r"Expected (\d+) columns, got (\d+)", message)
-    if value is None and cells is None:
-        return ""
-    with pa.input_stream(str(path), compression="detect") as stream, io.TextIOWrapper(stream, errors="replace") as text:
-        for number, row in enumerate(csv.reader(text)):
-            if value and len(row) > int(value[1]) and row[int(value[1])] == value[2] and number > 0:
-                return f", row {number - 1}"
-            if cells and len(row) == int(cells[2]) and number > 0:
-                return f", row {number - 1}"
-    return ""
+def check_distinct_members(
+    path: Path, start: int, row: NDArray[np.intp], members: NDArray[np.intp], n_names: int
+) -> None:
+    """Refuse sets that hold a label twice."""
+    pairs = np.sort(row * n_names + members)
+    twice = np.flatnonzero(pairs[1:] == pairs[:-1])
+    if len(twice):
+        number = start + int(pairs[twice[0]] // n_names)
+        raise ValueError(f"{path}, row {number}, column 'set': labels of a set must be distinct; one is there twice.")
 
 
 def check_same_classes(path: Path, found: list[str], wanted: list[str]) -> list[int]:
     """Return where each class of the calibration is among the columns of a file."""
-    if sorted(found) != sorted(wanted):
-        missing = [name for name in wanted if name not in found]
-        extra = [name for name in found if name not in wanted]
+    where = {name: column for column, name in enumerate(found)}
+    if len(found) != len(wanted) or where.keys() != set(wanted):
+        missing = [name for name in wanted if name not in where]
+        extra = sorted(where.keys() - set(wanted))
         raise ValueError(
             f"{path} must have one column of probabilities for each class of the calibration; missing "
             f"{missing[:6]}, unknown {extra[:6]}."
         )
-    return [found.index(name) for name in wanted]
+    return [where[name] for name in wanted]
 
 
 @contextmanager
@@ -147,15 +154,28 @@ def shifted_rows(path: Path, start: int) -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         text = re.sub(r"\brow (\d+)", lambda match: f"row {int(match[1]) + start}", str(error))
-        raise ValueError(f"{path}: {text.replace('normalize=True', '--normalize')}") from error
+        text = text.replace("normalize=True", "--normalize").replace("logits=True", "--logits")
+        raise ValueError(f"{path}: {text}") from error
 
 
-def check_target(path: Path, target: str, missing: NDArray[np.bool_]) -> None:
+def check_target(path: Path, target: str, labels: Any) -> None:
     """Refuse rows without a label."""
-    if missing.any():
+    if None in labels:
         raise ValueError(
-            f"{path}, row {int(np.argmax(missing))}, column {target!r}: the label is missing. Drop such rows first."
+            f"{path}, row {labels.index(None)}, column {target!r}: the label is missing. Drop such rows first."
         )
+
+
+def check_finite_features(path: Path, features: Any) -> None:
+    """Refuse infinite numbers, which no model takes; missing ones are filled later."""
+    for name in features.select_dtypes("number").columns:
+        wrong = np.isinf(features[name].to_numpy())
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ValueError(
+                f"{path}, row {row}, column {name!r}: numbers must be finite; got {features[name].iloc[row]}. "
+                "Leave the cell empty if the value is missing."
+            )
 
 
 def check_model_name(name: str, find: Any, names: list[str] | None = None) -> Any:

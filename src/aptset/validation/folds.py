@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.validation.labels import check_length, columns_of, some
+from aptset.validation.labels import check_length, columns_of, refuse_masked, some
 from aptset.validation.outcomes import distinct
 
 
@@ -100,6 +100,7 @@ def _row_numbers(rows: Any, n_rows: int) -> NDArray[np.intp]:
 
 def check_fold_ids(folds: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the names of the folds, sorted, and the number of the fold of each row."""
+    refuse_masked(folds, "folds")
     found = np.asarray(folds)
     if found.ndim != 1:
         raise ValueError(f"folds must be 1-D, the fold of each row; got shape {found.shape}.")

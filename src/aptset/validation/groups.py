@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from aptset.tables import column_values, is_table, names_of_columns, plain_list
+from aptset.groups import hashable
+from aptset.tables import column_values, is_table, names_of_columns, plain_array, plain_list
 from aptset.validation.labels import check_length
 from aptset.validation.outcomes import as_objects
 
@@ -36,11 +37,17 @@ def check_same_kind(kind: str, values: list[Any] | None) -> None:
 
 
 def _as_values(values: Any, n_rows: int) -> list[Any]:
-    found = plain_list(values)
+    if isinstance(values, str) or np.ndim(values) == 0:
+        raise TypeError(
+            f"groups must be None, 'label' or 1-D, with the group of each row; got {values!r}. Pass one value per row."
+        )
+    found = plain_list(plain_array(values))
     check_length(found, n_rows, "groups")
     for value in found:
-        if isinstance(value, list | dict | set | np.ndarray):
-            raise TypeError(f"groups must hold one plain value per row; got {value!r}.")
+        try:
+            hash(hashable(value))
+        except (TypeError, ValueError) as error:  # of two numbers, it cannot be told whether an array equals itself
+            raise TypeError(f"groups must hold one plain value per row; got {value!r}.") from error
     return found
 
 

@@ -7,28 +7,46 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.groups import hashable
+from aptset.tables import plain_array
+
 
 def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labels: Any) -> NDArray[Any]:
     """Return the label of each column: as given, from the column names, or the column numbers."""
     if classes is None:
         if names is not None:
             return names
-        kind = np.asarray(labels).dtype.kind
+        kind = as_labels(labels, "labels").dtype.kind
         return np.array([False, True]) if kind == "b" and n_columns == 2 else np.arange(n_columns)
     found = as_labels(classes, "classes").copy()  # the caller may go on to change theirs
     if len(found) != n_columns:
         raise ValueError(
             f"classes must name each of the {n_columns} columns of probabilities; got {len(found)} classes."
         )
+    check_hashable(found, "classes")
+    if any(hashable(label) is None and label is not None for label in found.tolist()):
+        raise ValueError(f"classes must not be missing: NaN equals nothing, not even itself; got {some(found)}.")
     if len(set(found.tolist())) != len(found):
         raise ValueError(f"classes must be distinct; got {some(found)}.")
     return found
+
+
+def check_hashable(values: NDArray[Any], name: str) -> None:
+    """Refuse lists, dictionaries and other values that cannot be looked up."""
+    for row, value in enumerate(values.tolist() if values.dtype == object else []):
+        try:
+            hash(value)
+        except TypeError as error:
+            raise TypeError(
+                f"{name} must be texts, numbers or other values that can be looked up; got {value!r} in row {row}."
+            ) from error
 
 
 def check_labels(labels: Any, classes: NDArray[Any], n_rows: int, name: str = "labels") -> NDArray[np.int64]:
     """Return the column number of each label."""
     found = as_labels(labels, name)
     check_length(found, n_rows, name)
+    check_hashable(found, name)
     columns = columns_of(found, classes)
     if (columns < 0).any():
         row = int(np.argmax(columns < 0))
@@ -50,7 +68,7 @@ def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]
     simple = labels.dtype.kind in "iu" and len(labels) and _number_columns(classes)
     if simple and labels.min() >= 0 and labels.max() < len(classes):  # the usual case: two passes and no search
         return labels.astype(np.int64, copy=False)
-    numeric = labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf"
+    numeric = labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf" and _compare_exactly(labels, classes)
     if not numeric and not (labels.dtype.kind == classes.dtype.kind == "U"):
         table = {label: column for column, label in enumerate(classes.tolist())}
         return np.array([table.get(label, -1) for label in labels.tolist()], dtype=np.int64)
@@ -59,19 +77,44 @@ def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]
     return np.where(classes[order[place]] == labels, order[place], -1).astype(np.int64)
 
 
+def _compare_exactly(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
+    """Tell whether numpy compares these numbers as they are: where kinds differ it rounds them to 53 bits first."""
+    if labels.dtype.kind == classes.dtype.kind:
+        return True
+    whole = [values for values in (labels, classes) if values.dtype.kind in "iu" and len(values)]
+    return all(int(values.max()) <= 2**53 and int(values.min()) >= -(2**53) for values in whole)
+
+
 def _number_columns(classes: NDArray[Any]) -> bool:
     """Tell whether the classes are the column numbers 0, 1, ..."""
     return classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
 
 
 def as_labels(labels: Any, name: str) -> NDArray[Any]:
-    """Return labels as a 1-D array; a list of texts and numbers keeps them apart."""
-    found = np.asarray(labels)
-    if found.dtype.kind == "U" and isinstance(labels, list | tuple) and not all(isinstance(x, str) for x in labels):
-        found = np.array(labels, dtype=object)
+    """Return labels as a 1-D array; a list of texts and numbers keeps them apart, and so does one of odd texts."""
+    refuse_masked(labels, name)
+    try:
+        found = np.asarray(plain_array(labels))
+    except ValueError as error:
+        raise ValueError(f"{name} must be 1-D, one label per row; got rows of different lengths.") from error
+    is_list = isinstance(labels, list | tuple) and found.ndim == 1
+    if found.dtype.kind in "US" and is_list and not all(map(_fits_an_array, labels)):
+        found = np.empty(len(labels), dtype=object)
+        found[:] = labels
     if found.ndim != 1:
         raise ValueError(f"{name} must be 1-D; got shape {found.shape}.")
     return found
+
+
+def _fits_an_array(label: Any) -> bool:
+    """Tell whether numpy's texts keep a label as it is: they lose zeros at the end, and make texts of numbers."""
+    return (isinstance(label, str) and label[-1:] != "\0") or (isinstance(label, bytes) and label[-1:] != b"\0")
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Refuse entries that are marked as not being there."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # pandas' nullable arrays have masks, too
+        raise ValueError(f"{name} must have no masked entries. Fill or drop those rows.")
 
 
 def some(labels: NDArray[Any]) -> str:

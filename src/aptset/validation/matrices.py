@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.kernels.formula import Floats
-from aptset.tables import is_table, matrix_of_table, names_of_columns
-from aptset.validation.labels import as_labels, check_classes, check_length, columns_of, some
+from aptset.tables import is_table, matrix_of_table, names_of_columns, plain_array
+from aptset.validation.labels import as_labels, check_classes, check_length, columns_of, refuse_masked, some
 
 OF_ESTIMATOR = "probabilities of the estimator"
 
@@ -39,17 +39,17 @@ def check_named_columns(
 ) -> tuple[NDArray[np.generic], NDArray[Any]]:
     """Return the matrix with its columns in the order of the classes, and the classes.
 
-    A table whose column names are the classes goes by name. Names that have nothing to do with the classes given are
-    only names: the classes then say what each column is.
+    A table goes by name, never by position: its column names must be the classes.
     """
     found = check_classes(classes, matrix.shape[1], names, labels)
     if names is None or classes is None:
         return matrix, found
     where = columns_of(found, names)
-    if (where < 0).all():
-        return matrix, found
     if (where < 0).any():
-        raise ValueError(f"{name} must have the columns {some(found)}, the classes; got {some(names)}.")
+        raise ValueError(
+            f"{name} must have the columns {some(found)}, the classes; got {some(names)}. Rename the columns, or pass "
+            "an array to go by position."
+        )
     return matrix[:, where], found
 
 
@@ -79,11 +79,10 @@ def _as_matrix(values: Any, name: str) -> NDArray[np.generic]:
     if hasattr(values, "tocsr"):
         raise TypeError(f"{name} must be a dense matrix; got {type(values).__name__}. Pass {name}.toarray().")
     try:
-        matrix = np.asarray(values)
+        matrix = np.asarray(plain_array(values))
     except ValueError as error:
         raise ValueError(f"{name} must be a matrix with rows of equal length; got ragged rows.") from error
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(f"{name} must have no masked entries. Fill or drop those rows.")
+    refuse_masked(values, name)
     if matrix.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold numbers; got dtype {matrix.dtype}. Convert it, e.g. {name}.astype(float).")
     if matrix.ndim != 2:
@@ -114,6 +113,13 @@ def check_rows(
     if first_bad < 0:
         return
     row = np.asarray(matrix[first_bad], dtype=np.float64)
+    of_model = name == OF_ESTIMATOR
+    if np.isfinite(row).all() and _look_like_logits(matrix):
+        way_out = "softmax in its predict_proba" if of_model else "softmax, or pass logits=True"
+        what = f"at least 0; got {row.min()} in row" if (row < 0).any() else f"rows of sum 1; got {row.sum()} in row"
+        raise ValueError(
+            f"{name} must be {what} {first_bad}, column {int(row.argmin())}. These look like logits: apply {way_out}."
+        )
     for rule, wrong in (("finite", ~np.isfinite(row)), ("at least 0", row < 0)):
         if wrong.any():
             column = int(np.argmax(wrong))
@@ -125,7 +131,6 @@ def check_rows(
         total = float(row.sum())
     if normalize:
         raise ValueError(f"{name} must have rows that can be normalised; row {first_bad} sums to {total}.")
-    of_model = name == OF_ESTIMATOR
     way_out = "divide them in its predict_proba" if of_model else "Pass normalize=True to divide each row by its sum"
     raise ValueError(
         f"{name} must have rows that sum to 1 (within {tolerance_of(matrix):g} for {matrix.dtype}); "
@@ -133,11 +138,30 @@ def check_rows(
     )
 
 
+def _look_like_logits(matrix: NDArray[np.generic]) -> bool:
+    """Tell whether most rows are far from any distribution, rather than one of them broken."""
+    some_rows = np.asarray(matrix[:1000], dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = (np.abs(some_rows.sum(axis=1) - 1) > 0.05) | (some_rows > 1).any(axis=1)
+    return bool(2 * np.count_nonzero(off & (some_rows < 0).any(axis=1)) > len(some_rows))
+
+
+def softmax_of(matrix: NDArray[np.generic], name: str) -> Floats:
+    """Return the probabilities of logits; refuse what is a matrix of probabilities already."""
+    wide = matrix.astype(np.float64, order="C")  # the order of a sum must not depend on the layout, nor on the batch
+    with np.errstate(invalid="ignore", over="ignore"):
+        if (wide >= 0).all() and (np.abs(wide.sum(axis=1) - 1) <= _TOLERANCE).all():
+            raise ValueError(f"{name} must be logits with logits=True; every row sums to 1 already. Drop logits=True.")
+        weights = np.exp(wide - wide.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
 def check_u(u: ArrayLike | None, n_rows: int) -> Floats | None:
     """Return one uniform per row."""
     if u is None:
         return None
-    found = np.asarray(u)
+    refuse_masked(u, "u")
+    found = np.asarray(plain_array(u))
     if found.dtype.kind not in "fiu":
         raise TypeError(f"u must hold numbers in [0, 1]; got dtype {found.dtype}.")
     if found.ndim == 0:

@@ -164,6 +164,16 @@ def check_within(within: Any) -> float:
     return float(within)
 
 
+def check_size_exists(n: int, alpha: Any, within: Any) -> int:
+    """Return a number of samples; refuse one that nobody will ever have, nor floats tell from its neighbour."""
+    if n > 2**50:
+        raise ValueError(
+            "alpha must be in (0, 1) and within wide enough for fewer than 2^50 calibration samples; got "
+            f"alpha={alpha}, within={within}. Pass larger ones."
+        )
+    return n
+
+
 def check_can_predict_sets(estimator: Any) -> None:
     """Refuse a model without prediction sets."""
     if not hasattr(estimator, "predict_set"):
@@ -173,7 +183,12 @@ def check_can_predict_sets(estimator: Any) -> None:
 
 
 def check_flag(value: Any, name: str) -> bool:
-    """Return a boolean."""
+    """Return a boolean; a text such as "no" would be true."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False; got {value!r}.")
     return bool(value)
+
+
+def check_flag_or_none(value: Any, default: bool, name: str) -> bool:
+    """Return a boolean, or the default for None."""
+    return default if value is None else check_flag(value, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -22,7 +22,8 @@ def check_alpha(alpha: Any) -> Fraction:
         alpha = alpha[()]
     if isinstance(alpha, bool | np.bool_) or not isinstance(alpha, Real | Decimal):
         raise TypeError(f"alpha must be a number in (0, 1); got {alpha!r}. For 90 % coverage pass alpha=0.1.")
-    if not 0 < float(alpha) < 1:  # NaN compares false, so it is refused here too
+    is_signal = isinstance(alpha, Decimal) and alpha.is_snan()  # every use of it would raise
+    if is_signal or not 0 < float(alpha) < 1:  # NaN compares false, so it is refused here too
         raise ValueError(f"alpha must be in (0, 1); got {alpha}. For 90 % coverage pass alpha=0.1.")
     # str of a float, numpy's too, is the shortest decimal that means it: 0.1 is one tenth, not its binary neighbour.
     return Fraction(alpha) if isinstance(alpha, Fraction | Decimal) else Fraction(str(alpha))
@@ -49,10 +50,18 @@ def check_sample_size(n: Any) -> int:
 def check_conformity(conformity: Any) -> Score:
     """Return the score that a name or an object stands for."""
     score: Score = check_choice(conformity, SCORES, "weights", "conformity")
-    weights = tuple(score.weights)
-    if not all(isinstance(w, Real) and math.isfinite(w) for w in weights) or score.weights.rank < 0:
+    weights = score.weights
+    if not all(_is_finite(weight) for weight in weights) or weights.rank < 0:
         raise ValueError(f"conformity must have finite weights and no negative penalty; got {score!r}.")
+    if weights.free_ranks < 0 or weights.free_ranks % 1 != 0:
+        raise ValueError(f"conformity must have a whole number of free ranks, at least 0; got {score!r}.")
     return score
+
+
+def _is_finite(value: Any) -> bool:
+    """Tell whether a value is a number that fits into a float; whole numbers of 400 digits do not."""
+    is_number = isinstance(value, int | float | np.integer | np.floating | Fraction) and not isinstance(value, bool)
+    return is_number and bool(-sys.float_info.max <= value <= sys.float_info.max)
 
 
 def check_generator(random_state: Any) -> np.random.Generator:
@@ -94,7 +103,8 @@ def warn_if_too_few(
     else:
         what = f"{next(iter(short.values()))} calibration samples are too few for {asked}"
         effect = "so every set holds every label. Calibrate on more samples or raise alpha."
-    warnings.warn(f"{what}: at least {needed} are needed, {effect}", stacklevel=stacklevel)
+    wanted = needed if needed < 10**15 else f"{Decimal(needed):.3g}"  # 300 digits help nobody
+    warnings.warn(f"{what}: at least {wanted} are needed, {effect}", stacklevel=stacklevel)
 
 
 def draw_key(generator: np.random.Generator) -> int:

@@ -1,10 +1,12 @@
 /* Python's door to the loops: takes contiguous buffers, lets go of the interpreter, returns the first bad row or -1.
- * Nothing is checked here; the modules of kernels prepare every argument. Stable ABI, so one build serves every Python >= 3.11. */
+ * The modules of kernels prepare every argument; checked here are only lengths, and what points into memory, since some of it
+ * comes from files. Stable ABI, so one build serves every Python >= 3.11. */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "loops.h"
+#include "fits.h"
 #include "quotients.h"
 
 static const Loops *loops; /* those for this machine */
@@ -56,6 +58,18 @@ static void release(Arguments *a) {
     PyBuffer_Release(&a->noted);
 }
 
+static int fits(const Arguments *a) {
+    return job_fits(&a->rows, &a->weights, &a->keys, &a->seeds, &a->u, a->n, a->job.columns)
+        && (!a->noted.buf || a->noted.len == a->n * 8);
+}
+
+/* Why there is no room for the work: nothing fits, or no memory is left. */
+static PyObject *refuse(int all_fits) {
+    if (all_fits) return PyErr_NoMemory();
+    PyErr_SetString(PyExc_ValueError, "arrays must fit together: lengths, offsets, groups or labels point outside of them");
+    return NULL;
+}
+
 /* Room for one wide row, or for a tile of narrow ones (first, since vectors must be aligned). */
 static void *take_room(int64_t columns, Scratch *s, Tile **t) {
     int64_t tile = columns <= WIDEST_TILE ? columns : 0, entries = columns + 1;
@@ -84,9 +98,10 @@ static PyObject *label_scores(PyObject *self, PyObject *args) {
     long long columns;
     unsigned long long key;
     if (!PyArg_ParseTuple(args, JOB_FORMAT "y*w*", JOB_ARGUMENTS(a, columns, key), &labels, &scores)) return NULL;
-    complete(&a, columns, key, scores.len / 8);
+    complete(&a, columns, key, rows_of(scores.len, 8));
     int64_t bad = -1;
-    void *room = take_room(columns, &scratch, &tile);
+    int all_fits = fits(&a) && labels_fit(&labels, a.n, columns);
+    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = loops->label_scores(&a.job, a.n, tile, labels.buf, scores.buf);
@@ -96,7 +111,7 @@ static PyObject *label_scores(PyObject *self, PyObject *args) {
     release(&a);
     PyBuffer_Release(&labels);
     PyBuffer_Release(&scores);
-    return room ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
+    return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
 }
 
 static PyObject *all_scores(PyObject *self, PyObject *args) {
@@ -107,9 +122,10 @@ static PyObject *all_scores(PyObject *self, PyObject *args) {
     long long columns;
     unsigned long long key;
     if (!PyArg_ParseTuple(args, JOB_FORMAT "w*", JOB_ARGUMENTS(a, columns, key), &scores)) return NULL;
-    complete(&a, columns, key, scores.len / 8 / columns);
+    complete(&a, columns, key, rows_of(scores.len, 8 * columns));
     int64_t bad = -1;
-    void *room = take_room(columns, &scratch, &tile);
+    int all_fits = fits(&a) && scores.len == a.n * columns * 8;
+    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = loops->all_scores(&a.job, a.n, scratch, tile, scores.buf);
@@ -118,7 +134,7 @@ static PyObject *all_scores(PyObject *self, PyObject *args) {
     }
     release(&a);
     PyBuffer_Release(&scores);
-    return room ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
+    return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
 }
 
 static PyObject *add_counts(PyObject *self, PyObject *args) {
@@ -131,10 +147,11 @@ static PyObject *add_counts(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, JOB_FORMAT "y*y*z*w*", JOB_ARGUMENTS(a, columns, key), &sorted, &offsets, &row_groups,
                           &counts))
         return NULL;
-    complete(&a, columns, key, counts.len / 4 / columns);
+    complete(&a, columns, key, rows_of(counts.len, 4 * columns));
     Calibrated calibrated = {sorted.buf, offsets.buf, row_groups.buf};
     int64_t bad = -1;
-    void *room = take_room(columns, &scratch, &tile);
+    int all_fits = fits(&a) && counts.len == a.n * columns * 4 && calibrated_fits(&sorted, &offsets, &row_groups, a.n, columns);
+    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = loops->counts(&a.job, a.n, scratch, tile, &calibrated, counts.buf);
@@ -146,7 +163,7 @@ static PyObject *add_counts(PyObject *self, PyObject *args) {
     PyBuffer_Release(&offsets);
     PyBuffer_Release(&row_groups);
     PyBuffer_Release(&counts);
-    return room ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
+    return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
 }
 
 #define WANTED_FORMAT "y*LLLw*" /* thresholds, how many a row, how far from row to row, at least, sizes or flags */
@@ -161,10 +178,11 @@ static PyObject *cuts(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, JOB_FORMAT WANTED_FORMAT "w*L", JOB_ARGUMENTS(a, columns, key), &thresholds, &n_thresholds,
                           &stride, &at_least, &sizes, &members, &width))
         return NULL;
-    complete(&a, columns, key, sizes.len / 4 / n_thresholds);
+    complete(&a, columns, key, rows_of(sizes.len, 4 * n_thresholds));
     Wanted wanted = {thresholds.buf, n_thresholds, stride, at_least, a.n, sizes.buf};
     int64_t bad = -1, written = 0;
-    void *room = take_room(columns, &scratch, &tile);
+    int all_fits = fits(&a) && wanted_fits(&thresholds, n_thresholds, stride, a.n) && members.len >= a.n * columns * width;
+    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = loops->cuts(&a.job, a.n, scratch, tile, &wanted, (Members){members.buf, (int)width}, &written);
@@ -175,7 +193,7 @@ static PyObject *cuts(PyObject *self, PyObject *args) {
     PyBuffer_Release(&thresholds);
     PyBuffer_Release(&sizes);
     PyBuffer_Release(&members);
-    return room ? Py_BuildValue("LL", (long long)bad, (long long)written) : PyErr_NoMemory();
+    return room ? Py_BuildValue("LL", (long long)bad, (long long)written) : refuse(all_fits);
 }
 
 /* Take the first sizes[i] of the longest[i] members of each row. */
@@ -205,10 +223,11 @@ static PyObject *masks(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, JOB_FORMAT WANTED_FORMAT, JOB_ARGUMENTS(a, columns, key), &thresholds, &n_thresholds, &stride,
                           &at_least, &flags))
         return NULL;
-    complete(&a, columns, key, flags.len / columns);
+    complete(&a, columns, key, rows_of(flags.len, columns));
     Wanted wanted = {thresholds.buf, n_thresholds, stride, at_least, a.n, NULL};
     int64_t bad = -1;
-    void *room = take_room(columns, &scratch, &tile);
+    int all_fits = fits(&a) && flags.len == a.n * columns && wanted_fits(&thresholds, n_thresholds, stride, a.n);
+    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = loops->masks(&a.job, a.n, scratch, tile, &wanted, flags.buf);
@@ -218,7 +237,7 @@ static PyObject *masks(PyObject *self, PyObject *args) {
     release(&a);
     PyBuffer_Release(&thresholds);
     PyBuffer_Release(&flags);
-    return room ? PyLong_FromLongLong(bad) : PyErr_NoMemory();
+    return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
 }
 
 static PyObject *hash_rows(PyObject *self, PyObject *args) {

@@ -1,0 +1,113 @@
+"""Files as they are: what kind, whole tables, and the pieces that tables come in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.ipc as pa_ipc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from aptset.validation.delimited import count_rows, nearest_row_error, open_text
+from aptset.validation.files import check_kind, check_row_count, check_rows_present, check_utf8_columns
+from aptset.validation.paths import as_utf8
+
+
+def kind_of(path: Path) -> str:
+    """Return what a file is by its name: csv, parquet, arrow, npz or npy."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    while suffixes and suffixes[-1] in (".gz", ".bz2", ".zst"):
+        suffixes.pop()
+    return check_kind(path, suffixes[-1] if suffixes else "")
+
+
+def read_table(path: Path, texts: tuple[str, ...] = ()) -> pa.Table:
+    """Return a whole table. In a CSV the columns named in ``texts`` stay as they are written.
+
+    A cell of text is missing if it is empty, and only then: NA may be a label, or a country. Among numbers NA, NaN and
+    null are missing too.
+    """
+    with nearest_row_error(path):
+        if kind_of(path) == "csv":
+            rows = count_rows(path)
+            options = pa_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
+            table = pa_csv.read_csv(open_text(path), parse_options=with_newlines(), convert_options=options)
+            check_row_count(path, table.num_rows, rows)
+            check_utf8_columns(path, table)
+            table = _without_empty_texts(table)
+        elif kind_of(path) == "parquet":
+            table = pq.read_table(as_utf8(path))
+        elif kind_of(path) == "arrow":
+            table = pa.Table.from_batches(list(arrow_batches(path)))
+        else:
+            table = _table_of_arrays(load_arrays(path))
+    check_rows_present(path, table.num_rows)
+    return table
+
+
+def _without_empty_texts(table: pa.Table) -> pa.Table:
+    """Take empty texts for missing ones."""
+    for number, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            column = table.column(number)
+            missing = pa.scalar(None, pa.string())
+            table = table.set_column(number, field, pc.if_else(pc.equal(column, ""), missing, column))
+    return table
+
+
+def _table_of_arrays(arrays: dict[str, NDArray[Any]]) -> pa.Table:
+    """Return arrays as columns; a matrix has one for each of its own."""
+    columns = {}
+    for name, values in arrays.items():
+        if values.ndim == 1:
+            columns[name] = values.tolist()
+        else:
+            columns |= {f"{name}_{k}": values[:, k].tolist() for k in range(values.shape[1])}
+    return pa.table(columns)
+
+
+def only_empty_is_missing(types: dict[str, pa.DataType]) -> pa_csv.ConvertOptions:
+    """Types fixed beforehand; only an empty cell is missing (NA may be a label)."""
+    return pa_csv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""])
+
+
+def with_newlines() -> pa_csv.ParseOptions:
+    """Cells in quotes may hold several lines."""
+    return pa_csv.ParseOptions(newlines_in_values=True)
+
+
+def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the record batches of an Arrow file or stream."""
+    with pa.memory_map(as_utf8(path)) as source:
+        try:
+            reader = pa_ipc.open_file(source)
+        except pa.ArrowInvalid:
+            source.seek(0)
+            yield from pa_ipc.open_stream(source)
+            return
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)
+
+
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an npz or npy file; one that would run code is refused."""
+    with nearest_row_error(path):
+        if kind_of(path) == "npy":
+            return {"probabilities": np.load(path, mmap_mode="r", allow_pickle=False)}
+        with np.load(path, allow_pickle=False) as archive:
+            return dict(archive)
+
+
+def as_texts(column: Any) -> list[str | None]:
+    """Return values as texts; whole numbers without a point, however they are stored."""
+    texts: list[str | None] = []
+    for value in column.to_pylist():
+        whole = isinstance(value, float) and value.is_integer()
+        texts.append(None if value is None or value != value else str(int(value) if whole else value))
+    return texts

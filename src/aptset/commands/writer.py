@@ -1,0 +1,54 @@
+"""Files of sets, written batch by batch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from aptset.running.writing import atomic_path
+from aptset.validation.files import check_flat_columns, check_sets_file
+from aptset.validation.paths import as_utf8
+
+
+class SetsWriter:
+    """Writes sets batch by batch to parquet or CSV; the file appears when the writer is closed without an error."""
+
+    def __init__(self, path: Path, names: list[str], classes: list[str]) -> None:
+        self._is_csv = check_sets_file(path, names, classes) == "csv"
+        self._path = path
+        self._classes = pa.array(classes)
+        self._context = atomic_path(path)
+        self._temporary = self._context.__enter__()
+        self._writer: Any = None
+
+    def write(self, others: dict[str, pa.Array], sets: Any) -> None:
+        """Write some rows: the columns that travel along, the size of each set, and its labels."""
+        pointers, members = pa.array(sets.indptr.astype(np.int32)), self._classes.take(pa.array(sets.indices))
+        if self._is_csv:
+            check_flat_columns(self._path, pa.schema([(name, column.type) for name, column in others.items()]))
+        labels: Any = pa.ListArray.from_arrays(pointers, members)
+        if self._is_csv:
+            labels = pa.array(["|".join(row) for row in labels.to_pylist()])
+        table = pa.table({**others, "size": pa.array(sets.sizes.astype(np.int32)), "set": labels})
+        if self._writer is None:
+            kind = pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter
+            self._writer = kind(as_utf8(self._temporary), table.schema)
+        self._writer.write_table(table)
+
+    def __enter__(self) -> SetsWriter:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        except BaseException:
+            self._context.__exit__(*sys.exc_info())
+            raise
+        self._context.__exit__(*failure)
