@@ -69,18 +69,31 @@ def share_of_count(count: int, n: int, confidence: float) -> Estimate:
     return Estimate(count / n, low, high, n, count)
 
 
-def mean(values: NDArray[Any], confidence: float) -> Estimate:
-    """Return a mean with the interval of Student's t; NaN without values, and no finite interval for one value."""
+def mean_of_sizes(sizes: NDArray[np.integer], least: int, most: int, confidence: float) -> Estimate:
+    """Return the mean of sizes that lie in [least, most], with an interval that also holds where few sets are huge.
+
+    Student's interval knows nothing of sizes that did not come. Each end is therefore worked out as if one more set had
+    come, of the extreme size on that side, and moved further out by the most that skewness can ask for between these
+    bounds (the third term of Cornish and Fisher). Where sizes are ``least`` or ``most`` only, that is close to Clopper
+    and Pearson.
+    """
+    n = len(sizes)
+    if n == 0:
+        return Estimate(math.nan, least, most, 0)
+    total, squares = int(np.sum(sizes, dtype=np.int64)), int(np.sum(np.square(sizes, dtype=np.int64)))
+    down, up = (_distance(total, squares, n, extreme, confidence) for extreme in (least, most))
+    low, high = (total + least) / (n + 1) - down, (total + most) / (n + 1) + up
+    return Estimate(total / n, max(float(least), low), min(float(most), high), n)
+
+
+def _distance(total: int, squares: int, n: int, extreme: int, confidence: float) -> float:
+    """Return how far an end lies from the mean of the sizes and one extreme size more."""
     from scipy.special import stdtrit
 
-    n = len(values)
-    if n == 0:
-        return Estimate(math.nan, math.nan, math.nan, 0)
-    value = float(np.mean(values))
-    if n == 1:
-        return Estimate(value, -math.inf, math.inf, 1)
-    spread = float(np.std(values, ddof=1)) / n**0.5 * float(stdtrit(n - 1, (1 + confidence) / 2))
-    return Estimate(value, value - spread, value + spread, n)
+    t, mean = float(stdtrit(n, (1 + confidence) / 2)), (total + extreme) / (n + 1)
+    variance = max(0.0, (squares + extreme**2 - mean * (total + extreme)) / n)
+    skewness = max(0.0, t**2 - 1) / 3 * abs(extreme - mean) / (n + 1)
+    return float(t * (variance / (n + 1)) ** 0.5 + skewness)
 
 
 def beta_binomial(rows: int, n: int, k: int) -> NDArray[np.float64]:

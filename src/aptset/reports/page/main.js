@@ -54,10 +54,11 @@ function drawTiles() {
     one = bins.get(1) || none,
     empty = bins.get(0) || none;
   const span = ([low, high]) => `${number(low)} – ${number(high)}`,
+    most = data.classes.length,
     level = data.confidence;
   const tiles = [
     ["coverage", "Coverage", now.coverage, shareInterval(now.covered, data.rows, level)],
-    ["mean_size", "Labels in a set", now.meanSize, meanInterval(now.sum, now.squares, data.rows, level)],
+    ["mean_size", "Labels in a set", now.meanSize, sizeInterval(now.sum, now.squares, data.rows, 0, most, level)],
     ["singleton_rate", "Sets with one label", one.rows / data.rows, shareInterval(one.rows, data.rows, level)],
     ["singleton_accuracy", "… and it is right", one.covered / one.rows, shareInterval(one.covered, one.rows, level)],
     ["empty_rate", "Empty sets", empty.rows / data.rows, shareInterval(empty.rows, data.rows, level)],
@@ -65,7 +66,7 @@ function drawTiles() {
       "size_given_coverage",
       "Size if covered",
       now.coveredSum / now.covered,
-      meanInterval(now.coveredSum, now.coveredSquares, now.covered, level),
+      sizeInterval(now.coveredSum, now.coveredSquares, now.covered, 1, most, level),
     ],
   ];
   place("tiles").replaceChildren(

@@ -31,7 +31,7 @@ function isTooLow(name, row, now) {
 }
 function withIntervals(row) {
   [row.low, row.high] = shareInterval(row.covered, row.rows, data.confidence);
-  [row.sizeLow, row.sizeHigh] = meanInterval(row.sum, row.squares, row.rows, data.confidence);
+  [row.sizeLow, row.sizeHigh] = sizeInterval(row.sum, row.squares, row.rows, 0, data.classes.length, data.confidence);
   return row;
 }
 function drawTable(name, now) {
