@@ -74,8 +74,11 @@ def test_the_last_split_follows_the_times():
     times = np.random.default_rng(1).permutation(50)
     data, _ = prepare(X, y, None, times, 0.3)
     train, test = RandomSplit(data, "a", None, -1, 0, False).split()
-    assert sorted(times[test]) == list(range(35, 50))
-    assert sorted(times[train]) == list(range(35))
+    assert sorted(data.place[test]) == list(range(35, 50))
+    assert sorted(data.place[train]) == list(range(35))
+    where = np.argsort(times)[data.place]  # the row that each stands for
+    assert np.array_equal(data.X, X[where])
+    assert np.array_equal(data.y, y[where])
 
 
 def test_drift_draws_what_the_sets_cover():
@@ -84,13 +87,15 @@ def test_drift_draws_what_the_sets_cover():
     classifier = aptset.ConformalClassifier(GaussianNB(), alpha=0.6, allow_empty=False)
     found = aptset.audit(classifier, X, y, repetitions=5)
     covered, times = np.zeros(300), np.zeros(300)
+    place = prepare(X, y, None, None, 0.3)[0].place
     for row in found.splits.p_values("as given"):
         covered[row["rows"]] += row["hits"]
         times[row["rows"]] += 1
     assert sum(sum(row["hits"]) for row in found.splits.p_values("as given")) == sum(
         row["covered"] for row in found.splits.overall("as given")
     )
-    seen = np.flatnonzero(times)
+    seen = np.argsort(place)
+    seen = seen[times[seen] > 0]
     pieces = [piece.mean() for piece in np.array_split(covered[seen] / times[seen], 10)]
     assert found.drift.coverage == pytest.approx(pieces)
 
@@ -103,7 +108,9 @@ def test_the_luck_of_a_split_is_taken_out_before_rows_are_compared():
         for i, (start, level) in enumerate([(0, 0.8), (50, 0.2)] * 20)
     ]
     last = {"laws": None, "covered": 9, "rows": 10}
-    found = look_for_drift(splits, last, None, 100, ALPHA, np.random.default_rng(0))
+    data, _ = prepare(*rows(100), None, None, 0.3)
+    data = replace(data, place=np.arange(100))
+    found = look_for_drift(splits, last, data, ALPHA, np.random.default_rng(0))
     assert found.p_order > 0.01
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 import aptset
 from aptset import PredictionSets
-from aptset.judging.estimates import mean_of_sizes, share, share_of_count
+from aptset.judging.estimates import mean, mean_of_sizes, share, share_of_count
 
 LABELS = ["ant", "bee", "cat"]
 
@@ -321,6 +321,13 @@ def test_the_ends_of_sizes_are_students_after_one_extreme_size_more(sizes):
         further = (t**2 - 1) / 3 * abs(extreme - more.mean()) / len(more)
         ends.append(np.clip(student + (2 * interval_end - 1) * further, 0, 9))
     assert (found.low, found.high) == pytest.approx(ends)
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=30).filter(lambda v: len(set(v)) > 1))
+def test_means_have_the_interval_of_student(values):
+    found = mean(np.array(values), 0.9)
+    low, high = stats.t.interval(0.9, len(values) - 1, np.mean(values), stats.sem(values))
+    assert (found.low, found.high) == pytest.approx((low, high))
 
 
 def test_evaluation_passes_everything_on():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset.audits.auditing import METRICS, prepare, split_and_measure
-from aptset.audits.laws import Verdict, judge
+from aptset.audits.laws import LEVEL, Verdict, judge
 from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits
 from aptset.audits.splits import as_conformal
@@ -200,6 +200,7 @@ def compare(
     check_same_level({name: check_alpha(model.alpha) for name, model in models.items()})
     rows, share = prepare(X, y, groups, None, test_share, features)
     splits = split_and_measure(models, rows, check_repetitions(repetitions), random_state, folder, n_jobs, progress)
-    verdicts = {name: judge(splits.overall(name), check_alpha(model.alpha), share) for name, model in models.items()}
+    each = LEVEL / len(models)
+    verdicts = {name: judge(splits.overall(name), check_alpha(m.alpha), share, each) for name, m in models.items()}
     level = float(check_alpha(next(iter(models.values())).alpha))
     return Comparison(splits, verdicts, rank(splits, verdicts), level, len(rows.y), rows.n_test)

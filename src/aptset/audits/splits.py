@@ -18,8 +18,10 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from aptset.estimator.classifier import ConformalClassifier
+from aptset.estimator.seeds import row_seeds
 from aptset.judging.metrics import size_given_coverage
 from aptset.judging.worst_slice import worst_slice_coverage
+from aptset.kernels.rowhash import mix
 from aptset.sets import PredictionSets
 from aptset.validation.labels import columns_of
 
@@ -28,14 +30,19 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows that all splits are made of."""
+    """The rows that all splits are made of, in an order that their content decides; ``place`` is where they stood.
+
+    Where a row stands must not decide how it is split, trained on or tested, or no reordering would be as likely as any
+    other.
+    """
 
     X: Any
     y: NDArray[Any]
     groups: list[Any] | None
-    place: NDArray[np.intp] | None
+    place: NDArray[np.intp]
     n_test: int
     features: Any  # what slices are made of; None for no slices
+    content: NDArray[np.intp]  # equal for rows with the same features and label
 
     @cached_property
     def fingerprint(self) -> str:
@@ -76,8 +83,8 @@ class RandomSplit:
         """Return the rows that train and calibrate, and those that test."""
         n, n_test = len(self.rows.y), self.rows.n_test
         if self.repetition < 0:
-            order = np.arange(n) if self.rows.place is None else np.argsort(self.rows.place)
-            return order[: n - n_test], order[n - n_test :]
+            order = np.argsort(self.rows.place)
+            return np.sort(order[: n - n_test]), np.sort(order[n - n_test :])
         order = np.random.default_rng([self.seed, self.repetition, 1]).permutation(n)
         return np.sort(order[n_test:]), np.sort(order[:n_test])
 
@@ -125,6 +132,13 @@ class RandomSplit:
                 mine = np.array([value == name for value in values])
                 title = self.rows.titles[part][name]
                 yield {"part": part, "name": title, **_counts(covered[mine], sizes[mine])}
+
+
+def by_content(X: Any, y: NDArray[Any], key: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return an order of the rows that only their content decides, and the number of the content of each, in it."""
+    words = mix(row_seeds(X, key) + mix(row_seeds(y, key)))
+    order = np.argsort(words, kind="stable")
+    return order, np.cumsum(np.diff(words[order], prepend=words[order[:1]]) != 0)
 
 
 def fingerprint(value: Any) -> str:

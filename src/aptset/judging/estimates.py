@@ -69,6 +69,20 @@ def share_of_count(count: int, n: int, confidence: float) -> Estimate:
     return Estimate(count / n, low, high, n, count)
 
 
+def mean(values: NDArray[Any], confidence: float) -> Estimate:
+    """Return a mean with the interval of Student's t; NaN without values, and no finite interval for one value."""
+    from scipy.special import stdtrit
+
+    n = len(values)
+    if n == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    value = float(np.mean(values))
+    if n == 1:
+        return Estimate(value, -math.inf, math.inf, 1)
+    spread = float(np.std(values, ddof=1)) / n**0.5 * float(stdtrit(n - 1, (1 + confidence) / 2))
+    return Estimate(value, value - spread, value + spread, n)
+
+
 def mean_of_sizes(sizes: NDArray[np.integer], least: int, most: int, confidence: float) -> Estimate:
     """Return the mean of sizes that lie in [least, most], with an interval that also holds where few sets are huge.
 
