@@ -125,3 +125,20 @@ function coverageLaw(count, laws, alpha) {
   const isCertain = laws.every(([, n]) => rankAt(n, alpha) > n);
   return { low: low / rows, high: (high < 0 ? rows : high) / rows, tooLow, tooHigh, isCertain };
 }
+// Each fold by itself is a split: the smallest chance of so few covered rows, times the number of folds that can tell.
+function foldsChance(folds, below, alpha) {
+  let smallest = 1,
+    able = 0,
+    at = 0;
+  for (const fold of folds) {
+    let covered = 0;
+    for (const [, n] of fold) {
+      for (let c = 0; c < Math.min(rankAt(n, alpha), n + 1); c++) covered += below[at + c];
+      at += n + 1;
+    }
+    if (fold.every(([, n]) => rankAt(n, alpha) > n)) continue;
+    able += 1;
+    smallest = Math.min(smallest, coverageLaw(covered, fold, alpha).tooLow);
+  }
+  return able ? Math.min(1, able * smallest) : null;
+}
