@@ -14,7 +14,7 @@ import aptset
 from aptset.audits.auditing import prepare, split_and_measure
 from aptset.audits.laws import chances_of_sum, judge
 from aptset.audits.paths import path_test
-from aptset.judging.estimates import beta_binomial, resampled_mean
+from aptset.judging.estimates import beta_binomial, paired_mean, resampled_mean
 
 ALPHA = Fraction(1, 10)
 
@@ -151,3 +151,27 @@ def test_intervals_of_means_over_splits():
     assert (float(found), found.low, found.high) == pytest.approx((0.275, 0.275 - spread, 0.275 + spread))
     assert resampled_mean(np.array([0.3]), 0.25, 0.9).high == np.inf
     assert np.isnan(resampled_mean(np.array([]), 0.25, 0.9))
+
+
+def test_paired_means_count_every_row_once():
+    total, times = np.array([2.0, 0.0, 3.0, 1.0]), np.array([2.0, 0.0, 1.0, 1.0])
+    found = paired_mean(total, times, 0.9)
+    weight, values = np.array([0.5, 0.25, 0.25]), np.array([1.0, 3.0, 1.0])
+    error = np.sqrt(3 / 2 * np.sum((weight * (values - 1.5)) ** 2))
+    half = stats.t(2).ppf(0.95) * error
+    assert (float(found), found.low, found.high, found.n) == pytest.approx((1.5, 1.5 - half, 1.5 + half, 3))
+    assert np.isinf(paired_mean(np.ones(1), np.ones(1), 0.9).high)
+
+
+def test_paired_intervals_hold_for_rows_with_values_of_their_own():
+    """Values of rows with mean 0.2, each seen a few times: 2000 intervals, 5 standard deviations, false alarm 3e-7.
+
+    Student's law is approximate for values this skewed: 0.94 is what 100 rows of them are good for.
+    """
+    generator = np.random.default_rng(0)
+    hits = 0
+    for _ in range(2000):
+        times = generator.binomial(20, 0.3, size=100).astype(float)
+        found = paired_mean(times * generator.binomial(1, 0.2, size=100), times, 0.95)
+        hits += found.low <= 0.2 <= found.high
+    assert hits > 0.94 * 2000 - 5 * (2000 * 0.94 * 0.06) ** 0.5

@@ -73,7 +73,7 @@ def test_the_last_split_follows_the_times():
     X, y = rows(50)
     times = np.random.default_rng(1).permutation(50)
     data, _ = prepare(X, y, None, times, 0.3)
-    train, test = RandomSplit(data, "a", None, -1, 0, False).split()
+    train, test = RandomSplit(data, "a", None, -1, 0).split()
     assert sorted(data.place[test]) == list(range(35, 50))
     assert sorted(data.place[train]) == list(range(35))
     where = np.argsort(times)[data.place]  # the row that each stands for
@@ -117,14 +117,14 @@ def test_the_luck_of_a_split_is_taken_out_before_rows_are_compared():
 def test_what_a_finished_split_is_used_again_for():
     X, y = rows(60)
     data, _ = prepare(X, y, None, None, 0.3)
-    one = RandomSplit(data, "a", aptset.ConformalClassifier(GaussianNB()), 1, 7, False)
+    one = RandomSplit(data, "a", aptset.ConformalClassifier(GaussianNB()), 1, 7)
     others = [
         replace(one, model=aptset.ConformalClassifier(GaussianNB(), alpha=0.2)),
         replace(one, model=aptset.ConformalClassifier(LogisticRegression())),
         replace(one, seed=8),
         replace(one, repetition=2),
         replace(one, candidate="b"),
-        replace(one, keeps_p_values=True),
+        replace(one, keeps="p_values"),
         replace(one, rows=replace(data, X=X + 1)),
     ]
     assert len({one.key, *(other.key for other in others)}) == 8
@@ -143,7 +143,7 @@ def test_every_split_has_its_own_model_seed():
             return super().fit(X, y, **more)
 
     for seed, repetition in ((0, 0), (0, 1), (1, 0), (0, 0)):
-        RandomSplit(data, "a", Remembering(GaussianNB()), repetition, seed, False).run()
+        RandomSplit(data, "a", Remembering(GaussianNB()), repetition, seed).run()
     assert len(set(seen)) == 3
     assert seen[0] == seen[3]
 

@@ -40,7 +40,7 @@ from aptset.validation.settings import check_alpha, check_option
 
 METRICS = ("coverage", "worst_slice", "size", "size_given_coverage")
 ENDING = "  All checks together speak up for nothing in at most one of 100 audits."
-_MOST_P_VALUES = 2_000_000  # over all splits, for the look at drift
+_MOST_TESTED = 2_000_000  # test rows over all splits of a candidate that something is written down about
 
 
 @dataclass(frozen=True, repr=False)
@@ -233,11 +233,16 @@ def split_and_measure(
 ) -> Splits:
     """Run every candidate on the same splits, through the experiment runner."""
     check_seed(seed)
-    enough = max(10, _MOST_P_VALUES // rows.n_test)
+    enough = max(10, _MOST_TESTED // rows.n_test)
     numbers = [*range(repetitions), *([-1] if in_order else [])]
     first = next(iter(candidates))
+
+    def kept(name: str) -> str:
+        """An audit looks along the rows of its first candidate, a comparison at the sizes of all of them."""
+        return "sizes" if not in_order else "p_values" if name == first else ""
+
     tasks = [
-        RandomSplit(rows, name, model, number, seed, in_order and name == first and 0 <= number < enough)
+        RandomSplit(rows, name, model, number, seed, kept(name) if 0 <= number < enough else "")
         for number in numbers
         for name, model in candidates.items()
         if number >= 0 or name == first

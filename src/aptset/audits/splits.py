@@ -65,13 +65,13 @@ class RandomSplit:
     model: Any
     repetition: int
     seed: int
-    keeps_p_values: bool
+    keeps: str = ""  # what to write down for every test row: "p_values" of the true label, "sizes", or nothing
 
     @cached_property
     def key(self) -> str:
         """All that the result depends on, as text."""
         model = fingerprint(self.model)
-        kept = f"rows={int(self.keeps_p_values)}"
+        kept = f"rows={self.keeps}"
         return f"{self.candidate} r{self.repetition} seed={self.seed} {self.rows.fingerprint} {model} {kept}"
 
     @property
@@ -100,13 +100,11 @@ class RandomSplit:
         sets: PredictionSets = model.predict_set(X)
         names = {"candidate": self.candidate, "repetition": self.repetition}
         found = [{**names, **row} for row in self._measure(model, sets, y, test, seed)]
-        if self.keeps_p_values:
-            p_values = model.predict_p(X)
-            column = np.maximum(columns_of(y, sets.classes), 0)
-            of_truth = np.where(columns_of(y, sets.classes) < 0, 0.0, p_values[np.arange(len(y)), column])
+        if self.keeps:
             covered = sets.covers(y).astype(int).tolist()  # what the sets did, which no p-value alone can tell
-            kept = {"rows": test.tolist(), "values": of_truth.tolist(), "hits": covered}
-            found.append({**names, "part": "p_values", **kept})
+            values = sets.sizes if self.keeps == "sizes" else _p_of_truth(model, X, columns_of(y, sets.classes))
+            kept = {"rows": test.tolist(), "values": values.tolist(), "hits": covered}
+            found.append({**names, "part": self.keeps, **kept})
         return found
 
     def _measure(self, model: ConformalClassifier, sets: PredictionSets, y: Any, test: Any, seed: int) -> Iterator[Row]:
@@ -132,6 +130,12 @@ class RandomSplit:
                 mine = np.array([value == name for value in values])
                 title = self.rows.titles[part][name]
                 yield {"part": part, "name": title, **_counts(covered[mine], sizes[mine])}
+
+
+def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the p-value of each row's true label, 0 for a label that the model does not know."""
+    found = np.take_along_axis(model.predict_p(X), np.maximum(columns, 0)[:, None], axis=1)[:, 0]
+    return np.where(columns < 0, 0.0, found)
 
 
 def by_content(X: Any, y: NDArray[Any], key: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

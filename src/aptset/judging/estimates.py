@@ -147,3 +147,22 @@ def resampled_mean(values: NDArray[Any], test_share: float, confidence: float) -
     scale = (1 / n + test_share / (1 - test_share)) ** 0.5
     spread = scale * float(np.std(kept, ddof=1)) * float(stdtrit(n - 1, (1 + confidence) / 2))
     return Estimate(value, value - spread, value + spread, n)
+
+
+def paired_mean(total: NDArray[np.float64], times: NDArray[np.float64], confidence: float) -> Estimate:
+    """Return the mean of what random splits found about rows, with an interval from the spread between rows.
+
+    ``total`` is the sum of a row's values over the splits that tested it, ``times`` their number. The interval is about
+    new rows under the models of these splits: each row counts once, however often it was tested.
+    """
+    from scipy.special import stdtrit
+
+    seen = times > 0
+    n, weight = int(seen.sum()), times[seen] / times.sum()
+    if n < 2:
+        return Estimate(float(total.sum() / times.sum()) if n else math.nan, -math.inf, math.inf, n)
+    values = total[seen] / times[seen]
+    value = float(weight @ values)
+    error = float(np.sqrt(n / (n - 1) * np.sum((weight * (values - value)) ** 2)))
+    half = error * float(stdtrit(n - 1, (1 + confidence) / 2))
+    return Estimate(value, value - half, value + half, n)
