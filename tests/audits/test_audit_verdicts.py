@@ -156,6 +156,9 @@ def splits_of(sizes, covered, rows_of_test=100):
             found.append({"candidate": name, "repetition": number, "part": "all", "name": "", "rows": rows_of_test})
             found[-1] |= {"covered": count, "size": size, "worst_slice": count / 200, "size_given_coverage": size}
             found[-1] |= {"promise": 0.9, "laws": [[rows_of_test, 10_000]]}
+            tested = {"rows": list(range(number * rows_of_test, (number + 1) * rows_of_test))}
+            tested |= {"values": [size] * rows_of_test, "hits": [1] * count + [0] * (rows_of_test - count)}
+            found.append({"candidate": name, "repetition": number, "part": "sizes", **tested})
     return Splits.of(list(sizes), found, 0.3, len(next(iter(sizes.values()))))
 
 

@@ -2,7 +2,7 @@
 
 Run: ``python docs/design/simulations/comparisons.py ROWS REPETITIONS EDGE``. Two candidates see one feature each, of
 equal worth at EDGE 0: the expected difference is then zero by symmetry. With a larger EDGE the first sees more. What
-the fitted models do on new rows is measured on 2000 of them.
+the fitted models do on new rows is measured on 20,000 of them.
 """
 
 import sys
@@ -44,8 +44,8 @@ def main(n, repetitions, edge):
         generator = np.random.default_rng([seed, 7])
         y = generator.integers(CLASSES, size=n)
         seen = [y + generator.normal(size=n) / (1 + edge), y + generator.normal(size=n)]
-        y_new = generator.integers(CLASSES, size=2000)
-        new = [y_new + generator.normal(size=2000) / (1 + edge), y_new + generator.normal(size=2000)]
+        y_new = generator.integers(CLASSES, size=20_000)
+        new = [y_new + generator.normal(size=20_000) / (1 + edge), y_new + generator.normal(size=20_000)]
         means, on_new, total, times = [], [], np.zeros(n), np.zeros(n)
         for split in range(SPLITS):
             order = generator.permutation(n)

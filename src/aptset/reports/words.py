@@ -218,6 +218,7 @@ def _parts(
     is_promised = any(one.kind == origin.within for one in found)
     of_all = facts | {"looked_at": f"{sum(len(part.names) for part in parts.values()):,}"}
     of_all["within"] = "class" if origin.within == "label" else "group"
-    how = SENTENCES["parts_open" if origin.laws is None else "parts_law"].format(**of_all)
-    said.append(how + SENTENCES["parts_within" if is_promised else "parts_average"].format(**of_all))
+    said.append(SENTENCES["parts_open" if origin.laws is None else "parts_law"].format(**of_all))
+    if is_promised or kind in AGREES:
+        said[-1] += SENTENCES["parts_within" if is_promised else "parts_average"].format(**of_all)
     return said, kind if kind not in AGREES else "low_parts" if is_promised else "uneven"

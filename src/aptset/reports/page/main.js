@@ -64,7 +64,8 @@ function nameParts(kind, facts) {
   const isPromised = found.some((row) => row.part === data.within);
   if (found.length) {
     const all = { ...facts, looked_at: whole(lookedAt()), within: data.within === "label" ? "class" : "group" };
-    said.push(fill(data.laws ? "parts_law" : "parts_open", all) + fill(isPromised ? "parts_within" : "parts_average", all));
+    const more = isPromised ? "parts_within" : data.agrees.includes(kind) ? "parts_average" : null;
+    said.push(fill(data.laws ? "parts_law" : "parts_open", all) + (more ? fill(more, all) : ""));
   }
   place("parts-row").hidden = !found.length;
   place("parts").replaceChildren(...said.map((text) => element("p", { textContent: text })));
