@@ -117,8 +117,8 @@ def prepare(
         folds = scheme.folds(X, y, generator)
     classes = check_label_space(settings.classes, classes)
     columns = columns_of(y, classes)
+    unseen = _unseen_label_chance(settings, columns, classes, frozen)
     groups = Groups.of(check_group_values(settings.groups, passed_groups, X, len(y)), settings.groups, classes)
-    unseen = 0.0 if settings.classes is not None else _unseen_label_chance(columns, classes, settings.estimator, frozen)
     chance = Chance.of(u, ids, settings.randomized)
     rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen)
     samples, rule = rule.calibration_samples(X, passed_groups, u, ids)
@@ -130,11 +130,13 @@ def prepare(
     return rule, training, promises
 
 
-def _unseen_label_chance(columns: NDArray[np.int64], classes: NDArray[Any], model: Any, frozen: bool) -> float:
+def _unseen_label_chance(settings: Any, columns: NDArray[np.int64], classes: NDArray[Any], frozen: bool) -> float:
     """Return about the chance that a new row carries a label not among the classes (Good and Turing's estimate)."""
+    if settings.classes is not None:
+        return 0.0
     seen_once = classes[np.bincount(columns, minlength=len(classes)) == 1]
     if frozen:  # it would know some of them without these rows
-        seen_once = seen_once[columns_of(seen_once, np.asarray(model.classes_)) < 0]
+        seen_once = seen_once[columns_of(seen_once, np.asarray(settings.estimator.classes_)) < 0]
     return len(seen_once) / (len(columns) + 1)
 
 
