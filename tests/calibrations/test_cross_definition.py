@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import aptset
+from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, all_scores_of_block
 from aptset.kernels.rowhash import hash_rows
 from reference import adaptive_score, exact_row, in_set
@@ -52,8 +53,8 @@ def problems(draw):
 
 def exact_scores(matrix, u, key, seeds=None):
     """Exact scores of every label; only the order of ties is taken from the library."""
-    weights = aptset.Adaptive().weights
-    floats, _ = all_scores_of_block(Rows(matrix, weights, key, 1e-9, seeds=seeds, u=u), 0, len(matrix))
+    formula = Formula(aptset.Adaptive().weights)
+    floats, _ = all_scores_of_block(Rows(matrix, formula, key, 1e-9, seeds=seeds, u=u), 0, len(matrix))
     found = []
     for row, scores, uniform in zip(matrix, floats, u, strict=True):
         p, order = exact_row(row), np.lexsort((scores, -row)).tolist()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from aptset.kernels import backend
 from aptset.kernels.cuts import cut, masks
+from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from aptset.scores import SCORES
 from rows_strategy import matrices, uniforms
@@ -16,8 +17,8 @@ score_names = st.sampled_from(sorted(SCORES))
 
 
 def rows_of(matrix, name="adaptive", u=None):
-    weights = SCORES[name]().weights
-    return Rows(matrix, weights, key=3, tolerance=0.05, u=None if u is None else np.full(len(matrix), u))
+    formula = Formula(SCORES[name]().weights)
+    return Rows(matrix, formula, key=3, tolerance=0.05, u=None if u is None else np.full(len(matrix), u))
 
 
 def mask_of(found, which, shape):

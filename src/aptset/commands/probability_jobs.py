@@ -24,7 +24,8 @@ from aptset.validation.files import (
     check_same_classes,
     shifted_rows,
 )
-from aptset.validation.settings import check_alpha, check_conformity
+from aptset.validation.scores import check_conformity
+from aptset.validation.settings import check_alpha
 
 OnRows = Callable[[int], None]
 

@@ -27,7 +27,8 @@ from aptset.validation.estimators import check_estimator_can, check_frozen, chec
 from aptset.validation.groups import check_group_values, check_same_kind
 from aptset.validation.labels import columns_of
 from aptset.validation.matrices import OF_ESTIMATOR, uniforms_of
-from aptset.validation.settings import check_choice, check_conformity, check_generator, draw_key
+from aptset.validation.scores import check_conformity, formula_of
+from aptset.validation.settings import check_choice, check_generator, draw_key
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Rule:
         values = check_group_values(self.group_setting, passed_groups, X, n)
         check_same_kind(self.groups.kind, values)
         uniforms, ids = uniforms_of(u, n, self.randomized), self.groups.ids(values, n)
-        return fitting.Samples(X, row_seeds(X, self.key), uniforms, ids, self.score.weights, self.key), values
+        return fitting.Samples(X, row_seeds(X, self.key), uniforms, ids, formula_of(self.score), self.key), values
 
 
 def prepare(

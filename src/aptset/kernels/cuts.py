@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from aptset.kernels import backend
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
-from aptset.kernels.formula import Floats
+from aptset.kernels.formula import Floats, Weights
+from aptset.kernels.free_cuts import FreeCut, cut_freely, mask_freely
 from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, open_block, ordered_scores
 from aptset.kernels.rowhash import Words, column_keys
 
@@ -45,18 +46,23 @@ class Cut(NamedTuple):
         return over_blocks(len(self.sizes), max(self.sizes.shape[1], BLOCK_CELLS), lambda which, _: self.at(which))
 
 
-def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut:
+def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut | FreeCut:
     """Cut every row at its thresholds; sets hold ``at_least`` labels (0 or 1).
 
     Thresholds are (rows, thresholds), or (1, thresholds) if they are the same for all rows.
     """
+    weights = rows.formula.weights
+    return cut_freely(rows, thresholds, at_least) if weights is None else _cut(rows, weights, thresholds, at_least)
+
+
+def _cut(rows: Rows, weights: Weights, thresholds: Floats, at_least: int) -> Cut:
     keys = column_keys(rows.key, rows.n_columns)
     sizes = np.empty((thresholds.shape[1], len(rows)), dtype=np.int32)
 
     def work(start: int, stop: int) -> tuple[int, Columns]:
         block, wanted = rows.block(start, stop), _of_block(thresholds, start, stop)
         if backend.compiled is None:
-            bad, sizes[:, start:stop], members = _cut_block(block, keys, wanted, at_least)
+            bad, sizes[:, start:stop], members = _cut_block(block, keys, weights, wanted, at_least)
         else:
             found = np.empty((wanted.shape[1], stop - start), dtype=np.int32)
             room = np.empty((stop - start) * rows.n_columns, dtype=_dtype_of_columns(rows.n_columns))
@@ -74,6 +80,9 @@ def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut:
 
 def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
     """Return the members at one threshold as a boolean matrix, and the first bad row or -1."""
+    weights = rows.formula.weights
+    if weights is None:
+        return mask_freely(rows, thresholds, at_least)
     keys = column_keys(rows.key, rows.n_columns)
     flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
 
@@ -83,7 +92,7 @@ def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np
             given = (*_wanted_arguments(wanted, at_least), flags[start:stop])
             bad = int(backend.compiled.masks(*compiled_arguments(block, keys), *given))
         else:
-            bad = _mask_block(block, keys, wanted, at_least, flags[start:stop])
+            bad = _mask_block(block, keys, weights, wanted, at_least, flags[start:stop])
         return start + bad if bad >= 0 else -1
 
     return flags, first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
@@ -116,10 +125,12 @@ def _join(parts: list[Columns]) -> NDArray[np.int32]:
     return joined
 
 
-def _mask_block(block: Rows, keys: Words, thresholds: Floats, at_least: int, flags: NDArray[np.bool_]) -> int:
+def _mask_block(
+    block: Rows, keys: Words, weights: Weights, thresholds: Floats, at_least: int, flags: NDArray[np.bool_]
+) -> int:
     opened = open_block(block, keys)
     if opened.first_bad < 0:
-        order, scores = ordered_scores(opened, block.weights)
+        order, scores = ordered_scores(opened, weights)
         inside = scores <= thresholds
         inside[:, :at_least] = True
         np.put_along_axis(flags, order, inside, axis=1)
@@ -127,13 +138,13 @@ def _mask_block(block: Rows, keys: Words, thresholds: Floats, at_least: int, fla
 
 
 def _cut_block(
-    block: Rows, keys: Words, thresholds: Floats, at_least: int
+    block: Rows, keys: Words, weights: Weights, thresholds: Floats, at_least: int
 ) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
     opened = open_block(block, keys)
     none = np.zeros((thresholds.shape[1], len(block)), dtype=np.int32)
     if opened.first_bad >= 0:
         return opened.first_bad, none, none[0, :0]
-    order, scores = ordered_scores(opened, block.weights)
+    order, scores = ordered_scores(opened, weights)
     counts = [(scores <= thresholds[:, a, None]).sum(axis=1) for a in range(thresholds.shape[1])]
     sizes = np.maximum(np.array(counts, dtype=np.int32), at_least)
     is_member = np.arange(block.n_columns)[None, :] < sizes.max(axis=0)[:, None]

@@ -22,7 +22,8 @@ from aptset.validation.matrices import (
     tolerance_of,
     uniforms_of,
 )
-from aptset.validation.settings import check_conformity, check_generator, draw_key
+from aptset.validation.scores import check_conformity, formula_of
+from aptset.validation.settings import check_generator, draw_key
 
 NAME = "probabilities"
 
@@ -64,7 +65,7 @@ def score_labels(
     values = check_group_values(groups if by_name else None, None if by_name else groups, None, len(matrix))
     of_rows = Groups.of(values, groups, known)
     key, uniforms = draw_key(check_generator(random_state)), uniforms_of(u, len(matrix), randomized)
-    rows = Rows(matrix, score.weights, key, tolerance_of(matrix), u=uniforms, normalize=normalize)
+    rows = Rows(matrix, formula_of(score), key, tolerance_of(matrix), u=uniforms, normalize=normalize)
     scores, first_bad = label_scores(rows, columns)
     check_rows(matrix, first_bad, NAME, normalize)
     group_of_row = of_rows.ids_of_labels(of_rows.ids(values, len(matrix)), columns)

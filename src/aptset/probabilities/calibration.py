@@ -20,6 +20,7 @@ from aptset.scores import Score
 from aptset.sets import PredictionSets
 from aptset.validation.artefacts import check_mergeable
 from aptset.validation.matrices import check_new_probabilities, tolerance_of, uniforms_of
+from aptset.validation.scores import formula_of
 from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
 
 
@@ -214,7 +215,7 @@ class Calibration:
     def _rows(self, probabilities: Any, u: ArrayLike | None, normalize: bool) -> Rows:
         matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
         uniforms = uniforms_of(u, len(matrix), self.randomized)
-        return Rows(matrix, self.conformity.weights, self.key, tolerance_of(matrix), u=uniforms, normalize=normalize)
+        return Rows(matrix, formula_of(self.conformity), self.key, tolerance_of(matrix), u=uniforms, normalize=normalize)
 
 
 def calibrate(

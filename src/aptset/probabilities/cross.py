@@ -22,6 +22,7 @@ from aptset.probabilities.border import NAME, score_labels
 from aptset.scores import Score
 from aptset.validation.folds import check_fold_ids, check_same_shape, folds_in_order
 from aptset.validation.matrices import check_new_probabilities, check_rows, tolerance_of, uniforms_of
+from aptset.validation.scores import formula_of
 from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
 
 
@@ -120,7 +121,7 @@ class CrossCalibration:
         tally: Tally | None = None
         for number, probabilities in enumerate(folds_in_order(fold_probabilities, self.folds)):
             matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
-            rows = Rows(matrix, self.conformity.weights, self.key, tolerance_of(matrix), normalize=normalize)
+            rows = Rows(matrix, formula_of(self.conformity), self.key, tolerance_of(matrix), normalize=normalize)
             if tally is None:
                 tally = Tally.empty(len(matrix), len(self.classes), self.held_out.minimax)
                 # One u per row for all folds: from the first, the only one that is known when folds stream.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from aptset.kernels.counts import size_needed
-from aptset.scores import SCORES, Score
 
 
 def check_alpha(alpha: Any) -> Fraction:
@@ -44,15 +42,6 @@ def check_sample_size(n: Any) -> int:
     if n < 0:
         raise ValueError(f"n must be at least 0; got {n}.")
     return int(n)
-
-
-def check_conformity(conformity: Any) -> Score:
-    """Return the score that a name or an object stands for."""
-    score: Score = check_choice(conformity, SCORES, "weights", "conformity")
-    weights = tuple(score.weights)
-    if not all(isinstance(w, Real) and math.isfinite(w) for w in weights) or score.weights.rank < 0:
-        raise ValueError(f"conformity must have finite weights and no negative penalty; got {score!r}.")
-    return score
 
 
 def check_generator(random_state: Any) -> np.random.Generator:
