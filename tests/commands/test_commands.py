@@ -128,7 +128,7 @@ def test_bad_files_get_one_line(folder):
     assert "bad.parquet" in calibrate(folder / "bad.parquet")
     (folder / "bad.npz").write_bytes(b"PK nonsense")
     assert "bad.npz" in failure("calibrate", folder / "bad.npz", "--label", "y", "-o", folder / "x.aptset")
-    assert "conformity must be one of" in calibrate(folder / "val.csv", "--conformity", "aps")
+    assert "conformity must be one of" in calibrate(folder / "val.csv", "--conformity", "apps")
     assert not (folder / "x.aptset").exists()
     run(
         "calibrate",

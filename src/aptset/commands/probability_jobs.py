@@ -24,7 +24,7 @@ from aptset.validation.files import (
     check_same_classes,
     shifted_rows,
 )
-from aptset.validation.scores import check_conformity
+from aptset.validation.scores import AUTO, check_conformity
 from aptset.validation.settings import check_alpha
 
 OnRows = Callable[[int], None]
@@ -33,6 +33,8 @@ OnRows = Callable[[int], None]
 def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = False, **settings: Any) -> Calibration:
     """Calibrate on a file, batch by batch; the same as on all rows at once."""
     classes = source.classes()
+    if settings["conformity"] == AUTO:
+        return _calibrate_whole(source, on_rows, by_label, **settings)
     check_conformity(settings["conformity"])
     parts: list[Calibration] = []
     for batch in source.batches():
@@ -44,6 +46,21 @@ def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = Fa
         on_rows(len(batch.probabilities))
     first, *others = parts
     return replace(first, held_out=first.held_out.merge(*(part.held_out for part in others)))
+
+
+def _calibrate_whole(source: ProbabilityFile, on_rows: OnRows, by_label: bool, **settings: Any) -> Calibration:
+    """Calibrate on all rows at once: a score is chosen on rows of the whole file, so they must all be there."""
+    classes, batches = source.classes(), list(source.batches())
+    labels: list[Any] = []
+    for batch in batches:
+        check_labels_present(source.path, batch.labels or [], batch.start, classes, str(source.label))
+        labels += batch.labels or []
+        on_rows(len(batch.probabilities))
+    by: Any = "label" if by_label else None
+    if source.group is not None and not by_label:
+        by = [value for batch in batches for value in _groups_of(source, batch)]
+    matrix = np.concatenate([batch.probabilities for batch in batches])
+    return calibrate(matrix, labels, classes=classes, groups=by, **settings)
 
 
 def predict_file(

@@ -19,15 +19,16 @@ from aptset.calibrations.split import Fold, Scheme, Split
 from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
 from aptset.estimator import fitting
 from aptset.estimator.seeds import row_seeds
+from aptset.estimator.tuning import set_aside_and_choose
 from aptset.groups import Groups
 from aptset.kernels.formula import Floats
-from aptset.scores import Score
+from aptset.scores import Adaptive, Score
 from aptset.sets import PredictionSets, concatenate
 from aptset.validation.estimators import check_estimator_can, check_frozen, check_some_rows, check_training_data
 from aptset.validation.groups import check_group_values, check_same_kind
 from aptset.validation.labels import columns_of
 from aptset.validation.matrices import OF_ESTIMATOR, uniforms_of
-from aptset.validation.scores import check_conformity, formula_of
+from aptset.validation.scores import AUTO, check_conformity, formula_of
 from aptset.validation.settings import check_choice, check_generator, draw_key
 
 
@@ -61,15 +62,20 @@ def prepare(
 ) -> tuple[Rule, fitting.Training, Promises]:
     """Check everything and draw everything random; ``settings`` has the parameters of ConformalClassifier."""
     check_estimator_can(settings.estimator)
-    score = check_conformity(settings.conformity)
+    is_auto = isinstance(settings.conformity, str) and settings.conformity == AUTO
+    score = Adaptive() if is_auto else check_conformity(settings.conformity)
     scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
     generator = check_generator(settings.random_state)
     frozen = fitting.is_frozen(settings.estimator)
     X, y, classes = check_training_data(settings, X, y, minimum=1 if frozen else 2)
     key = draw_key(generator)
+    if frozen:
+        classes = check_frozen(settings.estimator, classes, fit_params)
+    if is_auto:
+        chosen = set_aside_and_choose(settings, X, y, classes, passed_groups, fit_params, key, generator)
+        score, X, y, passed_groups, fit_params = chosen
     if frozen:  # nothing to train: one fold that holds every row out
         scheme, folds = Split(), [Fold(np.arange(len(y)), np.arange(0))]
-        classes = check_frozen(settings.estimator, classes, fit_params)
     else:
         folds = scheme.folds(X, y, generator)
     groups = Groups.of(check_group_values(settings.groups, passed_groups, X, len(y)), settings.groups, classes)

@@ -86,7 +86,7 @@ class Training:
     def __call__(self, f: int) -> tuple[Any, FoldScores]:
         """Fit fold f and score its held-out rows."""
         try:
-            model = self._fit(f)
+            model = self.fit_model(f)
             held_out = self.folds[f].held_out
             samples = self.samples.some(held_out)
             rows = samples.under(model, self.classes)
@@ -97,7 +97,8 @@ class Training:
                 raise
             raise fold_error(error, f, len(self.folds)) from error
 
-    def _fit(self, f: int) -> Any:
+    def fit_model(self, f: int) -> Any:
+        """Fit the model of fold f."""
         if is_frozen(self.estimator):
             return self.estimator
         rows = self.folds[f].train_rows(len(self.y))

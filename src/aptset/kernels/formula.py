@@ -1,7 +1,7 @@
 """The score of a label from where it stands in its row. Twin of ``mass_score`` and ``zero_score`` in ``c/row.h``."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -37,23 +37,20 @@ class Weights:
     above: float = 0.0
     own: float = 0.0
     own_u: float = 0.0
-    top: float = 0.0
     constant: float = 0.0
     u: float = 0.0
     rank: float = 0.0
     free_ranks: float = 0.0
     rank_u: float = 0.0
+    top: float = 0.0
     behind: bool = True
     first: First | None = None
 
     @cached_property
     def flat(self) -> Floats:
         """The numbers in the order of the enumeration in ``c/row.h``."""
-        mine = (self.above, self.own, self.own_u, self.top, self.constant, self.u)
-        ranks = (self.rank, self.free_ranks, self.rank_u, self.behind, self.first is not None)
-        first = self.first or First()
-        of_first = (first.own, first.own_u, first.second, first.constant, first.u)
-        return np.array([*mine, *ranks, *of_first], dtype=np.float64)
+        *numbers, first = (getattr(self, field.name) for field in fields(self))
+        return np.array([*numbers, first is not None, *astuple(first or First())], dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ are whole numbers of grid steps, so with weights of -1, 0 and 1 every sum is exa
 operation after it keeps an order that holds before it.
 """
 
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from itertools import product
 from math import isfinite
 from numbers import Real
@@ -18,8 +18,9 @@ _MOST = 1e9  # beyond this a rank times a penalty could become infinite
 
 def broken_rule(w: Weights) -> str | None:
     """Return why the loops cannot take the weights, or None if they can."""
-    numbers = [*astuple(w)[:9], *(astuple(w.first) if w.first else ())]
-    if not all(isinstance(x, Real) and isfinite(x) and abs(x) <= _MOST for x in numbers):
+    *numbers, _, _ = (getattr(w, field.name) for field in fields(w))
+    numbers += astuple(w.first) if w.first else ()
+    if not all(isinstance(x, Real) and isfinite(x) and abs(float(x)) <= _MOST for x in numbers):
         return f"weights must be finite numbers up to {_MOST:g}"
     units = [w.above, w.own, w.own_u, w.top, *((w.first.own, w.first.own_u, w.first.second) if w.first else ())]
     if any(x not in (-1, 0, 1) for x in units):
@@ -40,7 +41,7 @@ def _holds_along_the_row(w: Weights) -> bool:
 
 
 def _holds_behind_the_first(w: Weights, f: First) -> bool:
-    """Compare at the corners of all rows: the second mass is 0 or as large as the top; u times a mass, 0 or all of it."""
+    """Compare at the corners of all rows: the second mass is 0 or equals the top; u times a mass is 0 or all of it."""
     constants = (f.constant, f.u) == (w.constant, w.u) or f.constant + max(f.u, 0) <= w.constant + min(w.u, 0)
     return constants and all(
         f.own + f.own_u * u + f.second * second <= w.above + w.top + (w.own + w.own_u * v) * second

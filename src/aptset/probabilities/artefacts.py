@@ -7,8 +7,8 @@ both tensors, so that any damage is noticed.
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Groups
+from aptset.probabilities.stored_scores import describe_score, find_score
 from aptset.running.writing import atomic_path
-from aptset.scores import SCORES, Score
 from aptset.validation.artefacts import check_artefact, check_content, damaged
 
 FORMAT_VERSION = 1
@@ -41,7 +41,9 @@ def write_calibration(path: str | Path, fields: dict[str, Any]) -> None:
             raise OSError(f"{path} cannot be written: {error}") from error
 
 
-def read_calibration(path: str | Path) -> dict[str, Any]:
+def read_calibration(
+    path: str | Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
+) -> dict[str, Any]:
     """Return the fields of a Calibration; a damaged, truncated or newer file is refused with one clear error."""
     facts, tensors = read(path)
     groups = Groups(facts["groups"]["kind"], tuple(facts["groups"]["names"]))
@@ -49,7 +51,7 @@ def read_calibration(path: str | Path) -> dict[str, Any]:
     return {
         "held_out": HeldOut((FoldScores(tensors["scores"], tensors["offsets"]),), groups),
         "classes": _as_array(facts["classes"]),
-        "conformity": SCORES[facts["score"]["name"]](**facts["score"]["settings"]),
+        "conformity": find_score(path, facts["score"], scores, trust),
         "key": int(facts["key"]),
         "randomized": facts["randomized"],
         "allow_empty": facts["allow_empty"],
@@ -68,7 +70,7 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     except (SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise damaged(path, f"not a readable artefact: {error}") from error
     text, digest = metadata.get("aptset"), metadata.get("digest")
-    facts = check_artefact(path, text, FORMAT_VERSION, sorted(SCORES))
+    facts = check_artefact(path, text, FORMAT_VERSION)
     if set(tensors) != {"scores", "offsets"} or digest != _digest(str(text), tensors):
         raise damaged(path, "its content does not match its digest")
     check_content(path, facts, tensors["scores"], tensors["offsets"])
@@ -83,7 +85,7 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
     return {
         "format": FORMAT_VERSION,
         "kind": "split",
-        "score": {"name": _name_of(score), "settings": dataclasses.asdict(score)},
+        "score": describe_score(score),
         "classes": _as_plain(fields["classes"]),
         "columns": None if columns is None else _as_plain(columns),
         "groups": {"kind": held_out.groups.kind, "names": [_plain(name) for name in held_out.groups.names]},
@@ -95,13 +97,6 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
         "library": version("aptset"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _name_of(score: Score) -> str:
-    for name, kind in SCORES.items():
-        if type(score) is kind:
-            return name
-    raise TypeError(f"conformity must be one of {sorted(SCORES)} to be saved; got {score!r}.")
 
 
 def _digest(text: str, tensors: dict[str, NDArray[Any]]) -> str:

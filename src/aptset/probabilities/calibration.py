@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, overload
@@ -12,15 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tally import mask_of_one_model, p_values_of_one_model, sets_of_one_model
+from aptset.calibrations.tuning import Tuning
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.probabilities.artefacts import read_calibration, write_calibration
 from aptset.probabilities.border import NAME, score_labels
-from aptset.scores import Score
+from aptset.scores import Places, Score
 from aptset.sets import PredictionSets
 from aptset.validation.artefacts import check_mergeable
 from aptset.validation.matrices import check_new_probabilities, tolerance_of, uniforms_of
-from aptset.validation.scores import formula_of
+from aptset.validation.scores import AUTO, formula_of
 from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
 
 
@@ -208,6 +209,7 @@ class Calibration:
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file that :func:`load` reads; opening it runs no code.
 
+        A score of your own is saved by its name, "module:object", and its settings if it is a dataclass.
         The file is replaced whole: a kill at any moment leaves the old one or the new one.
         """
         write_calibration(path, {field.name: getattr(self, field.name) for field in fields(self)})
@@ -215,14 +217,16 @@ class Calibration:
     def _rows(self, probabilities: Any, u: ArrayLike | None, normalize: bool) -> Rows:
         matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
         uniforms = uniforms_of(u, len(matrix), self.randomized)
-        return Rows(matrix, formula_of(self.conformity), self.key, tolerance_of(matrix), u=uniforms, normalize=normalize)
+        return Rows(
+            matrix, formula_of(self.conformity), self.key, tolerance_of(matrix), u=uniforms, normalize=normalize
+        )
 
 
 def calibrate(
     probabilities: Any,
     labels: ArrayLike,
     *,
-    conformity: str | Score = "adaptive",
+    conformity: str | Score | Callable[[Places], Any] = "adaptive",
     classes: ArrayLike | None = None,
     groups: str | ArrayLike | None = None,
     randomized: bool = True,
@@ -240,8 +244,11 @@ def calibrate(
         names of its columns, here and in ``predict_set``.
     labels : array, shape (rows,)
         The true label of each row.
-    conformity : {"adaptive", "homogeneous", "regularized"} or score, default="adaptive"
-        How strange a label is for a row.
+    conformity : str, score or function of :class:`Places`, default="adaptive"
+        How strange a label is for a row: "adaptive" ("aps"), "homogeneous" ("lac", "thr"), "regularized" ("raps"),
+        "saps", "margin", "rank" ("topk"), a score with settings of its own, or any function. "auto" chooses one as
+        :func:`tune` does, on a fifth of the rows (4,000 at most, drawn by ``random_state``), which then do not
+        calibrate.
     classes : array, optional
         The label of each column; by default the column names of a data frame, else the column numbers 0, 1, ...
     groups : None, "label" or array, optional
@@ -269,13 +276,26 @@ def calibrate(
     >>> calibration.scores
     array([0.   , 0.25 , 0.875])
     """
-    found = score_labels(probabilities, labels, conformity, classes, groups, randomized, normalize, u, random_state)
+    tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
+    settings = (classes, groups, randomized, normalize, u, random_state)
+    found = score_labels(probabilities, labels, conformity, *settings, tuning=tuning)
     held_out = HeldOut((found.fold(slice(None)),), found.groups)
     return Calibration(held_out, found.classes, found.conformity, found.key, randomized, allow_empty, found.columns)
 
 
-def load(path: str | Path) -> Calibration:
+def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()) -> Calibration:
     """Read a calibration that was saved; a damaged, truncated or newer file is refused with one clear error.
+
+    Parameters
+    ----------
+    path : path
+        What ``save`` wrote.
+    scores : mapping, optional
+        Scores of your own by the name under which they were saved, "module:object": a function, or the class of a
+        dataclass, whose settings are in the file.
+    trust : list of str, optional
+        Modules that may be imported to find such a score. Without either, nothing is imported and such a file is
+        refused.
 
     Examples
     --------
@@ -286,4 +306,4 @@ def load(path: str | Path) -> Calibration:
     ...     aptset.load(pathlib.Path(folder) / "cal.aptset")
     Calibration(n=20, 2 classes, Adaptive())
     """
-    return Calibration(**read_calibration(path))
+    return Calibration(**read_calibration(path, scores, trust))

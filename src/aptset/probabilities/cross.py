@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.kernels.rowhash import hash_rows
 from aptset.probabilities.border import NAME, score_labels
-from aptset.scores import Score
+from aptset.scores import Places, Score
 from aptset.validation.folds import check_fold_ids, check_same_shape, folds_in_order
 from aptset.validation.matrices import check_new_probabilities, check_rows, tolerance_of, uniforms_of
 from aptset.validation.scores import formula_of
@@ -141,7 +141,7 @@ def calibrate_cv(
     folds: ArrayLike,
     *,
     combine: Literal["plus", "minimax"] = "plus",
-    conformity: str | Score = "adaptive",
+    conformity: str | Score | Callable[[Places], Any] = "adaptive",
     classes: ArrayLike | None = None,
     groups: str | ArrayLike | None = None,
     randomized: bool = True,

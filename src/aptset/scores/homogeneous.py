@@ -15,8 +15,8 @@ TIE_NOISE = 2.0**-32
 class Homogeneous:
     """One minus the probability of the label: the same cut for every row, equal ones in random order.
 
-    The paper's competitor HCC; LAC in MAPIE, THR or LAC in TorchCP, hinge in crepes. Those leave ties as they are, which
-    covers more than promised where probabilities repeat. Labels without mass share (1, 2].
+    The paper's competitor HCC; LAC in MAPIE, THR or LAC in TorchCP, hinge in crepes. Those leave ties as they are,
+    which covers more than promised where probabilities repeat. Labels without mass share (1, 2].
 
     Examples
     --------

@@ -10,7 +10,7 @@ from aptset.scores.checks import check_free_ranks, check_penalty
 
 @dataclass(frozen=True)
 class Regularized:
-    """The adaptive score plus a penalty for every rank behind the first few (RAPS): shorter long sets, for many classes.
+    """The adaptive score plus a penalty for every rank behind the first few (RAPS): shorter sets with many classes.
 
     As in the paper of RAPS and in TorchCP. MAPIE adds the penalty of the last label of the set to all of its labels.
 

@@ -30,7 +30,7 @@ def damaged(path: str | Path, why: str) -> ValueError:
     return ValueError(f"{path} is no intact aptset artefact: {why}. Make it again with `aptset calibrate` or save().")
 
 
-def check_artefact(path: str | Path, text: str | None, newest: int, scores: list[str]) -> dict[str, Any]:
+def check_artefact(path: str | Path, text: str | None, newest: int) -> dict[str, Any]:
     """Return the facts of an artefact's metadata."""
     if text is None:
         raise damaged(path, "it has no aptset metadata")
@@ -46,14 +46,8 @@ def check_artefact(path: str | Path, text: str | None, newest: int, scores: list
             f"formats up to {newest}. Upgrade aptset."
         )
     wrong = [name for name, kind in _FACTS.items() if not isinstance(facts.get(name), kind)]
-    if (
-        wrong
-        or "columns" not in facts
-        or facts["format"] < 1
-        or facts["score"].get("name") not in scores
-        or facts["kind"] != "split"
-    ):
-        raise damaged(path, f"its metadata is incomplete ({', '.join(wrong) or 'score or kind'})")
+    if wrong or "columns" not in facts or facts["format"] < 1 or facts["kind"] != "split":
+        raise damaged(path, f"its metadata is incomplete ({', '.join(wrong) or 'kind'})")
     return facts
 
 
@@ -67,7 +61,6 @@ def check_content(path: str | Path, facts: dict[str, Any], scores: NDArray[Any],
         and isinstance(groups.get("names"), list)
         and all(isinstance(part, dict) and isinstance(part.get("values"), list) and "objects" in part for part in named)
         and len(set(classes["values"])) == len(classes["values"]) >= 2
-        and isinstance(facts["score"].get("settings"), dict)
         and facts["key"].isdigit()
         and scores.dtype == np.float64
         and offsets.dtype == np.int64

@@ -39,12 +39,14 @@ def check_conformity(conformity: Any) -> Score:
     if isinstance(conformity, str):
         return _named(conformity)
     if isinstance(conformity, type):
-        raise TypeError(f"conformity must be a score, not a class; got {conformity!r}. Make one: {conformity.__name__}().")
+        raise TypeError(
+            f"conformity must be a score, not a class; got {conformity!r}. Make one: {conformity.__name__}()."
+        )
     if isinstance(conformity, Tempered):
         if isinstance(conformity.score, Tempered):
             raise ValueError(f"conformity must be tempered once; got {conformity!r}. Multiply the powers.")
         return Tempered(check_conformity(conformity.score), conformity.power)
-    if not hasattr(conformity, "of"):
+    if not hasattr(conformity, "of") and not hasattr(conformity, "weights"):
         if callable(conformity):
             return OfFunction(conformity)
         raise TypeError(
@@ -67,7 +69,8 @@ def _named(name: str) -> Score:
             "ConformalClassifier can do. Choose with aptset.tune() on other rows and pass what it found."
         )
     raise ValueError(
-        f"conformity must be one of {names_of_scores()}, an object with of(places) or a function of places; got {name!r}."
+        f"conformity must be one of {names_of_scores()}, an object with of(places) or a function of places; "
+        f"got {name!r}."
     )
 
 
@@ -80,7 +83,11 @@ def _check_fast_form(score: Any) -> None:
         raise TypeError(f"conformity must have Weights as weights; {score!r} has {weights!r}. {_WAY_OUT}")
     broken = broken_rule(weights)
     if broken is not None:
-        raise ValueError(f"conformity must have weights that the loops can take; {score!r} has not: {broken}. {_WAY_OUT}")
+        raise ValueError(
+            f"conformity must have weights that the loops can take; {score!r} has not: {broken}. {_WAY_OUT}"
+        )
+    if not hasattr(score, "of"):  # the weights alone say what it is
+        return
     slow = Formula(None, _Checked(score))
     for u in (0.0, 0.375, 1.0):
         fast_scores, slow_scores = (

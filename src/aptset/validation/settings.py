@@ -87,6 +87,13 @@ def check_share(share: Any) -> float:
     return float(share)
 
 
+def check_slack(slack: Any) -> float:
+    """Return how much worse the coverage of classes may be."""
+    if isinstance(slack, bool | np.bool_) or not isinstance(slack, Real) or not 0 <= float(slack) <= 1:
+        raise ValueError(f"slack must be in [0, 1], a difference of coverages; got {slack!r}.")
+    return float(slack)
+
+
 def check_choice(value: Any, table: Mapping[str, Callable[[], Any]], method: str, name: str) -> Any:
     """Return the object that a name of the table, or an object with the method, stands for."""
     if isinstance(value, str) and value in table:

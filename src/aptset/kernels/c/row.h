@@ -11,7 +11,7 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* The order of the weights is fixed by kernels/formula.py. */
-enum { ABOVE, OWN, OWN_U, TOP, CONSTANT, U, RANK, FREE_RANKS, RANK_U, BEHIND, FIRST,
+enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, RANK_U, TOP, BEHIND, FIRST,
        FIRST_OWN, FIRST_OWN_U, FIRST_SECOND, FIRST_CONSTANT, FIRST_U, N_WEIGHTS };
 
 /* Rows of probabilities and all that their scores depend on. Without seeds, they are hashed from the row; without u,
