@@ -101,6 +101,11 @@ class Places:
     u: Floats
     classes: int
 
+    def first_row(self) -> "Places":
+        """Return the places of the first row alone."""
+        *of_labels, classes = (getattr(self, field.name) for field in fields(self))
+        return Places(*(values[:1] for values in of_labels), classes)
+
     @property
     def behind(self) -> Floats:
         """What labels without mass score if they stand behind all others: they share (1, 2], almost surely distinct."""

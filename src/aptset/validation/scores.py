@@ -118,10 +118,21 @@ class _Checked:
 
     def __call__(self, places: Places) -> Floats:
         """Return the scores of a block of rows."""
+        scores = self._scores(places)
+        # A score that looks at other rows would make sets depend on the batch, and the promise void.
+        if len(scores) > 1 and not np.array_equal(self._scores(places.first_row()), scores[:1]):
+            raise ValueError(
+                f"conformity must score each row from its own places alone; {self.score!r} scores a row differently "
+                "when it comes with others. Use no sum or mean over the first axis."
+            )
+        return scores
+
+    def _scores(self, places: Places) -> Floats:
+        returned = self.score.of(places)
         try:
-            scores = np.asarray(self.score.of(places), dtype=np.float64)
+            scores = np.asarray(returned, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"conformity must return a matrix of numbers; {self.score!r} failed: {error}") from error
+            raise TypeError(f"conformity must return a matrix of numbers; {self.score!r} did not: {error}.") from error
         if scores.shape != places.own.shape:
             raise ValueError(
                 f"conformity must return one score for every label, shape {places.own.shape} (rows, labels); "
