@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,10 @@ import numpy as np
 from aptset.commands.files import Batch, ProbabilityFile, SetsWriter, as_texts, kind_of, read_table
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.probabilities.artefacts import read
-from aptset.probabilities.calibration import Calibration, calibrate
+from aptset.probabilities.calibration import Calibration, calibrate, load
+from aptset.probabilities.stored_scores import find_score
 from aptset.running.writing import atomic_write
+from aptset.scores import Score
 from aptset.sets import PredictionSets
 from aptset.validation.files import (
     check_columns,
@@ -33,6 +36,8 @@ OnRows = Callable[[int], None]
 def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = False, **settings: Any) -> Calibration:
     """Calibrate on a file, batch by batch; the same as on all rows at once."""
     classes = source.classes()
+    if ":" in settings["conformity"]:
+        settings["conformity"] = _imported(settings["conformity"])
     if settings["conformity"] == AUTO:
         return _calibrate_whole(source, on_rows, by_label, **settings)
     check_conformity(settings["conformity"])
@@ -46,6 +51,25 @@ def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = Fa
         on_rows(len(batch.probabilities))
     first, *others = parts
     return replace(first, held_out=first.held_out.merge(*(part.held_out for part in others)))
+
+
+def _imported(name: str) -> Score:
+    """Return the score at module:object, which the user named."""
+    beside_the_user()
+    return find_score("--conformity", {"name": name, "settings": None}, trust=[name.partition(":")[0]])
+
+
+def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
+    """Read an artefact; its score may come from modules that the user trusts."""
+    if trust:
+        beside_the_user()
+    return load(path, trust=trust)
+
+
+def beside_the_user() -> None:
+    """Let modules of the working folder be imported, as they are for a script there."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
 
 
 def _calibrate_whole(source: ProbabilityFile, on_rows: OnRows, by_label: bool, **settings: Any) -> Calibration:

@@ -103,8 +103,9 @@ class Places:
 
     def first_row(self) -> "Places":
         """Return the places of the first row alone."""
-        *of_labels, classes = (getattr(self, field.name) for field in fields(self))
-        return Places(*(values[:1] for values in of_labels), classes)
+        of_labels = (self.own[:1], self.above[:1], self.rank[:1])
+        of_row = (self.top[:1], self.second[:1], self.total[:1], self.with_mass[:1], self.u[:1])
+        return Places(*of_labels, *of_row, self.classes)
 
     @property
     def behind(self) -> Floats:
