@@ -14,9 +14,11 @@ from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from aptset.kernels.rules import broken_rule
 from aptset.scores import ALIASES, SCORES
+from aptset.validation.scores import formula_of
 from rows_strategy import matrices, uniforms
 
 EVERY = pytest.mark.parametrize("name", sorted(SCORES))
+FAST = pytest.mark.parametrize("name", sorted(name for name in SCORES if hasattr(SCORES[name], "weights")))
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 
 
@@ -39,7 +41,7 @@ def test_every_score_has_a_definition():
 @KEYED
 @given(matrix=matrices(max_classes=12), u=uniforms)
 def test_score_equals_the_definition(path, name, matrix, u):
-    rows = rows_of(matrix, Formula(SCORES[name]().weights), u)
+    rows = rows_of(matrix, formula_of(SCORES[name]()), u)
     scores, bad = all_scores_of_block(rows, 0, len(rows))
     assert bad == -1
     for i, order in enumerate(orders_of(rows)):
@@ -56,7 +58,7 @@ SETTINGS = {
 }
 
 
-@EVERY
+@FAST
 @KEYED
 @given(matrix=matrices(max_classes=45), u=st.one_of(st.none(), uniforms))
 def test_fast_is_slow_to_the_last_bit(path, name, matrix, u):
@@ -72,7 +74,7 @@ def test_fast_is_slow_to_the_last_bit(path, name, matrix, u):
             np.testing.assert_array_equal(label_scores(slow, chosen)[0], expected[:, label])
 
 
-@EVERY
+@FAST
 @pytest.mark.parametrize("n_classes", [41, 300])
 def test_fast_is_slow_in_wide_rows(path, name, n_classes):
     generator = np.random.default_rng(n_classes)
