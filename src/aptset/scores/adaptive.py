@@ -11,8 +11,8 @@ from aptset.kernels.formula import Floats, Places, Weights
 class Adaptive:
     """The generalised inverse quantile score of the paper (APS): the mass above the label plus (1 - u) of its own.
 
-    Labels without mass share (1, 2]. TorchCP's APS is the same; MAPIE's takes the mass up to the label, its own
-    included, at calibration, and treats the last label of a set by an option of its own.
+    Labels without mass share (1, 2]. TorchCP's APS is the same but for a u of its own for every label of a new row;
+    MAPIE's always has a u at calibration, at prediction only with ``include_last_label="randomized"``.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from aptset.scores.checks import check_free_ranks, check_penalty
 class Regularized:
     """The adaptive score plus a penalty for every rank behind the first few (RAPS): shorter sets with many classes.
 
-    As in the paper of RAPS and in TorchCP. MAPIE adds the penalty of the last label of the set to all of its labels.
+    As in the paper of RAPS, in MAPIE and in TorchCP, which differ in u as they do for the adaptive score.
 
     Parameters
     ----------

@@ -16,7 +16,10 @@ class Score(Protocol):
     """
 
     def of(self, places: Places) -> Floats:
-        """Return the score of every label, (rows, labels); each row from its own places alone."""
+        """Return the score of every label, (rows, labels); each row from its own places alone.
+
+        Blocks of rows may come from several threads at once.
+        """
         ...
 
 
