@@ -10,8 +10,8 @@ class Rank:
     """The rank of the label less u (top-k): sets of nearly equal size for every row, whatever the probabilities say.
 
     From rank - 1 to rank; ranks go on through the labels without mass, and equal probabilities are ranked at random.
-    TorchCP's TOPK is the same but for a u of its own for every label of a new row. MAPIE's top-k has no u and ranks ties
-    by position, so it covers more than promised.
+    TorchCP's TOPK is the same but for a u of its own for every label of a new row. MAPIE's top-k has no u and ranks
+    ties by position, so it covers more than promised.
 
     Examples
     --------
