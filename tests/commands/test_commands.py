@@ -299,7 +299,7 @@ def test_a_score_of_ones_own(folder):
     own, rank = (pd.read_parquet(folder / f"{name}.parquet")["set"] for name in ("own", "rank"))
     assert [list(row) for row in own] == [list(row) for row in rank]
     assert "mine:score" in run("inspect", "own.aptset", cwd=folder).stdout
-    assert "does not hold" in failure(*start, "--conformity", "mine:other", cwd=folder)
+    assert "does not define" in failure(*start, "--conformity", "mine:other", cwd=folder)
     assert "cannot be imported" in failure(*start, "--conformity", "nowhere:score", cwd=folder)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import aptset
+from aptset.probabilities.stored_scores import find_score
 from aptset.scores import SCORES
 
 P = np.random.default_rng(0).dirichlet(np.ones(3), size=60)
@@ -83,6 +84,30 @@ def test_scores_of_ones_own_come_back_when_asked_for(tmp_path, score, name, held
         aptset.load(path, scores={"other:thing": held}, trust=["other"])
 
 
+def test_settings_are_those_of_the_file(tmp_path):
+    calibration, path = saved(tmp_path, Powered(0.5))
+    for held in (Powered, Powered(3.0)):
+        assert aptset.load(path, scores={f"{HERE}:Powered": held}).conformity == calibration.conformity
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        {"name": f"{HERE}:subprocess.Popen", "settings": {"args": ["touch", "mark"]}},
+        {"name": f"{HERE}:subprocess.call", "settings": None},
+        {"name": f"{HERE}:sys.exit", "settings": None},
+        {"name": f"{HERE}:P", "settings": None},
+        {"name": f"{HERE}:Powered.of.nothing", "settings": {}},
+    ],
+)
+def test_a_trusted_module_is_trusted_with_its_own_scores_only(tmp_path, score, monkeypatch):
+    """A file cannot reach through a module to what it imported."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="does not define"):
+        find_score("file", score, trust=[HERE])
+    assert not (tmp_path / "mark").exists()
+
+
 def test_what_has_no_name_is_not_saved(tmp_path):
     def inner(places):
         return places.rank
@@ -117,6 +142,6 @@ def test_nothing_is_imported(tmp_path):
     assert "Calibration(n=30, 2 classes, score)" in run(trusting).stdout
     assert (tmp_path / "mark").exists()
     (tmp_path / "marking.py").write_text("")
-    assert "does not hold (any more)" in run(gone).stderr
+    assert "does not define (any more)" in run(gone).stderr
     (tmp_path / "marking.py").unlink()
     assert "cannot be imported" in run(gone).stderr

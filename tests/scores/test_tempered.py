@@ -67,6 +67,17 @@ def test_bad_rows_are_bad_before_they_are_raised(value):
     assert scaled.n == 150
 
 
+def test_labels_are_listed_by_the_mean_of_the_models_own_probabilities():
+    folds, score = np.arange(150) % 3, aptset.Tempered(aptset.Adaptive(), 4.0)
+    calibration = aptset.calibrate_cv(OLD, Y[:150], folds, conformity=score, random_state=0)
+    of_models = [NEW, NEW[:, ::-1], np.full_like(NEW, 1 / 6)]
+    mean = sum(of_models)
+    sets = calibration.predict_set(of_models, 0.05)
+    assert sets.sizes.mean() > 2
+    for row, labels in zip(mean, sets, strict=True):
+        assert (np.diff(row[labels]) <= 1e-9).all()
+
+
 def test_tempered_twice_is_refused():
     twice = aptset.Tempered(aptset.Tempered(aptset.Adaptive(), 0.5), 0.5)
     with pytest.raises(ValueError, match="tempered once"):

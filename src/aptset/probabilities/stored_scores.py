@@ -111,13 +111,24 @@ def _of_user(path: str | Path, name: str, scores: Mapping[str, Any], trust: Coll
     except ImportError as error:
         raise ValueError(f"{path} has the score {name!r}, whose module cannot be imported: {error}.") from error
     found = _at(module, attribute)
-    if found is None:
-        raise ValueError(f"{path} has the score {name!r}, which module {module!r} does not hold (any more).")
+    if not _is_at_home(found, module, attribute):
+        raise ValueError(f"{path} has the score {name!r}, which module {module!r} does not define (any more).")
     return found
 
 
+def _is_at_home(found: Any, module: str, attribute: str) -> bool:
+    """Tell whether a score was defined in the module: what the module only imported is not trusted with it."""
+    if isinstance(found, type):
+        return hasattr(found, "of") and (found.__module__, found.__qualname__) == (module, attribute)
+    if hasattr(found, "__qualname__"):
+        return bool((found.__module__, found.__qualname__) == (module, attribute))
+    return found is not None and type(found).__module__ == module
+
+
 def _made(path: str | Path, name: str, found: Any, settings: dict[str, Any] | None) -> Score:
-    """Return the score itself: a class is made with the settings, a function or an object is taken as it is."""
+    """Return the score itself: one with settings is made with those of the file, others are taken as they are."""
+    if settings is not None and not isinstance(found, type):
+        found = type(found)
     try:
         return check_conformity(found(**(settings or {})) if isinstance(found, type) else found)
     except (TypeError, ValueError) as error:

@@ -46,7 +46,7 @@ def check_conformity(conformity: Any) -> Score:
         if isinstance(conformity.score, Tempered):
             raise ValueError(f"conformity must be tempered once; got {conformity!r}. Multiply the powers.")
         return Tempered(check_conformity(conformity.score), conformity.power)
-    if not hasattr(conformity, "of") and not hasattr(conformity, "weights"):
+    if not hasattr(conformity, "of") and getattr(conformity, "weights", None) is None:
         if callable(conformity):
             return OfFunction(conformity)
         raise TypeError(
