@@ -77,6 +77,15 @@ def column_values(frame: Any, name: Any) -> list[Any] | None:
     return list(nw.from_native(frame, eager_only=True)[name].to_list())
 
 
+def without_column(frame: Any, name: Any) -> Any:
+    """Return a data frame without one of its columns."""
+    if hasattr(frame, "iloc"):
+        return frame.iloc[:, [k for k, other in enumerate(names_of_columns(frame)) if other != name]]
+    import narwhals.stable.v2 as nw
+
+    return nw.from_native(frame, eager_only=True).drop(name).to_native()
+
+
 def plain_list(values: Any) -> list[Any]:
     """Return the values of an array or a column of any library as a list of Python values."""
     for method in ("to_pylist", "tolist", "to_list"):

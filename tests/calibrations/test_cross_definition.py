@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import aptset
+from aptset.kernels.copies import CALIBRATION, PREDICTION
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, all_scores_of_block
-from aptset.kernels.rowhash import hash_rows
 from reference import adaptive_score, exact_row, in_set
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80)
@@ -51,10 +51,10 @@ def problems(draw):
     }
 
 
-def exact_scores(matrix, u, key, seeds=None):
+def exact_scores(matrix, u, key, side):
     """Exact scores of every label; only the order of ties is taken from the library."""
     formula = Formula(aptset.Adaptive().weights)
-    floats, _ = all_scores_of_block(Rows(matrix, formula, key, 1e-9, seeds=seeds, u=u), 0, len(matrix))
+    floats, _ = all_scores_of_block(Rows(matrix, formula, key, 1e-9, u=u, side=side).seeded(), 0, len(matrix))
     found = []
     for row, scores, uniform in zip(matrix, floats, u, strict=True):
         p, order = exact_row(row), np.lexsort((scores, -row)).tolist()
@@ -76,10 +76,9 @@ def test_rule(path, problem, combine, by):
         warnings.simplefilter("ignore")  # small groups warn; what they get is checked below
         mask = calibration.predict_set(problem["new"], float(alpha), **options).mask
 
-    own = exact_scores(problem["out_of_fold"], problem["u"], calibration.key)
+    own = exact_scores(problem["out_of_fold"], problem["u"], calibration.key, CALIBRATION)
     own = [scores[y] for scores, y in zip(own, labels, strict=True)]
-    seeds = hash_rows(problem["new"][0], calibration.key)
-    new = [exact_scores(matrix, problem["u_new"], calibration.key, seeds) for matrix in problem["new"]]
+    new = [exact_scores(matrix, problem["u_new"], calibration.key, PREDICTION) for matrix in problem["new"]]
     for row in range(len(problem["u_new"])):
         for y in range(problem["out_of_fold"].shape[1]):
             mine = [
@@ -109,10 +108,10 @@ def test_with_one_model_for_all_folds_it_is_split_calibration(path, problem):
             cross = aptset.calibrate_cv(problem["out_of_fold"], problem["labels"], folds, combine=combine, **common)
             same = [first] * len(cross.folds)
             np.testing.assert_array_equal(cross.p_values(same, u=problem["u_new"]), expected)
-    own = exact_scores(problem["out_of_fold"], problem["u"], split.key)
+    own = exact_scores(problem["out_of_fold"], problem["u"], split.key, CALIBRATION)
     own = [scores[y] for scores, y in zip(own, problem["labels"], strict=True)]
     alpha = Fraction(problem["alpha"])
-    exact = exact_scores(first, problem["u_new"], split.key)
+    exact = exact_scores(first, problem["u_new"], split.key, PREDICTION)
     for row, scores in enumerate(exact):
         for y, score in enumerate(scores):
             assert (expected[row, y] > float(alpha)) == in_set(own, score, alpha)

@@ -34,7 +34,7 @@ def mask_of(found, which, shape):
 @given(matrix=matrices(max_classes=45), name=score_names, u=st.one_of(st.none(), uniforms), data=st.data())
 def test_membership_is_score_at_most_threshold(path, matrix, name, u, data):
     rows = rows_of(matrix, name, u)
-    scores, _ = all_scores_of_block(rows, 0, len(rows))
+    scores, _ = all_scores_of_block(rows.seeded(), 0, len(rows))
     # Thresholds that matter are scores themselves and their neighbours.
     picked = data.draw(st.lists(st.sampled_from(sorted(set(scores.ravel()))), min_size=1, max_size=4))
     thresholds = [*picked, np.nextafter(picked[0], -1), np.nextafter(picked[0], 9), -1.0, np.inf]
@@ -49,7 +49,7 @@ def test_membership_is_score_at_most_threshold(path, matrix, name, u, data):
 @given(matrix=matrices(max_classes=45), name=score_names)
 def test_members_come_in_the_order_of_the_row(path, matrix, name):
     rows = rows_of(matrix, name)
-    scores, _ = all_scores_of_block(rows, 0, len(rows))
+    scores, _ = all_scores_of_block(rows.seeded(), 0, len(rows))
     indptr, members = cut(rows, np.full((len(matrix), 1), np.inf)).at(0)
     for i in range(len(matrix)):
         order = members[indptr[i] : indptr[i + 1]]
@@ -84,7 +84,7 @@ def test_homogeneous_cut_right_below_the_labels_without_mass(path, n_classes):
     matrix[:, 2] = 1e-18
     for u in (0.0, 0.5, 1.0 - 2.0**-53, 1.0):
         rows = rows_of(matrix, "homogeneous", u)
-        scores, _ = all_scores_of_block(rows, 0, 40)
+        scores, _ = all_scores_of_block(rows.seeded(), 0, 40)
         for threshold in (1.0 - 2.0**-33, 1.0 - 2.0**-50, 1.0 - 2.0**-53, 1.0, 1.0 + 2.0**-52):
             found = cut(rows, np.full((40, 1), threshold))
             np.testing.assert_array_equal(mask_of(found, 0, matrix.shape), scores <= threshold)
@@ -105,7 +105,7 @@ def test_compiled_and_numpy_agree_to_the_last_bit(monkeypatch, name, n_classes, 
         for dtype in (np.float32, np.float64):
             rows = rows_of(matrix.astype(dtype), name)
             found = cut(rows, np.tile([0.1, 0.5, 0.9, 1.0, 1.5], (200, 1)))
-            scores, _ = all_scores_of_block(rows, 0, 200)
+            scores, _ = all_scores_of_block(rows.seeded(), 0, 200)
             answers.append((label_scores(rows, labels)[0], scores, found.sizes, found.members))
     for other in answers[1:]:
         for mine, theirs in zip(answers[0], other, strict=True):
@@ -131,7 +131,7 @@ def test_wide_rows_are_cut_where_their_scores_say(path, kind, n_classes, dtype):
     matrix = (weights / weights.sum(axis=1, keepdims=True)).astype(dtype)
     for name in NAMES:
         rows = rows_of(matrix, name)
-        scores, _ = all_scores_of_block(rows, 0, 40)
+        scores, _ = all_scores_of_block(rows.seeded(), 0, 40)
         exact = np.sort(scores, axis=1)
         columns = (exact[:, 0], exact[:, n_classes // 3], np.nextafter(exact[:, -5], 0), exact[:, -1])
         for thresholds in (*columns, np.full(40, 0.9), np.full(40, -1.0), np.full(40, np.inf), np.full(40, 1.0)):

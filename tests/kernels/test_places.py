@@ -22,7 +22,7 @@ def rows_of(matrix, u=None, key=7, formula=ADAPTIVE):
 
 
 def scores_and_orders(rows):
-    scores, bad = all_scores_of_block(rows, 0, len(rows))
+    scores, bad = all_scores_of_block(rows.seeded(), 0, len(rows))
     assert bad == -1
     # Scores never fall along the order, but may round to the same number: fall back on the probability.
     pairs = zip(scores, -rows.probabilities.astype(float), strict=True)
@@ -69,11 +69,11 @@ def test_dyadic_score_is_exact_and_is_the_smallest_level_that_admits_the_label(p
 @given(matrix=matrices(max_classes=40), u=st.one_of(st.none(), uniforms))
 def test_one_label_is_scored_as_among_all(path, matrix, u):
     rows = rows_of(matrix, u)
-    every, _ = all_scores_of_block(rows, 0, len(rows))
+    every, _ = all_scores_of_block(rows.seeded(), 0, len(rows))
     for label in range(matrix.shape[1]):
-        one, bad = label_scores(rows, np.full(len(matrix), label))
-        assert bad == -1
-        np.testing.assert_array_equal(one, every[:, label])
+        one = label_scores(rows, np.full(len(matrix), label))
+        assert one.first_bad == -1
+        np.testing.assert_array_equal(one.scores, every[:, label])
 
 
 @KEYED
@@ -90,7 +90,7 @@ def test_columns_may_come_in_any_order_without_ties(path, matrix, u):
 
 def test_labels_without_mass_share_the_interval_behind_one(path):
     matrix = np.array([[1.0, 0.0, 1e-17, 1e-30, 0.0]])
-    scores, _ = all_scores_of_block(rows_of(matrix, u=0.5), 0, 1)
+    scores, _ = all_scores_of_block(rows_of(matrix, u=0.5).seeded(), 0, 1)
     assert scores[0, 0] == 0.5
     assert scores[0, 2] == 1 + 0.5 / 4, "1e-17 is zero on the grid, and first among the zeros"
     assert scores[0, 3] == 1 + 1.5 / 4
@@ -105,7 +105,7 @@ def test_ties_are_broken_differently_in_different_rows_and_fairly(path):
     n = 30_000
     seeds = np.arange(n, dtype=np.uint64)
     rows = Rows(np.full((n, 3), 1 / 3), ADAPTIVE, key=1, tolerance=1e-9, seeds=seeds, u=np.ones(n))
-    first = all_scores_of_block(rows, 0, n)[0].argmin(axis=1)
+    first = all_scores_of_block(rows.seeded(), 0, n)[0].argmin(axis=1)
     for label in range(3):
         assert abs((first == label).sum() - n / 3) < 6 * (n * 2 / 9) ** 0.5
 

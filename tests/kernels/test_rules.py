@@ -35,7 +35,7 @@ LET_THROUGH = weightings.filter(lambda weights: broken_rule(weights) is None)
 
 
 def rows_of(matrix, weights, u):
-    return Rows(matrix, Formula(weights), 3, 0.05, u=np.full(len(matrix), u))
+    return Rows(matrix, Formula(weights), 3, 0.05, u=np.full(len(matrix), u)).seeded()
 
 
 def in_order(rows):

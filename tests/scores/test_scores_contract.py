@@ -28,7 +28,7 @@ def data(n=400, n_classes=6, seed=0, concentration=0.4):
 def test_labels_without_mass_conform_least(name):
     probabilities, _ = data()
     for u in (None, np.zeros(400), np.ones(400)):
-        scores, _ = all_scores_of_block(Rows(probabilities, formula_of(SCORES[name]()), 0, 1e-9, u=u), 0, 400)
+        scores, _ = all_scores_of_block(Rows(probabilities, formula_of(SCORES[name]()), 0, 1e-9, u=u).seeded(), 0, 400)
         order = np.lexsort((scores, -probabilities), axis=1)
         assert (np.diff(np.take_along_axis(scores, order, axis=1), axis=1) >= 0).all()
         largest = np.where(probabilities > 0, scores, -np.inf).max(axis=1, keepdims=True)
@@ -49,7 +49,8 @@ def test_sets_p_values_and_counts_agree_at_every_level(name, randomized):
         np.testing.assert_array_equal(sets.mask, p_values > alpha)
     # By hand, from the counting rule.
     u = np.ones(80) if not randomized else None
-    scores, _ = all_scores_of_block(Rows(new, formula_of(SCORES[name]()), calibration.key, 1e-9, u=u), 0, 80)
+    rows = Rows(new, formula_of(SCORES[name]()), calibration.key, 1e-9, u=u).seeded()
+    scores, _ = all_scores_of_block(rows, 0, 80)
     counts = (calibration.scores < scores[:, :, None]).sum(axis=2)
     np.testing.assert_allclose(p_values, (60 - counts) / 60, rtol=2.0**-51)
     for alpha in (0.1, 0.5):

@@ -23,7 +23,7 @@ KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], ma
 
 
 def rows_of(matrix, formula, u=None):
-    return Rows(matrix, formula, 7, 0.05, u=None if u is None else np.full(len(matrix), u))
+    return Rows(matrix, formula, 7, 0.05, u=None if u is None else np.full(len(matrix), u)).seeded()
 
 
 def orders_of(rows):

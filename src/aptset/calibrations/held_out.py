@@ -56,9 +56,9 @@ class FoldScores:
 
 def score_fold(rows: Rows, columns: NDArray[np.int64], ids: Ids | None, groups: Groups, name: str) -> FoldScores:
     """Score the true label of each held-out row."""
-    scores, first_bad = label_scores(rows, columns)
-    check_rows(rows.probabilities, first_bad, name, rows.normalize)
-    return FoldScores.sort(scores, groups.ids_of_labels(ids, columns), len(groups.names))
+    found = label_scores(rows, columns)
+    check_rows(rows.probabilities, found.first_bad, name, rows.normalize)
+    return FoldScores.sort(found.scores, groups.ids_of_labels(ids, columns), len(groups.names))
 
 
 @dataclass(frozen=True)

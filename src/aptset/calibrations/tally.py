@@ -175,9 +175,11 @@ def p_values_of_one_model(held_out: HeldOut, rows: Rows, ids: Ids | None, name: 
 
 def _tallies(held_out: HeldOut, rows: Rows, ids: Ids | None, name: str) -> Iterator[tuple[slice, Tally]]:
     (fold,) = held_out.folds
+    rows = rows.seeded()
     for piece in chunks(len(rows), rows.n_columns):
         some = rows.block(piece.start, piece.stop)
         tally = Tally.empty(len(some), rows.n_columns, minimax=False)
         bad = tally.add(fold, some, None if ids is None else ids[piece])
         check_rows(rows.probabilities, bad if bad < 0 else bad + piece.start, name, rows.normalize)
+        tally.mass = some.probabilities.astype(np.float64)  # of one model nothing is summed: as it came
         yield piece, tally

@@ -83,7 +83,7 @@ def choose(rows: Rows, columns: NDArray[np.int64], tuning: Tuning, name: str) ->
     """Return the score with the smallest sets among those whose classes are covered as well as the reference's."""
     candidates = tuning.candidates or usual_candidates()
     plain = Formula(Adaptive().weights)
-    check_rows(rows.probabilities, label_scores(replace(rows, formula=plain), columns)[1], name, rows.normalize)
+    check_rows(rows.probabilities, label_scores(replace(rows, formula=plain), columns).first_bad, name, rows.normalize)
     by_power: dict[float, Rows] = {}
     tried = []
     for candidate in candidates:
@@ -103,7 +103,7 @@ def _try(candidate: Score, rows: Rows, columns: NDArray[np.int64], alpha: Fracti
     covered, sizes = np.empty(len(rows), dtype=np.bool_), np.empty(len(rows))
     for mine in (slice(0, None, 2), slice(1, None, 2)):
         others = slice(1 - mine.start, None, 2)
-        scores = np.sort(label_scores(some_rows(rows, mine), columns[mine])[0])
+        scores = np.sort(label_scores(some_rows(rows, mine), columns[mine]).scores)
         threshold = scores[rank_at(len(scores), alpha) - 1]
         flags, _ = masks(some_rows(rows, others), np.array([[threshold]]))
         sizes[others] = flags.sum(axis=1)

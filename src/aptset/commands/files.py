@@ -18,6 +18,7 @@ import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from aptset.kernels.copies import BLOCK_ROWS
 from aptset.running.writing import atomic_path
 from aptset.validation.files import (
     check_columns,
@@ -168,7 +169,7 @@ class ProbabilityFile:
             return int(pq.ParquetFile(self.path).metadata.num_rows)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the rows in order."""
+        """Yield the rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
         start = 0
         for batch in self._matrix_batches() if kind_of(self.path) in ("npz", "npy") else self._table_batches():
             if len(batch.probabilities):
@@ -178,8 +179,8 @@ class ProbabilityFile:
 
     def _matrix_batches(self) -> Iterator[Batch]:
         matrix, labels = self._arrays()
-        for start in range(0, len(matrix), self.batch_rows):
-            rows = slice(start, start + self.batch_rows)
+        for start in range(0, len(matrix), self._step):
+            rows = slice(start, start + self._step)
             some = None if labels is None else as_texts(pa.array(labels[rows]))
             others = {} if some is None or self.label is None else {Path(self.label).stem: pa.array(some)}
             yield Batch(start, self._as_probabilities(np.asarray(matrix[rows])), some, others)
@@ -203,7 +204,7 @@ class ProbabilityFile:
         wanted = self._probability_columns()
         start = 0
         with nearest_row_error(self.path):
-            for batch in self._raw_batches(wanted):
+            for batch in _of_even_length(self._raw_batches(wanted), self._step):
                 columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in wanted]
                 matrix = np.column_stack(columns) if batch.num_rows else np.empty((0, len(wanted)))
                 others = {name: batch.column(name) for name in batch.schema.names if name not in wanted}
@@ -215,11 +216,9 @@ class ProbabilityFile:
 
     def _raw_batches(self, wanted: list[str]) -> Iterator[Any]:
         if kind_of(self.path) == "parquet":
-            yield from pq.ParquetFile(self.path, pre_buffer=False).iter_batches(self.batch_rows)
+            yield from pq.ParquetFile(self.path, pre_buffer=False).iter_batches(self._step)
         elif kind_of(self.path) == "arrow":
-            for batch in _arrow_batches(self.path):
-                for first in range(0, batch.num_rows, self.batch_rows):
-                    yield batch.slice(first, self.batch_rows)
+            yield from _arrow_batches(self.path)
         else:
             # Types are fixed beforehand: what a later block looks like must not change how an earlier one was read.
             types = {name: pa.float64() if name in wanted else pa.string() for name in self._schema().names}
@@ -227,6 +226,10 @@ class ProbabilityFile:
             stream = pa.input_stream(str(self.path), compression="detect")
             block = pa_csv.ReadOptions(block_size=4 << 20)
             yield from pa_csv.open_csv(stream, read_options=block, parse_options=_newlines(), convert_options=options)
+
+    @property
+    def _step(self) -> int:
+        return -(-self.batch_rows // BLOCK_ROWS) * BLOCK_ROWS
 
     def _schema(self) -> pa.Schema:
         with nearest_row_error(self.path):
@@ -260,6 +263,22 @@ class ProbabilityFile:
         with np.errstate(invalid="ignore"):
             weights = np.exp(wide - wide.max(axis=1, keepdims=True, initial=-np.inf))
             return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _of_even_length(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    """Yield batches of so many rows, the last may be shorter: where a reader cuts must not matter."""
+    waiting: list[Any] = []
+    for batch in batches:
+        if not waiting and batch.num_rows == rows:
+            yield batch
+            continue
+        waiting.append(batch)
+        while sum(part.num_rows for part in waiting) >= rows:
+            table = pa.Table.from_batches(waiting)
+            yield from table.slice(0, rows).combine_chunks().to_batches()
+            waiting = table.slice(rows).to_batches()
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 class SetsWriter:

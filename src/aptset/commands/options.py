@@ -19,13 +19,13 @@ PROBABILITIES = [
     click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),
     click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities."),
     click.option("--normalize", is_flag=True, help="Divide each row by its sum."),
-    click.option("--id", "row_id", help="A column of numbers that is a row id, not a probability."),
+    click.option("--id", "row_id", help="A column that names each row: its chance then comes from this id alone."),
     click.option(
         "--batch-rows",
         default=65_536,
         type=click.IntRange(min=1),
         show_default=True,
-        help="Rows at a time; no result depends on it.",
+        help="Rows at a time, in steps of 4,096; no result depends on it.",
     ),
 ]
 

@@ -47,10 +47,14 @@ def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = Fa
         with shifted_rows(source.path, batch.start):
             by: Any = "label" if by_label else _groups_of(source, batch)
             labels: Any = batch.labels
-            parts.append(calibrate(batch.probabilities, labels, classes=classes, groups=by, **settings))
+            settings |= {"groups": by, "ids": _ids_of(source, batch), "first_row": batch.start}
+            parts.append(calibrate(batch.probabilities, labels, classes=classes, **settings))
         on_rows(len(batch.probabilities))
     first, *others = parts
-    return replace(first, held_out=first.held_out.merge(*(part.held_out for part in others)))
+    n_copies = sum(part.chance.copies * part.n for part in parts)
+    held_out = first.held_out.merge(*(part.held_out for part in others))
+    chance, fingerprint = first.chance.with_copies(n_copies, held_out.n), sum(part.parts[0] for part in parts) % 2**64
+    return replace(first, held_out=held_out, chance=chance, parts=(fingerprint,))
 
 
 def _imported(name: str) -> Score:
@@ -103,8 +107,9 @@ def predict_file(
     with SetsWriter(out, source.other_columns(), names) as writer:
         for batch in source.batches():
             with shifted_rows(source.path, batch.start):
-                by = _groups_of(source, batch)
-                sets = calibration.predict_set(batch.probabilities[:, order], alpha, groups=by, normalize=normalize)
+                by, ids = _groups_of(source, batch), _ids_of(source, batch)
+                options = {"groups": by, "ids": ids, "normalize": normalize or None, "first_row": batch.start}
+                sets: Any = calibration.predict_set(batch.probabilities[:, order], alpha, **options)
             writer.write(batch.others, sets)
             rows, labels = rows + len(sets), labels + len(sets.indices)
             empty += int((sets.sizes == 0).sum())
@@ -115,6 +120,11 @@ def predict_file(
 def _groups_of(source: ProbabilityFile, batch: Batch) -> Any:
     """Return the group of each row as text, which a number is in one kind of file and a text in another."""
     return None if source.group is None else as_texts(batch.others[source.group])
+
+
+def _ids_of(source: ProbabilityFile, batch: Batch) -> Any:
+    """Return the id of each row as text, for the same reason."""
+    return None if source.row_id is None else as_texts(batch.others[source.row_id])
 
 
 def read_sets(path: Path, label: str, group: str | None = None) -> tuple[PredictionSets, list[Any], list[Any] | None]:

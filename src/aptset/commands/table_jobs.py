@@ -85,9 +85,9 @@ class TableResult:
         fitted = self.classifier.fitted_
         if len(fitted.held_out.folds) == 1:
             rule, names = fitted.rule, self.classifier.classes_
-            Calibration(
-                fitted.held_out, names, rule.score, rule.key, rule.randomized, self.classifier.allow_empty
-            ).save(folder / "calibration.aptset")
+            Calibration(fitted.held_out, names, rule.score, rule.key, rule.chance, self.classifier.allow_empty).save(
+                folder / "calibration.aptset"
+            )
             written.append("calibration.aptset")
         return written
 

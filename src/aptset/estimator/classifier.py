@@ -118,7 +118,16 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.progress = progress
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, groups: ArrayLike | None = None, **fit_params: Any) -> ConformalClassifier:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        ids: Any = None,
+        **fit_params: Any,
+    ) -> ConformalClassifier:
         """Train and calibrate.
 
         Parameters
@@ -129,6 +138,12 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             The labels: strings, numbers or booleans.
         groups : array, optional
             The group of each row; ``predict_set`` then needs the groups of the new rows.
+        u : array of float in [0, 1], optional
+            The uniform of each row; by default a keyed hash of the content of the row and of which copy it is, where
+            equal rows come more than once. Whoever passes it here must pass it with the new rows as well.
+        ids : array or name of a column, optional
+            One id per row: u then comes from the id alone. A text names a column of the data frame X; for the index of
+            a data frame pass ``ids=X.index``.
         **fit_params : dict
             Passed to the estimator's ``fit``; values with one entry per sample are cut to the rows that train.
             ``sample_weight`` therefore weighs the training only, never the calibration.
@@ -139,7 +154,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             The fitted classifier itself.
         """
         alpha = check_alpha(self.alpha)
-        rule, training, promises = prepare(self, X, y, groups, self._route(fit_params))
+        rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params))
         self._levels([alpha], promises)  # a promise that cannot be kept is refused before anything is fitted
         return self._keep(fit(rule, training, self.n_jobs, self.progress))
 
@@ -153,6 +168,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         groups: ArrayLike | None = None,
         groups_new: ArrayLike | None = None,
         u: ArrayLike | None = None,
+        u_new: ArrayLike | None = None,
+        ids: Any = None,
+        ids_new: Any = None,
         **fit_params: Any,
     ) -> PredictionSets | list[PredictionSets]:
         """Train, calibrate and predict in one go: each fold's model is fitted, used and dropped.
@@ -162,19 +180,19 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
         Parameters
         ----------
-        X, y, groups
+        X, y, groups, u, ids
             As in ``fit``.
-        X_new, alpha, u
+        X_new, alpha
             As in ``predict_set``.
-        groups_new : array, optional
-            The group of each new row.
+        groups_new, u_new, ids_new
+            The same for the new rows, as in ``predict_set``.
         **fit_params : dict
             As in ``fit``.
         """
         alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
-        rule, training, promises = prepare(self, X, y, groups, self._route(fit_params))
+        rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params))
         levels = self._levels(alphas, promises)
-        samples, values = rule.samples(X_new, groups_new, u)
+        samples, values = rule.samples(X_new, groups_new, u_new, ids_new)
         fitted, sets = fit_and_predict(rule, training, samples, levels, self.allow_empty, self.n_jobs, self.progress)
         self._keep(fitted)
         warn_if_too_few(fitted.held_out.meet(values, len(samples))[1], levels, rule.groups.kind != "all")
@@ -193,14 +211,32 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     @overload
     def predict_set(
-        self, X: Any, alpha: float | None = ..., *, groups: ArrayLike | None = ..., u: ArrayLike | None = ...
+        self,
+        X: Any,
+        alpha: float | None = ...,
+        *,
+        groups: ArrayLike | None = ...,
+        u: ArrayLike | None = ...,
+        ids: Any = ...,
     ) -> PredictionSets: ...
     @overload
     def predict_set(
-        self, X: Any, alpha: Sequence[float], *, groups: ArrayLike | None = ..., u: ArrayLike | None = ...
+        self,
+        X: Any,
+        alpha: Sequence[float],
+        *,
+        groups: ArrayLike | None = ...,
+        u: ArrayLike | None = ...,
+        ids: Any = ...,
     ) -> list[PredictionSets]: ...
     def predict_set(
-        self, X: Any, alpha: Any = None, *, groups: ArrayLike | None = None, u: ArrayLike | None = None
+        self,
+        X: Any,
+        alpha: Any = None,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        ids: Any = None,
     ) -> PredictionSets | list[PredictionSets]:
         """Return the prediction set of each row.
 
@@ -214,7 +250,10 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         groups : array, optional
             The group of each row, where groups were passed to ``fit``.
         u : array of float in [0, 1], optional
-            The uniform of each row; by default a keyed hash of the content of the row.
+            The uniform of each row, where u was passed to ``fit``; by default a keyed hash of the content of the row.
+        ids : array or name of a column, optional
+            One id per row: u then comes from the id alone, so that a row has the same set wherever and however often it
+            comes.
 
         Returns
         -------
@@ -223,15 +262,17 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         fitted = self._fitted()
         alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
         levels = self._levels(alphas, fitted.promises)
-        samples, values = fitted.rule.samples(X, groups, u)
+        samples, values = fitted.rule.samples(X, groups, u, ids)
         warn_if_too_few(fitted.held_out.meet(values, len(samples))[1], levels, fitted.rule.groups.kind != "all")
         sets = fitted.sets(samples, levels, self.allow_empty, self.n_jobs)
         return sets if is_sequence else sets[0]
 
-    def predict_p(self, X: Any, *, groups: ArrayLike | None = None, u: ArrayLike | None = None) -> Floats:
+    def predict_p(
+        self, X: Any, *, groups: ArrayLike | None = None, u: ArrayLike | None = None, ids: Any = None
+    ) -> Floats:
         """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
         fitted = self._fitted()
-        samples, _ = fitted.rule.samples(X, groups, u)
+        samples, _ = fitted.rule.samples(X, groups, u, ids)
         return fitted.p_values(samples, self.n_jobs)
 
     def predict_proba(self, X: Any) -> NDArray[np.generic]:

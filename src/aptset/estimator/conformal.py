@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,17 +17,21 @@ from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.split import Fold, Scheme, Split
 from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
+from aptset.chance import Chance
 from aptset.estimator import fitting
-from aptset.estimator.seeds import row_seeds
 from aptset.estimator.tuning import set_aside_and_choose
 from aptset.groups import Groups
+from aptset.kernels.copies import CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.kernels.formula import Floats
+from aptset.kernels.rowhash import Words
 from aptset.scores import Adaptive, Score
+from aptset.seeds import row_seeds
 from aptset.sets import PredictionSets, concatenate
+from aptset.validation.chance import column_or_values
 from aptset.validation.estimators import check_estimator_can, check_frozen, check_some_rows, check_training_data
 from aptset.validation.groups import check_group_values, check_same_kind
 from aptset.validation.labels import columns_of
-from aptset.validation.matrices import OF_ESTIMATOR, uniforms_of
+from aptset.validation.matrices import OF_ESTIMATOR
 from aptset.validation.scores import AUTO, check_conformity, formula_of
 from aptset.validation.settings import check_choice, check_generator, draw_key
 
@@ -39,26 +43,51 @@ class Rule:
     scheme: Scheme
     score: Score
     key: int
-    randomized: bool
+    chance: Chance
     group_setting: Any
     groups: Groups
     classes: NDArray[Any]
 
+    @property
+    def randomized(self) -> bool:
+        """Whether u is drawn or 1 everywhere."""
+        return self.chance.randomized
+
     def samples(
-        self, X: Any, passed_groups: Any = None, u: ArrayLike | None = None
+        self, X: Any, passed_groups: Any = None, u: ArrayLike | None = None, ids: Any = None
     ) -> tuple[fitting.Samples, list[Any] | None]:
-        """Return what the scores of rows depend on, and the group of each row where groups belong to rows."""
+        """Return what the scores of new rows depend on, and the group of each row where groups belong to rows."""
         (X,) = indexable(X)
         n = _num_samples(X)
         check_some_rows(n)
+        draw = self.chance.predicts(u, column_or_values(ids, X), n, self.key, stacklevel=5)
+        seeds = own_seeds(row_seeds(X, self.key), PREDICTION) if draw.seeds is None else draw.seeds
+        return self._samples(X, passed_groups, n, seeds, draw.u)
+
+    def calibration_samples(
+        self, X: Any, passed_groups: Any, u: ArrayLike | None, ids: Any
+    ) -> tuple[fitting.Samples, Rule]:
+        """Return what the scores of training rows depend on, and the rule that knows how many of them are copies."""
+        n = _num_samples(X)
+        draw = self.chance.calibrates(u, column_or_values(ids, X), n, self.key)
+        if draw.seeds is not None:
+            return self._samples(X, passed_groups, n, draw.seeds, draw.u)[0], self
+        seeds = row_seeds(X, self.key)
+        copies = find_copies(seeds, CALIBRATION)
+        seeds[copies.rows] = copies.seeds
+        rule = replace(self, chance=self.chance.with_copies(len(copies.rows), n))
+        return self._samples(X, passed_groups, n, seeds, draw.u)[0], rule
+
+    def _samples(
+        self, X: Any, passed_groups: Any, n: int, seeds: Words, u: Floats | None
+    ) -> tuple[fitting.Samples, list[Any] | None]:
         values = check_group_values(self.group_setting, passed_groups, X, n)
         check_same_kind(self.groups.kind, values)
-        uniforms, ids = uniforms_of(u, n, self.randomized), self.groups.ids(values, n)
-        return fitting.Samples(X, row_seeds(X, self.key), uniforms, ids, formula_of(self.score), self.key), values
+        return fitting.Samples(X, seeds, u, self.groups.ids(values, n), formula_of(self.score), self.key), values
 
 
 def prepare(
-    settings: Any, X: Any, y: Any, passed_groups: Any, fit_params: dict[str, Any]
+    settings: Any, X: Any, y: Any, passed_groups: Any, u: Any, ids: Any, fit_params: dict[str, Any]
 ) -> tuple[Rule, fitting.Training, Promises]:
     """Check everything and draw everything random; ``settings`` has the parameters of ConformalClassifier."""
     check_estimator_can(settings.estimator)
@@ -72,15 +101,17 @@ def prepare(
     if frozen:
         classes = check_frozen(settings.estimator, classes, fit_params)
     if is_auto:
-        chosen = set_aside_and_choose(settings, X, y, classes, passed_groups, fit_params, key, generator)
-        score, X, y, passed_groups, fit_params = chosen
+        rest = set_aside_and_choose(settings, X, y, classes, fit_params, key, generator)
+        score, fit_params = rest.score, rest.fit_params
+        X, y, passed_groups, u, ids = rest.of(X, y, passed_groups, u, ids)
     if frozen:  # nothing to train: one fold that holds every row out
         scheme, folds = Split(), [Fold(np.arange(len(y)), np.arange(0))]
     else:
         folds = scheme.folds(X, y, generator)
     groups = Groups.of(check_group_values(settings.groups, passed_groups, X, len(y)), settings.groups, classes)
-    rule = Rule(scheme, score, key, settings.randomized, settings.groups, groups, classes)
-    samples, _ = rule.samples(X, passed_groups)
+    chance = Chance.of(u, ids, settings.randomized)
+    rule = Rule(scheme, score, key, chance, settings.groups, groups, classes)
+    samples, rule = rule.calibration_samples(X, passed_groups, u, ids)
     drawn = generator.integers(2**63, size=len(folds)).tolist()
     seeds = drawn if settings.random_state is not None else [None] * len(folds)
     promises = Promises.before_fit(scheme, folds, groups, samples.ids, columns_of(y, classes))

@@ -11,12 +11,12 @@ from sklearn.utils.validation import _check_method_params
 from aptset.calibrations.cross import random_folds
 from aptset.calibrations.tuning import Tuning, choose
 from aptset.estimator import fitting
-from aptset.estimator.seeds import row_seeds
 from aptset.groups import EVERYONE
 from aptset.kernels.places import Rows
 from aptset.scores import Adaptive, Score
+from aptset.seeds import row_seeds
 from aptset.validation.labels import columns_of
-from aptset.validation.matrices import OF_ESTIMATOR, tolerance_of, uniforms_of
+from aptset.validation.matrices import OF_ESTIMATOR, tolerance_of
 from aptset.validation.scores import formula_of
 from aptset.validation.settings import check_alpha
 
@@ -27,10 +27,14 @@ class Rest(NamedTuple):
     """The score that was chosen, and the rows that are left to train and calibrate."""
 
     score: Score
-    X: Any
-    y: NDArray[Any]
-    groups: Any
+    rows: NDArray[np.intp]
     fit_params: dict[str, Any]
+
+    def of(self, *values: Any) -> list[Any]:
+        """Return what belongs to these rows; what is None or the name of a column stays."""
+        return [
+            value if value is None or isinstance(value, str) else fitting.take(value, self.rows) for value in values
+        ]
 
 
 def set_aside_and_choose(
@@ -38,7 +42,6 @@ def set_aside_and_choose(
     X: Any,
     y: NDArray[Any],
     classes: NDArray[Any],
-    passed_groups: Any,
     fit_params: dict[str, Any],
     key: int,
     generator: np.random.Generator,
@@ -54,12 +57,11 @@ def set_aside_and_choose(
     some_X, some_y = fitting.take(X, chosen), y[chosen]
     some_params = _check_method_params(X, fit_params, indices=chosen)
     probabilities = _out_of_fold(settings, some_X, some_y, classes, some_params, key, generator)
-    uniforms = uniforms_of(None, len(some_y), settings.randomized)
+    uniforms = None if settings.randomized else np.ones(len(some_y))
     seeds, tolerance = row_seeds(some_X, key), tolerance_of(probabilities)
     rows = Rows(probabilities, formula_of(Adaptive()), key, tolerance, seeds, uniforms)
     score, _ = choose(rows, columns_of(some_y, classes), tuning, OF_ESTIMATOR)
-    groups = None if passed_groups is None else fitting.take(passed_groups, rest)
-    return Rest(score, fitting.take(X, rest), y[rest], groups, _check_method_params(X, fit_params, indices=rest))
+    return Rest(score, rest, _check_method_params(X, fit_params, indices=rest))
 
 
 def _out_of_fold(

@@ -9,7 +9,8 @@ from aptset.kernels import backend
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.formula import Floats, Weights
 from aptset.kernels.free_cuts import FreeCut, cut_freely, mask_freely
-from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, open_block, ordered_scores
+from aptset.kernels.opened import OpenBlock, open_block, ordered_scores
+from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, piece_of
 from aptset.kernels.rowhash import Words, column_keys
 
 Columns = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]
@@ -41,6 +42,17 @@ class Cut(NamedTuple):
             taken[:] = self.members[np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], sizes)]
         return pointers, taken
 
+    def with_rows(self, rows: NDArray[np.int64], others: "Cut") -> "Cut":
+        """Return the same with some rows replaced."""
+        sizes, longest = self.sizes.copy(), self.longest.copy()
+        starts = np.cumsum(self.longest, dtype=np.int64) - self.longest
+        starts[rows] = len(self.members) + np.cumsum(others.longest, dtype=np.int64) - others.longest
+        sizes[:, rows], longest[rows] = others.sizes, others.longest
+        ends = np.cumsum(longest, dtype=np.int64)
+        joined = np.concatenate([self.members, others.members])
+        members = joined[np.arange(ends[-1]) + np.repeat(starts - (ends - longest), longest)]
+        return Cut(sizes, longest, members, -1)
+
     def at_each(self) -> list[tuple[NDArray[np.int64], NDArray[np.int32]]]:
         """Return the sets at every threshold, several at a time."""
         return over_blocks(len(self.sizes), max(self.sizes.shape[1], BLOCK_CELLS), lambda which, _: self.at(which))
@@ -56,18 +68,20 @@ def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut | FreeCut:
 
 
 def _cut(rows: Rows, weights: Weights, thresholds: Floats, at_least: int) -> Cut:
-    keys = column_keys(rows.key, rows.n_columns)
+    keys, noted = column_keys(rows.key, rows.n_columns), rows.room_for_seeds()
     sizes = np.empty((thresholds.shape[1], len(rows)), dtype=np.int32)
 
     def work(start: int, stop: int) -> tuple[int, Columns]:
         block, wanted = rows.block(start, stop), _of_block(thresholds, start, stop)
         if backend.compiled is None:
-            bad, sizes[:, start:stop], members = _cut_block(block, keys, weights, wanted, at_least)
+            seeds = piece_of(noted, start, stop)
+            bad, sizes[:, start:stop], members = _cut_block(block, keys, weights, wanted, at_least, seeds)
         else:
             found = np.empty((wanted.shape[1], stop - start), dtype=np.int32)
             room = np.empty((stop - start) * rows.n_columns, dtype=_dtype_of_columns(rows.n_columns))
             given = (*_wanted_arguments(wanted, at_least), found, room, room.itemsize)
-            bad, written = backend.compiled.cuts(*compiled_arguments(block, keys), *given)
+            arguments = compiled_arguments(block, keys, piece_of(noted, start, stop))
+            bad, written = backend.compiled.cuts(*arguments, *given)
             sizes[:, start:stop], members = found, room[:written].copy()
         return (start + int(bad) if bad >= 0 else -1), members
 
@@ -75,7 +89,12 @@ def _cut(rows: Rows, weights: Weights, thresholds: Floats, at_least: int) -> Cut
     first_bad = first_bad_row([bad for bad, _ in results])
     which = thresholds.argmax(axis=1)
     longest = sizes[which[0]] if (which == which[0]).all() else sizes.max(axis=0)
-    return Cut(sizes, longest, _join([members for _, members in results]), first_bad)
+    found = Cut(sizes, longest, _join([members for _, members in results]), first_bad)
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    if copies is None:
+        return found
+    again = _cut(rows.again(copies), weights, _of_rows(thresholds, copies.rows), at_least)
+    return found.with_rows(copies.rows, again)
 
 
 def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
@@ -83,19 +102,29 @@ def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np
     weights = rows.formula.weights
     if weights is None:
         return mask_freely(rows, thresholds, at_least)
-    keys = column_keys(rows.key, rows.n_columns)
+    keys, noted = column_keys(rows.key, rows.n_columns), rows.room_for_seeds()
     flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
 
     def work(start: int, stop: int) -> int:
         block, wanted = rows.block(start, stop), _of_block(thresholds, start, stop)
         if backend.compiled is not None:
             given = (*_wanted_arguments(wanted, at_least), flags[start:stop])
-            bad = int(backend.compiled.masks(*compiled_arguments(block, keys), *given))
+            arguments = compiled_arguments(block, keys, piece_of(noted, start, stop))
+            bad = int(backend.compiled.masks(*arguments, *given))
         else:
-            bad = _mask_block(block, keys, weights, wanted, at_least, flags[start:stop])
+            opened = open_block(block, keys, piece_of(noted, start, stop))
+            bad = _mask_block(opened, weights, wanted, at_least, flags[start:stop])
         return start + bad if bad >= 0 else -1
 
-    return flags, first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
+    first_bad = first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    if copies is not None:
+        flags[copies.rows], _ = masks(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
+    return flags, first_bad
+
+
+def _of_rows(thresholds: Floats, rows: NDArray[np.int64]) -> Floats:
+    return thresholds if len(thresholds) == 1 else thresholds[rows]
 
 
 def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
@@ -126,9 +155,8 @@ def _join(parts: list[Columns]) -> NDArray[np.int32]:
 
 
 def _mask_block(
-    block: Rows, keys: Words, weights: Weights, thresholds: Floats, at_least: int, flags: NDArray[np.bool_]
+    opened: OpenBlock, weights: Weights, thresholds: Floats, at_least: int, flags: NDArray[np.bool_]
 ) -> int:
-    opened = open_block(block, keys)
     if opened.first_bad < 0:
         order, scores = ordered_scores(opened, weights)
         inside = scores <= thresholds
@@ -138,9 +166,9 @@ def _mask_block(
 
 
 def _cut_block(
-    block: Rows, keys: Words, weights: Weights, thresholds: Floats, at_least: int
+    block: Rows, keys: Words, weights: Weights, thresholds: Floats, at_least: int, noted: Words | None
 ) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
-    opened = open_block(block, keys)
+    opened = open_block(block, keys, noted)
     none = np.zeros((thresholds.shape[1], len(block)), dtype=np.int32)
     if opened.first_bad >= 0:
         return opened.first_bad, none, none[0, :0]

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats
-from aptset.kernels.places import Rows, first_bad_row, free_order_and_scores
+from aptset.kernels.opened import free_order_and_scores
+from aptset.kernels.places import Rows, first_bad_row
 from aptset.kernels.rowhash import column_keys
 
 Set = tuple[NDArray[np.int64], NDArray[np.int32]]
@@ -30,7 +31,7 @@ class FreeCut(NamedTuple):
 
 def cut_freely(rows: Rows, thresholds: Floats, at_least: int) -> FreeCut:
     """Return the labels whose score is at most each threshold; sets hold ``at_least`` labels (0 or 1)."""
-    keys = column_keys(rows.key, rows.n_columns)
+    rows, keys = rows.seeded(), column_keys(rows.key, rows.n_columns)
 
     def work(start: int, stop: int) -> tuple[int, list[tuple[NDArray[np.int64], NDArray[np.int32]]]]:
         order, scores, bad = free_order_and_scores(rows.block(start, stop), keys)
@@ -53,7 +54,7 @@ def cut_freely(rows: Rows, thresholds: Floats, at_least: int) -> FreeCut:
 
 def mask_freely(rows: Rows, thresholds: Floats, at_least: int) -> tuple[NDArray[np.bool_], int]:
     """Return the members at one threshold as a boolean matrix, and the first bad row or -1."""
-    keys = column_keys(rows.key, rows.n_columns)
+    rows, keys = rows.seeded(), column_keys(rows.key, rows.n_columns)
     flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
 
     def work(start: int, stop: int) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.chance import Chance
 from aptset.groups import Groups
 from aptset.probabilities.stored_scores import describe_score, find_score
 from aptset.running.writing import atomic_path
@@ -53,9 +54,11 @@ def read_calibration(
         "classes": _as_array(facts["classes"]),
         "conformity": find_score(path, facts["score"], scores, trust),
         "key": int(facts["key"]),
-        "randomized": facts["randomized"],
+        "chance": Chance(facts.get("u", "content"), facts["randomized"], facts.get("copies", 0.0)),
         "allow_empty": facts["allow_empty"],
         "columns": None if facts["columns"] is None else _as_array(facts["columns"]),
+        "normalize": facts.get("normalize", False),
+        "parts": tuple(int(part) for part in facts.get("parts", [])),
     }
 
 
@@ -81,7 +84,7 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
     from importlib.metadata import version  # takes as long to load as a third of numpy
 
     held_out: HeldOut = fields["held_out"]
-    score, columns = fields["conformity"], fields["columns"]
+    score, columns, chance = fields["conformity"], fields["columns"], fields["chance"]
     return {
         "format": FORMAT_VERSION,
         "kind": "split",
@@ -90,8 +93,12 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
         "columns": None if columns is None else _as_plain(columns),
         "groups": {"kind": held_out.groups.kind, "names": [_plain(name) for name in held_out.groups.names]},
         "key": str(fields["key"]),
-        "randomized": fields["randomized"],
+        "randomized": chance.randomized,
+        "u": chance.source,
+        "copies": chance.copies,
         "allow_empty": fields["allow_empty"],
+        "normalize": fields["normalize"],
+        "parts": [str(part) for part in fields["parts"]],
         "n": held_out.n,
         "scores_hash": blake2b(held_out.scores.data, digest_size=16).hexdigest(),
         "library": version("aptset"),

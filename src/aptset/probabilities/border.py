@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores
 from aptset.calibrations.tuning import Trial, Tuning, choose, some_rows
+from aptset.chance import Chance, fingerprint_of
 from aptset.groups import Groups
+from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.scores import Adaptive, Score
+from aptset.tables import without_column
+from aptset.validation.chance import check_first_row, column_or_values
 from aptset.validation.groups import check_group_values
 from aptset.validation.labels import check_labels
 from aptset.validation.matrices import (
@@ -21,7 +25,6 @@ from aptset.validation.matrices import (
     check_probabilities,
     check_rows,
     tolerance_of,
-    uniforms_of,
 )
 from aptset.validation.scores import check_conformity, formula_of
 from aptset.validation.settings import check_generator, draw_key
@@ -40,6 +43,8 @@ class Scored:
     columns: NDArray[Any] | None
     conformity: Score
     key: int
+    chance: Chance
+    fingerprint: int
     trials: tuple[Trial, ...] = ()
     reserved: NDArray[np.bool_] | None = None
 
@@ -57,21 +62,26 @@ def score_labels(
     randomized: bool,
     normalize: bool,
     u: Any,
+    ids: Any,
     random_state: Any,
+    first_row: Any = 0,
     tuning: Tuning | None = None,
 ) -> Scored:
     """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them."""
     score = check_conformity(conformity) if tuning is None else Adaptive()
+    probabilities, ids = take_ids(probabilities, ids)
     matrix, names = check_probabilities(probabilities, NAME)
     matrix, known = check_named_columns(matrix, names, classes, labels, NAME)
     columns = check_labels(labels, known, len(matrix))
     by_name = isinstance(groups, str)
     values = check_group_values(groups if by_name else None, None if by_name else groups, None, len(matrix))
-    generator, uniforms = check_generator(random_state), uniforms_of(u, len(matrix), randomized)
-    key = draw_key(generator)
-    rows = Rows(matrix, formula_of(score), key, tolerance_of(matrix), u=uniforms, normalize=normalize)
-    scores, first_bad = label_scores(rows, columns)
-    check_rows(matrix, first_bad, NAME, normalize)
+    generator = check_generator(random_state)
+    key, chance = draw_key(generator), Chance.of(u, ids, randomized)
+    start = check_first_row(first_row, BLOCK_ROWS)
+    draw = chance.calibrates(u, ids, len(matrix), key)
+    rows = Rows(matrix, formula_of(score), key, tolerance_of(matrix), *draw, normalize, CALIBRATION, start)
+    found = label_scores(rows, columns)
+    check_rows(matrix, found.first_bad, NAME, normalize)
     trials: tuple[Trial, ...] = ()
     reserved = None
     if tuning is not None:
@@ -79,7 +89,15 @@ def score_labels(
         score, trials = choose(some_rows(rows, reserved), columns[reserved], tuning, NAME)
         rows, columns = some_rows(rows, ~reserved), columns[~reserved]
         values = None if values is None else [values[i] for i in np.flatnonzero(~reserved)]
-        scores, _ = label_scores(replace(rows, formula=formula_of(score)), columns)
+        found = label_scores(replace(rows, formula=formula_of(score)), columns)
     of_rows = Groups.of(values, groups, known)
     group_of_row = of_rows.ids_of_labels(of_rows.ids(values, len(rows)), columns)
-    return Scored(scores, group_of_row, of_rows, known, names, score, key, trials, reserved)
+    chance, fingerprint = chance.with_copies(found.n_copies, len(rows)), fingerprint_of(found.seeds, found.scores)
+    of_score = (score, key, chance, fingerprint, trials, reserved)
+    return Scored(found.scores, group_of_row, of_rows, known, names, *of_score)
+
+
+def take_ids(probabilities: Any, ids: Any) -> tuple[Any, Any]:
+    """Return the probabilities and the ids, which may be a column of the same data frame."""
+    values = column_or_values(ids, probabilities)
+    return (without_column(probabilities, ids) if isinstance(ids, str) else probabilities), values

@@ -13,14 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tally import mask_of_one_model, p_values_of_one_model, sets_of_one_model
 from aptset.calibrations.tuning import Tuning
+from aptset.chance import BY_CONTENT, Chance
+from aptset.kernels.copies import BLOCK_ROWS, PREDICTION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.probabilities.artefacts import read_calibration, write_calibration
-from aptset.probabilities.border import NAME, score_labels
+from aptset.probabilities.border import NAME, Scored, score_labels, take_ids
 from aptset.scores import Places, Score
 from aptset.sets import PredictionSets
 from aptset.validation.artefacts import check_mergeable
-from aptset.validation.matrices import check_new_probabilities, tolerance_of, uniforms_of
+from aptset.validation.chance import check_first_row
+from aptset.validation.matrices import check_new_probabilities, tolerance_of
 from aptset.validation.scores import AUTO, formula_of
 from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
 
@@ -37,8 +40,14 @@ class Calibration:
         The score that was calibrated.
     randomized : bool
         Whether u is drawn (keyed by the row) or 1 everywhere.
+    chance : Chance
+        How the u of the calibration rows arose.
     allow_empty : bool
         Whether sets may be empty by default.
+    normalize : bool
+        Whether rows are divided by their sums by default.
+    parts : tuple of int
+        A fingerprint of the rows of each calibration that was merged into this one.
 
     Examples
     --------
@@ -48,7 +57,7 @@ class Calibration:
     >>> calibration = aptset.calibrate(probabilities, labels, random_state=0)
     >>> calibration
     Calibration(n=500, 3 classes, Adaptive())
-    >>> calibration.predict_set([[0.7, 0.2, 0.1]], alpha=0.1, u=[0.5])[0]
+    >>> calibration.predict_set([[0.7, 0.2, 0.1]], alpha=0.1, ids=["row 1"])[0]
     array([0])
     """
 
@@ -56,9 +65,16 @@ class Calibration:
     classes: NDArray[Any]
     conformity: Score
     key: int
-    randomized: bool = True
+    chance: Chance = BY_CONTENT
     allow_empty: bool = True
     columns: NDArray[Any] | None = None
+    normalize: bool = False
+    parts: tuple[int, ...] = ()
+
+    @property
+    def randomized(self) -> bool:
+        """Whether u is drawn or 1 everywhere."""
+        return self.chance.randomized
 
     @property
     def n(self) -> int:
@@ -95,8 +111,10 @@ class Calibration:
         *,
         groups: ArrayLike | None = ...,
         u: ArrayLike | None = ...,
-        normalize: bool = ...,
+        ids: Any = ...,
+        normalize: bool | None = ...,
         allow_empty: bool | None = ...,
+        first_row: int = ...,
     ) -> PredictionSets: ...
     @overload
     def predict_set(
@@ -106,8 +124,10 @@ class Calibration:
         *,
         groups: ArrayLike | None = ...,
         u: ArrayLike | None = ...,
-        normalize: bool = ...,
+        ids: Any = ...,
+        normalize: bool | None = ...,
         allow_empty: bool | None = ...,
+        first_row: int = ...,
     ) -> list[PredictionSets]: ...
     def predict_set(
         self,
@@ -116,8 +136,10 @@ class Calibration:
         *,
         groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
-        normalize: bool = False,
+        ids: Any = None,
+        normalize: bool | None = None,
         allow_empty: bool | None = None,
+        first_row: int = 0,
     ) -> PredictionSets | list[PredictionSets]:
         """Return the prediction set of each row.
 
@@ -131,18 +153,24 @@ class Calibration:
         groups : array, optional
             The group of each row, where groups were passed to :func:`calibrate`.
         u : array of float in [0, 1], optional
-            The uniform of each row; by default a keyed hash of the row.
-        normalize : bool, default=False
-            Divide each row by its sum instead of refusing rows that do not sum to 1.
+            The uniform of each row, where u was passed to :func:`calibrate`; by default a keyed hash of the row.
+        ids : array or name of a column, optional
+            One id per row: u then comes from the id alone, so that a row has the same set wherever and however often it
+            comes. A text names a column of the data frame of probabilities.
+        normalize : bool, optional
+            Divide each row by its sum instead of refusing rows that do not sum to 1; by default as at calibration.
         allow_empty : bool, optional
             If False, an empty set gets its most likely label, which can only raise the coverage.
+        first_row : int, default=0
+            The number of the first row, where a long table is predicted in pieces: a multiple of 4096. Only copies of
+            rows depend on it.
 
         Returns
         -------
         PredictionSets, or a list of them
         """
         alphas, is_sequence = check_alphas(alpha)
-        rows = self._rows(probabilities, u, normalize)
+        rows = self._rows(probabilities, u, ids, normalize, first_row)
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
         may_be_empty = self.allow_empty if allow_empty is None else allow_empty
@@ -156,8 +184,10 @@ class Calibration:
         *,
         groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
-        normalize: bool = False,
+        ids: Any = None,
+        normalize: bool | None = None,
         allow_empty: bool | None = None,
+        first_row: int = 0,
     ) -> NDArray[np.bool_]:
         """Return the prediction sets as a boolean matrix, (rows, classes): faster, since nothing is put in order.
 
@@ -171,7 +201,7 @@ class Calibration:
         array([1, 1])
         """
         level = check_alpha(alpha)
-        rows = self._rows(probabilities, u, normalize)
+        rows = self._rows(probabilities, u, ids, normalize, first_row)
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, [level], self.held_out.groups.kind != "all")
         may_be_empty = self.allow_empty if allow_empty is None else allow_empty
@@ -183,28 +213,39 @@ class Calibration:
         *,
         groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
-        normalize: bool = False,
+        ids: Any = None,
+        normalize: bool | None = None,
+        first_row: int = 0,
     ) -> Floats:
         """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
-        rows = self._rows(probabilities, u, normalize)
+        rows = self._rows(probabilities, u, ids, normalize, first_row)
         ids, _ = self.held_out.meet(groups, len(rows))
         return p_values_of_one_model(self.held_out, rows, ids, NAME)
 
     def merge(self, other: Calibration) -> Calibration:
         """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.
 
-        Both must have been made with the same settings and the same integer ``random_state``.
+        Both must have been made with the same settings and the same integer ``random_state``; rows that are in both
+        would count twice, so a calibration that is part of the other is refused.
         """
         same = {
             "score": self.conformity == other.conformity,
             "key (random_state)": self.key == other.key,
             "randomized": self.randomized == other.randomized,
+            "where u comes from (u, ids)": self.chance.source == other.chance.source,
+            "normalize": self.normalize == other.normalize,
             "allow_empty": self.allow_empty == other.allow_empty,
             "classes": np.array_equal(self.classes, other.classes),
             "kind of groups": self.held_out.groups.kind == other.held_out.groups.kind,
         }
-        check_mergeable([name for name, equal in same.items() if not equal])
-        return replace(self, held_out=self.held_out.merge(other.held_out))
+        check_mergeable([name for name, equal in same.items() if not equal], bool({*self.parts} & {*other.parts}))
+        n_copies = self.chance.copies * self.n + other.chance.copies * other.n
+        return replace(
+            self,
+            held_out=self.held_out.merge(other.held_out),
+            chance=self.chance.with_copies(n_copies, self.n + other.n),
+            parts=self.parts + other.parts,
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file that :func:`load` reads; opening it runs no code.
@@ -214,12 +255,13 @@ class Calibration:
         """
         write_calibration(path, {field.name: getattr(self, field.name) for field in fields(self)})
 
-    def _rows(self, probabilities: Any, u: ArrayLike | None, normalize: bool) -> Rows:
+    def _rows(self, probabilities: Any, u: ArrayLike | None, ids: Any, normalize: bool | None, first_row: int) -> Rows:
+        probabilities, ids = take_ids(probabilities, ids)
         matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
-        uniforms = uniforms_of(u, len(matrix), self.randomized)
-        return Rows(
-            matrix, formula_of(self.conformity), self.key, tolerance_of(matrix), u=uniforms, normalize=normalize
-        )
+        draw = self.chance.predicts(u, ids, len(matrix), self.key, stacklevel=5)
+        divide, start = self.normalize if normalize is None else normalize, check_first_row(first_row, BLOCK_ROWS)
+        tolerance = tolerance_of(matrix)
+        return Rows(matrix, formula_of(self.conformity), self.key, tolerance, *draw, divide, PREDICTION, start)
 
 
 def calibrate(
@@ -233,7 +275,9 @@ def calibrate(
     allow_empty: bool = True,
     normalize: bool = False,
     u: ArrayLike | None = None,
+    ids: Any = None,
     random_state: Any = None,
+    first_row: int = 0,
 ) -> Calibration:
     """Calibrate prediction sets on the probabilities and true labels of samples that no model was trained on.
 
@@ -259,11 +303,17 @@ def calibrate(
     allow_empty : bool, default=True
         If False, an empty set gets its most likely label, which can only raise the coverage.
     normalize : bool, default=False
-        Divide each row by its sum instead of refusing rows that do not sum to 1.
+        Divide each row by its sum instead of refusing rows that do not sum to 1; new rows likewise.
     u : array of float in [0, 1], optional
-        The uniform of each row; by default a keyed hash of the row, so that equal rows share one.
+        The uniform of each row; by default a keyed hash of the row and of which copy it is, where equal rows come more
+        than once. Whoever passes it here must pass it with the new rows as well.
+    ids : array or name of a column, optional
+        One id per row: u then comes from the id alone. A text names a column of the data frame of probabilities; for
+        the index of a data frame pass ``ids=frame.index``.
     random_state : None, int or numpy random generator, optional
         Where the key of the hash comes from; None draws a fresh one, which the calibration keeps.
+    first_row : int, default=0
+        The number of the first row, where a long table is calibrated in pieces: a multiple of 4096.
 
     Returns
     -------
@@ -277,10 +327,15 @@ def calibrate(
     array([0.   , 0.25 , 0.875])
     """
     tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
-    settings = (classes, groups, randomized, normalize, u, random_state)
-    found = score_labels(probabilities, labels, conformity, *settings, tuning=tuning)
-    held_out = HeldOut((found.fold(slice(None)),), found.groups)
-    return Calibration(held_out, found.classes, found.conformity, found.key, randomized, allow_empty, found.columns)
+    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row)
+    return calibration_of(score_labels(probabilities, labels, *settings, tuning), allow_empty, normalize)
+
+
+def calibration_of(found: Scored, allow_empty: bool, normalize: bool) -> Calibration:
+    """Keep what was scored."""
+    held_out, parts = HeldOut((found.fold(slice(None)),), found.groups), (found.fingerprint,)
+    of_rows = (found.classes, found.conformity, found.key, found.chance, allow_empty, found.columns)
+    return Calibration(held_out, *of_rows, normalize, parts)
 
 
 def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()) -> Calibration:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -14,14 +14,14 @@ from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.tally import Tally
+from aptset.chance import BY_CONTENT, Chance
 from aptset.groups import Ids
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
-from aptset.kernels.rowhash import hash_rows
 from aptset.probabilities.border import NAME, score_labels
 from aptset.scores import Places, Score
 from aptset.validation.folds import check_fold_ids, check_same_shape, folds_in_order
-from aptset.validation.matrices import check_new_probabilities, check_rows, tolerance_of, uniforms_of
+from aptset.validation.matrices import check_new_probabilities, check_rows, tolerance_of
 from aptset.validation.scores import formula_of
 from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
 
@@ -45,9 +45,10 @@ class CrossCalibration:
     classes: NDArray[Any]
     conformity: Score
     key: int
-    randomized: bool = True
+    chance: Chance = BY_CONTENT
     allow_empty: bool = True
     columns: NDArray[Any] | None = None
+    normalize: bool = False
 
     @property
     def n(self) -> int:
@@ -71,7 +72,8 @@ class CrossCalibration:
         *,
         groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
-        normalize: bool = False,
+        ids: ArrayLike | None = None,
+        normalize: bool | None = None,
         allow_empty: bool | None = None,
     ) -> Any:
         """Return the prediction set of each row.
@@ -86,14 +88,17 @@ class CrossCalibration:
         groups : array, optional
             The group of each row, where groups were passed to :func:`calibrate_cv`.
         u : array of float in [0, 1], optional
-            The uniform of each row, for all folds; by default a keyed hash of the row of the first fold.
-        normalize : bool, default=False
-            Divide each row by its sum instead of refusing rows that do not sum to 1.
+            The uniform of each row, for all folds, where u was passed to :func:`calibrate_cv`. By default it is a keyed
+            hash of what a fold's model says about the row, under that fold: the same function of the row on both sides.
+        ids : array, optional
+            One id per row: u then comes from the id alone, and is the same for all folds.
+        normalize : bool, optional
+            Divide each row by its sum instead of refusing rows that do not sum to 1; by default as at calibration.
         allow_empty : bool, optional
             If False, an empty set gets its most likely label, which can only raise the coverage.
         """
         alphas, is_sequence = check_alphas(alpha)
-        tally, ids, met = self._tally(fold_probabilities, groups, u, normalize)
+        tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
         warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
         may_be_empty = self.allow_empty if allow_empty is None else allow_empty
         sets = tally.sets(self.held_out, ids, alphas, self.classes, may_be_empty)
@@ -105,10 +110,11 @@ class CrossCalibration:
         *,
         groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
-        normalize: bool = False,
+        ids: ArrayLike | None = None,
+        normalize: bool | None = None,
     ) -> Floats:
         """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
-        tally, ids, _ = self._tally(fold_probabilities, groups, u, normalize)
+        tally, ids, _ = self._tally(fold_probabilities, groups, u, ids, normalize)
         return tally.p_values(self.held_out, ids)
 
     def _tally(
@@ -116,23 +122,23 @@ class CrossCalibration:
         fold_probabilities: Iterable[Any] | Mapping[Any, Any],
         groups: ArrayLike | None,
         u: ArrayLike | None,
-        normalize: bool,
+        ids: ArrayLike | None,
+        normalize: bool | None,
     ) -> tuple[Tally, Ids | None, dict[Any, int]]:
         tally: Tally | None = None
+        divide = self.normalize if normalize is None else normalize
         for number, probabilities in enumerate(folds_in_order(fold_probabilities, self.folds)):
             matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
-            rows = Rows(matrix, formula_of(self.conformity), self.key, tolerance_of(matrix), normalize=normalize)
             if tally is None:
                 tally = Tally.empty(len(matrix), len(self.classes), self.held_out.minimax)
-                # One u per row for all folds: from the first, the only one that is known when folds stream.
-                seeds = hash_rows(rows.block(0, len(rows)).probabilities, self.key)
-                uniforms = uniforms_of(u, len(matrix), self.randomized)
-                ids, met = self.held_out.meet(groups, len(matrix))
+                draw = self.chance.predicts(u, ids, len(matrix), self.key, stacklevel=5)
+                groups_of_rows, met = self.held_out.meet(groups, len(matrix))
             check_same_shape(matrix, tally.mass, number)
-            first_bad = tally.add(self.held_out.folds[number], replace(rows, seeds=seeds, u=uniforms), ids)
-            check_rows(matrix, first_bad, f"{NAME} of fold {self.folds[number]}", normalize)
+            rows = Rows(matrix, formula_of(self.conformity), self.key, tolerance_of(matrix), *draw, divide).seeded()
+            first_bad = tally.add(self.held_out.folds[number], rows, groups_of_rows)
+            check_rows(matrix, first_bad, f"{NAME} of fold {self.folds[number]}", divide)
         assert tally is not None  # there are at least two folds
-        return tally, ids, met
+        return tally, groups_of_rows, met
 
 
 def calibrate_cv(
@@ -148,6 +154,7 @@ def calibrate_cv(
     allow_empty: bool = True,
     normalize: bool = False,
     u: ArrayLike | None = None,
+    ids: Any = None,
     random_state: Any = None,
 ) -> CrossCalibration:
     """Calibrate CV+ (or the jackknife+, or minimax) on out-of-fold probabilities of models trained elsewhere.
@@ -162,7 +169,7 @@ def calibrate_cv(
         The fold of each row: any labels. As many folds as rows is the jackknife+.
     combine : {"plus", "minimax"}, default="plus"
         Compare each fold's scores under its own model (CV+), or with the lowest score that any model gives (minimax).
-    conformity, classes, groups, randomized, allow_empty, normalize, u, random_state
+    conformity, classes, groups, randomized, allow_empty, normalize, u, ids, random_state
         As in :func:`calibrate`.
 
     Returns
@@ -178,13 +185,14 @@ def calibrate_cv(
     >>> calibration
     CrossCalibration(CV+, n=90 in 3 folds, 3 classes, Adaptive())
     >>> of_three_models = [[[0.7, 0.2, 0.1]], [[0.6, 0.3, 0.1]], [[0.8, 0.1, 0.1]]]
-    >>> calibration.predict_set(of_three_models, alpha=0.1, u=[0.5])[0]
+    >>> calibration.predict_set(of_three_models, alpha=0.1, ids=["row 1"])[0]
     array([0])
     """
     check_option(combine, ("plus", "minimax"), "combine")
-    found = score_labels(probabilities, labels, conformity, classes, groups, randomized, normalize, u, random_state)
+    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
+    found = score_labels(probabilities, labels, *settings)
     names, fold_of_row = check_fold_ids(folds, len(found.scores))
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
     held_out = HeldOut(tuple(found.fold(rows) for rows in members), found.groups, combine == "minimax")
-    common = (found.classes, found.conformity, found.key, randomized, allow_empty, found.columns)
+    common = (found.classes, found.conformity, found.key, found.chance, allow_empty, found.columns, normalize)
     return CrossCalibration(held_out, names, *common)

@@ -6,6 +6,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from aptset.kernels.copies import CALIBRATION
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
@@ -34,7 +35,7 @@ def adaptive_scores(
     labels : array, shape (rows,)
         The label to score in each row.
     u : float or array of float in [0, 1], optional
-        The uniform of each row; by default a keyed hash of the row.
+        The uniform of each row; by default a keyed hash of the row and of which copy it is, as in :func:`calibrate`.
     classes : array, optional
         The label of each column; by default the column numbers 0, 1, ...
     normalize : bool, default=False
@@ -52,10 +53,10 @@ def adaptive_scores(
     matrix, known = check_named_columns(matrix, names, classes, labels, "probabilities")
     columns = check_labels(labels, known, len(matrix))
     key, uniforms = draw_key(check_generator(random_state)), check_u(u, len(matrix))
-    rows = Rows(matrix, formula_of(Adaptive()), key, tolerance_of(matrix), u=uniforms, normalize=normalize)
-    scores, first_bad = label_scores(rows, columns)
-    check_rows(matrix, first_bad, "probabilities", normalize)
-    return scores
+    rows = Rows(matrix, formula_of(Adaptive()), key, tolerance_of(matrix), None, uniforms, normalize, CALIBRATION)
+    found = label_scores(rows, columns)
+    check_rows(matrix, found.first_bad, "probabilities", normalize)
+    return found.scores
 
 
 def conformal_rank(n: int, alpha: float) -> int:

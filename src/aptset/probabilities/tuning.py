@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tuning import Trial, Tuning
 from aptset.probabilities.border import score_labels
-from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.calibration import Calibration, calibration_of
 from aptset.scores import Score
 from aptset.validation.scores import AUTO, check_conformity
 from aptset.validation.settings import check_alpha, check_share, check_slack
@@ -59,6 +58,7 @@ def tune(
     allow_empty: bool = True,
     normalize: bool = False,
     u: ArrayLike | None = None,
+    ids: Any = None,
     random_state: Any = None,
 ) -> Tuned:
     """Choose the score with the smallest sets on a share of the rows, and calibrate it on the others.
@@ -81,7 +81,7 @@ def tune(
         The share of the rows that choose (4,000 rows at most).
     slack : float, default=0.01
         How much more than under the reference the coverage of a class may fall short of 1 - alpha, on average.
-    classes, groups, randomized, allow_empty, normalize, u
+    classes, groups, randomized, allow_empty, normalize, u, ids
         As in :func:`calibrate`. Candidates are compared without groups.
     random_state : None, int or numpy random generator, optional
         Decides which rows choose, and the key of the hash.
@@ -104,9 +104,7 @@ def tune(
     """
     chosen = tuple(check_conformity(candidate) for candidate in candidates or ())
     tuning = Tuning(check_alpha(alpha), check_share(share), check_slack(slack), chosen)
-    settings = (classes, groups, randomized, normalize, u, random_state)
-    found = score_labels(probabilities, labels, AUTO, *settings, tuning=tuning)
-    held_out = HeldOut((found.fold(slice(None)),), found.groups)
-    common = (found.classes, found.conformity, found.key, randomized, allow_empty, found.columns)
+    settings = (AUTO, classes, groups, randomized, normalize, u, ids, random_state)
+    found = score_labels(probabilities, labels, *settings, tuning=tuning)
     assert found.reserved is not None
-    return Tuned(Calibration(held_out, *common), found.trials, found.reserved)
+    return Tuned(calibration_of(found, allow_empty, normalize), found.trials, found.reserved)

@@ -82,7 +82,7 @@ def _of_calibration(
     by = groups if calibration.held_out.groups.kind == "row" else None
     sets, last = calibration.predict_set(probabilities, [alpha, _NEARLY_ONE], groups=by)
     p_values = calibration.p_values(probabilities, groups=by)
-    held_out, chance, may_be_empty = calibration.held_out, calibration.randomized, calibration.allow_empty
+    held_out, chance, may_be_empty = calibration.held_out, calibration.chance.randomized, calibration.allow_empty
     settings = {"Model": "probabilities were given"}
     settings |= _settings(scheme.name, held_out, str(calibration.conformity), chance, may_be_empty)
     laws = _laws(scheme, held_out, held_out.meet(by, len(sets))[0], y, calibration.classes)

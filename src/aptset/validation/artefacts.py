@@ -62,6 +62,12 @@ def check_content(path: str | Path, facts: dict[str, Any], scores: NDArray[Any],
         and all(isinstance(part, dict) and isinstance(part.get("values"), list) and "objects" in part for part in named)
         and len(set(classes["values"])) == len(classes["values"]) >= 2
         and facts["key"].isdigit()
+        and facts.get("u", "content") in ("content", "ids", "given")
+        and isinstance(facts.get("normalize", False), bool)
+        and isinstance(facts.get("copies", 0.0), float | int)
+        and 0 <= facts.get("copies", 0.0) <= 1
+        and isinstance(facts.get("parts", []), list)
+        and all(isinstance(part, str) and part.isdecimal() and len(part) <= 20 for part in facts.get("parts", []))
         and scores.dtype == np.float64
         and offsets.dtype == np.int64
         and scores.ndim == offsets.ndim == 1
@@ -76,10 +82,15 @@ def check_content(path: str | Path, facts: dict[str, Any], scores: NDArray[Any],
         raise damaged(path, "its content is not that of a calibration")
 
 
-def check_mergeable(differences: list[str]) -> None:
-    """Refuse to join calibrations that do not speak of the same scores."""
+def check_mergeable(differences: list[str], overlap: bool) -> None:
+    """Refuse to join calibrations that do not speak of the same scores, or that speak of the same rows."""
     if differences:
         raise ValueError(
             f"other must be a calibration of the same kind; it differs in {', '.join(differences)}. "
             "Calibrate every shard with the same settings and the same integer random_state."
+        )
+    if overlap:
+        raise ValueError(
+            "other must be a calibration of other rows; some of its rows are in this one already and would count "
+            "twice. Merge every shard once; shards with the same content are told apart by ids=... in calibrate."
         )

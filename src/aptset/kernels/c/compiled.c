@@ -22,16 +22,16 @@ static const Loops *loops_of(const char *level) {
     return !*level || !strcmp(level, best->level) ? best : NULL;
 }
 
-#define JOB_FORMAT "y*Ly*y*Kdz*z*" /* rows, columns, weights, column_keys, key, tolerance, seeds, u */
+#define JOB_FORMAT "y*Ly*y*Kdz*z*z*" /* rows, columns, weights, column_keys, key, tolerance, seeds, u, room for seeds */
 
 typedef struct {
-    Py_buffer rows, weights, keys, seeds, u;
+    Py_buffer rows, weights, keys, seeds, u, noted;
     Job job;
     int64_t n;
 } Arguments;
 
 #define JOB_ARGUMENTS(a, columns, key) \
-    &(a).rows, &(columns), &(a).weights, &(a).keys, &(key), &(a).job.tolerance, &(a).seeds, &(a).u
+    &(a).rows, &(columns), &(a).weights, &(a).keys, &(key), &(a).job.tolerance, &(a).seeds, &(a).u, &(a).noted
 
 static void complete(Arguments *a, long long columns, unsigned long long key, int64_t n) {
     a->n = n;
@@ -43,6 +43,7 @@ static void complete(Arguments *a, long long columns, unsigned long long key, in
     a->job.key = key;
     a->job.seeds = a->seeds.buf;
     a->job.u = a->u.buf;
+    a->job.noted = a->noted.buf;
 }
 
 static void release(Arguments *a) {
@@ -51,6 +52,7 @@ static void release(Arguments *a) {
     PyBuffer_Release(&a->keys);
     PyBuffer_Release(&a->seeds);
     PyBuffer_Release(&a->u);
+    PyBuffer_Release(&a->noted);
 }
 
 /* Room for one wide row, or for a tile of narrow ones (first, since vectors must be aligned). */
@@ -232,6 +234,20 @@ static PyObject *hash_rows(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *copies_(PyObject *self, PyObject *args) {
+    Py_buffer seeds, rows, other_seeds;
+    unsigned long long first_block, side;
+    if (!PyArg_ParseTuple(args, "y*KKw*w*", &seeds, &first_block, &side, &rows, &other_seeds)) return NULL;
+    int64_t found;
+    Py_BEGIN_ALLOW_THREADS
+    found = find_copies(seeds.buf, seeds.len / 8, first_block, side, rows.buf, other_seeds.buf);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&seeds);
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&other_seeds);
+    return PyLong_FromLongLong(found);
+}
+
 static PyObject *least_mean_(PyObject *self, PyObject *args) {
     Py_buffer position, covered;
     long long least;
@@ -284,6 +300,7 @@ static PyMethodDef methods[] = {
     {"label_scores", label_scores, METH_VARARGS, "Score of one label per row."},
     {"all_scores", all_scores, METH_VARARGS, "Score of every label of every row."},
     {"hash_rows", hash_rows, METH_VARARGS, "Keyed seed of every row."},
+    {"copies", copies_, METH_VARARGS, "Rows that came before in their block, and seeds of their own."},
     {"add_counts", add_counts, METH_VARARGS, "Calibration scores below the score of every label."},
     {"least_mean", least_mean_, METH_VARARGS, "Least mean of a slab of sorted points."},
     {"least_mean_bounds", least_mean_bounds, METH_VARARGS, "What no slab of unsorted points falls below."},

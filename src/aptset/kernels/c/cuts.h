@@ -137,7 +137,7 @@ static int64_t careful_members(const Loaded *row, const Job *job, double thresho
 INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) {
     const void *at = row_at(job, i);
     Facts facts = job->seeds ? row_facts(job, at, is_single, 0, 0.0, NULL) : row_facts(job, at, is_single, 1, 0.0, NULL);
-    uint64_t seed = job->seeds ? job->seeds[i] : seed_of(facts.hash, job->key);
+    uint64_t seed = seed_at(job, i, facts.hash);
     double u = job->u ? job->u[i] : uniform_of(seed);
     *row = (Loaded){facts.total, job->columns, 0, 0, tie_seed_of(seed, u), u, 0};
     find_top_two(job, at, is_single, row);

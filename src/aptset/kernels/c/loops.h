@@ -2,6 +2,7 @@
  * Results do not depend on the level. */
 #ifndef APTSET_LOOPS_H
 #define APTSET_LOOPS_H
+#include "copies.h"
 #include "counts.h"
 #include "hashes.h"
 #include "masks.h"

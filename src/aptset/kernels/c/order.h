@@ -91,7 +91,7 @@ INLINE Loaded load_row_of(const Job *job, int64_t i, int is_single, Entry *entri
     }
     if (!job->seeds)
         for (int64_t j = 0; j < job->columns; j++) hash += hash_word((uint64_t)entries[j].rank_bits, job->column_keys[j]);
-    uint64_t seed = job->seeds ? job->seeds[i] : seed_of(hash, job->key);
+    uint64_t seed = seed_at(job, i, hash);
     double u = job->u ? job->u[i] : uniform_of(seed);
     Loaded loaded = {total, with_mass, 0, 0, tie_seed_of(seed, u), u, row_is_bad(total, invalid, job->tolerance)};
     find_top_two(job, row, is_single, &loaded);

@@ -40,7 +40,7 @@ static double careful_label_score(const Job *job, int64_t i, int is_single, int6
     Pass pass = one_pass(row, is_single, job, mine);
     *bad = row_is_bad(pass.total, pass.invalid, job->tolerance);
     if (*bad) return 0.0;
-    uint64_t seed = job->seeds ? job->seeds[i] : seed_of(pass.hash, job->key);
+    uint64_t seed = seed_at(job, i, pass.hash);
     double u = job->u ? job->u[i] : uniform_of(seed);
     int64_t before = 0, own = grid_steps(mine);
     if (pass.equal > 1) before = ties_before(row, is_single, job, label, mine, tie_seed_of(seed, u));
@@ -81,7 +81,8 @@ INLINE int64_t wide_label_scores(const Job *job, int64_t n, int is_single, const
             if (bad) return i;
             continue;
         }
-        double u = job->u ? job->u[i] : uniform_of(job->seeds ? job->seeds[i] : seed_of(facts.hash, job->key));
+        uint64_t seed = seed_at(job, i, facts.hash);
+        double u = job->u ? job->u[i] : uniform_of(seed);
         Loaded loaded = {.total = facts.total, .u = u};
         find_top_two(job, row, is_single, &loaded);
         scores[i] = mass_score(job->weights, (double)above, (double)own, (double)(greater + 1), &loaded);

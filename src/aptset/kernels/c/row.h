@@ -14,8 +14,8 @@
 enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, RANK_U, TOP, BEHIND, FIRST,
        FIRST_OWN, FIRST_OWN_U, FIRST_SECOND, FIRST_CONSTANT, FIRST_U, N_WEIGHTS };
 
-/* Rows of probabilities and all that their scores depend on. Without seeds, they are hashed from the row; without u,
- * it is drawn from the seed. */
+/* Rows of probabilities and all that their scores depend on. Without seeds, they are hashed from the row and, if there is
+ * room for that, noted; without u, it is drawn from the seed. */
 typedef struct {
     const void *rows;
     int is_single; /* float32 rather than float64 */
@@ -26,6 +26,7 @@ typedef struct {
     double tolerance;
     const uint64_t *seeds;
     const double *u;
+    uint64_t *noted;
 } Job;
 
 INLINE uint64_t bits_of(double x) { uint64_t b; memcpy(&b, &x, 8); return b; }
@@ -51,6 +52,12 @@ INLINE uint64_t hash_word(uint64_t word, uint64_t column_key) {
     return low * high;
 }
 INLINE uint64_t seed_of(uint64_t hash, uint64_t key) { return mix(hash + mix(key + GOLDEN)); }
+INLINE uint64_t seed_at(const Job *job, int64_t i, uint64_t hash) {
+    if (job->seeds) return job->seeds[i];
+    uint64_t seed = seed_of(hash, job->key);
+    if (job->noted) job->noted[i] = seed;
+    return seed;
+}
 INLINE double uniform_of(uint64_t seed) { return (double)(mix(seed + GOLDEN) >> 11) * 0x1p-53; }
 INLINE uint64_t tie_seed_of(uint64_t seed, double u) { return mix(seed ^ mix(bits_of(u + 0.0))); }
 INLINE uint64_t tie_of(uint64_t tie_seed, int64_t column) { return mix(tie_seed + (uint64_t)(column + 1) * GOLDEN); }

@@ -74,6 +74,7 @@ INLINE Whole whole_of_lanes(const Job *job, const Tile *t, int64_t v, Masks *slo
     for (int64_t i = 0; i < LANES && job->seeds; i++) seeds[i] = job->seeds[i < rows ? first + i : t->first];
     for (int64_t i = 0; i < LANES && job->u; i++) u[i] = job->u[i < rows ? first + i : t->first];
     if (!job->seeds) seeds = mix_lanes(hash + mix(job->key + GOLDEN));
+    if (job->noted) memcpy(job->noted + first, &seeds, (size_t)(rows < LANES ? rows : LANES) * 8);
     if (!job->u) u = uniform_of_lanes(seeds);
     *slow = odd < 0;
     *slow += total - 1.0 > job->tolerance;

@@ -1,4 +1,5 @@
-"""The seed of every row of X, from its content alone: dense, sparse, data frame, texts, anything with a stable repr.
+"""The seed of every row: of X from its content alone (dense, sparse, data frame, texts, anything with a stable repr),
+or of an id.
 
 What holds the rows, and what the other rows of a batch look like, must not matter: each cell is hashed by itself.
 """
@@ -13,7 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels.rowhash import Words, canonical_words, column_keys, hash_rows, hash_words, keys_of_columns, seeds_of
+from aptset.kernels.rowhash import (
+    Words,
+    canonical_words,
+    column_keys,
+    hash_rows,
+    hash_words,
+    keys_of_columns,
+    mix,
+    seeds_of,
+)
 from aptset.tables import is_table, iterate_columns, matrix_of_table
 from aptset.validation.labels import refuse_unstable_value
 
@@ -114,3 +124,30 @@ def _sparse_seeds(X: Any, key: int) -> Words:
     keys = keys_of_columns(key, X.indices)
     words = canonical_words(np.asarray(X.data, dtype=np.float64))
     return seeds_of(empty_row + _sum_by_row(hash_words(words, keys) - hash_words(zero, keys), X.indptr), key)
+
+
+_OF_IDS = 0x1D5E_ED0F_1D5E_ED0F  # keeps the seed of an id apart from that of a row with the same content
+_OF_TEXTS = 0x7E87_7E87_7E87_7E87
+
+
+def id_seeds(ids: NDArray[Any], key: int) -> Words:
+    """Return one seed per id. Numbers and the texts that spell them are the same id: 7, 7.0 and "7"."""
+    if ids.dtype.kind in "iu":
+        words = ids.astype(np.uint64)
+    else:
+        values = (ids.astype("datetime64[us]") if ids.dtype.kind == "M" else ids).tolist()
+        words = np.fromiter((_id_word(value) for value in values), dtype=np.uint64, count=len(ids))
+    return seeds_of(mix(words), key ^ _OF_IDS)
+
+
+def _id_word(value: Any) -> int:
+    """Return the 64 bits that stand for an id: those of a whole number, else a digest of its text."""
+    if isinstance(value, Real | np.bool_) and value == value // 1:
+        value = int(value)  # type: ignore[arg-type]
+    else:
+        refuse_unstable_value(value)
+    text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+    spells_number = len(text) <= 20 and text.isascii() and text.removeprefix("-").isdecimal() and str(int(text)) == text
+    if spells_number and -(2**63) <= int(text) < 2**64:
+        return int(text) & 0xFFFFFFFFFFFFFFFF
+    return _digest(text.encode("utf-8", "surrogatepass")) ^ _OF_TEXTS
