@@ -33,7 +33,7 @@ def test_theorems():
     expected = 1 - (alpha * (n + 1) + m - 1) / (n + m)
     assert fitted(Minimax(n_folds=5)).guarantee(alpha) == pytest.approx(expected, abs=1e-12)
     assert fitted("cv+").guarantee(0.6) == 0.0, "no promise is not a negative one"
-    frozen = ConformalClassifier(FrozenEstimator(GaussianNB().fit(X, Y)), calibration="cv+").fit(X, Y)
+    frozen = ConformalClassifier(FrozenEstimator(GaussianNB().fit(X, Y))).fit(X, Y)
     assert frozen.guarantee(alpha) == 0.9, "a frozen model is calibrated by all rows at once"
 
 
@@ -52,6 +52,8 @@ def test_guaranteed_level_promises_what_was_asked(calibration, n):
     if calibration == JackknifePlus():
         assert chosen == alpha / 2
     assert classifier.predict_set(X) == nominal.predict_set(X, Fraction(chosen).limit_denominator(10**9))
+    # The sets are the p-values above the level used, to the last one; not those above alpha.
+    np.testing.assert_array_equal(classifier.predict_set(X).mask, classifier.predict_p(X) > chosen)
     assert f"level {chosen:.4g}" in repr(classifier)
     assert "promises coverage >= 0.75" in repr(classifier)
 
@@ -69,16 +71,21 @@ def test_unreachable_promise():
 
 
 def test_promises_of_groups():
-    """The least promise over the groups; uneven folds get the bound that holds for any sizes."""
+    """The least promise over the groups; of the bounds that hold for folds of this make-up, the best."""
     groups = np.where(np.arange(150) < 20, "small", "large")
     found = ConformalClassifier(GaussianNB(), calibration=CVPlus(10), random_state=0).fit(X, Y, groups=groups)
-    sizes = found.fitted_.held_out.sizes_of_folds.T
-    assert sizes.sum(axis=1).tolist() == [20, 130]
+    sizes = found.fitted_.held_out.sizes_of_folds
+    assert sizes.sum(axis=0).tolist() == [20, 130]
     expected = []
-    for of_group in sizes:
-        k, n = (of_group > 0).sum(), of_group.sum()
-        assert np.ptp(of_group[of_group > 0]) > 1, "uneven in this design"
-        expected.append(1 - 2 * 0.1 - 2 * (1 - 1 / k) / (n / k + 1))
+    for group in (0, 1):
+        of_group = sizes[sizes[:, group] > 0]
+        k, n = len(of_group), of_group[:, group].sum()
+        assert np.ptp(of_group[:, group]) > 1, "uneven in this design"
+        misses = [2 * 0.1 + 2 * (1 - 1 / k) / (n / k + 1)]
+        for kind in np.unique(of_group, axis=0):
+            m, others = kind[group], kind[group] * ((of_group == kind).all(axis=1).sum() + 1)
+            misses.append((2 * 0.1 * (n + m) + m - 1) / others)
+        expected.append(1 - min(misses))
     assert found.guarantee(0.1) == pytest.approx(min(expected), abs=1e-12)
     jackknife = ConformalClassifier(GaussianNB(), calibration="jackknife+").fit(X[::3], Y[::3], groups=groups[::3])
     assert jackknife.guarantee(0.1) == 0.8
@@ -114,3 +121,24 @@ def test_probabilities_only():
     assert aptset.calibrate_cv(p, y, np.arange(100)).guarantee(0.1) == 0.8
     assert aptset.calibrate_cv(p, y, np.arange(100), combine="minimax").guarantee(0.1) == 0.9
     assert 0.7 < aptset.calibrate_cv(p, y, np.arange(100) % 10).guarantee(0.1) < 0.8
+
+
+def test_too_few_samples_name_the_level_that_was_asked_for():
+    """Not the input level of level="guaranteed", which the user never wrote."""
+    classifier = fitted("jackknife+", n=30, alpha=0.1, level="guaranteed")
+    with pytest.warns(UserWarning, match=r"30 calibration samples are too few for alpha=0.05 \(level="):
+        assert (classifier.predict_set(X, 0.05).sizes == 3).all()
+    with pytest.warns(UserWarning, match=r"alpha=0.05 \(level='guaranteed' runs at 0.025\): at least 39 are needed"):
+        fitted("jackknife+", n=30, level="guaranteed").fit_predict_set(X[::5], Y[::5], X, [0.05, 0.2])
+    with pytest.warns(UserWarning, match=r"too few for alpha=0.05: at least 19"):
+        fitted("split", n=30).predict_set(X, 0.05)
+
+
+@pytest.mark.parametrize("calibration", [CVPlus(25), Minimax(30), Minimax(7), JackknifePlus()], ids=str)
+def test_p_values_are_compared_at_the_level_used(calibration):
+    """Float against float, at levels where a p-value may stand exactly at the level."""
+    classifier = fitted(calibration, n=60, level="guaranteed", alpha=0.9)
+    p_values, alphas = classifier.predict_p(X), [float(Fraction(2 * j, 61)) for j in range(15, 30)] + [0.7, 0.9]
+    for alpha, sets in zip(alphas, classifier.predict_set(X, alphas), strict=True):
+        np.testing.assert_array_equal(sets.mask, p_values > classifier.input_level(alpha))
+        assert classifier.guarantee(alpha) >= 1 - alpha - 1e-12

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from joblib import parallel_config
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -154,12 +155,67 @@ def test_results_do_not_depend_on_workers(calibration):
     np.testing.assert_array_equal(p, p_2)
 
 
-def test_every_fold_has_its_own_model_and_own_seed():
+def test_every_fold_has_its_own_model_and_their_common_seed():
     model = RandomForestClassifier(n_estimators=2)
-    classifier = ConformalClassifier(model, calibration=CVPlus(5), random_state=0).fit(X, NAMES)
-    assert len({id(m) for m in classifier.models_}) == 5
-    assert len({m.random_state for m in classifier.models_}) == 5
+
+    def seeds(**settings):
+        classifier = ConformalClassifier(model, calibration=CVPlus(5), **settings).fit(X, NAMES)
+        assert len({id(m) for m in classifier.models_}) == 5
+        return {m.random_state for m in classifier.models_}
+
+    (one,) = seeds(random_state=0)
+    assert seeds(random_state=0) == {one} != seeds(random_state=1)
+    (fresh,) = seeds()
+    assert fresh is not None, "one seed for all folds without random_state too"
+    assert seeds() != {fresh}, "a fresh one for every fit"
+    assert len(seeds(random_state=0, fold_seeds="own")) == 5
+    assert seeds(fold_seeds="own") == {None}
     assert not hasattr(model, "classes_")
+    with pytest.raises(ValueError, match=r"fold_seeds must be one of \['common', 'own'\]; got 'mine'"):
+        seeds(fold_seeds="mine")
+
+
+class LastRow(ClassifierMixin, BaseEstimator):
+    """Depends on the order of its rows as much as can be: believes in the last label, by the last weight."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.classes_, self.last_, self.rows_ = np.unique(y), y[-1], np.column_stack([X, sample_weight])
+        self.belief_ = sample_weight[-1]
+        return self
+
+    def predict_proba(self, X):
+        p = np.full((len(X), len(self.classes_)), (1 - self.belief_) / (len(self.classes_) - 1))
+        p[:, self.classes_ == self.last_] = self.belief_
+        return p
+
+
+@pytest.mark.parametrize("fold_seeds", ["common", "own"])
+@pytest.mark.parametrize("has_weights", [True, False])
+def test_training_is_symmetric(fold_seeds, has_weights):
+    """The models do not depend on where the rows stand, only on which they are: rows, labels and weights move together.
+
+    Every X comes five times, with other labels and weights: equal features must not leave the order to the position.
+    """
+    generator = np.random.default_rng(0)
+    data, labels = np.repeat(generator.normal(size=(30, 2)), 5, axis=0), generator.permutation(Y)
+    weights = generator.random(150) if has_weights else np.full(150, 0.7)
+    folds = np.arange(150) % 5
+
+    def models(order):
+        splitter = PredefinedSplit(folds[order])
+        classifier = ConformalClassifier(
+            LastRow(), calibration=CVPlus(splitter=splitter), fold_seeds=fold_seeds, random_state=0
+        )
+        return classifier.fit(data[order], labels[order], sample_weight=weights[order]).models_
+
+    expected = models(np.arange(150))
+    moved = models(generator.permutation(150))
+    for one, other in zip(expected, moved, strict=True):
+        np.testing.assert_array_equal(one.rows_, other.rows_)
+        assert one.last_ == other.last_
+        assert {*map(tuple, one.rows_)} <= {*map(tuple, np.column_stack([data, weights]))}, (
+            "weights stay with their rows"
+        )
 
 
 def test_streaming_drops_the_models():

@@ -145,12 +145,13 @@ def test_class_missing_from_the_training_part():
 
 def test_training_part_with_one_class_only():
     labels = np.array(["a"] * 39 + ["b"])
+    known = {"classes": ["a", "b"], "random_state": 1}
     with pytest.warns(UserWarning, match="one class 'a' only.*a constant model stands in"):
-        classifier = ConformalClassifier(LogisticRegression(), random_state=1).fit(X[:40], labels)
+        classifier = ConformalClassifier(LogisticRegression(), **known).fit(X[:40], labels)
     sets = classifier.predict_set(X[:40])
     assert (sets.mask[:, 0] | (sets.sizes == 0)).all()
     assert classifier.n_features_in_ == 4
-    tree = ConformalClassifier(DecisionTreeClassifier(), random_state=1).fit(X[:40], labels)
+    tree = ConformalClassifier(DecisionTreeClassifier(), **known).fit(X[:40], labels)
     assert isinstance(tree.models_[0], DecisionTreeClassifier), "a model that copes with one class is kept"
 
 
@@ -383,6 +384,9 @@ def test_frozen_borders():
         ConformalClassifier(FrozenEstimator(GaussianNB())).fit(X, Y)
     with pytest.raises(ValueError, match=r"labels of the kind that the fitted model knows, \[0, 1, 2\]"):
         ConformalClassifier(FrozenEstimator(model)).fit(X, NAMES)
+    for calibration in ("cv+", "jackknife+", "minimax", aptset.CVPlus(3)):
+        with pytest.raises(ValueError, match=r"'split' for a FrozenEstimator.*Leave calibration out.*without Frozen"):
+            ConformalClassifier(FrozenEstimator(model), calibration=calibration).fit(X, Y)
     with pytest.raises(TypeError, match="fit takes no"):
         ConformalClassifier(FrozenEstimator(model)).fit(X, Y, sample_weight=np.ones(150))
     half = make_pipeline(StandardScaler(), FrozenEstimator(model))

@@ -42,9 +42,8 @@ def law():
                 calibration = aptset.calibrate(matrix[:n], labels[:n], random_state=key)
                 covered += calibration.predict_set(matrix[n:], ALPHA).covers(labels[n:])
             exact = aptset.conformal_rank(n, ALPHA) / (n + 1)
-            print(
-                f"{rows.__name__:10} {n:4}  {exact:.4f}   {covered[0] / repetitions:.4f}  {covered[1] / repetitions:.4f}"
-            )
+            first, second = covered / repetitions
+            print(f"{rows.__name__:10} {n:4}  {exact:.4f}   {first:.4f}  {second:.4f}")
 
 
 def saturated():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -85,7 +86,9 @@ class RandomSplit:
         train, test = self.split()
         seed = int(np.random.default_rng([self.seed, self.repetition + 1, 2]).integers(2**31))
         model = clone(self.model).set_params(random_state=seed)
-        model.fit(_safe_indexing(self.rows.X, train), self.rows.y[train])
+        with warnings.catch_warnings():  # labels that a training part lacks are counted here, once for all splits
+            warnings.filterwarnings("ignore", "a new row carries a label that y does not hold")
+            model.fit(_safe_indexing(self.rows.X, train), self.rows.y[train])
         X, y = _safe_indexing(self.rows.X, test), self.rows.y[test]
         sets: PredictionSets = model.predict_set(X)
         names = {"candidate": self.candidate, "repetition": self.repetition}

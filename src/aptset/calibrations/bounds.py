@@ -1,59 +1,89 @@
-"""The coverage that the theorems promise, in exact arithmetic, and the level that makes it a given promise.
+"""What the theorems promise, in exact arithmetic: lines, each of which the chance of a miss stays below.
 
-Everything is said of the sizes of the folds (within one group, if there are groups; folds without a row of it are left
-out).
+Every theorem here says P(miss) <= constant + slope * alpha. A scheme may have several such lines; all of them hold, so
+the best one counts. The proofs for folds that differ are in docs/design/0015.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
-Sizes = Sequence[int]
-
-
-def are_even(sizes: Sizes) -> bool:
-    """Tell whether sizes differ by one at most, as the theorems ask."""
-    return max(sizes) - min(sizes) <= 1
+import numpy as np
+from numpy.typing import NDArray
 
 
-def cross_loss(sizes: Sizes) -> Fraction:
-    """Return what Theorem 2 takes off 1 - 2 alpha; nothing for the jackknife+.
+class Line(NamedTuple):
+    """An upper bound of the chance of a miss, as a function of the input level."""
 
-    Its second term needs folds of one size; the first follows for any sizes, since the rule is a weighted mean of the
-    folds' p-values, and twice a mean of p-values is a p-value.
+    constant: Fraction
+    slope: Fraction
+
+    def at(self, alpha: Fraction) -> Fraction:
+        """Return the bound at an input level."""
+        return self.constant + self.slope * alpha
+
+
+class FoldSizes(NamedTuple):
+    """Rows of one group, fold by fold; folds without a row of it are left out.
+
+    ``alike`` has (rows of the group in a fold, number of folds) for each kind of fold: folds are of one kind if they
+    hold the same number of rows of *every* group, since those are what the other models train on.
     """
-    n, k = Fraction(sum(sizes)), Fraction(len(sizes))
-    if max(sizes) == 1:
-        return Fraction(0)
-    first = 2 * (1 - 1 / k) / (n / k + 1)
-    return min(first, (1 - k / n) / (k + 1)) if are_even(sizes) else first
+
+    held_out: tuple[int, ...]
+    alike: tuple[tuple[int, int], ...]
+
+    @property
+    def n(self) -> int:
+        """Rows of the group."""
+        return sum(self.held_out)
 
 
-def cross_bound(alpha: Fraction, sizes: Sizes) -> Fraction:
-    """Theorem 2."""
-    return 1 - 2 * alpha - cross_loss(sizes)
+def sizes_by_group(sizes: NDArray[np.int64]) -> list[FoldSizes]:
+    """Return the sizes of each group that has a row, from a matrix (folds, groups)."""
+    kinds, counts = np.unique(sizes, axis=0, return_counts=True)
+    found = []
+    for column, of_kinds in zip(sizes.T, kinds.T, strict=True):
+        has_some = of_kinds > 0
+        alike = zip(of_kinds[has_some].tolist(), counts[has_some].tolist(), strict=True)
+        if has_some.any():
+            found.append(FoldSizes(tuple(column[column > 0].tolist()), tuple(alike)))
+    return found
 
 
-def cross_level(alpha: Fraction, sizes: Sizes) -> Fraction:
-    """Return the input level at which Theorem 2 promises 1 - alpha; not positive if there is none."""
-    return (alpha - cross_loss(sizes)) / 2
+def cross_lines(sizes: FoldSizes) -> list[Line]:
+    """Theorem 2, its second term for one kind of folds after the other; with one kind only it is the paper's.
 
-
-def minimax_bound(alpha: Fraction, sizes: Sizes) -> Fraction:
-    """Theorem S1 for one row per fold; for fewer folds of size m, P(miss) <= (alpha(n + 1) + m - 1)/(n + m).
-
-    Uneven folds are not covered by that; the set then still holds the CV+ set, and so keeps its promise.
+    The first term holds for folds of any sizes, since the rule is a weighted mean of the folds' p-values, and twice a
+    mean of p-values is a p-value.
     """
-    if not are_even(sizes):
-        return cross_bound(alpha, sizes)
-    n, m = sum(sizes), Fraction(sum(sizes), len(sizes))
-    return 1 - (alpha * (n + 1) + m - 1) / (n + m)
+    n, k = sizes.n, len(sizes.held_out)
+    lines = [Line(Fraction(2 * (k - 1), n + k), Fraction(2))]
+    for m, folds in sizes.alike:
+        others = m * (folds + 1)
+        lines.append(Line(Fraction(m - 1, others), Fraction(2 * (n + m), others)))
+    return lines
 
 
-def minimax_level(alpha: Fraction, sizes: Sizes) -> Fraction:
-    """Return the input level at which the minimax bound is 1 - alpha; not positive if there is none."""
-    if not are_even(sizes):
-        return cross_level(alpha, sizes)
-    n, m = sum(sizes), Fraction(sum(sizes), len(sizes))
-    return (alpha * (n + m) - m + 1) / (n + 1)
+def minimax_lines(sizes: FoldSizes) -> list[Line]:
+    """Theorem S1, P(miss) <= alpha for one row per fold, and what its proof gives for larger folds of one kind.
+
+    The set holds the CV+ set, and so keeps the promises of that too.
+    """
+    n, lines = sizes.n, cross_lines(sizes)
+    for m, folds in sizes.alike:
+        others = m * (folds + 1)
+        lines.append(Line(Fraction(m - 1, others), Fraction(n + 1, others)))
+    return lines
+
+
+def bound(lines: Sequence[Line], alpha: Fraction) -> Fraction:
+    """Return the coverage that the best of the lines promises; 0 if there is none."""
+    return 1 - min((line.at(alpha) for line in lines), default=Fraction(1))
+
+
+def level(lines: Sequence[Line], alpha: Fraction) -> Fraction:
+    """Return the input level at which the promise is 1 - alpha; not positive if there is none."""
+    return max(((alpha - line.constant) / line.slope for line in lines), default=Fraction(0))

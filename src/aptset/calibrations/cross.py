@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibrations.bounds import Sizes, cross_bound, cross_level
+from aptset.calibrations.bounds import FoldSizes, Line, cross_lines
 from aptset.calibrations.split import Fold
-from aptset.validation.folds import check_fold_count, check_partition, check_splitter, split_without_groups
+from aptset.validation.folds import (
+    check_fold_count,
+    check_partition,
+    check_splitter,
+    reason_of_no_promise,
+    split_without_groups,
+)
 
 
 def random_folds(n: int, n_folds: int, generator: np.random.Generator) -> list[Fold]:
@@ -35,14 +40,17 @@ def folds_of_splitter(splitter: Any, X: Any, y: NDArray[Any], generator: np.rand
 class CVPlus:
     """Cross-validation+ (Algorithm 2 of the paper): smaller sets than a split where data are few.
 
-    Coverage is at least 1 - 2 alpha - a little (Theorem 2), and near 1 - alpha in practice.
+    Coverage is at least 1 - 2 alpha - a little (Theorem 2), and near 1 - alpha in practice. The promise is best
+    where the folds have one size; ``guarantee`` says what is proven for others.
 
     Parameters
     ----------
     n_folds : int, default=10
         Number of random folds; their sizes differ by one at most.
     splitter : scikit-learn splitter, optional
-        Makes the folds instead. Each row must be in exactly one test part.
+        Makes the folds instead. Each row must be in exactly one test part. Theorem 2 speaks of folds that were made
+        without a look at the data: of KFold, LeaveOneOut and PredefinedSplit (if you made its folds so). Others, such
+        as StratifiedKFold, work as well, but nothing is promised: ``guarantee`` is 0 and says why.
 
     Examples
     --------
@@ -63,13 +71,14 @@ class CVPlus:
             return folds_of_splitter(self.splitter, X, y, generator)
         return random_folds(len(y), check_fold_count(self.n_folds, len(y)), generator)
 
-    def bound(self, alpha: Fraction, sizes: Sizes) -> Fraction:
-        """Theorem 2."""
-        return cross_bound(alpha, sizes)
+    @property
+    def caveat(self) -> str:
+        """Why no theorem speaks of these folds; empty if one does."""
+        return reason_of_no_promise(self.splitter)
 
-    def level(self, alpha: Fraction, sizes: Sizes) -> Fraction:
-        """Return a level near alpha / 2."""
-        return cross_level(alpha, sizes)
+    def lines(self, sizes: FoldSizes) -> list[Line]:
+        """Theorem 2."""
+        return cross_lines(sizes)
 
 
 @dataclass(frozen=True)
@@ -85,15 +94,12 @@ class JackknifePlus:
 
     name: ClassVar[str] = "jackknife+"
     minimax: ClassVar[bool] = False
+    caveat: ClassVar[str] = ""
 
     def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
         """Return one fold per row."""
         return [Fold(np.array([row])) for row in range(len(y))]
 
-    def bound(self, alpha: Fraction, sizes: Sizes) -> Fraction:
-        """Theorem 2 with as many folds as rows: 1 - 2 alpha."""
-        return cross_bound(alpha, sizes)
-
-    def level(self, alpha: Fraction, sizes: Sizes) -> Fraction:
-        """Return alpha / 2."""
-        return cross_level(alpha, sizes)
+    def lines(self, sizes: FoldSizes) -> list[Line]:
+        """Theorem 2 with as many folds as rows: P(miss) <= 2 alpha."""
+        return cross_lines(sizes)

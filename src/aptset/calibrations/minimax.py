@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibrations.bounds import Sizes, minimax_bound, minimax_level
+from aptset.calibrations.bounds import FoldSizes, Line, minimax_lines
 from aptset.calibrations.cross import JackknifePlus, folds_of_splitter, random_folds
 from aptset.calibrations.split import Fold
-from aptset.validation.folds import check_fold_count
+from aptset.validation.folds import check_fold_count, reason_of_no_promise
 
 
 @dataclass(frozen=True)
@@ -23,9 +22,9 @@ class Minimax:
     ----------
     n_folds : int, optional
         By default one fold per row, which promises 1 - alpha (Theorem S1). With fewer folds the proven coverage is
-        lower; ``guarantee`` says how much.
+        lower, and lower still where their sizes differ; ``guarantee`` says how much.
     splitter : scikit-learn splitter, optional
-        Makes the folds instead. Each row must be in exactly one test part.
+        Makes the folds instead, as in :class:`CVPlus`.
 
     Examples
     --------
@@ -48,10 +47,11 @@ class Minimax:
             return JackknifePlus().folds(X, y, generator)
         return random_folds(len(y), check_fold_count(self.n_folds, len(y)), generator)
 
-    def bound(self, alpha: Fraction, sizes: Sizes) -> Fraction:
-        """Theorem S1, and its weaker form for fewer folds than rows."""
-        return minimax_bound(alpha, sizes)
+    @property
+    def caveat(self) -> str:
+        """Why no theorem speaks of these folds; empty if one does."""
+        return reason_of_no_promise(self.splitter)
 
-    def level(self, alpha: Fraction, sizes: Sizes) -> Fraction:
-        """Return alpha for one fold per row, less for fewer folds."""
-        return minimax_level(alpha, sizes)
+    def lines(self, sizes: FoldSizes) -> list[Line]:
+        """Theorem S1, and its weaker form for fewer folds than rows."""
+        return minimax_lines(sizes)

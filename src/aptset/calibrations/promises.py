@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.calibrations.bounds import FoldSizes, Line, bound, level, sizes_by_group
 from aptset.calibrations.split import Fold, Scheme
 from aptset.groups import Groups, Ids
 from aptset.kernels.counts import rank_at
@@ -26,7 +27,7 @@ class Promises:
 
     def __init__(self, scheme: Scheme, sizes: NDArray[np.int64]) -> None:
         self.scheme = scheme
-        self.groups = [column[column > 0].tolist() for column in sizes.T if column.any()]
+        self.groups: list[FoldSizes] = sizes_by_group(sizes)
 
     @classmethod
     def before_fit(
@@ -36,17 +37,36 @@ class Promises:
         group = groups.ids_of_labels(ids, columns)
         return cls(scheme, np.array([np.bincount(group[fold.held_out], minlength=len(groups.names)) for fold in folds]))
 
+    @property
+    def lines(self) -> list[list[Line]]:
+        """What is proven of each group; nothing where no theorem speaks of the folds."""
+        return [[] if self.scheme.caveat else self.scheme.lines(sizes) for sizes in self.groups]
+
     def coverage(self, level: Fraction) -> Fraction:
         """Return the coverage promised in every group at an input level; groups too small for it get every label."""
         bounds = [
-            self.scheme.bound(level, sizes) if rank_at(sum(sizes), level) <= sum(sizes) else Fraction(1)
-            for sizes in self.groups
+            bound(lines, level) if rank_at(sizes.n, level) <= sizes.n else Fraction(1)
+            for lines, sizes in zip(self.lines, self.groups, strict=True)
         ]
         return max(Fraction(0), min(bounds))
 
+    def reason_of_nothing(self, level: Fraction) -> str:
+        """Return why nothing is promised, where that is so because no theorem speaks of the folds; else nothing."""
+        return "" if self.coverage(level) else self.scheme.caveat
+
     def level(self, alpha: Fraction) -> Fraction:
-        """Return an input level whose promise is 1 - alpha; refuse if there is none."""
-        levels = [self.scheme.level(alpha, sizes) for sizes in self.groups]
-        best = min((level for level in levels if level > 0), default=Fraction(0))
+        """Return an input level whose promise is 1 - alpha; refuse if there is none.
+
+        It is the decimal of a float, so that p-values compared with that float give the sets to the last label.
+        """
+        levels = [level(lines, alpha) for lines in self.lines]
+        best = _decimal_not_above(min((level for level in levels if level > 0), default=Fraction(0)))
         reached = best > 0 and self.coverage(best) >= 1 - alpha
-        return check_reachable(best if reached else Fraction(0), alpha, self.scheme.name)
+        return check_reachable(best if reached else Fraction(0), alpha, self.scheme.name, self.scheme.caveat)
+
+
+def _decimal_not_above(exact: Fraction) -> Fraction:
+    """Return the largest decimal of a float that is not above an exact number."""
+    value = float(exact)
+    decimal = Fraction(repr(value))
+    return decimal if decimal <= exact else Fraction(repr(float(np.nextafter(value, 0.0))))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibrations.bounds import Sizes
+from aptset.calibrations.bounds import FoldSizes, Line
 from aptset.validation.settings import check_share
 
 
@@ -45,12 +45,13 @@ class Scheme(Protocol):
         """Return the folds; every row that calibrates is in the held-out part of exactly one."""
         ...
 
-    def bound(self, alpha: Fraction, sizes: Sizes) -> Fraction:
-        """Return the promised coverage at an input level, for folds of these sizes."""
+    @property
+    def caveat(self) -> str:
+        """Why no theorem speaks of these folds, e.g. since they look at the labels; empty if one does."""
         ...
 
-    def level(self, alpha: Fraction, sizes: Sizes) -> Fraction:
-        """Return the input level whose promise is 1 - alpha; not positive if there is none."""
+    def lines(self, sizes: FoldSizes) -> list[Line]:
+        """Return what the theorem says of folds of these sizes: P(miss) <= constant + slope * alpha, all at once."""
         ...
 
 
@@ -74,6 +75,7 @@ class Split:
 
     name: ClassVar[str] = "split"
     minimax: ClassVar[bool] = False
+    caveat: ClassVar[str] = ""
 
     def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
         """Return the one fold."""
@@ -83,10 +85,6 @@ class Split:
         calibrates[generator.permutation(n)[:n_calibrate]] = True
         return [Fold(np.flatnonzero(calibrates))]
 
-    def bound(self, alpha: Fraction, sizes: Sizes) -> Fraction:
-        """Theorem 1: 1 - alpha."""
-        return 1 - alpha
-
-    def level(self, alpha: Fraction, sizes: Sizes) -> Fraction:
-        """Return alpha itself."""
-        return alpha
+    def lines(self, sizes: FoldSizes) -> list[Line]:
+        """Theorem 1: P(miss) <= alpha."""
+        return [Line(Fraction(0), Fraction(1))]

@@ -20,7 +20,8 @@ from aptset.estimator.fitting import mean_probabilities
 from aptset.kernels.formula import Floats
 from aptset.scores import Places, Score
 from aptset.sets import PredictionSets
-from aptset.validation.estimators import check_models_kept
+from aptset.validation.estimators import check_models_kept, warn_unseen_labels
+from aptset.validation.folds import warn_no_promise
 from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
 
 
@@ -31,7 +32,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     ----------
     estimator : classifier
         Anything with ``fit`` and ``predict_proba``. A fitted model wrapped in
-        ``sklearn.frozen.FrozenEstimator`` is left as it is, and every row passed to ``fit`` calibrates.
+        ``sklearn.frozen.FrozenEstimator`` is left as it is, and every row passed to ``fit`` calibrates: it goes with
+        ``calibration="split"`` only.
     calibration : {"split", "cv+", "jackknife+", "minimax"} or object, default="split"
         Which rows train and which calibrate: :class:`Split`, :class:`CVPlus`, :class:`JackknifePlus`,
         :class:`Minimax`. ``guarantee`` says what each promises.
@@ -50,8 +52,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         "guaranteed" runs the calibration at an input level at which the theorem promises 1 - alpha; for CV+ and the
         jackknife+ that is near alpha / 2. ``input_level`` says which.
     randomized : bool, default=True
-        False takes u = 1 everywhere: sets that do not depend on chance, cover a little more, and are never empty under
-        one model (a split).
+        False takes u = 1 everywhere: sets that do not depend on chance. They cover at least as promised, and far more
+        where scores tie: with confident probabilities most scores are 0, and the coverage is that of the most likely
+        label. With the adaptive score under one model (a split) no set is empty.
     allow_empty : bool, default=True
         If False, an empty set gets its most likely label, which can only raise the coverage.
     n_jobs : int, optional
@@ -60,6 +63,12 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         Show a bar while folds are fitted, if standard error is a terminal.
     random_state : None, int or numpy random generator, optional
         Decides the folds, the key of the uniforms, and every ``random_state`` of the estimator that is None.
+    classes : array, optional
+        All labels that may come, seen in y or not: the promise is then about all of them. By default the labels in y
+        (and those that a frozen model knows), and the promise is about these; ``fit`` warns if others may well come.
+    fold_seeds : {"common", "own"}, default="common"
+        Whether the models of all folds get the same seed for every ``random_state`` of the estimator that is None, as
+        in the authors' code, or each its own. With own seeds the models differ more, and sets are larger.
 
     Attributes
     ----------
@@ -71,6 +80,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         Number of calibration samples.
     conformity_ : score
         The score that was calibrated: what a name stands for, or what "auto" chose.
+    unseen_label_chance_ : float
+        About the chance that a new row carries a label that is not in ``classes_``: (labels seen once) / (rows + 1), a
+        frozen model's labels apart; 0 if ``classes`` was given.
     fitted_ : Fitted
         Everything that was learned, as one value.
 
@@ -105,6 +117,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         n_jobs: int | None = None,
         progress: bool = False,
         random_state: Any = None,
+        classes: Any = None,
+        fold_seeds: Literal["common", "own"] = "common",
     ) -> None:
         self.estimator = estimator
         self.calibration = calibration
@@ -117,6 +131,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.n_jobs = n_jobs
         self.progress = progress
         self.random_state = random_state
+        self.classes = classes
+        self.fold_seeds = fold_seeds
 
     def fit(
         self,
@@ -156,6 +172,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         alpha = check_alpha(self.alpha)
         rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params))
         self._levels([alpha], promises)  # a promise that cannot be kept is refused before anything is fitted
+        warn_unseen_labels(rule.unseen_label_chance, alpha)
         return self._keep(fit(rule, training, self.n_jobs, self.progress))
 
     def fit_predict_set(
@@ -192,16 +209,19 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
         rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params))
         levels = self._levels(alphas, promises)
+        warn_unseen_labels(rule.unseen_label_chance, min(alphas))
         samples, values = rule.samples(X_new, groups_new, u_new, ids_new)
         fitted, sets = fit_and_predict(rule, training, samples, levels, self.allow_empty, self.n_jobs, self.progress)
         self._keep(fitted)
-        warn_if_too_few(fitted.held_out.meet(values, len(samples))[1], levels, rule.groups.kind != "all")
+        met = fitted.held_out.meet(values, len(samples))[1]
+        warn_if_too_few(met, alphas, rule.groups.kind != "all", levels=levels)
         return sets if is_sequence else sets[0]
 
     def _keep(self, fitted: Fitted) -> ConformalClassifier:
         """Write the fitted attributes, all at once: everything has worked."""
         self.fitted_, self.classes_, self.models_ = fitted, fitted.rule.classes, fitted.models
-        self.n_calibration_, self.conformity_ = fitted.held_out.n, fitted.rule.score
+        self.n_calibration_, self.unseen_label_chance_ = fitted.held_out.n, fitted.rule.unseen_label_chance
+        self.conformity_ = fitted.rule.score
         for name in ("n_features_in_", "feature_names_in_"):
             if fitted.models and hasattr(fitted.models[0], name):
                 setattr(self, name, getattr(fitted.models[0], name))
@@ -263,14 +283,23 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
         levels = self._levels(alphas, fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
-        warn_if_too_few(fitted.held_out.meet(values, len(samples))[1], levels, fitted.rule.groups.kind != "all")
+        met = fitted.held_out.meet(values, len(samples))[1]
+        warn_if_too_few(met, alphas, fitted.rule.groups.kind != "all", levels=levels)
         sets = fitted.sets(samples, levels, self.allow_empty, self.n_jobs)
         return sets if is_sequence else sets[0]
 
     def predict_p(
         self, X: Any, *, groups: ArrayLike | None = None, u: ArrayLike | None = None, ids: Any = None
     ) -> Floats:
-        """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
+        """Return the p-value of every label, (rows, classes): the share of scores at least as large as the label's own.
+
+        A label is in ``predict_set(X, alpha)`` iff its value exceeds ``input_level(alpha)``, which is alpha unless
+        ``level="guaranteed"``. (With ``allow_empty=False`` an empty set gets its most likely label on top of that.)
+
+        After a split it is a p-value in the exact sense: that of the true label is at most t with probability at most
+        t. CV+, the jackknife+ and minimax pool the scores of several models, and the probability is at most one minus
+        the promise at the level t: for the jackknife+ at most 2t, so that twice the value is a p-value.
+        """
         fitted = self._fitted()
         samples, _ = fitted.rule.samples(X, groups, u, ids)
         return fitted.p_values(samples, self.n_jobs)
@@ -287,14 +316,22 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def guarantee(self, alpha: float | None = None) -> float:
         """Return the coverage that the theorem promises at this level, for this calibration and sample size.
 
-        With groups it is the promise that holds in every group.
+        With groups it is the promise that holds in every group. It is about known labels: a new row's label is in the
+        set, or was never seen, with this probability. ``unseen_label_chance_`` says about how often the latter happens;
+        it is 0 if ``classes`` names all labels that may come. For folds of a splitter that may look at y nothing is
+        proven: the number is then 0, and a warning says so.
         """
         check_is_fitted(self)
         promises: Promises = self.fitted_.promises
-        return float(promises.coverage(*self._levels([check_alpha(self.alpha if alpha is None else alpha)], promises)))
+        (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], promises)
+        warn_no_promise(promises.reason_of_nothing(level))
+        return float(promises.coverage(level))
 
     def input_level(self, alpha: float | None = None) -> float:
-        """Return the level at which calibration runs: alpha itself, or a smaller one with level="guaranteed"."""
+        """Return the level at which calibration runs: alpha itself, or a smaller one with level="guaranteed".
+
+        ``predict_p(X) > input_level(alpha)`` is ``predict_set(X, alpha).mask``, to the last label.
+        """
         check_is_fitted(self)
         (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], self.fitted_.promises)
         return float(level)
@@ -325,12 +362,21 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         if not hasattr(self, "fitted_"):
             return settings
         try:
-            promise = f"promises coverage >= {self.guarantee():.4g}, level {self.input_level():.4g}"
+            promise = self._promise()
         except (TypeError, ValueError) as error:  # settings changed since fit: show them all the same
             promise = str(error)
         n, n_folds = self.n_calibration_, len(self.fitted_.held_out.folds)
         how = f"{self.fitted_.rule.scheme.name}, {n} samples" + (f" in {n_folds} folds" if n_folds > 1 else "")
         return f"{settings}\n# {how}: {promise}"
+
+    def _promise(self) -> str:
+        (level,) = self._levels([check_alpha(self.alpha)], self.fitted_.promises)
+        reason = self.fitted_.promises.reason_of_nothing(level)
+        if reason:
+            return f"promises nothing, {reason}"
+        promise = f"promises coverage >= {self.guarantee():.4g}, level {self.input_level():.4g}"
+        chance = self.unseen_label_chance_
+        return promise + (f", of known labels (chance of another one about {chance:.2g})" if chance else "")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -19,6 +19,7 @@ from aptset.calibrations.split import Fold, Scheme, Split
 from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
 from aptset.chance import Chance
 from aptset.estimator import fitting
+from aptset.estimator.order import canonical_places
 from aptset.estimator.tuning import set_aside_and_choose
 from aptset.groups import Groups
 from aptset.kernels.copies import CALIBRATION, PREDICTION, find_copies, own_seeds
@@ -28,12 +29,19 @@ from aptset.scores import Adaptive, Score
 from aptset.seeds import row_seeds
 from aptset.sets import PredictionSets, concatenate
 from aptset.validation.chance import column_or_values
-from aptset.validation.estimators import check_estimator_can, check_frozen, check_some_rows, check_training_data
+from aptset.validation.estimators import (
+    check_estimator_can,
+    check_frozen,
+    check_frozen_calibration,
+    check_label_space,
+    check_some_rows,
+    check_training_data,
+)
 from aptset.validation.groups import check_group_values, check_same_kind
 from aptset.validation.labels import columns_of
 from aptset.validation.matrices import OF_ESTIMATOR
 from aptset.validation.scores import AUTO, check_conformity, formula_of
-from aptset.validation.settings import check_choice, check_generator, draw_key
+from aptset.validation.settings import check_choice, check_generator, check_option, draw_key
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,7 @@ class Rule:
     group_setting: Any
     groups: Groups
     classes: NDArray[Any]
+    unseen_label_chance: float = 0.0
 
     @property
     def randomized(self) -> bool:
@@ -96,26 +105,46 @@ def prepare(
     scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
     generator = check_generator(settings.random_state)
     frozen = fitting.is_frozen(settings.estimator)
-    X, y, classes = check_training_data(settings, X, y, minimum=1 if frozen else 2)
+    X, y, classes = check_training_data(settings, X, y, 1 if frozen else 2, settings.classes)
     key = draw_key(generator)
     if frozen:
+        check_frozen_calibration(settings.calibration, isinstance(scheme, Split))
         classes = check_frozen(settings.estimator, classes, fit_params)
     if is_auto:
         rest = set_aside_and_choose(settings, X, y, classes, fit_params, key, generator)
         score, fit_params = rest.score, rest.fit_params
         X, y, passed_groups, u, ids = rest.of(X, y, passed_groups, u, ids)
-    if frozen:  # nothing to train: one fold that holds every row out
-        scheme, folds = Split(), [Fold(np.arange(len(y)), np.arange(0))]
-    else:
-        folds = scheme.folds(X, y, generator)
+    every = Fold(np.arange(len(y)), np.arange(0))  # nothing to train: one fold that holds every row out
+    folds = [every] if frozen else scheme.folds(X, y, generator)
+    classes = check_label_space(settings.classes, classes)
+    columns = columns_of(y, classes)
     groups = Groups.of(check_group_values(settings.groups, passed_groups, X, len(y)), settings.groups, classes)
+    unseen = 0.0 if settings.classes is not None else _unseen_label_chance(columns, classes, settings.estimator, frozen)
     chance = Chance.of(u, ids, settings.randomized)
-    rule = Rule(scheme, score, key, chance, settings.groups, groups, classes)
+    rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen)
     samples, rule = rule.calibration_samples(X, passed_groups, u, ids)
-    drawn = generator.integers(2**63, size=len(folds)).tolist()
-    seeds = drawn if settings.random_state is not None else [None] * len(folds)
-    promises = Promises.before_fit(scheme, folds, groups, samples.ids, columns_of(y, classes))
-    return rule, fitting.Training(settings.estimator, samples, y, classes, groups, folds, seeds, fit_params), promises
+    seeds = _seeds_of_folds(settings, len(folds), generator)
+    content = X if ids is None else samples.seeds  # rows that have ids go by them
+    places = canonical_places(content, y, fit_params, key) if len(folds) > 1 else None
+    promises = Promises.before_fit(scheme, folds, groups, samples.ids, columns)
+    training = fitting.Training(settings.estimator, samples, y, classes, groups, folds, seeds, fit_params, places)
+    return rule, training, promises
+
+
+def _unseen_label_chance(columns: NDArray[np.int64], classes: NDArray[Any], model: Any, frozen: bool) -> float:
+    """Return about the chance that a new row carries a label not among the classes (Good and Turing's estimate)."""
+    seen_once = classes[np.bincount(columns, minlength=len(classes)) == 1]
+    if frozen:  # it would know some of them without these rows
+        seen_once = seen_once[columns_of(seen_once, np.asarray(model.classes_)) < 0]
+    return len(seen_once) / (len(columns) + 1)
+
+
+def _seeds_of_folds(settings: Any, n_folds: int, generator: np.random.Generator) -> list[int | None]:
+    """Draw the seed of each fold's model; None leaves a single model, or models with own seeds, to their own chance."""
+    drawn: list[int | None] = generator.integers(2**63, size=n_folds).tolist()
+    if check_option(settings.fold_seeds, ("common", "own"), "fold_seeds") == "common" and n_folds > 1:
+        return drawn[:1] * n_folds
+    return drawn if settings.random_state is not None else [None] * n_folds
 
 
 @dataclass(frozen=True)

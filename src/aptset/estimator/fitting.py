@@ -82,6 +82,7 @@ class Training:
     folds: list[Fold]
     seeds: list[int | None]
     fit_params: dict[str, Any]
+    places: NDArray[np.intp] | None = None  # of each row in the order in which they train; None: as they came
 
     def __call__(self, f: int) -> tuple[Any, FoldScores]:
         """Fit fold f and score its held-out rows."""
@@ -102,6 +103,8 @@ class Training:
         if is_frozen(self.estimator):
             return self.estimator
         rows = self.folds[f].train_rows(len(self.y))
+        if self.places is not None:
+            rows = rows[np.argsort(self.places[rows])]
         model = clone(self.estimator)
         seed = self.seeds[f]
         if seed is not None:

@@ -32,8 +32,9 @@ class Origin:
         The name of the calibration; "split" with one group has an exact law of coverage.
     n : int or None
         Number of calibration rows.
-    losses : tuple of (float, float)
-        The promise is the smallest of ``1 - constant - slope * alpha`` over these pairs (constant, slope).
+    losses : tuple of tuples of (float, float)
+        For each group the lines (constant, slope) that are proven: a group's promise is the largest of ``1 - constant -
+        slope * alpha`` over its lines, 0 if it has none; the promise is the smallest over the groups.
     is_upper_open : bool
         Whether coverage may be higher than the law says: sets without chance, or never empty.
     settings : dict
@@ -47,7 +48,7 @@ class Origin:
 
     calibration: str | None = None
     n: int | None = None
-    losses: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
+    losses: tuple[tuple[tuple[float, float], ...], ...] = (((0.0, 1.0),),)
     has_groups: bool = False
     is_upper_open: bool = False
     settings: dict[str, str] = field(default_factory=dict)
@@ -61,7 +62,8 @@ class Origin:
 
     def promise(self, alpha: float) -> float:
         """Return the coverage that is promised at a level."""
-        return max(0.0, min(1 - constant - slope * alpha for constant, slope in self.losses))
+        best = (max((1 - constant - slope * alpha for constant, slope in lines), default=0.0) for lines in self.losses)
+        return max(0.0, min(best))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -217,7 +217,11 @@ class Calibration:
         normalize: bool | None = None,
         first_row: int = 0,
     ) -> Floats:
-        """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
+        """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha.
+
+        That of the true label is at most t with probability at most t. (With ``allow_empty=False`` an empty set gets
+        its most likely label, whatever its p-value.)
+        """
         rows = self._rows(probabilities, u, ids, normalize, first_row)
         ids, _ = self.held_out.meet(groups, len(rows))
         return p_values_of_one_model(self.held_out, rows, ids, NAME)
@@ -299,7 +303,8 @@ def calibrate(
         Calibrate within groups, so that the promise holds in each: "label" for every true label, an array for the
         group of each row (``predict_set`` then needs the groups of the new rows).
     randomized : bool, default=True
-        False takes u = 1 everywhere: never-empty sets that do not depend on chance, and cover a little more.
+        False takes u = 1 everywhere: sets that do not depend on chance. They cover at least as promised, and far more
+        where scores tie: with confident probabilities most scores are 0. With the adaptive score no set is empty.
     allow_empty : bool, default=True
         If False, an empty set gets its most likely label, which can only raise the coverage.
     normalize : bool, default=False

@@ -61,7 +61,11 @@ class CrossCalibration:
         return f"CrossCalibration({how}, {sizes}, {self.conformity})"
 
     def guarantee(self, alpha: float = 0.1) -> float:
-        """Return the coverage that Theorem 2 (or the minimax bound) promises at this level, in every group."""
+        """Return the coverage that Theorem 2 (or the minimax bound) promises at this level, in every group.
+
+        The theorems speak of folds that were made without a look at the labels, and of models that do not depend on
+        the order of their training rows (one seed for all folds, or chance of their own).
+        """
         scheme = Minimax() if self.held_out.minimax else CVPlus()
         return float(Promises(scheme, self.held_out.sizes_of_folds).coverage(check_alpha(alpha)))
 
@@ -113,7 +117,12 @@ class CrossCalibration:
         ids: ArrayLike | None = None,
         normalize: bool | None = None,
     ) -> Floats:
-        """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha."""
+        """Return the share of scores, over all folds, that are at least as large as the label's own, (rows, classes).
+
+        A label is in the set iff its value exceeds alpha. (With ``allow_empty=False`` an empty set gets its most likely
+        label, whatever its value.) It is no p-value in the exact sense: that of the true label is at most t with
+        probability at most ``1 - guarantee(t)``; with one row per fold that is 2t: twice the value is a p-value.
+        """
         tally, ids, _ = self._tally(fold_probabilities, groups, u, ids, normalize)
         return tally.p_values(self.held_out, ids)
 

@@ -141,11 +141,9 @@ def _origin(
     laws: tuple[tuple[int, int], ...] | None,
     are_groups_shown: bool,
 ) -> Origin:
-    """Return the promise as a minimum of lines: every bound falls along a line as alpha grows."""
-    losses = set()
-    for of_folds in Promises(scheme, held_out.sizes_of_folds).groups:
-        at_zero, at_half = (1 - scheme.bound(level, of_folds) for level in (Fraction(0), Fraction(1, 2)))
-        losses.add((float(at_zero), float(2 * (at_half - at_zero))))
+    """Return the promise as lines: the best one of each group counts, and the worst group."""
+    of_groups = Promises(scheme, held_out.sizes_of_folds).lines
+    losses = {tuple((float(line.constant), float(line.slope)) for line in lines) for lines in of_groups}
     kind = held_out.groups.kind
     upper_open = not randomized or not may_be_empty
     sizes: dict[str, dict[Any, int]] = {}

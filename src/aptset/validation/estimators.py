@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils import check_consistent_length, column_or_1d, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
-from aptset.validation.labels import columns_of, some
+from aptset.validation.labels import as_labels, columns_of, some
 
 
 def check_estimator_can(estimator: Any) -> None:
@@ -26,7 +27,9 @@ def check_estimator_can(estimator: Any) -> None:
             )
 
 
-def check_training_data(owner: Any, X: Any, y: Any, minimum: int) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+def check_training_data(
+    owner: Any, X: Any, y: Any, minimum: int, known: Any = None
+) -> tuple[Any, NDArray[Any], NDArray[Any]]:
     """Return X with rows that can be picked, y as a 1-D array, and its sorted classes."""
     if y is None:
         raise ValueError(f"{type(owner).__name__} requires y to be passed, but the target y is None.")
@@ -42,7 +45,7 @@ def check_training_data(owner: Any, X: Any, y: Any, minimum: int) -> tuple[Any, 
             f"X must have at least {minimum} rows to train and to calibrate; got n_samples={_num_samples(X)}."
         )
     classes = _classes_of(y)
-    if len(classes) < 2:
+    if len(classes) < 2 and known is None:
         raise ValueError(f"y must hold at least 2 classes; got one class only, {classes.tolist()[0]!r}.")
     return X, y, classes
 
@@ -68,6 +71,43 @@ def check_model_probabilities(model: Any, probabilities: Any, classes: NDArray[A
             f"{found.shape}. Models with several outputs need one ConformalClassifier per output."
         )
     return found
+
+
+def check_label_space(known: Any, found: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels that may come, sorted: those found in the data, or those that the caller named."""
+    if known is None:
+        return found
+    named = as_labels(known, "classes")
+    if len(named) < 2 or len(set(named.tolist())) != len(named):
+        raise ValueError(f"classes must be at least 2 distinct labels; got {some(named)}.")
+    missing = found[columns_of(found, named) < 0]
+    if len(missing):
+        raise ValueError(
+            f"classes must name every label that may come; y or the fitted model has {some(missing)}, which is not in "
+            f"{some(named)}. Add it, or leave classes out to take the labels from y."
+        )
+    return np.sort(named)
+
+
+def warn_unseen_labels(chance: float, alpha: Fraction) -> None:
+    """Say that labels which may come were never seen, if their chance is not small beside alpha."""
+    if chance > alpha / 10:
+        warnings.warn(
+            f"a new row carries a label that y does not hold with a chance of about {chance:.2g} (labels seen once / "
+            "(rows + 1)). Such a label is in no set: the promise is about known labels. Pass classes=[...], all labels "
+            "that may come, and it is about all of them.",
+            stacklevel=3,
+        )
+
+
+def check_frozen_calibration(calibration: Any, is_split: bool) -> None:
+    """Refuse folds for a model that is not fitted again: they would all have the same one."""
+    if not is_split:
+        raise ValueError(
+            f"calibration must be 'split' for a FrozenEstimator, which is not fitted again; got {calibration!r}. Leave "
+            "calibration out, and every row calibrates; or pass the model without FrozenEstimator to fit it for each "
+            "fold."
+        )
 
 
 def check_frozen(estimator: Any, of_labels: NDArray[Any], fit_params: dict[str, Any]) -> NDArray[Any]:

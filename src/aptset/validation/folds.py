@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -30,6 +31,27 @@ def check_splitter(splitter: Any) -> None:
     """Refuse what is not a splitter object."""
     if isinstance(splitter, type) or not callable(getattr(splitter, "split", None)):
         raise TypeError(f"splitter must be a scikit-learn splitter, e.g. StratifiedKFold(10); got {splitter!r}.")
+
+
+_BLIND = ("KFold", "LeaveOneOut", "PredefinedSplit")  # splitters of scikit-learn that look at neither X nor y
+
+
+def reason_of_no_promise(splitter: Any) -> str:
+    """Return why the theorems do not speak of a splitter's folds; empty if they do, or if there is no splitter."""
+    kind = type(splitter)  # by its name: probabilities alone must not cost the import of scikit-learn
+    if splitter is None or (kind.__module__.startswith("sklearn.model_selection.") and kind.__name__ in _BLIND):
+        return ""
+    return f"{kind.__name__} may look at the data when it makes the folds, and no theorem speaks of such folds"
+
+
+def warn_no_promise(caveat: str) -> None:
+    """Say once that a guarantee of 0 means that nothing is proven."""
+    if caveat:
+        warnings.warn(
+            f"nothing is promised: {caveat}. For a promise use CVPlus(n_folds=10), KFold, or, if its folds depend on "
+            "neither X nor y, PredefinedSplit(fold_of_each_row).",
+            stacklevel=3,
+        )
 
 
 def split_without_groups(splitter: Any, X: Any, y: NDArray[Any]) -> list[tuple[Any, Any]]:

@@ -57,20 +57,31 @@ def check_generator(random_state: Any) -> np.random.Generator:
     raise TypeError(f"random_state must be None, an int or a numpy random generator; got {random_state!r}.")
 
 
-def warn_if_too_few(sizes: Mapping[Any, int], alphas: list[Fraction], by_group: bool, stacklevel: int = 3) -> None:
-    """Say once that sets hold every label because their calibration samples, or those of some groups, are too few."""
-    strictest = min(alphas)
-    needed = size_needed(strictest)
+def warn_if_too_few(
+    sizes: Mapping[Any, int],
+    alphas: list[Fraction],
+    by_group: bool,
+    stacklevel: int = 3,
+    levels: list[Fraction] | None = None,
+) -> None:
+    """Say once that sets hold every label because their calibration samples, or those of some groups, are too few.
+
+    ``levels`` are the input levels at which calibration runs, where they are not the levels that were asked for.
+    """
+    strictest, inner = min(alphas), min(levels or alphas)
+    needed = size_needed(inner)
+    asked = f"alpha={float(strictest):g}"
+    asked += f" (level='guaranteed' runs at {float(inner):.4g})" if inner != strictest else ""
     short = {name: n for name, n in sizes.items() if n < needed}
     if not short:
         return
     if by_group:
         shown = ", ".join(f"{name!r} ({n if n else 'never seen'})" for name, n in list(short.items())[:8])
-        what = f"groups with too few calibration samples for alpha={float(strictest):g}: {shown}"
+        what = f"groups with too few calibration samples for {asked}: {shown}"
         what += f" and {len(short) - 8} more" if len(short) > 8 else ""
         effect = "so every label is in their sets. Calibrate on more samples of these groups or raise alpha."
     else:
-        what = f"{next(iter(short.values()))} calibration samples are too few for alpha={float(strictest):g}"
+        what = f"{next(iter(short.values()))} calibration samples are too few for {asked}"
         effect = "so every set holds every label. Calibrate on more samples or raise alpha."
     warnings.warn(f"{what}: at least {needed} are needed, {effect}", stacklevel=stacklevel)
 
@@ -104,13 +115,13 @@ def check_choice(value: Any, table: Mapping[str, Callable[[], Any]], method: str
     return value
 
 
-def check_reachable(level: Fraction, alpha: Fraction, calibration: str) -> Fraction:
+def check_reachable(level: Fraction, alpha: Fraction, calibration: str, caveat: str = "") -> Fraction:
     """Return the input level that makes the promise, if there is one."""
     if level <= 0:
+        why = caveat or f"{calibration} with so few samples and folds promises less at every input level"
         raise ValueError(
-            f"level='guaranteed' must be able to promise coverage {float(1 - alpha):g}; {calibration} with so few "
-            "samples and folds promises less at every input level. Use more samples, other folds, calibration='split', "
-            "or level='nominal'."
+            f"level='guaranteed' must be able to promise coverage {float(1 - alpha):g}; {why}. "
+            "Use more samples, other folds, calibration='split', or level='nominal'."
         )
     return level
 

@@ -26,7 +26,8 @@ function verdict(facts, high, promise) {
 }
 function drawWords() {
   const [low, high] = shareInterval(now.covered, data.rows, data.confidence);
-  const promise = Math.max(0, Math.min(...data.losses.map(([constant, slope]) => 1 - constant - slope * now.alpha)));
+  const best = (lines) => Math.max(0, ...lines.map(([constant, slope]) => 1 - constant - slope * now.alpha));
+  const promise = Math.min(...data.losses.map(best));
   const facts = {
     promise: number(promise),
     rows: whole(data.rows),
