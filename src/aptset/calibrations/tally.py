@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -52,8 +52,9 @@ class Tally:
             first_bad = add_counts(rows, fold.scores, fold.offsets, ids, self.counts)
         else:
             first_bad = lower(rows, self.lowest)
-        if first_bad < 0:
-            self.mass += on_mean_grid(rows.block(0, len(rows)).probabilities)
+        if first_bad < 0:  # the mean is that of the models' own probabilities, before a score raises them
+            plain = replace(rows, formula=replace(rows.formula, power=1.0))
+            self.mass += on_mean_grid(plain.block(0, len(rows)).probabilities)
         return first_bad
 
     def merge(self, other: Tally) -> None:

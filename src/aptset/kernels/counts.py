@@ -53,7 +53,7 @@ def add_counts(
 
     def work(start: int, stop: int) -> int:
         groups = None if row_groups is None else np.ascontiguousarray(row_groups[start:stop])
-        if backend.compiled is not None:
+        if backend.compiled is not None and rows.is_compiled:
             arguments = (*compiled_arguments(rows.block(start, stop), keys), sorted_scores, offsets, groups)
             bad = int(backend.compiled.add_counts(*arguments, counts[start:stop]))
             return start + bad if bad >= 0 else -1
