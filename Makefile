@@ -10,7 +10,7 @@ run: $(VENV)/installed
 	$(BIN)/aptset run
 
 test: $(VENV)/tested lint browser
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset
 
 # torch in the build for processors where there is one; without this pin it comes with gigabytes for other devices.
