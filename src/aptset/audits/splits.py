@@ -18,10 +18,10 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from aptset.estimator.classifier import ConformalClassifier
-from aptset.estimator.seeds import row_seeds
 from aptset.judging.metrics import size_given_coverage
 from aptset.judging.worst_slice import worst_slice_coverage
 from aptset.kernels.rowhash import mix
+from aptset.seeds import row_seeds
 from aptset.sets import PredictionSets
 from aptset.validation.labels import columns_of
 

@@ -58,7 +58,7 @@ def group_of_rows(kind: str, columns: Columns, ids: Ids | None) -> NDArray[np.in
 
 def _below(fold: FoldScores, rows: Rows, columns: Columns, of_row: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return how many scores of its group in a fold lie below each row's own; all of them for an unknown label."""
-    scores, _ = label_scores(rows, np.maximum(columns, 0))
+    scores = label_scores(rows, np.maximum(columns, 0)).scores
     scores[columns < 0] = np.inf
     below = np.zeros(len(scores), dtype=np.int64)
     for group, (start, stop) in enumerate(zip(fold.offsets[:-1], fold.offsets[1:], strict=True)):
