@@ -50,7 +50,7 @@ PLAIN = Plain()
 OWN = [odd_ranks_first, by_class, Powered(0.5), PLAIN]
 
 
-@pytest.mark.parametrize("score", OWN, ids=str)
+@pytest.mark.parametrize("score", OWN, ids=lambda score: getattr(score, "__name__", type(score).__name__))
 @pytest.mark.parametrize("groups", [None, "label", "row"])
 def test_sets_are_the_labels_whose_score_counts_say_so(score, groups, path):
     by = np.where(P[:, 0] > 0.2, "high", "low")
@@ -86,7 +86,7 @@ def test_a_function_by_hand():
         assert set(labels) == {y for y in range(5) if in_set(ours, score(P[i], y), Fraction(3, 10))}
 
 
-@pytest.mark.parametrize("score", OWN, ids=str)
+@pytest.mark.parametrize("score", OWN, ids=lambda score: getattr(score, "__name__", type(score).__name__))
 @pytest.mark.parametrize("scheme", ["split", "cv+", "jackknife+", "minimax"])
 def test_the_estimator_takes_them(score, scheme):
     X, y = GENERATOR.normal(size=(60, 3)), np.arange(60) % 3
@@ -108,7 +108,7 @@ def test_folds_take_them():
     np.testing.assert_array_equal(sets.mask, p_values > 0.2)
 
 
-@pytest.mark.parametrize("score", OWN, ids=str)
+@pytest.mark.parametrize("score", OWN, ids=lambda score: getattr(score, "__name__", type(score).__name__))
 def test_nothing_but_the_row_decides(score, monkeypatch):
     calibration = aptset.calibrate(P[:120], Y[:120], conformity=score, random_state=0)
     expected = calibration.predict_set(NEW, 0.2)

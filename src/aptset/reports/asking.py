@@ -78,14 +78,18 @@ def _counts(fold: FoldScores, below: NDArray[np.int64], of_row: NDArray[np.int64
 
 
 def folds_of_calibration(
-    calibration: CrossCalibration, probabilities: list[Any], groups: Any, columns: Columns, of_row: NDArray[np.int64]
+    calibration: CrossCalibration,
+    probabilities: list[Any],
+    of_rows: dict[str, Any],
+    columns: Columns,
+    of_row: NDArray[np.int64],
 ) -> tuple[tuple[FoldCounts, ...], ...]:
     """Return what each fold by itself says: the p-values of a calibration of one fold tell how many lie below."""
     folds = []
     for number, (fold, matrix) in enumerate(zip(calibration.held_out.folds, probabilities, strict=True)):
         alone = HeldOut((fold,), calibration.held_out.groups)
         one = replace(calibration, held_out=alone, folds=calibration.folds[number : number + 1])
-        p_values = one.p_values([matrix], groups=groups)
+        p_values = one.p_values([matrix], **of_rows)
         of_truth = np.take_along_axis(p_values, np.maximum(columns, 0)[:, None], axis=1)[:, 0]
         n = np.diff(fold.offsets)[np.maximum(of_row, 0)]
         below = np.where(columns < 0, n, np.rint((n + 1) * (1 - of_truth)).astype(np.int64))

@@ -57,6 +57,8 @@ def report(
     title: str = "What the prediction sets are worth",
     examples: int = 200,
     random_state: Any = 0,
+    u: ArrayLike | None = None,
+    ids: Any = None,
 ) -> Report:
     """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
@@ -85,6 +87,8 @@ def report(
         How many rows are shown one by one. The statistics are always those of all rows.
     random_state : None, int or numpy random generator, default=0
         Draws the examples and the directions of the worst slice.
+    u, ids : array, optional
+        Of the rows, as in ``predict_set``: u where it was passed to ``fit`` or ``calibrate``, or one id per row.
 
     Returns
     -------
@@ -104,7 +108,7 @@ def report(
     count = check_example_count(examples)
     target = None if path is None else check_page_path(path)
     need_jinja()
-    evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state)
+    evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, u=u, ids=ids)
     made = Report(render(summarise(evaluation, str(title), count, random_state)), evaluation)
     if target is not None:
         made.save(target)

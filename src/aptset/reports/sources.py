@@ -17,7 +17,7 @@ from aptset.calibrations.split import Scheme, Split
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.evidence import Evidence, FoldCounts, Origin, as_group_list
 from aptset.judging.features import can_be_sliced
-from aptset.probabilities.border import NAME
+from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.cross import CrossCalibration
 from aptset.reports.asking import ask, folds_of_calibration, group_of_rows
@@ -32,26 +32,33 @@ _NEARLY_ONE = 0.999999999
 
 
 def evaluation_of(
-    source: Any, X: Any, y: Any, groups: Any, features: Any, alpha: float | None, random_state: Any
+    source: Any, X: Any, y: Any, groups: Any, features: Any, alpha: float | None, random_state: Any, **chance: Any
 ) -> Evaluation:
-    """Return the evaluation that a report is made from."""
+    """Return the evaluation that a report is made from; ``chance`` holds u and ids of the rows, or None."""
     is_evaluation, is_calibration = isinstance(source, Evaluation), isinstance(source, Calibration | CrossCalibration)
     check_report_source(source, X, y, is_evaluation, is_calibration or hasattr(source, "predict_p") or is_evaluation)
     if isinstance(source, Evaluation):
         return source
     if isinstance(source, Calibration | CrossCalibration):
-        return _of_calibration(source, X, y, groups, features, 0.1 if alpha is None else alpha, random_state)
-    return _of_classifier(source, X, y, groups, features, alpha, random_state)
+        return _of_calibration(source, X, y, groups, features, 0.1 if alpha is None else alpha, random_state, chance)
+    return _of_classifier(source, X, y, groups, features, alpha, random_state, chance)
 
 
 def _of_classifier(
-    classifier: Any, X: Any, y: Any, groups: Any, features: Any, alpha: float | None, random_state: Any
+    classifier: Any,
+    X: Any,
+    y: Any,
+    groups: Any,
+    features: Any,
+    alpha: float | None,
+    random_state: Any,
+    chance: dict[str, Any],
 ) -> Evaluation:
     fitted = classifier._fitted()
     kind = fitted.rule.groups.kind
     passed = groups if kind == "row" and fitted.rule.group_setting is None else None
     level = classifier.input_level(alpha)
-    (samples, _) = fitted.rule.samples(X, passed)
+    (samples, _) = fitted.rule.samples(X, passed, **chance)
     levels = [Fraction(str(level)), Fraction(str(_NEARLY_ONE))]
     rule, columns = fitted.rule, columns_of(as_labels(y, "y"), fitted.rule.classes)
     check_length(columns, len(samples), "y")
@@ -77,24 +84,28 @@ def _of_calibration(
     features: Any,
     alpha: float,
     random_state: Any,
+    chance: dict[str, Any],
 ) -> Evaluation:
     scheme: Scheme = Split()
     if isinstance(calibration, CrossCalibration):
         scheme = Minimax() if calibration.held_out.minimax else CVPlus()
         probabilities = list(folds_in_order(probabilities, calibration.folds))  # they may stream, and are needed again
+    else:
+        probabilities, ids = take_ids(probabilities, chance["ids"])
+        chance = {**chance, "ids": ids}
     by = groups if calibration.held_out.groups.kind == "row" else None
-    sets, last = calibration.predict_set(probabilities, [alpha, _NEARLY_ONE], groups=by)
-    p_values = calibration.p_values(probabilities, groups=by)
-    held_out, chance, may_be_empty = calibration.held_out, calibration.chance.randomized, calibration.allow_empty
+    sets, last = calibration.predict_set(probabilities, [alpha, _NEARLY_ONE], groups=by, **chance)
+    p_values = calibration.p_values(probabilities, groups=by, **chance)
+    held_out, randomized, may_be_empty = calibration.held_out, calibration.chance.randomized, calibration.allow_empty
     settings = {"Model": "probabilities were given"}
-    settings |= _settings(scheme.name, held_out, str(calibration.conformity), chance, may_be_empty)
+    settings |= _settings(scheme.name, held_out, str(calibration.conformity), randomized, may_be_empty)
     columns = columns_of(as_labels(y, "y"), calibration.classes)
     check_length(columns, len(sets), "y")
     of_row = group_of_rows(held_out.groups.kind, columns, held_out.meet(by, len(sets))[0])
     folds = None
     if isinstance(calibration, CrossCalibration):
-        folds = folds_of_calibration(calibration, probabilities, by, columns, of_row)
-    origin = _origin(scheme, held_out, chance, may_be_empty, settings, of_row, folds, by is not None)
+        folds = folds_of_calibration(calibration, probabilities, {"groups": by, **chance}, columns, of_row)
+    origin = _origin(scheme, held_out, randomized, may_be_empty, settings, of_row, folds, by is not None)
     found = evaluate(sets, y, features, groups, alpha=alpha, random_state=random_state)
     chances = _chances(calibration, probabilities)
     return _with_rows(found, sets, y, p_values, chances, groups, features, last, may_be_empty, origin)

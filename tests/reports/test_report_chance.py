@@ -1,0 +1,35 @@
+"""Reports on calibrations whose u came from ids or from the caller."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.naive_bayes import GaussianNB
+
+import aptset
+
+X, Y = load_iris(return_X_y=True)
+U = np.random.default_rng(0).random(150)
+
+
+@pytest.mark.parametrize("calibration", ["split", "cv+"])
+def test_of_classifiers(calibration):
+    fitted = aptset.ConformalClassifier(GaussianNB(), calibration=calibration, random_state=0).fit(X, Y, u=U)
+    with pytest.raises(ValueError, match="calibration was passed u, and none came"):
+        aptset.report(fitted, X, Y)
+    page = aptset.report(fitted, X, Y, u=U)
+    assert page.evaluation.coverage == fitted.predict_set(X, u=U).covers(Y).mean()
+    by_id = aptset.ConformalClassifier(GaussianNB(), calibration=calibration, random_state=0).fit(X, Y, ids=range(150))
+    page = aptset.report(by_id, X, Y, ids=range(150))
+    assert page.evaluation.mean_size == by_id.predict_set(X, ids=range(150)).sizes.mean()
+
+
+def test_of_calibrations():
+    matrix = np.random.default_rng(1).dirichlet([1, 1, 1], size=150)
+    calibration = aptset.calibrate(matrix, Y, ids=range(150), random_state=0)
+    frame = pd.DataFrame(matrix, columns=[0, 1, 2]).assign(customer=np.arange(150))
+    page = aptset.report(calibration, frame, Y, ids="customer")
+    assert page.evaluation.mean_size == calibration.predict_set(matrix, ids=range(150)).sizes.mean()
+    folds = aptset.calibrate_cv(matrix, Y, np.arange(150) % 3, u=U, random_state=0)
+    page = aptset.report(folds, [matrix] * 3, Y, u=U)
+    assert page.evaluation.mean_size == folds.predict_set([matrix] * 3, u=U).sizes.mean()
