@@ -20,6 +20,7 @@ from aptset.commands.options import (
     JOBS,
     MODEL,
     QUIET,
+    ROW_ID,
     SEED,
     SEEDS,
     files_read,
@@ -78,6 +79,7 @@ def main(debug: bool) -> None:
 )
 @ALPHA
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
+@ROW_ID
 @click.option("--out", default="aptset-run", show_default=True, help="Folder for the results (with TABLE).")
 @JOBS
 @SEED

@@ -34,12 +34,13 @@ def workers(_: Any, __: Any, jobs: int | None) -> int | None:
 
 
 JOBS = click.option("--jobs", type=int, callback=workers, help="Folds to fit at once; -1 for one per core.")
+ROW_ID = click.option("--id", "row_id", help="A column that names each row: its chance then comes from this id alone.")
 PROBABILITIES = [
     click.argument("probs"),
     click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),
     click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities."),
     click.option("--normalize", is_flag=True, help="Divide each row by its sum."),
-    click.option("--id", "row_id", help="A column that names each row: its chance then comes from this id alone."),
+    ROW_ID,
     click.option(
         "--batch-rows",
         default=65_536,

@@ -24,7 +24,8 @@ def report_table(path: Path, target: str, out: Path, title: str | None, **settin
     title = title or f"{path.name}: prediction sets for {target}"
     features = sliceable(result.features)
     truth = np.array(result.truth, dtype=object)
-    return report(result.classifier, result.features, truth, out, groups=result.groups, features=features, title=title)
+    of_rows: dict[str, Any] = {"groups": result.groups, "ids": result.ids, "features": features}
+    return report(result.classifier, result.features, truth, out, title=title, **of_rows)
 
 
 def report_probabilities(
@@ -37,17 +38,20 @@ def report_probabilities(
     parts: list[Any] = []
     labels: list[Any] = []
     groups: list[Any] = []
+    ids: list[Any] = []
     for batch in source.batches():
         check_labels_present(source.path, batch.labels or [], batch.start, source.classes(), str(source.label))
         parts.append(batch.probabilities[:, order])
         labels.extend(batch.labels or [])
         groups.extend(as_texts(batch.others[source.group]) if source.group else [])
+        ids.extend(as_texts(batch.others[source.row_id]) if source.row_id else [])
     chances = np.concatenate(parts)
-    if normalize:
+    if normalize or calibration.normalize:
         chances = chances / chances.sum(axis=1, keepdims=True)
     truth = calibration.classes[[names.index(str(label)) for label in labels]]
     title = title or f"{source.path.name}: what the prediction sets are worth"
-    return report(calibration, chances, truth, out, groups=groups or None, alpha=alpha, title=title)
+    of_rows: dict[str, Any] = {"groups": groups or None, "ids": ids or None}
+    return report(calibration, chances, truth, out, alpha=alpha, title=title, **of_rows)
 
 
 def report_demo(alpha: float, seed: int, out: Path, title: str | None) -> Report:

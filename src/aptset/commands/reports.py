@@ -9,15 +9,27 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from aptset.commands.options import ALPHA, AS_JSON, JOBS, MODEL, QUIET, SEED, files_read, show, source_of, workers
+from aptset.commands.options import (
+    ALPHA,
+    AS_JSON,
+    JOBS,
+    MODEL,
+    QUIET,
+    ROW_ID,
+    SEED,
+    files_read,
+    show,
+    source_of,
+    workers,
+)
 
 OF_TABLES = {"model": "--model", "target": "--target", "jobs": "--jobs"}
+OF_EITHER = {"calibration": "-c", "groups": "--groups", "row_id": "--id"}
 OF_PROBABILITIES = {
     "label": "--label",
     "prefix": "--prefix",
     "logits": "--logits",
     "normalize": "--normalize",
-    "row_id": "--id",
 }
 
 
@@ -27,7 +39,7 @@ def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> Non
     given = {name for name in options if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT}
     of_table = [OF_TABLES[name] for name in OF_TABLES if name in given]
     of_probabilities = [OF_PROBABILITIES[name] for name in OF_PROBABILITIES if name in given]
-    of_either = [words for name, words in (("calibration", "-c"), ("groups", "--groups")) if name in given]
+    of_either = [OF_EITHER[name] for name in OF_EITHER if name in given]
     if probs is None and (too_much := [*of_table, *of_probabilities, *of_either]):
         raise click.UsageError(f"{too_much[0]} needs a FILE; without one the report is about embedded data.")
     if options["target"] is not None and of_probabilities:
@@ -48,7 +60,7 @@ def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> Non
 @click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers.")
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
-@click.option("--id", "row_id", help="A column of numbers that is a row id, not a probability.")
+@ROW_ID
 @ALPHA
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @click.option("--title", help="The heading of the page.")
@@ -77,7 +89,7 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     if probs is None:
         made = reportjob.report_demo(alpha, options["seed"], page, title)
     elif options["target"] is not None:
-        names = ("model", "calibration", "alpha", "groups", "seed", "jobs")
+        names = ("model", "calibration", "alpha", "groups", "seed", "jobs", "row_id")
         settings = {name: options[name] for name in names}
         made = reportjob.report_table(as_path(probs), options["target"], page, title, **settings)
     elif options["label"] is not None:

@@ -58,6 +58,7 @@ class TableResult:
     p_value: float | None
     features: pd.DataFrame
     groups: NDArray[Any] | None
+    ids: NDArray[Any] | None = None
 
     def text(self) -> str:
         """Return the promise and the measurement in words."""
@@ -104,9 +105,11 @@ def run_table(
     groups: str | None,
     seed: int,
     jobs: int | None,
+    row_id: str | None = None,
 ) -> TableResult:
     """Train and calibrate on 70 % of the rows, judge on the others."""
-    features, labels, by = read_rows(path, target, groups)
+    features, labels, by = read_rows(path, target, groups, row_id)
+    ids = None if row_id is None else as_objects(as_texts(read_table(path, (row_id,))[row_id]))
     train, test = train_test_split(np.arange(len(labels)), test_size=0.3, random_state=seed)
     classifier = ConformalClassifier(
         make_model(model),
@@ -115,14 +118,19 @@ def run_table(
         groups="label" if groups == "label" else None,
         n_jobs=jobs,
         random_state=seed,
-    ).fit(features.iloc[train], labels[train], groups=None if by is None else by[train])
-    of_test = None if by is None else by[test]
-    sets: Any = classifier.predict_set(features.iloc[test], groups=of_test)
+    ).fit(
+        features.iloc[train],
+        labels[train],
+        groups=None if by is None else by[train],
+        ids=None if ids is None else ids[train],
+    )
+    of_test, test_ids = None if by is None else by[test], None if ids is None else ids[test]
+    sets: Any = classifier.predict_set(features.iloc[test], groups=of_test, ids=test_ids)
     evaluation = evaluate(sets, labels[test], groups=of_test, alpha=alpha)
     p_value = None
     if classifier.fitted_.rule.scheme.name == "split" and groups is None:
         p_value = coverage_test(sets.covers(labels[test]), n=classifier.n_calibration_, alpha=alpha).p_value
-    found = (features.iloc[test], of_test)
+    found = (features.iloc[test], of_test, test_ids)
     return TableResult(classifier, evaluation, sets, test, labels[test].tolist(), target, p_value, *found)
 
 
