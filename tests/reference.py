@@ -58,3 +58,46 @@ def rank(n, alpha):
 def in_set(calibration_scores, score, alpha):
     """Counting form: fewer than (1 - alpha)(n + 1) calibration scores are below the score."""
     return sum(s < score for s in calibration_scores) < (1 - alpha) * (len(calibration_scores) + 1)
+
+
+def without_mass(p, order, label, u):
+    """Labels without mass, where they stand behind the others: they share (1, 2]."""
+    zeros = [y for y in order if p[y] == 0]
+    return 1 + (zeros.index(label) + 1 - u) / len(zeros)
+
+
+def homogeneous_score(p, order, label, u):
+    """1 - p, equal ones spread over 2^-32."""
+    return 1 - p[label] + Fraction(1, 2**32) * (u - 1) if p[label] > 0 else without_mass(p, order, label, u)
+
+
+def regularized_score(p, order, label, u, penalty=Fraction(0.01), free_ranks=5):
+    """RAPS: the adaptive score plus a penalty for every rank behind the free ones."""
+    return adaptive_score(p, order, label, u) + penalty * max(0, order.index(label) + 1 - free_ranks)
+
+
+def saps_score(p, order, label, u, penalty=Fraction(0.2)):
+    """SAPS: v p_max for the first label, p_max + (rank - 2 + v) penalty for the others, where v = 1 - u."""
+    top, rank, v = max(p), order.index(label) + 1, 1 - u
+    return v * top if rank == 1 else top + (rank - 2 + v) * penalty
+
+
+def margin_score(p, order, label, u):
+    """The largest other probability minus the label's own, equal ones spread over 2^-32."""
+    others = max(p[y] for y in order if y != label)
+    return others - p[label] + Fraction(1, 2**32) * (u - 1) if p[label] > 0 else without_mass(p, order, label, u)
+
+
+def rank_score(p, order, label, u):
+    """The rank less u."""
+    return order.index(label) + 1 - u
+
+
+SCORES = {
+    "adaptive": adaptive_score,
+    "homogeneous": homogeneous_score,
+    "margin": margin_score,
+    "rank": rank_score,
+    "regularized": regularized_score,
+    "saps": saps_score,
+}

@@ -10,6 +10,7 @@ import aptset
 
 def test_public_names():
     assert aptset.__all__ == [
+        "SAPS",
         "Adaptive",
         "CVPlus",
         "Calibration",
@@ -19,10 +20,15 @@ def test_public_names():
         "Evaluation",
         "Homogeneous",
         "JackknifePlus",
+        "Margin",
         "Minimax",
+        "Places",
         "PredictionSets",
+        "Rank",
         "Regularized",
         "Split",
+        "Tempered",
+        "Tuned",
         "WorstSlice",
         "adaptive_scores",
         "audit",
@@ -52,6 +58,7 @@ def test_public_names():
         "size_given_coverage",
         "size_given_coverage_by",
         "size_stratified_coverage",
+        "tune",
         "worst_slice_coverage",
         "worst_slice_score",
     ]

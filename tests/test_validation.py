@@ -169,11 +169,11 @@ def test_uniforms_without_randomisation():
 @pytest.mark.parametrize(
     ("conformity", "error"),
     [
-        ("aps", ValueError),
+        ("apps", ValueError),
+        ("auto ", ValueError),
         (3, TypeError),
+        (None, TypeError),
         (aptset.Adaptive, TypeError),
-        (aptset.Regularized(penalty=-1), ValueError),
-        (aptset.Regularized(penalty=float("nan")), ValueError),
     ],
 )
 def test_conformity(conformity, error):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from aptset.probabilities.formulas import adaptive_scores, conformal_rank
     from aptset.probabilities.oracle import oracle_sets
     from aptset.reports.making import report
-    from aptset.scores import Adaptive, Homogeneous, Regularized
+    from aptset.scores import SAPS, Adaptive, Homogeneous, Margin, Places, Rank, Regularized, Tempered
     from aptset.sets import PredictionSets
 
 _ROOMS = {
@@ -56,10 +56,16 @@ _ROOMS = {
     "Evaluation": "judging.evaluation",
     "Homogeneous": "scores",
     "JackknifePlus": "calibrations.cross",
+    "Margin": "scores",
     "Minimax": "calibrations.minimax",
+    "Places": "scores",
     "PredictionSets": "sets",
+    "Rank": "scores",
     "Regularized": "scores",
+    "SAPS": "scores",
     "Split": "calibrations.split",
+    "Tempered": "scores",
+    "Tuned": "probabilities.tuning",
     "WorstSlice": "judging.worst_slice",
     "adaptive_scores": "probabilities.formulas",
     "audit": "audits.auditing",
@@ -89,11 +95,13 @@ _ROOMS = {
     "size_given_coverage": "judging.metrics",
     "size_given_coverage_by": "judging.metrics",
     "size_stratified_coverage": "judging.metrics",
+    "tune": "probabilities.tuning",
     "worst_slice_coverage": "judging.worst_slice",
     "worst_slice_score": "judging.scorers",
 }
 
 __all__ = [
+    "SAPS",
     "Adaptive",
     "CVPlus",
     "Calibration",
@@ -103,10 +111,15 @@ __all__ = [
     "Evaluation",
     "Homogeneous",
     "JackknifePlus",
+    "Margin",
     "Minimax",
+    "Places",
     "PredictionSets",
+    "Rank",
     "Regularized",
     "Split",
+    "Tempered",
+    "Tuned",
     "WorstSlice",
     "adaptive_scores",
     "audit",
@@ -136,6 +149,7 @@ __all__ = [
     "size_given_coverage",
     "size_given_coverage_by",
     "size_stratified_coverage",
+    "tune",
     "worst_slice_coverage",
     "worst_slice_score",
 ]

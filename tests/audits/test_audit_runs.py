@@ -45,7 +45,7 @@ def test_a_split_is_what_it_says():
     from aptset.audits.splits import RandomSplit, as_conformal
 
     data, _ = prepare(X, y, None, None, 0.3)
-    task = RandomSplit(data, "split", as_conformal(BAYES, "split", None), 1, 7, False)
+    task = RandomSplit(data, "split", as_conformal(BAYES, "split", None), 1, 7)
     train, test = task.split()
     assert sorted([*train, *test]) == list(range(200))
     assert len(test) == 60
@@ -125,6 +125,9 @@ def test_comparison_is_paired_and_plain():
     size = found.difference("guess", "bayes", "size")
     assert float(size) == pytest.approx(paired.mean())
     assert found.difference("bayes", "guess", "size").low == pytest.approx(-size.high)
+    wide = found.difference("guess", "bayes", "size", about="data")
+    assert wide.high - wide.low > size.high - size.low
+    assert float(wide) == pytest.approx(float(size))
     first, second = found.sentences()
     assert first.startswith("No clear difference in size")
     assert "labels smaller on average than guess's" in second

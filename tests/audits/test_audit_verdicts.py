@@ -73,9 +73,12 @@ def test_the_last_split_follows_the_times():
     X, y = rows(50)
     times = np.random.default_rng(1).permutation(50)
     data, _ = prepare(X, y, None, times, 0.3)
-    train, test = RandomSplit(data, "a", None, -1, 0, False).split()
-    assert sorted(times[test]) == list(range(35, 50))
-    assert sorted(times[train]) == list(range(35))
+    train, test = RandomSplit(data, "a", None, -1, 0).split()
+    assert sorted(data.place[test]) == list(range(35, 50))
+    assert sorted(data.place[train]) == list(range(35))
+    where = np.argsort(times)[data.place]  # the row that each stands for
+    assert np.array_equal(data.X, X[where])
+    assert np.array_equal(data.y, y[where])
 
 
 def test_drift_draws_what_the_sets_cover():
@@ -84,13 +87,15 @@ def test_drift_draws_what_the_sets_cover():
     classifier = aptset.ConformalClassifier(GaussianNB(), alpha=0.6, allow_empty=False)
     found = aptset.audit(classifier, X, y, repetitions=5)
     covered, times = np.zeros(300), np.zeros(300)
+    place = prepare(X, y, None, None, 0.3)[0].place
     for row in found.splits.p_values("as given"):
         covered[row["rows"]] += row["hits"]
         times[row["rows"]] += 1
     assert sum(sum(row["hits"]) for row in found.splits.p_values("as given")) == sum(
         row["covered"] for row in found.splits.overall("as given")
     )
-    seen = np.flatnonzero(times)
+    seen = np.argsort(place)
+    seen = seen[times[seen] > 0]
     pieces = [piece.mean() for piece in np.array_split(covered[seen] / times[seen], 10)]
     assert found.drift.coverage == pytest.approx(pieces)
 
@@ -103,21 +108,23 @@ def test_the_luck_of_a_split_is_taken_out_before_rows_are_compared():
         for i, (start, level) in enumerate([(0, 0.8), (50, 0.2)] * 20)
     ]
     last = {"laws": None, "covered": 9, "rows": 10}
-    found = look_for_drift(splits, last, None, 100, ALPHA, np.random.default_rng(0))
+    data, _ = prepare(*rows(100), None, None, 0.3)
+    data = replace(data, place=np.arange(100))
+    found = look_for_drift(splits, last, data, ALPHA, np.random.default_rng(0))
     assert found.p_order > 0.01
 
 
 def test_what_a_finished_split_is_used_again_for():
     X, y = rows(60)
     data, _ = prepare(X, y, None, None, 0.3)
-    one = RandomSplit(data, "a", aptset.ConformalClassifier(GaussianNB()), 1, 7, False)
+    one = RandomSplit(data, "a", aptset.ConformalClassifier(GaussianNB()), 1, 7)
     others = [
         replace(one, model=aptset.ConformalClassifier(GaussianNB(), alpha=0.2)),
         replace(one, model=aptset.ConformalClassifier(LogisticRegression())),
         replace(one, seed=8),
         replace(one, repetition=2),
         replace(one, candidate="b"),
-        replace(one, keeps_p_values=True),
+        replace(one, keeps="p_values"),
         replace(one, rows=replace(data, X=X + 1)),
     ]
     assert len({one.key, *(other.key for other in others)}) == 8
@@ -136,7 +143,7 @@ def test_every_split_has_its_own_model_seed():
             return super().fit(X, y, **more)
 
     for seed, repetition in ((0, 0), (0, 1), (1, 0), (0, 0)):
-        RandomSplit(data, "a", Remembering(GaussianNB()), repetition, seed, False).run()
+        RandomSplit(data, "a", Remembering(GaussianNB()), repetition, seed).run()
     assert len(set(seen)) == 3
     assert seen[0] == seen[3]
 
@@ -149,6 +156,9 @@ def splits_of(sizes, covered, rows_of_test=100):
             found.append({"candidate": name, "repetition": number, "part": "all", "name": "", "rows": rows_of_test})
             found[-1] |= {"covered": count, "size": size, "worst_slice": count / 200, "size_given_coverage": size}
             found[-1] |= {"promise": 0.9, "laws": [[rows_of_test, 10_000]]}
+            tested = {"rows": list(range(number * rows_of_test, (number + 1) * rows_of_test))}
+            tested |= {"values": [size] * rows_of_test, "hits": [1] * count + [0] * (rows_of_test - count)}
+            found.append({"candidate": name, "repetition": number, "part": "sizes", **tested})
     return Splits.of(list(sizes), found, 0.3, len(next(iter(sizes.values()))))
 
 

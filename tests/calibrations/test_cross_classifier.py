@@ -190,8 +190,8 @@ class LastRow(ClassifierMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("fold_seeds", ["common", "own"])
-@pytest.mark.parametrize("has_weights", [True, False])
-def test_training_is_symmetric(fold_seeds, has_weights):
+@pytest.mark.parametrize(("has_weights", "has_ids"), [(True, False), (False, False), (False, True)])
+def test_training_is_symmetric(fold_seeds, has_weights, has_ids):
     """The models do not depend on where the rows stand, only on which they are: rows, labels and weights move together.
 
     Every X comes five times, with other labels and weights: equal features must not leave the order to the position.
@@ -206,7 +206,8 @@ def test_training_is_symmetric(fold_seeds, has_weights):
         classifier = ConformalClassifier(
             LastRow(), calibration=CVPlus(splitter=splitter), fold_seeds=fold_seeds, random_state=0
         )
-        return classifier.fit(data[order], labels[order], sample_weight=weights[order]).models_
+        ids = order if has_ids else None
+        return classifier.fit(data[order], labels[order], ids=ids, sample_weight=weights[order]).models_
 
     expected = models(np.arange(150))
     moved = models(generator.permutation(150))

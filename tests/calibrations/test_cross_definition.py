@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import aptset
 from aptset.kernels.copies import CALIBRATION, PREDICTION
+from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, all_scores_of_block
 from reference import adaptive_score, exact_row, in_set
 
@@ -52,8 +53,8 @@ def problems(draw):
 
 def exact_scores(matrix, u, key, side):
     """Exact scores of every label; only the order of ties is taken from the library."""
-    weights = aptset.Adaptive().weights
-    floats, _ = all_scores_of_block(Rows(matrix, weights, key, 1e-9, u=u, side=side).seeded(), 0, len(matrix))
+    formula = Formula(aptset.Adaptive().weights)
+    floats, _ = all_scores_of_block(Rows(matrix, formula, key, 1e-9, u=u, side=side).seeded(), 0, len(matrix))
     found = []
     for row, scores, uniform in zip(matrix, floats, u, strict=True):
         p, order = exact_row(row), np.lexsort((scores, -row)).tolist()

@@ -128,7 +128,7 @@ def test_bad_files_get_one_line(folder):
     assert "bad.parquet" in calibrate(folder / "bad.parquet")
     (folder / "bad.npz").write_bytes(b"PK nonsense")
     assert "bad.npz" in failure("calibrate", folder / "bad.npz", "--label", "y", "-o", folder / "x.aptset")
-    assert "conformity must be one of" in calibrate(folder / "val.csv", "--conformity", "aps")
+    assert "conformity must be one of" in calibrate(folder / "val.csv", "--conformity", "apps")
     assert not (folder / "x.aptset").exists()
     run(
         "calibrate",
@@ -284,3 +284,30 @@ def test_run_says_what_is_wrong(tmp_path):
     )
     assert "must have a column 'c'" in failure("run", path, "--target", "y", "--groups", "c", cwd=tmp_path)
     assert not (tmp_path / "aptset-run").exists()
+
+
+def test_a_score_of_ones_own(folder):
+    (folder / "mine.py").write_text("def score(places):\n    return places.rank - places.u\n")
+    options = ["--prefix", "p_"]
+    start = ["calibrate", "val.csv", "--label", "y", "-o", "own.aptset", *options]
+    run(*start, "--conformity", "mine:score", cwd=folder)
+    run("calibrate", "val.csv", "--label", "y", "-o", "rank.aptset", "--conformity", "topk", *options, cwd=folder)
+    ask = ["predict", "new.csv", "-c", "own.aptset", "-o", "own.parquet", *options]
+    assert "nothing is imported because a file says so" in failure(*ask, cwd=folder)
+    run(*ask, "--trust", "mine", cwd=folder)
+    run("predict", "new.csv", "-c", "rank.aptset", "-o", "rank.parquet", *options, cwd=folder)
+    own, rank = (pd.read_parquet(folder / f"{name}.parquet")["set"] for name in ("own", "rank"))
+    assert [list(row) for row in own] == [list(row) for row in rank]
+    assert "mine:score" in run("inspect", "own.aptset", cwd=folder).stdout
+    assert "does not define" in failure(*start, "--conformity", "mine:other", cwd=folder)
+    assert "cannot be imported" in failure(*start, "--conformity", "nowhere:score", cwd=folder)
+
+
+def test_a_score_that_is_chosen(folder):
+    run("calibrate", folder / "val.csv", "--label", "y", "-o", folder / "c", "--prefix", "p_", "--conformity", "auto")
+    old = pd.read_parquet(folder / "val.parquet")
+    matrix = old[[f"p_{name}" for name in NAMES]].to_numpy()
+    expected = aptset.calibrate(matrix, old["y"], classes=NAMES, conformity="auto", random_state=0)
+    found = aptset.load(folder / "c")
+    assert found.conformity == expected.conformity
+    np.testing.assert_array_equal(found.scores, expected.scores)

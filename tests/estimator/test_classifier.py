@@ -321,7 +321,7 @@ BAD_FITS = {
     ),
     "calibration type": (GaussianNB(), {"calibration": 5}, NAMES, TypeError, "calibration must be"),
     "share": (GaussianNB(), {"calibration": Split(share=1.0)}, NAMES, ValueError, r"share must be in \(0, 1\)"),
-    "conformity": (GaussianNB(), {"conformity": "aps"}, NAMES, ValueError, "conformity must be one of"),
+    "conformity": (GaussianNB(), {"conformity": "apps"}, NAMES, ValueError, "conformity must be one of"),
     "random_state": (GaussianNB(), {"random_state": "x"}, NAMES, TypeError, "random_state must"),
     "length": (GaussianNB(), {}, NAMES[:10], ValueError, "inconsistent numbers of samples"),
     "targets": (GaussianNB(), {}, np.linspace(0, 1, 150), ValueError, "Unknown label type"),

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.kernels.cuts import cut, masks
+from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.rowhash import hash_rows, uniforms
 from aptset.scores import SCORES
+from aptset.validation.scores import formula_of
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORD = 2**64
@@ -60,7 +62,7 @@ def test_many_blocks_at_once(path):
 FEW = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.25, 0.25], [0.25, 0.25, 0.5]]
 
 
-@pytest.mark.parametrize("name", sorted(SCORES))
+@pytest.mark.parametrize("name", [*sorted(SCORES), "any function"])
 @pytest.mark.parametrize("columns", [3, 45])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_every_loop_takes_the_seeds_of_copies(path, name, columns, normalize):
@@ -71,11 +73,11 @@ def test_every_loop_takes_the_seeds_of_copies(path, name, columns, normalize):
     matrix[::3] = generator.dirichlet(np.ones(columns), size=len(matrix[::3]))
     if normalize:
         matrix *= 0.5
-    weights = SCORES[name]().weights
-    rows = Rows(matrix, weights, 7, 1e-4, normalize=normalize, side=CALIBRATION, first_row=2 * BLOCK_ROWS)
+    formula = formula_of(SCORES[name]()) if name in SCORES else Formula(None, lambda places: places.rank % 2 - places.u)
+    rows = Rows(matrix, formula, 7, 1e-4, normalize=normalize, side=CALIBRATION, first_row=2 * BLOCK_ROWS)
     plain = matrix / matrix.sum(axis=1, keepdims=True, dtype=np.float64) if normalize else matrix
     seeds = own_seeds(hash_rows(plain, 7), CALIBRATION, 2 * BLOCK_ROWS)
-    given = Rows(plain, weights, 7, 1e-4, seeds=seeds)
+    given = Rows(plain, formula, 7, 1e-4, seeds=seeds)
     np.testing.assert_array_equal(rows.seeded().seeds, seeds)
     labels = generator.integers(columns, size=len(matrix))
     found = label_scores(rows, labels)

@@ -7,18 +7,18 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptset.kernels.formula import Weights
+from aptset.kernels.formula import Formula, Weights
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from reference import S, adaptive_score, exact_row
 from rows_strategy import matrices, uniforms
 
-ADAPTIVE = Weights(above=1.0, own=1.0, own_u=-1.0)
+ADAPTIVE = Formula(Weights(above=1.0, own=1.0, own_u=-1.0))
 TOLERANCE = 0.05  # rows are normalised in the reference; float16 rows may be off by a per cent
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def rows_of(matrix, u=None, key=7, weights=ADAPTIVE):
-    return Rows(matrix, weights, key, TOLERANCE, u=None if u is None else np.full(len(matrix), u))
+def rows_of(matrix, u=None, key=7, formula=ADAPTIVE):
+    return Rows(matrix, formula, key, TOLERANCE, u=None if u is None else np.full(len(matrix), u))
 
 
 def scores_and_orders(rows):

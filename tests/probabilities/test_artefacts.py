@@ -145,7 +145,11 @@ def test_newer_and_incomplete_files(tmp_path):
     for changes, message in [
         ({"format": 2, "library": "9.9"}, "has format 2, written by aptset 9.9.*Upgrade"),
         ({"key": None}, "incomplete .key."),
-        ({"score": {"name": "os.system", "settings": {}}}, "'os.system' is none of ours"),
+        ({"score": {"name": "os.system", "settings": {}}}, "knows no score 'os.system'"),
+        ({"score": {"name": "os:system", "settings": None}}, "nothing is imported because a file says so"),
+        ({"score": {"name": 3, "settings": None}}, "no name"),
+        ({"score": {"name": "adaptive", "settings": {"penalty": 1}}}, "cannot be made"),
+        ({"score": {"name": "saps", "settings": {"penalty": -1}}}, "penalty must be"),
         ({"kind": "other"}, "incomplete"),
     ]:
         aptset.calibrate(P, Y).save(path)

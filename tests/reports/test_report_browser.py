@@ -6,6 +6,7 @@ import json
 import math
 import warnings
 import xml.etree.ElementTree as ElementTree
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
+from aptset.reports.laws import folds_chance
 
 ALPHAS = [0.001, 0.005, 0.02, 0.05, 0.1, 0.123, 0.2, 1 / 3, 0.5, 0.85, 1e-7]
 SETTINGS = {
@@ -87,6 +89,48 @@ def check_rows(page, sets, y):
         number = int(row["row"])
         assert set(row["labels"]) == set(sets[number].tolist())
         assert (int(row["size"]), row["covered"]) == (sets.sizes[number], str(bool(covered[number])).lower())
+
+
+FOLDED = {
+    "CV+": {"calibration": "cv+"},
+    "CV+ by label": {"calibration": aptset.CVPlus(3), "groups": "label"},
+    "small folds": {"calibration": aptset.CVPlus(200)},
+}
+
+
+@pytest.mark.parametrize("settings", FOLDED.values(), ids=FOLDED)
+def test_the_verdict_on_folds_is_that_of_python(opened, tmp_path, settings):
+    classifier, X, y = model(**settings)
+    made = aptset.report(classifier, X, np.where(np.arange(len(y)) % 3, y, y[::-1]), tmp_path / "r.html")
+    page = opened(tmp_path / "r.html")
+    origin = made.evaluation.evidence.origin
+    opening = page.page.inner_text("#summary")
+    for alpha in (0.05, 0.3, 0.7):
+        page.slide(alpha) if alpha <= 0.5 else page.type_alpha(alpha)
+        chance = folds_chance(origin.folds, Fraction(str(alpha)))
+        said = page.page.evaluate("document.getElementById('summary').dataset.chance")
+        assert said == "null" if chance is None else float(said) == pytest.approx(chance, rel=1e-8)
+    page.page.click("#reset")
+    page.settled("0.1")
+    assert page.page.inner_text("#summary") == opening, "the script says what Python wrote"
+    assert page.page.evaluate("document.getElementById('summary').dataset.kind").startswith("low")
+
+
+def test_labels_far_below_are_named_by_script_and_python_alike(opened, tmp_path):
+    classifier, X, y = model()
+    hard = np.array(["digit 3" if name == "digit 8" else name for name in y])  # half of these threes are eights
+    aptset.report(classifier, X, hard, tmp_path / "r.html", groups=np.arange(len(y)) % 2)
+    page = opened(tmp_path / "r.html")
+    opening = page.page.inner_text("#summary")
+    assert "class digit 3: 0." in opening
+    assert "less than chance allows" in opening
+    page.slide(0.4)
+    page.page.click("#reset")
+    page.settled("0.1")
+    assert page.page.inner_text("#summary") == opening
+    assert page.page.locator("#label-table tr.off").count() == 1
+    page.type_alpha(1e-7)
+    assert page.page.locator("#parts-row").is_hidden()
 
 
 def test_slider_and_verdict(opened, tmp_path):

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aptset.audits.drift import LEVEL as DRIFT_LEVEL
 from aptset.audits.drift import Drift, look_for_drift
-from aptset.audits.laws import Verdict, judge
+from aptset.audits.laws import LEVEL, Verdict, judge
 from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits, distribution
-from aptset.audits.splits import RandomSplit, Rows, as_conformal
+from aptset.audits.splits import RandomSplit, Rows, as_conformal, by_content
 from aptset.calibrations import CALIBRATIONS
 from aptset.estimator.classifier import ConformalClassifier
+from aptset.estimator.fitting import take
 from aptset.judging.displays import Display
 from aptset.judging.evidence import as_group_list
 from aptset.judging.features import can_be_sliced, features_of
@@ -34,10 +36,11 @@ from aptset.validation.audits import (
 from aptset.validation.estimators import check_estimator_can, check_training_data
 from aptset.validation.evidence import check_page_path
 from aptset.validation.labels import check_length
-from aptset.validation.settings import check_alpha, check_generator, check_option
+from aptset.validation.settings import check_alpha, check_option
 
 METRICS = ("coverage", "worst_slice", "size", "size_given_coverage")
-_MOST_P_VALUES = 2_000_000  # over all splits, for the look at drift
+ENDING = "  All checks together speak up for nothing in at most one of 100 audits."
+_MOST_TESTED = 2_000_000  # test rows over all splits of a candidate that something is written down about
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +98,7 @@ class Audit:
     def __repr__(self) -> str:
         head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"
         verdicts = [f"  {name}: {verdict.sentence()}" for name, verdict in self.verdicts.items()]
-        return "\n".join([head, *verdicts, "", self.splits.text(), "", f"  Drift: {self.drift.sentence()}"])
+        return "\n".join([head, *verdicts, "", self.splits.text(), "", f"  Drift: {self.drift.sentence()}", ENDING])
 
 
 def audit(
@@ -118,7 +121,10 @@ def audit(
     """Split the rows at random again and again, train, calibrate and test each time: is the promise kept?
 
     Random splits are exchangeable by construction, so the verdict is about the method and the model on these rows. What
-    it cannot see is a world that changes: that is what the look at drift, along the order of the rows, is for.
+    it cannot see is a world that changes: that is what the look at drift, along the order of the rows, is for. It looks
+    at how strange the rows are to the model, at labels, at features and at the last rows, and for rows that were
+    copied. Splits and models do not depend on the order of the rows. All verdicts and checks together speak up for
+    nothing in at most one of 100 audits.
 
     Parameters
     ----------
@@ -174,7 +180,9 @@ def audit(
     count = check_repetitions(repetitions)
     splits = split_and_measure(candidates, rows, count, random_state, folder, n_jobs, progress, in_order=True)
     level = check_alpha(next(iter(candidates.values())).alpha)
-    verdicts = {name: judge(splits.overall(name), level, share) for name in candidates}
+    # One of 100 audits may speak up for nothing; the look at drift takes most of that.
+    each = (LEVEL - DRIFT_LEVEL) / len(candidates)
+    verdicts = {name: judge(splits.overall(name), level, share, each) for name in candidates}
     drift = _drift(splits, rows, candidates, level, random_state)
     return Audit(splits, verdicts, drift, float(level), len(rows.y), rows.n_test)
 
@@ -183,9 +191,11 @@ def _drift(
     splits: Splits, rows: Rows, candidates: dict[str, ConformalClassifier], level: Fraction, random_state: int
 ) -> Drift:
     first, model = next(iter(candidates.items()))
-    labels = rows.y if isinstance(model.groups, str) and model.groups == "label" else None
+    is_by_label = isinstance(model.groups, str) and model.groups == "label"
     found, last = splits.p_values(first), splits.in_order(first)
-    drift = look_for_drift(found, last, rows.place, len(rows.y), level, check_generator(random_state), labels)
+    # A stream of its own: data that were drawn with the same seed must not know the reorderings.
+    generator = np.random.default_rng([random_state, 4])
+    drift = look_for_drift(found, last, rows, level, generator, is_by_label)
     if drift.warning:
         warn_drift(drift.sentence())
     return drift
@@ -205,7 +215,10 @@ def prepare(
         features = X
     share, n_test = check_test_share(test_share, len(labels))
     place = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
-    return Rows(X, labels, of_rows, place, n_test, features), share
+    order, content = by_content(X, labels, seed)
+    of_rows = None if of_rows is None else [of_rows[row] for row in order.tolist()]
+    features = None if features is None else take(features, order)
+    return Rows(take(X, order), labels[order], of_rows, place[order], n_test, features, content), share
 
 
 def split_and_measure(
@@ -220,11 +233,16 @@ def split_and_measure(
 ) -> Splits:
     """Run every candidate on the same splits, through the experiment runner."""
     check_seed(seed)
-    enough = max(10, _MOST_P_VALUES // rows.n_test)
+    enough = max(10, _MOST_TESTED // rows.n_test)
     numbers = [*range(repetitions), *([-1] if in_order else [])]
     first = next(iter(candidates))
+
+    def kept(name: str) -> str:
+        """An audit looks along the rows of its first candidate, a comparison at the sizes of all of them."""
+        return "sizes" if not in_order else "p_values" if name == first else ""
+
     tasks = [
-        RandomSplit(rows, name, model, number, seed, in_order and name == first and 0 <= number < enough)
+        RandomSplit(rows, name, model, number, seed, kept(name) if 0 <= number < enough else "")
         for number in numbers
         for name, model in candidates.items()
         if number >= 0 or name == first

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset.audits.auditing import METRICS, prepare, split_and_measure
-from aptset.audits.laws import Verdict, judge
+from aptset.audits.laws import LEVEL, Verdict, judge
 from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits
 from aptset.audits.splits import as_conformal
 from aptset.judging.displays import Display
-from aptset.judging.estimates import Estimate, resampled_mean
+from aptset.judging.estimates import Estimate, paired_mean, resampled_mean
 from aptset.reports.render import save_page
 from aptset.tables import Backend, make_table
 from aptset.validation.audits import check_candidates, check_repetitions, check_same_level
 from aptset.validation.estimators import check_estimator_can
 from aptset.validation.evidence import check_page_path
 from aptset.validation.settings import check_alpha, check_option
+
+_ABOUT: tuple[Literal["models"], Literal["data"]] = ("models", "data")
+_BY_ROW = {"size": "values", "coverage": "hits"}  # metrics that are means over rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,13 +50,44 @@ class Comparison:
     n: int
     n_test: int
 
-    def difference(self, first: str, second: str, metric: str = "size", confidence: float = 0.95) -> Estimate:
-        """Return the mean of first minus second over the splits, with the interval of Nadeau and Bengio."""
+    def difference(
+        self,
+        first: str,
+        second: str,
+        metric: str = "size",
+        confidence: float = 0.95,
+        about: Literal["models", "data"] = "models",
+    ) -> Estimate:
+        """Return the mean of first minus second over the splits, with its interval.
+
+        Parameters
+        ----------
+        first, second : str
+            Two candidates.
+        metric : {"size", "coverage", "worst_slice", "size_given_coverage"}, default="size"
+            What is compared.
+        confidence : float, default=0.95
+            Of this interval alone.
+        about : {"models", "data"}, default="models"
+            What the interval is about. "models": the models of these splits, on new rows; from the spread of size and
+            coverage between rows, each of which counts once. "data": models trained on other data of this kind; by the
+            corrected variance of Nadeau and Bengio, which is approximate, and much wider. The metrics of whole splits
+            have this one only.
+        """
         check_option(metric, METRICS, "metric")
+        check_option(about, ("models", "data"), "about")
         for name in (first, second):
             check_option(name, tuple(self.splits.candidates), "candidate")
+        if about == "models" and metric in _BY_ROW:
+            return paired_mean(*self.splits.paired(first, second, _BY_ROW[metric]), confidence)
         paired = self.splits.values(first, metric) - self.splits.values(second, metric)
         return resampled_mean(paired, self.splits.test_share, confidence)
+
+    @property
+    def each(self) -> float:
+        """Confidence of each interval, so that those of all pairs hold at once with 0.95: who is best, the data say."""
+        count = len(self.ranking)
+        return 1 - 0.05 / (count * (count - 1) / 2)
 
     def headline(self) -> str:
         """Return who is best in a few words."""
@@ -61,9 +95,14 @@ class Comparison:
         if not self.verdicts[best].kept:
             return "No candidate keeps the promise"
         agree = " of those that agree with the promise" if not all(v.kept for v in self.verdicts.values()) else ""
-        leads = all(self.difference(other, best, "size").low > 0 or not self.verdicts[other].kept for other in others)
-        words = f"has the smallest sets{agree}" if leads else f"comes first{agree}, without a clear lead"
-        return f"{best} {words}"
+        rivals = [other for other in others if self.verdicts[other].kept]
+        if not self._leads(best, rivals, "models"):
+            return f"{best} comes first{agree}, without a clear lead"
+        doubt = "" if self._leads(best, rivals, "data") else "; other data might say otherwise"
+        return f"{best} has the smallest sets{agree}{doubt}"
+
+    def _leads(self, best: str, rivals: list[str], about: Literal["models", "data"]) -> bool:
+        return all(self.difference(rival, best, "size", self.each, about).low > 0 for rival in rivals)
 
     def sentences(self) -> list[str]:
         """Return a plain sentence for each candidate against the best."""
@@ -76,13 +115,14 @@ class Comparison:
         found = []
         for name in self.ranking[1:]:
             for metric in METRICS:
-                one = self.difference(name, best, metric)
+                one, other = (self.difference(name, best, metric, self.each, about) for about in _ABOUT)
                 values = {"difference": float(one), "low": one.low, "high": one.high}
+                values |= {"low_on_other_data": other.low, "high_on_other_data": other.high}
                 found.append({"candidate": name, "against": best, "metric": metric, **values})
         return found
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
-        """Return the paired differences from the best candidate: metric, difference, low, high."""
+        """Return the paired differences from the best candidate with both intervals; all pairs hold at once."""
         rows = self.differences()
         return make_table({name: [row[name] for row in rows] for name in rows[0]}, backend)
 
@@ -122,16 +162,18 @@ def rank(splits: Splits, verdicts: dict[str, Verdict]) -> list[str]:
 
 def _sentence(found: Comparison, best: str, other: str) -> str:
     """Say how the best differs from another."""
-    size, slices = found.difference(other, best, "size"), found.difference(other, best, "worst_slice")
+    size, slices, gap = (
+        found.difference(other, best, metric, found.each) for metric in ("size", "worst_slice", "coverage")
+    )
     covers = [f"{float(found.verdicts[name].coverage):.3f}" for name in (best, other)]
     if not found.verdicts[other].kept and found.verdicts[best].kept:
         return f"{other} does not keep the promise (coverage {covers[1]}); {best} agrees with it ({covers[0]})."
-    interval = f"95 % interval {size.low:.2g} to {size.high:.2g}"
+    elsewhere = found.difference(other, best, "size", found.each, "data")
+    interval = f"interval {size.low:.2g} to {size.high:.2g}; on other data {elsewhere.low:.2g} to {elsewhere.high:.2g}"
     if size.low > 0:
         text = f"{best}'s sets are {float(size):.2f} labels smaller on average than {other}'s ({interval})"
     else:
         text = f"No clear difference in size between {best} and {other} ({float(size):.2g} labels, {interval})"
-    gap = found.difference(other, best, "coverage")
     clear = (
         "with a difference in coverage" if not gap.low <= 0 <= gap.high else "without a clear difference in coverage"
     )
@@ -161,8 +203,9 @@ def compare(
 ) -> Comparison:
     """Compare models by the size and the coverage of their sets, on the same random splits.
 
-    Splits of the same rows are dependent. Intervals of differences therefore use the corrected variance of Nadeau and
-    Bengio (2003), not the one between independent samples, which would see differences where there are none.
+    Splits of the same rows are dependent, so a difference has two intervals: what the models of these splits do on new
+    rows, row by row, each counting once; and what models from other data of this kind would do, with the corrected
+    variance of Nadeau and Bengio (2003), which is wider. What is said about all pairs holds at once with 95 %.
 
     Parameters
     ----------
@@ -200,6 +243,7 @@ def compare(
     check_same_level({name: check_alpha(model.alpha) for name, model in models.items()})
     rows, share = prepare(X, y, groups, None, test_share, features)
     splits = split_and_measure(models, rows, check_repetitions(repetitions), random_state, folder, n_jobs, progress)
-    verdicts = {name: judge(splits.overall(name), check_alpha(model.alpha), share) for name, model in models.items()}
+    each = LEVEL / len(models)
+    verdicts = {name: judge(splits.overall(name), check_alpha(m.alpha), share, each) for name, m in models.items()}
     level = float(check_alpha(next(iter(models.values())).alpha))
     return Comparison(splits, verdicts, rank(splits, verdicts), level, len(rows.y), rows.n_test)

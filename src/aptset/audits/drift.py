@@ -1,4 +1,4 @@
-"""Do the rows look exchangeable along their order, or along a column of times? Two honest tests."""
+"""Do the rows look exchangeable along their order, or along a column of times, and independent of each other?"""
 
 from __future__ import annotations
 
@@ -9,32 +9,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.audits.paths import PERMUTATIONS, columns_of_features, columns_of_labels, path_test
+from aptset.audits.repeats import repeated_rows, repeats_test
+from aptset.audits.splits import Rows
 from aptset.judging.estimates import beta_binomial
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
 
-# Nominal for both tests together, each at half of it; simulated audits of few rows warned a little more often (0013).
-LEVEL = 0.01
-PERMUTATIONS = 1999
-_CELLS_AT_ONCE = 2**22
+# For all checks together. An audit may speak up for nothing in 0.01 of cases; verdicts are sharp and get the rest.
+LEVEL = 0.009
+CHECKS = 5
 
 
 @dataclass(frozen=True)
 class Drift:
-    """Whether rows look alike from first to last.
+    """Whether rows look alike from first to last, and each drawn for itself.
+
+    Splits are made of rows in an order that their content decides, so all that is found about a row depends on the
+    rows and the seed, and not on where it stands: if rows are exchangeable, every reordering is as likely, and the
+    share of reorderings that go as far is an exact p-value, given the rows and the seed.
 
     Attributes
     ----------
     warning : bool
-        Whether one of the tests speaks against exchangeability; for exchangeable rows in one or two of 100 data sets.
+        Whether one of the checks speaks up: for rows that are drawn independently from one source, in fewer than one of
+        100 data sets.
     p_order : float
-        Permutation test: do the p-values of the true labels, from random splits, wander along the order? If rows are
-        exchangeable so are these, so every reordering is as likely, and the share of reorderings that wander as far is
-        a valid p-value.
+        Permutation test: do the p-values of the true labels, from random splits, wander along the order?
+    p_labels, p_features : float, float or None
+        Permutation tests: do the shares of the labels change along the order, do the features? None without features
+        that are numbers or categories.
     p_last : float or None
         Exact test: trained and calibrated on the earlier rows, do the sets cover fewer of the last rows than the
         Beta-binomial law allows (or, with a promise for every label, do more of them have new labels than reorderings
         show)? None without such a law.
+    p_repeats : float
+        Do rows repeat in numbers that no independent draw makes, whatever the source?
+    repeated : int
+        Rows that occur more than once, label and all.
     coverage_of_last : float
         Coverage of the last rows when the earlier rows train and calibrate.
     coverage : array
@@ -43,70 +55,96 @@ class Drift:
 
     warning: bool
     p_order: float
+    p_labels: float
+    p_features: float | None
     p_last: float | None
+    p_repeats: float
+    repeated: int
     coverage_of_last: float
     coverage: Floats
 
+    @property
+    def found(self) -> list[str]:
+        """The names of the checks that speak up: order, labels, features, last, repeats."""
+        names = ("order", "labels", "features", "last", "repeats")
+        return [name for name in names if speaks_up(getattr(self, f"p_{name}"))]
+
     def sentence(self) -> str:
         """Return the finding in words."""
-        tests = f"p = {self.p_order:.3g} along the order"
-        if self.p_last is not None:
-            tests += f", p = {self.p_last:.3g} for the last rows"
+        tests = f"p = {self.p_order:.3g} along the order, {self.p_labels:.3g} for the labels"
+        tests += "" if self.p_features is None else f", {self.p_features:.3g} for the features"
+        tests += "" if self.p_last is None else f", {self.p_last:.3g} for the last rows"
+        repeats = f" {self.repeated:,} rows occur more than once." if self.repeated else ""
         if not self.warning:
-            return f"No sign of drift ({tests})."
+            return f"No sign of drift ({tests}).{repeats}"
+        along = self._along_the_order(tests) if self.found != ["repeats"] else f"No sign of drift ({tests})."
+        return along + (f" {self._about_repeats()}" if "repeats" in self.found else repeats)
+
+    def _along_the_order(self, tests: str) -> str:
+        words = {"labels": "the shares of the labels change", "features": "the features change"}
+        changes = [words[name] for name in self.found if name in words]
+        what = f"; {' and '.join(changes)} along the order" if changes else ""
         return (
-            f"The rows do not look exchangeable ({tests}): trained and calibrated on the earlier rows, sets cover "
-            f"{self.coverage_of_last:.4g} of the last. The promise speaks of rows from one source; calibrate on recent "
-            "rows, and again when the world changes."
+            f"The rows do not look exchangeable ({tests}){what}. Trained and calibrated on the earlier rows, sets "
+            f"cover {self.coverage_of_last:.4g} of the last. The promise speaks of rows from one source; calibrate on "
+            "recent rows, and again when the world changes."
         )
+
+    def _about_repeats(self) -> str:
+        return (
+            f"{self.repeated:,} rows occur more than once, in numbers that no independent draw makes (p = "
+            f"{self.p_repeats:.3g}). Copies of one row train and test at once, so new rows may be covered less than "
+            "these: keep one of each."
+        )
+
+
+def speaks_up(p_value: float | None) -> bool:
+    """Tell whether one check alone speaks against the rows."""
+    return p_value is not None and p_value <= LEVEL / CHECKS
 
 
 def look_for_drift(
     p_values: list[dict[str, Any]],
     last: dict[str, Any],
-    place: NDArray[np.intp] | None,
-    n_rows: int,
+    rows: Rows,
     alpha: Fraction,
     generator: np.random.Generator,
-    labels: NDArray[Any] | None = None,
+    is_by_label: bool = False,
 ) -> Drift:
-    """Return what both tests say; ``last`` is the split whose test rows are the last ones.
-
-    ``labels`` are those of all rows, where each label has a promise of its own.
-    """
-    total, times, hits = np.zeros(n_rows), np.zeros(n_rows), np.zeros(n_rows)
-    for row in p_values:
-        tested = np.asarray(row["rows"])
-        total[tested] += row["values"] - np.mean(row["values"])  # test rows of one split share its luck: take it out
-        hits[tested] += row["hits"]
-        times[tested] += 1
-    order = np.arange(n_rows) if place is None else np.argsort(place)
-    order = order[times[order] > 0]
-    p_order = wander_test(total[order] / times[order], generator)
-    pieces = np.array_split(hits[order] / times[order], 10)
+    """Return what all checks say; ``last`` is the split whose test rows are the last ones."""
+    values, hits, times = _by_content(p_values, rows.content)
+    order = np.argsort(rows.place)
+    tested = order[times[order] > 0]
+    p_order = path_test(values[tested, None], generator)
+    p_labels = path_test(columns_of_labels(rows.y)[order], generator)
+    columns = columns_of_features(rows.X if rows.features is None else rows.features, generator)
+    p_features = None if columns is None else path_test(columns[order], generator)
     p_last = None if last["laws"] is None else _last_rows_test(last, alpha)
-    if p_last is not None and labels is not None:
-        along = labels if place is None else labels[np.argsort(place)]
-        p_last = min(1.0, 2 * min(p_last, new_labels_test(along, last["rows"], generator)))
-    warning = min(p_order, 1.0 if p_last is None else p_last) <= LEVEL / 2
-    means = np.array([piece.mean() if len(piece) else np.nan for piece in pieces])
-    return Drift(bool(warning), p_order, p_last, last["covered"] / last["rows"], means)
+    if p_last is not None and is_by_label:
+        p_last = min(1.0, 2 * min(p_last, new_labels_test(rows.y[order], last["rows"], generator)))
+    p_repeats = repeats_test(rows.content)
+    warning = any(map(speaks_up, (p_order, p_labels, p_features, p_last, p_repeats)))
+    means = np.array([piece.mean() if len(piece) else np.nan for piece in np.array_split(hits[tested], 10)])
+    found = (p_order, p_labels, p_features, p_last, p_repeats, repeated_rows(rows.content))
+    return Drift(warning, *found, last["covered"] / last["rows"], means)
 
 
-def wander_test(values: Floats, generator: np.random.Generator, permutations: int = PERMUTATIONS) -> float:
-    """Return the p-value of the furthest that partial sums of centred values get from zero, under reordering."""
-    centred = values - values.mean()
-    found = _wandering(centred[None, :])[0] * (1 - 1e-9)  # sums in another order may differ in their last bits
-    step = max(1, _CELLS_AT_ONCE // max(1, len(values)))
-    as_far = 0
-    for start in range(0, permutations, step):
-        count = min(step, permutations - start)
-        as_far += int((_wandering(generator.permuted(np.tile(centred, (count, 1)), axis=1)) >= found).sum())
-    return (1 + as_far) / (1 + permutations)
+def _by_content(
+    p_values: list[dict[str, Any]], content: NDArray[np.intp]
+) -> tuple[Floats, Floats, NDArray[np.float64]]:
+    """Return each row's mean p-value and coverage over the splits that tested it or a copy of it, and their number.
 
-
-def _wandering(values: Floats) -> Floats:
-    return np.asarray(np.abs(np.cumsum(values, axis=1)).max(axis=1, initial=0.0))
+    Copies share one value: which of them was tested must not matter, or the order would come back in.
+    """
+    total, times, hits = (np.zeros(content.max() + 1) for _ in range(3))
+    for row in p_values:
+        which = content[np.asarray(row["rows"])]
+        # Test rows of one split share its luck: take it out.
+        np.add.at(total, which, np.asarray(row["values"]) - np.mean(row["values"]))
+        np.add.at(hits, which, row["hits"])
+        np.add.at(times, which, 1)
+    with np.errstate(invalid="ignore"):
+        return (total / times)[content], (hits / times)[content], times[content]
 
 
 def new_labels_test(

@@ -13,7 +13,7 @@ from aptset.judging.estimates import Estimate, beta_binomial, resampled_share
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
 
-# Verdicts speak against the promise at this level.
+# All that an audit or a comparison says is wrong for a valid calibration in at most this share of cases.
 LEVEL = 0.01
 _MOST_ROWS = 2**23  # test rows over all splits that the exact law is worked out for
 
@@ -41,7 +41,7 @@ class Verdict:
     Attributes
     ----------
     kept : bool
-        False if the coverage is lower than the promise allows, at level 0.01.
+        False if the coverage is lower than the promise allows, at ``level``.
     coverage : Estimate
         Mean coverage over the splits, of the rows that are judged; its interval knows that splits share rows.
     promise : float
@@ -50,6 +50,9 @@ class Verdict:
         With an exact law: the chance, under a valid calibration, of a total as low as the one found.
     low, high : float or None
         With an exact law: where 95 of 100 valid audits lie.
+    level : float
+        A valid calibration is called broken in at most this share of cases: what an audit may get wrong, 0.01, is
+        shared out over its verdicts and checks.
     left_out, tested : int
         With a promise for every label: test rows whose label no calibration can know, over all splits, and all test
         rows. No set can hold these labels and no law speaks of them, so the law judges the other rows.
@@ -63,6 +66,7 @@ class Verdict:
     chance: float | None
     low: float | None
     high: float | None
+    level: float = LEVEL
     left_out: int = 0
     tested: int = 0
     coverage_of_all: Estimate | None = None
@@ -76,7 +80,7 @@ class Verdict:
                 f"{found} {words}, {self.promise:.4g} (interval {self.coverage.low:.4g} to {self.coverage.high:.4g})."
             )
         law = f"95 of 100 valid audits lie between {self.low:.4g} and {self.high:.4g}, chance of so low a count"
-        end = f"{law} {self.chance:.3g} (exact).{self._about_left_out()}"
+        end = f"{law} {self.chance:.3g} (exact; judged at level {self.level:.3g}).{self._about_left_out()}"
         words = "agrees with the promise of" if self.kept else "the promise is NOT kept:"
         return f"{found}{' ' if self.kept else ': '}{words} {self.promise:.4g}; {end}"
 
@@ -89,26 +93,26 @@ class Verdict:
         )
 
 
-def judge(rows: list[dict[str, Any]], alpha: Fraction, test_share: float) -> Verdict:
+def judge(rows: list[dict[str, Any]], alpha: Fraction, test_share: float, level: float = LEVEL) -> Verdict:
     """Return the verdict on the splits of one candidate."""
-    of_all = _mean_coverage(rows, [row["rows"] for row in rows], test_share)
+    of_all = _mean_coverage(rows, [row["rows"] for row in rows], test_share, level)
     promise = min(row["promise"] for row in rows)
     if any(row["laws"] is None for row in rows):
-        return Verdict(of_all.high >= promise, of_all, promise, None, None, None)
+        return Verdict(of_all.high >= promise, of_all, promise, None, None, None, level)
     judged = [sum(m for m, _ in row["laws"]) for row in rows]
     tested = sum(row["rows"] for row in rows)
     left_out = tested - sum(judged)
     used = rows[: max(1, _MOST_ROWS // max(row["rows"] for row in rows))]
     chance, low, high = _exact(used, alpha)
     # Labels that no calibration knows have no law, but they count: too many of them break the promise over all rows.
-    kept = chance >= LEVEL and (left_out == 0 or of_all.high >= promise)
-    coverage = _mean_coverage(rows, judged, test_share)
-    return Verdict(kept, coverage, promise, chance, low, high, left_out, tested, of_all if left_out else None)
+    kept = chance >= level and (left_out == 0 or of_all.high >= promise)
+    coverage = _mean_coverage(rows, judged, test_share, level)
+    return Verdict(kept, coverage, promise, chance, low, high, level, left_out, tested, of_all if left_out else None)
 
 
-def _mean_coverage(rows: list[dict[str, Any]], judged: list[int], test_share: float) -> Estimate:
+def _mean_coverage(rows: list[dict[str, Any]], judged: list[int], test_share: float, level: float) -> Estimate:
     shares = [row["covered"] / m if m else np.nan for row, m in zip(rows, judged, strict=True)]
-    return resampled_share(np.array(shares), test_share, 1 - 2 * LEVEL)
+    return resampled_share(np.array(shares), test_share, 1 - 2 * level)
 
 
 def _exact(rows: list[dict[str, Any]], alpha: Fraction) -> tuple[float, float, float]:

@@ -32,7 +32,9 @@ def splits_page(
     """Return the page."""
     kept = all(verdict.kept for verdict in verdicts.values())
     alarm = drift is not None and drift.warning
-    agrees = "Agrees with the promise, but the rows drift" if alarm else "Agrees with the promise"
+    agrees = (
+        f"Agrees with the promise, but {_alarm(drift)}" if drift is not None and alarm else "Agrees with the promise"
+    )
     promise = agrees if kept else "Promise not kept"
     data = _data(splits, alpha, drift, differences)
     page = {
@@ -69,7 +71,13 @@ def _data(
     }
 
 
+def _alarm(drift: Drift) -> str:
+    return "rows repeat" if drift.found == ["repeats"] else "the rows drift"
+
+
 def _drift_headline(drift: Drift) -> str:
+    if drift.found == ["repeats"]:
+        return "Warning: rows repeat"
     return "Warning: the rows do not look exchangeable" if drift.warning else "No sign of drift along the rows"
 
 

@@ -48,6 +48,19 @@ class Splits:
         """Return the p-values of the true labels of test rows, by repetition."""
         return self._of(candidate, "p_values")
 
+    def paired(self, first: str, second: str, what: str) -> tuple[Floats, Floats]:
+        """Return for each row the sum of first minus second over the splits that tested it, and their number.
+
+        ``what`` is "values", the sizes, or "hits", whether the set held the true label.
+        """
+        pairs = list(zip(self._of(first, "sizes"), self._of(second, "sizes"), strict=True))
+        n = 1 + max(max(one["rows"]) for one, _ in pairs)
+        total, times = np.zeros(n), np.zeros(n)
+        for one, other in pairs:
+            total[one["rows"]] += np.array(one[what]) - np.array(other[what])
+            times[one["rows"]] += 1
+        return total, times
+
     def values(self, candidate: str, metric: str) -> Floats:
         """Return a metric by repetition."""
         return np.array([row[metric] for row in self.overall(candidate)], dtype=np.float64)

@@ -20,6 +20,8 @@ from sklearn.utils import _safe_indexing
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.judging.metrics import size_given_coverage
 from aptset.judging.worst_slice import worst_slice_coverage
+from aptset.kernels.rowhash import mix
+from aptset.seeds import row_seeds
 from aptset.sets import PredictionSets
 from aptset.validation.labels import columns_of
 
@@ -28,14 +30,19 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows that all splits are made of."""
+    """The rows that all splits are made of, in an order that their content decides; ``place`` is where they stood.
+
+    Where a row stands must not decide how it is split, trained on or tested, or no reordering would be as likely as any
+    other.
+    """
 
     X: Any
     y: NDArray[Any]
     groups: list[Any] | None
-    place: NDArray[np.intp] | None
+    place: NDArray[np.intp]
     n_test: int
     features: Any  # what slices are made of; None for no slices
+    content: NDArray[np.intp]  # equal for rows with the same features and label
 
     @cached_property
     def fingerprint(self) -> str:
@@ -58,13 +65,13 @@ class RandomSplit:
     model: Any
     repetition: int
     seed: int
-    keeps_p_values: bool
+    keeps: str = ""  # what to write down for every test row: "p_values" of the true label, "sizes", or nothing
 
     @cached_property
     def key(self) -> str:
         """All that the result depends on, as text."""
         model = fingerprint(self.model)
-        kept = f"rows={int(self.keeps_p_values)}"
+        kept = f"rows={self.keeps}"
         return f"{self.candidate} r{self.repetition} seed={self.seed} {self.rows.fingerprint} {model} {kept}"
 
     @property
@@ -76,8 +83,8 @@ class RandomSplit:
         """Return the rows that train and calibrate, and those that test."""
         n, n_test = len(self.rows.y), self.rows.n_test
         if self.repetition < 0:
-            order = np.arange(n) if self.rows.place is None else np.argsort(self.rows.place)
-            return order[: n - n_test], order[n - n_test :]
+            order = np.argsort(self.rows.place)
+            return np.sort(order[: n - n_test]), np.sort(order[n - n_test :])
         order = np.random.default_rng([self.seed, self.repetition, 1]).permutation(n)
         return np.sort(order[n_test:]), np.sort(order[:n_test])
 
@@ -93,13 +100,11 @@ class RandomSplit:
         sets: PredictionSets = model.predict_set(X)
         names = {"candidate": self.candidate, "repetition": self.repetition}
         found = [{**names, **row} for row in self._measure(model, sets, y, test, seed)]
-        if self.keeps_p_values:
-            p_values = model.predict_p(X)
-            column = np.maximum(columns_of(y, sets.classes), 0)
-            of_truth = np.where(columns_of(y, sets.classes) < 0, 0.0, p_values[np.arange(len(y)), column])
+        if self.keeps:
             covered = sets.covers(y).astype(int).tolist()  # what the sets did, which no p-value alone can tell
-            kept = {"rows": test.tolist(), "values": of_truth.tolist(), "hits": covered}
-            found.append({**names, "part": "p_values", **kept})
+            values = sets.sizes if self.keeps == "sizes" else _p_of_truth(model, X, columns_of(y, sets.classes))
+            kept = {"rows": test.tolist(), "values": values.tolist(), "hits": covered}
+            found.append({**names, "part": self.keeps, **kept})
         return found
 
     def _measure(self, model: ConformalClassifier, sets: PredictionSets, y: Any, test: Any, seed: int) -> Iterator[Row]:
@@ -125,6 +130,19 @@ class RandomSplit:
                 mine = np.array([value == name for value in values])
                 title = self.rows.titles[part][name]
                 yield {"part": part, "name": title, **_counts(covered[mine], sizes[mine])}
+
+
+def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the p-value of each row's true label, 0 for a label that the model does not know."""
+    found = np.take_along_axis(model.predict_p(X), np.maximum(columns, 0)[:, None], axis=1)[:, 0]
+    return np.where(columns < 0, 0.0, found)
+
+
+def by_content(X: Any, y: NDArray[Any], key: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return an order of the rows that only their content decides, and the number of the content of each, in it."""
+    words = mix(row_seeds(X, key) + mix(row_seeds(y, key)))
+    order = np.argsort(words, kind="stable")
+    return order, np.cumsum(np.diff(words[order], prepend=words[order[:1]]) != 0)
 
 
 def fingerprint(value: Any) -> str:

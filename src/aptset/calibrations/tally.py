@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Ids
-from aptset.kernels.counts import add_counts, count_below, lower, p_values_of
+from aptset.kernels.counts import add_counts, count_below, lower
 from aptset.kernels.cuts import cut, masks
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
+from aptset.kernels.quotients import p_values_of
 from aptset.sets import PredictionSets, concatenate
 from aptset.validation.matrices import check_rows
 
@@ -51,8 +52,9 @@ class Tally:
             first_bad = add_counts(rows, fold.scores, fold.offsets, ids, self.counts)
         else:
             first_bad = lower(rows, self.lowest)
-        if first_bad < 0:
-            self.mass += on_mean_grid(rows.block(0, len(rows)).probabilities)
+        if first_bad < 0:  # the mean is that of the models' own probabilities, before a score raises them
+            plain = replace(rows, formula=replace(rows.formula, power=1.0))
+            self.mass += on_mean_grid(plain.block(0, len(rows)).probabilities)
         return first_bad
 
     def merge(self, other: Tally) -> None:

@@ -115,7 +115,12 @@ def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: b
 @with_probabilities
 @click.option("--label", required=True, help="The column (or array, or .npy file) of true labels.")
 @click.option("-o", "--out", required=True, help="The artefact to write.")
-@click.option("--conformity", default="adaptive", show_default=True, help="The score.")
+@click.option(
+    "--conformity",
+    default="adaptive",
+    show_default=True,
+    help="The score (raps, lac, saps, ...), auto, or module:object.",
+)
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @click.option("--deterministic", is_flag=True, help="Sets without chance (u = 1).")
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
@@ -149,6 +154,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 @ALPHA
 @click.option("--groups", help="The column of groups, if calibration was done by one.")
 @click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
+@click.option("--trust", multiple=True, metavar="MODULE", help="Import a score of your own from this module.")
 @QUIET
 @AS_JSON
 def predict(
@@ -160,13 +166,12 @@ def predict(
     Example:
       aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --prefix p_
     """
-    from aptset.commands.probability_jobs import predict_file
-    from aptset.probabilities.calibration import load
+    from aptset.commands.probability_jobs import load_artefact, predict_file
     from aptset.validation.paths import check_other_files
 
     check_other_files([Path(out)], [*files_read(options, label), calibration])
     source = source_of(options, label)
-    found = load(calibration)
+    found = load_artefact(Path(calibration), options["trust"])
     with row_counter(source.count(), quiet) as counter:
         done = predict_file(source, found, alpha, Path(out), counter, options["normalize"])
     show(done, f"{done['rows']:,} sets, {done['mean_size']:.3g} labels on average: {out}", quiet, as_json)

@@ -90,8 +90,10 @@ def _codes(column: pa.Array) -> Codes:
     return Codes(places[of_rows], list(known))
 
 
-def _outcome(path: Path, start: int, column: pa.Array, truth: Codes) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the size of each set, and whether it holds the true label."""
+def _outcome(
+    path: Path, start: int, column: pa.Array, truth: Codes
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], set[Any]]:
+    """Return the size of each set, whether it holds the true label, and all labels that sets hold."""
     kind = check_sets_column(path, column.type)
     lists: Any = column if kind == "lists" else pc.split_pattern(column.cast(pa.string()), "|")
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -105,4 +107,5 @@ def _outcome(path: Path, start: int, column: pa.Array, truth: Codes) -> tuple[ND
     in_truth = np.array([-1 if name is None else known.get(name, -1) for name in members.names], dtype=np.intp)
     covered = np.zeros(len(lengths), dtype=np.bool_)
     covered[row[in_truth[members.of_rows] == truth.of_rows[row]]] = True
-    return np.bincount(row, minlength=len(lengths)), covered
+    held = {members.names[code] for code in np.unique(members.of_rows).tolist()}
+    return np.bincount(row, minlength=len(lengths)), covered, held

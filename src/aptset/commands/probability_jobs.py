@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from aptset.commands.files import Batch, ProbabilityFile
 from aptset.commands.reading import as_texts
 from aptset.commands.writer import SetsWriter
 from aptset.judging.evaluation import Evaluation
 from aptset.probabilities.artefacts import read_calibration
-from aptset.probabilities.calibration import Calibration, calibrate
+from aptset.probabilities.calibration import Calibration, calibrate, load
+from aptset.probabilities.stored_scores import find_score
 from aptset.running.writing import atomic_write
+from aptset.scores import Score
 from aptset.validation.files import check_labels_present, check_same_classes, shifted_rows
-from aptset.validation.settings import check_alpha, check_conformity
+from aptset.validation.scores import AUTO, check_conformity
+from aptset.validation.settings import check_alpha
 
 OnRows = Callable[[int], None]
 
@@ -25,6 +31,10 @@ OnRows = Callable[[int], None]
 def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = False, **settings: Any) -> Calibration:
     """Calibrate on a file, batch by batch; the same as on all rows at once."""
     classes = source.classes()
+    if ":" in settings["conformity"]:
+        settings["conformity"] = _imported(settings["conformity"])
+    if settings["conformity"] == AUTO:
+        return _calibrate_whole(source, on_rows, by_label, **settings)
     check_conformity(settings["conformity"])
     parts: list[Calibration] = []
     for batch in source.batches():
@@ -40,6 +50,41 @@ def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = Fa
     held_out = first.held_out.merge(*(part.held_out for part in others))
     chance, fingerprint = first.chance.with_copies(n_copies, held_out.n), sum(part.parts[0] for part in parts) % 2**64
     return replace(first, held_out=held_out, chance=chance, parts=(fingerprint,))
+
+
+def _imported(name: str) -> Score:
+    """Return the score at module:object, which the user named."""
+    beside_the_user()
+    return find_score("--conformity", {"name": name, "settings": None}, trust=[name.partition(":")[0]])
+
+
+def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
+    """Read an artefact; its score may come from modules that the user trusts."""
+    if trust:
+        beside_the_user()
+    return load(path, trust=trust)
+
+
+def beside_the_user() -> None:
+    """Let modules of the working folder be imported, as they are for a script there."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+
+
+def _calibrate_whole(source: ProbabilityFile, on_rows: OnRows, by_label: bool, **settings: Any) -> Calibration:
+    """Calibrate on all rows at once: a score is chosen on rows of the whole file, so they must all be there."""
+    classes, batches = source.classes(), list(source.batches())
+    labels: list[Any] = []
+    for batch in batches:
+        check_labels_present(source.path, batch.labels or [], batch.start, classes, str(source.label))
+        labels += batch.labels or []
+        on_rows(len(batch.probabilities))
+    by: Any = "label" if by_label else None
+    if source.group is not None and not by_label:
+        by = [value for batch in batches for value in _groups_of(source, batch)]
+    ids = None if source.row_id is None else [value for batch in batches for value in _ids_of(source, batch)]
+    matrix = np.concatenate([batch.probabilities for batch in batches])
+    return calibrate(matrix, labels, classes=classes, groups=by, ids=ids, **settings)
 
 
 def predict_file(

@@ -18,7 +18,7 @@ from aptset.calibrations.split import Scheme
 from aptset.estimator.conformal import Fitted, fit, fit_and_predict, prepare
 from aptset.estimator.fitting import mean_probabilities
 from aptset.kernels.formula import Floats
-from aptset.scores import Score
+from aptset.scores import Places, Score
 from aptset.sets import PredictionSets
 from aptset.validation.estimators import check_models_kept, warn_unseen_labels
 from aptset.validation.folds import warn_no_promise
@@ -37,8 +37,11 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     calibration : {"split", "cv+", "jackknife+", "minimax"} or object, default="split"
         Which rows train and which calibrate: :class:`Split`, :class:`CVPlus`, :class:`JackknifePlus`,
         :class:`Minimax`. ``guarantee`` says what each promises.
-    conformity : {"adaptive", "homogeneous", "regularized"} or score, default="adaptive"
-        How strange a label is for a row.
+    conformity : str, score or function of :class:`Places`, default="adaptive"
+        How strange a label is for a row: "adaptive" ("aps"), "homogeneous" ("lac", "thr"), "regularized" ("raps"),
+        "saps", "margin", "rank" ("topk"), a score with settings of its own, or any function. "auto" sets a fifth of the
+        rows aside (4,000 at most, drawn by ``random_state``) and chooses on them as :func:`tune` does, under models
+        trained on them out of fold; they neither train nor calibrate what is kept, so the promise stands.
     alpha : float, default=0.1
         Miscoverage level of ``predict_set``; it may be overridden there.
     groups : None, "label", a column of X, or a callable on X, optional
@@ -75,6 +78,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         The fitted clone of the estimator for each fold.
     n_calibration_ : int
         Number of calibration samples.
+    conformity_ : score
+        The score that was calibrated: what a name stands for, or what "auto" chose.
     unseen_label_chance_ : float
         About the chance that a new row carries a label that is not in ``classes_``: (labels seen once) / (rows + 1), a
         frozen model's labels apart; 0 if ``classes`` was given.
@@ -103,7 +108,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         estimator: Any,
         *,
         calibration: str | Scheme = "split",
-        conformity: str | Score = "adaptive",
+        conformity: str | Score | Callable[[Places], Any] = "adaptive",
         alpha: float = 0.1,
         groups: str | int | Callable[[Any], Any] | None = None,
         level: Literal["nominal", "guaranteed"] = "nominal",
@@ -216,6 +221,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """Write the fitted attributes, all at once: everything has worked."""
         self.fitted_, self.classes_, self.models_ = fitted, fitted.rule.classes, fitted.models
         self.n_calibration_, self.unseen_label_chance_ = fitted.held_out.n, fitted.rule.unseen_label_chance
+        self.conformity_ = fitted.rule.score
         for name in ("n_features_in_", "feature_names_in_"):
             if fitted.models and hasattr(fitted.models[0], name):
                 setattr(self, name, getattr(fitted.models[0], name))

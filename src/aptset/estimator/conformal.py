@@ -20,11 +20,12 @@ from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets
 from aptset.chance import Chance
 from aptset.estimator import fitting
 from aptset.estimator.order import canonical_places
+from aptset.estimator.tuning import set_aside_and_choose
 from aptset.groups import Groups
 from aptset.kernels.copies import CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
-from aptset.scores import Score
+from aptset.scores import Adaptive, Score
 from aptset.seeds import row_seeds
 from aptset.sets import PredictionSets, concatenate
 from aptset.validation.chance import column_or_values
@@ -41,7 +42,8 @@ from aptset.validation.groups import check_group_values, check_same_kind
 from aptset.validation.labels import columns_of
 from aptset.validation.matrices import OF_ESTIMATOR
 from aptset.validation.outcomes import check_flag
-from aptset.validation.settings import check_choice, check_conformity, check_generator, check_option, draw_key
+from aptset.validation.scores import AUTO, check_conformity, formula_of
+from aptset.validation.settings import check_choice, check_generator, check_option, draw_key
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Rule:
     ) -> tuple[fitting.Samples, list[Any] | None]:
         values = check_group_values(self.group_setting, passed_groups, X, n)
         check_same_kind(self.groups.kind, values)
-        return fitting.Samples(X, seeds, u, self.groups.ids(values, n), self.score.weights, self.key), values
+        return fitting.Samples(X, seeds, u, self.groups.ids(values, n), formula_of(self.score), self.key), values
 
 
 def prepare(
@@ -103,22 +105,26 @@ def prepare(
     check_workers(settings.n_jobs)
     for name in ("randomized", "allow_empty", "progress"):
         check_flag(getattr(settings, name), name)
-    score = check_conformity(settings.conformity)
+    is_auto = isinstance(settings.conformity, str) and settings.conformity == AUTO
+    score = Adaptive() if is_auto else check_conformity(settings.conformity)
     scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
     generator = check_generator(settings.random_state)
     frozen = fitting.is_frozen(settings.estimator)
     X, y, classes = check_training_data(settings, X, y, 1 if frozen else 2, settings.classes)
     key = draw_key(generator)
-    if frozen:  # nothing to train: one fold that holds every row out
+    if frozen:
         check_frozen_calibration(settings.calibration, isinstance(scheme, Split))
-        folds = [Fold(np.arange(len(y)), np.arange(0))]
         classes = check_frozen(settings.estimator, classes, fit_params)
-    else:
-        folds = scheme.folds(X, y, generator)
+    if is_auto:
+        rest = set_aside_and_choose(settings, X, y, classes, fit_params, key, generator)
+        score, fit_params = rest.score, rest.fit_params
+        X, y, passed_groups, u, ids = rest.of(X, y, passed_groups, u, ids)
+    every = Fold(np.arange(len(y)), np.arange(0))  # nothing to train: one fold that holds every row out
+    folds = [every] if frozen else scheme.folds(X, y, generator)
     classes = check_label_space(settings.classes, classes)
     columns = columns_of(y, classes)
+    unseen = _unseen_label_chance(settings, columns, classes, frozen)
     groups = Groups.of(check_group_values(settings.groups, passed_groups, X, len(y)), settings.groups, classes)
-    unseen = 0.0 if settings.classes is not None else _unseen_label_chance(columns, classes, settings.estimator, frozen)
     chance = Chance.of(u, ids, settings.randomized)
     rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen)
     samples, rule = rule.calibration_samples(X, passed_groups, u, ids)
@@ -130,11 +136,13 @@ def prepare(
     return rule, training, promises
 
 
-def _unseen_label_chance(columns: NDArray[np.int64], classes: NDArray[Any], model: Any, frozen: bool) -> float:
+def _unseen_label_chance(settings: Any, columns: NDArray[np.int64], classes: NDArray[Any], frozen: bool) -> float:
     """Return about the chance that a new row carries a label not among the classes (Good and Turing's estimate)."""
+    if settings.classes is not None:
+        return 0.0
     seen_once = classes[np.bincount(columns, minlength=len(classes)) == 1]
     if frozen:  # it would know some of them without these rows
-        seen_once = seen_once[columns_of(seen_once, np.asarray(model.classes_)) < 0]
+        seen_once = seen_once[columns_of(seen_once, np.asarray(settings.estimator.classes_)) < 0]
     return len(seen_once) / (len(columns) + 1)
 
 

@@ -20,7 +20,7 @@ from aptset.calibrations.held_out import FoldScores, score_fold
 from aptset.calibrations.split import Fold
 from aptset.calibrations.tally import Tally, on_mean_grid
 from aptset.groups import Groups, Ids
-from aptset.kernels.formula import Floats, Weights
+from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
 from aptset.kernels.rowhash import Words
 from aptset.running.progress import with_bar
@@ -52,7 +52,7 @@ class Samples:
     seeds: Words
     u: Floats | None
     ids: Ids | None
-    weights: Weights
+    formula: Formula
     key: int
 
     def __len__(self) -> int:
@@ -62,12 +62,12 @@ class Samples:
         """Return some of the samples."""
         u = None if self.u is None else self.u[rows]
         ids = None if self.ids is None else self.ids[rows]
-        return Samples(take(self.X, rows), self.seeds[rows], u, ids, self.weights, self.key)
+        return Samples(take(self.X, rows), self.seeds[rows], u, ids, self.formula, self.key)
 
     def under(self, model: Any, classes: NDArray[Any]) -> Rows:
         """Return the rows of probabilities that a model gives the samples."""
         probabilities = probabilities_of(model, self.X, classes)
-        return Rows(probabilities, self.weights, self.key, tolerance_of(probabilities), self.seeds, self.u)
+        return Rows(probabilities, self.formula, self.key, tolerance_of(probabilities), self.seeds, self.u)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Training:
     def __call__(self, f: int) -> tuple[Any, FoldScores]:
         """Fit fold f and score its held-out rows."""
         try:
-            model = self._fit(f)
+            model = self.fit_model(f)
             held_out = self.folds[f].held_out
             samples = self.samples.some(held_out)
             rows = samples.under(model, self.classes)
@@ -98,7 +98,8 @@ class Training:
                 raise
             raise fold_error(error, f, len(self.folds)) from error
 
-    def _fit(self, f: int) -> Any:
+    def fit_model(self, f: int) -> Any:
+        """Fit the model of fold f."""
         if is_frozen(self.estimator):
             return self.estimator
         rows = self.folds[f].train_rows(len(self.y))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -72,28 +71,47 @@ def share_of_count(count: int, n: int, confidence: float) -> Estimate:
 
 def mean(values: NDArray[Any], confidence: float) -> Estimate:
     """Return a mean with the interval of Student's t; NaN without values, and no finite interval for one value."""
-    n = len(values)
-    if n == 0 or values.dtype.kind in "iu":
-        whole = values.astype(np.int64)
-        return mean_of_sums(n, int(whole.sum()), int((whole**2).sum()), confidence)
-    return _student(n, float(np.mean(values)), float(np.std(values, ddof=1)) if n > 1 else 0.0, confidence)
-
-
-def mean_of_sums(n: int, total: int, squares: int, confidence: float) -> Estimate:
-    """Return the mean of n whole numbers from their exact sum and sum of squares."""
-    if n == 0:
-        return Estimate(math.nan, math.nan, math.nan, 0)
-    variance = Fraction(n * squares - total**2, n * max(n - 1, 1))
-    return _student(n, total / n, math.sqrt(variance), confidence)
-
-
-def _student(n: int, value: float, deviation: float, confidence: float) -> Estimate:
     from scipy.special import stdtrit
 
+    n = len(values)
+    if n == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    value = float(np.mean(values))
     if n == 1:
         return Estimate(value, -math.inf, math.inf, 1)
-    spread = deviation / n**0.5 * float(stdtrit(n - 1, (1 + confidence) / 2))
+    spread = float(np.std(values, ddof=1)) / n**0.5 * float(stdtrit(n - 1, (1 + confidence) / 2))
     return Estimate(value, value - spread, value + spread, n)
+
+
+def mean_of_sizes(sizes: NDArray[np.integer], least: int, most: int, confidence: float) -> Estimate:
+    """Return the mean of sizes that lie in [least, most]."""
+    total, squares = int(np.sum(sizes, dtype=np.int64)), int(np.sum(np.square(sizes, dtype=np.int64)))
+    return mean_of_sums(len(sizes), total, squares, least, most, confidence)
+
+
+def mean_of_sums(n: int, total: int, squares: int, least: int, most: int, confidence: float) -> Estimate:
+    """Return the mean of n sizes in [least, most] from their sums, with an interval that holds where few are huge.
+
+    Student's interval knows nothing of sizes that did not come. Each end is therefore worked out as if one more set had
+    come, of the extreme size on that side, and moved further out by the most that skewness can ask for between these
+    bounds (the third term of Cornish and Fisher). Where sizes are ``least`` or ``most`` only, that is close to Clopper
+    and Pearson.
+    """
+    if n == 0:
+        return Estimate(math.nan, least, most, 0)
+    down, up = (_distance(total, squares, n, extreme, confidence) for extreme in (least, most))
+    low, high = (total + least) / (n + 1) - down, (total + most) / (n + 1) + up
+    return Estimate(total / n, max(float(least), low), min(float(most), high), n)
+
+
+def _distance(total: int, squares: int, n: int, extreme: int, confidence: float) -> float:
+    """Return how far an end lies from the mean of the sizes and one extreme size more."""
+    from scipy.special import stdtrit
+
+    t, mean = float(stdtrit(n, (1 + confidence) / 2)), (total + extreme) / (n + 1)
+    variance = max(0.0, (squares + extreme**2 - mean * (total + extreme)) / n)
+    skewness = max(0.0, t**2 - 1) / 3 * abs(extreme - mean) / (n + 1)
+    return float(t * (variance / (n + 1)) ** 0.5 + skewness)
 
 
 def beta_binomial(rows: int, n: int, k: int) -> NDArray[np.float64]:
@@ -133,3 +151,22 @@ def resampled_mean(values: NDArray[Any], test_share: float, confidence: float) -
     scale = (1 / n + test_share / (1 - test_share)) ** 0.5
     spread = scale * float(np.std(kept, ddof=1)) * float(stdtrit(n - 1, (1 + confidence) / 2))
     return Estimate(value, value - spread, value + spread, n)
+
+
+def paired_mean(total: NDArray[np.float64], times: NDArray[np.float64], confidence: float) -> Estimate:
+    """Return the mean of what random splits found about rows, with an interval from the spread between rows.
+
+    ``total`` is the sum of a row's values over the splits that tested it, ``times`` their number. The interval is about
+    new rows under the models of these splits: each row counts once, however often it was tested.
+    """
+    from scipy.special import stdtrit
+
+    seen = times > 0
+    n, weight = int(seen.sum()), times[seen] / times.sum()
+    if n < 2:
+        return Estimate(float(total.sum() / times.sum()) if n else math.nan, -math.inf, math.inf, n)
+    values = total[seen] / times[seen]
+    value = float(weight @ values)
+    error = float(np.sqrt(n / (n - 1) * np.sum((weight * (values - value)) ** 2)))
+    half = error * float(stdtrit(n - 1, (1 + confidence) / 2))
+    return Estimate(value, value - half, value + half, n)

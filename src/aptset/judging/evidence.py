@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,15 @@ def as_group_list(groups: Any) -> list[Any] | None:
     return None if groups is None else [hashable(value) for value in plain_list(groups)]
 
 
-@dataclass(frozen=True)
+class FoldCounts(NamedTuple):
+    """A group of a fold of n scores; ``below[c]``: the test rows with c of them below their own, under its model."""
+
+    rows: int
+    n: int
+    below: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
 class Origin:
     """How sets were calibrated, as far as it is known.
 
@@ -39,11 +47,14 @@ class Origin:
         Whether coverage may be higher than the law says: sets without chance, or never empty.
     settings : dict
         Words for each setting, to be shown.
-    laws : tuple of (int, int), or None
-        Test rows and calibration rows of each group within which the calibration was done, if the count of covered rows
-        is a sum of Beta-binomial counts: one split. Test rows whose label has no group are in none.
-    sizes : dict
-        By "label" or "group", whichever the promise is within: the number of calibration rows of each.
+    within : str or None
+        "label" or "group", if the promise is within each of those that are shown.
+    group_of_row : array of int or None
+        After one split: the group within which each test row was calibrated, -1 for a label that has none.
+    group_sizes : tuple of int
+        Number of calibration rows of each of these groups.
+    folds : tuple, or None
+        After several folds: what each fold by itself, which is a split, says about the test rows, group by group.
     """
 
     calibration: str | None = None
@@ -52,13 +63,25 @@ class Origin:
     has_groups: bool = False
     is_upper_open: bool = False
     settings: dict[str, str] = field(default_factory=dict)
-    laws: tuple[tuple[int, int], ...] | None = None
-    sizes: dict[str, dict[Any, int]] = field(default_factory=dict)
+    within: str | None = None
+    group_of_row: NDArray[np.int64] | None = None
+    group_sizes: tuple[int, ...] = ()
+    folds: tuple[tuple[FoldCounts, ...], ...] | None = None
 
     @property
     def n_of_law(self) -> int | None:
         """Number of calibration rows, if the count of covered rows follows one Beta-binomial law."""
         return self.n if self.calibration == "split" and not self.has_groups else None
+
+    @property
+    def laws(self) -> tuple[tuple[int, int], ...] | None:
+        """Test rows and calibration rows of each group: the count of covered rows is a sum of Beta-binomial counts."""
+        return None if self.group_of_row is None else self.laws_of(self.group_of_row)
+
+    def laws_of(self, groups: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+        """Return the laws of some rows, whose groups these are."""
+        met, rows = np.unique(groups[groups >= 0], return_counts=True)
+        return tuple((int(m), self.group_sizes[group]) for group, m in zip(met.tolist(), rows, strict=True))
 
     def promise(self, alpha: float) -> float:
         """Return the coverage that is promised at a level."""
@@ -106,8 +129,9 @@ class Evidence:
         if n is not None:
             size = check_rows_of_calibration(n, found)
             known = {"Calibration": "split", "Calibration rows": f"{size:,}"}
-            laws = ((len(sets), size),)
-            origin = Origin("split", size, is_upper_open=filled is not None, settings=known, laws=laws)
+            of_row = np.zeros(len(sets), dtype=np.int64)
+            law: dict[str, Any] = {"group_of_row": of_row, "group_sizes": (size,)}
+            origin = Origin("split", size, is_upper_open=filled is not None, settings=known, **law)
         return cls(sets, as_labels(labels, "labels"), found, chances, as_group_list(groups), X, filled, origin)
 
     @cached_property

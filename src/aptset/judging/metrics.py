@@ -1,7 +1,8 @@
 """What a collection of sets is worth: coverage and size, overall and by label, by group, by size.
 
 Every function takes the sets as a PredictionSets, a boolean mask (rows, classes) or a list of label arrays, and the
-true labels. Shares come with exact Clopper-Pearson intervals, means with intervals of Student's t.
+true labels. Shares come with exact Clopper-Pearson intervals, mean sizes with intervals for sizes between 0 and the
+number of labels.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.judging.estimates import Estimate, mean, share, share_of_count
+from aptset.judging.estimates import Estimate, mean_of_sizes, share, share_of_count
 from aptset.sets import PredictionSets
 from aptset.validation.labels import as_labels, columns_of
 from aptset.validation.outcomes import check_bins, check_by, check_confidence, distinct
@@ -48,13 +49,16 @@ def coverage(sets: Any, labels: ArrayLike, *, classes: ArrayLike | None = None, 
 def mean_size(sets: Any, *, confidence: float = 0.95) -> Estimate:
     """Return the mean number of labels in a set.
 
+    The interval allows for huge sets that did not come, up to all labels: those of a PredictionSets, the columns of a
+    mask, or the labels that occur in a list.
+
     Examples
     --------
     >>> import aptset
     >>> aptset.mean_size([["a"], ["a", "b"], []])
-    1 [-1.484, 3.484] (n=3)
+    1 [0, 2] (n=3)
     """
-    return mean(PredictionSets.of(sets).sizes, check_confidence(confidence))
+    return _mean_size(PredictionSets.of(sets), slice(None), 0, confidence)
 
 
 def size_given_coverage(
@@ -69,7 +73,7 @@ def size_given_coverage(
     1.5
     """
     found, covered = _outcome(sets, labels, classes)
-    return mean(found.sizes[covered], check_confidence(confidence))
+    return _mean_size(found, covered, 1, confidence)
 
 
 def size_distribution(sets: Any, *, confidence: float = 0.95) -> dict[int, Estimate]:
@@ -160,7 +164,7 @@ def mean_size_by(
     {'x': 1.5, 'y': 1.0}
     """
     found, _ = _outcome(sets, labels, classes)
-    return {name: mean(found.sizes[rows], check_confidence(confidence)) for name, rows in _parts(by, labels)}
+    return {name: _mean_size(found, rows, 0, confidence) for name, rows in _parts(by, labels)}
 
 
 def size_given_coverage_by(
@@ -176,8 +180,7 @@ def size_given_coverage_by(
     {'a': 1.0, 'b': 2.0}
     """
     found, covered = _outcome(sets, labels, classes)
-    level = check_confidence(confidence)
-    return {name: mean(found.sizes[rows][covered[rows]], level) for name, rows in _parts(by, labels)}
+    return {name: _mean_size(found, rows[covered[rows]], 1, confidence) for name, rows in _parts(by, labels)}
 
 
 def size_stratified_coverage(
@@ -283,6 +286,11 @@ def breakdown(
         name: metric(found[rows], truth[rows]) if takes_labels else metric(found[rows])
         for name, rows in _parts(by, labels)
     }
+
+
+def _mean_size(sets: PredictionSets, rows: Any, least: int, confidence: float) -> Estimate:
+    """Return the mean size of some sets; one that holds the true label has at least one."""
+    return mean_of_sizes(sets.sizes[rows], least, max(least, len(sets.classes)), check_confidence(confidence))
 
 
 def _parts(by: Any, labels: ArrayLike) -> list[tuple[Any, NDArray[np.intp]]]:

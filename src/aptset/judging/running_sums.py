@@ -43,13 +43,14 @@ class Sums:
         """Return the share of covered rows."""
         return share_of_count(self.covered, self.n, confidence)
 
-    def mean_size(self, confidence: float) -> Estimate:
-        """Return the mean size."""
-        return mean_of_sums(self.n, self.size, self.squares, confidence)
+    def mean_size(self, most: int, confidence: float) -> Estimate:
+        """Return the mean size, where sets hold so many labels at the most."""
+        return mean_of_sums(self.n, self.size, self.squares, 0, most, confidence)
 
-    def covering_mean_size(self, confidence: float) -> Estimate:
+    def covering_mean_size(self, most: int, confidence: float) -> Estimate:
         """Return the mean size of the sets that cover."""
-        return mean_of_sums(self.covered, self.covering_size, self.covering_squares, confidence)
+        sums = (self.covered, self.covering_size, self.covering_squares)
+        return mean_of_sums(*sums, 1, max(1, most), confidence)
 
 
 @dataclass
@@ -59,9 +60,18 @@ class RunningSums:
     by_size: dict[int, Sums] = field(default_factory=dict)
     by_label: dict[Any, Sums] = field(default_factory=dict)
     by_group: dict[Any, Sums] | None = None
+    members: set[Any] = field(default_factory=set)
 
-    def add(self, sizes: NDArray[np.int64], covered: NDArray[np.bool_], labels: Codes, groups: Codes | None) -> None:
-        """Take in some rows: the size of their sets, whether they cover, the true labels, and the groups if any."""
+    def add(
+        self,
+        sizes: NDArray[np.int64],
+        covered: NDArray[np.bool_],
+        members: set[Any],
+        labels: Codes,
+        groups: Codes | None,
+    ) -> None:
+        """Take in some rows: their sets' sizes, whether they cover, what they hold, true labels, and groups if any."""
+        self.members |= members
         different, of_rows = np.unique(sizes, return_inverse=True)
         _add_to(self.by_size, Codes(of_rows, different.tolist()), sizes, covered)
         _add_to(self.by_label, labels, sizes, covered)
@@ -74,15 +84,15 @@ class RunningSums:
         level, sure = None if alpha is None else float(check_alpha(alpha)), check_confidence(confidence)
         labels, sizes = _in_order(self.by_label), _in_order(self.by_size)
         groups = None if self.by_group is None else _in_order(self.by_group)
-        whole = Sums()
+        whole, most = Sums(), len(self.members | set(self.by_label))  # every label that came, in a set or as the truth
         for part in sizes.values():
             whole.add([part.n, part.covered, part.size, part.squares, part.covering_size, part.covering_squares])
         empty, single = sizes.get(0, Sums()), sizes.get(1, Sums())
         counts = [(part.covered, part.n) for part in labels.values()]
         return Evaluation(
             coverage=whole.coverage(sure),
-            mean_size=whole.mean_size(sure),
-            size_given_coverage=whole.covering_mean_size(sure),
+            mean_size=whole.mean_size(most, sure),
+            size_given_coverage=whole.covering_mean_size(most, sure),
             empty_rate=share_of_count(empty.n, whole.n, sure),
             singleton_rate=share_of_count(single.n, whole.n, sure),
             singleton_accuracy=single.coverage(sure),
@@ -90,13 +100,15 @@ class RunningSums:
             sizes={size: share_of_count(part.n, whole.n, sure) for size, part in sizes.items()},
             by_size={size: part.coverage(sure) for size, part in sizes.items()},
             by_label={name: part.coverage(sure) for name, part in labels.items()},
-            size_by_label={name: part.mean_size(sure) for name, part in labels.items()},
+            size_by_label={name: part.mean_size(most, sure) for name, part in labels.items()},
             by_group=None if groups is None else {name: part.coverage(sure) for name, part in groups.items()},
-            size_by_group=None if groups is None else {name: part.mean_size(sure) for name, part in groups.items()},
-            covering_size_by_label={name: part.covering_mean_size(sure) for name, part in labels.items()},
+            size_by_group=None
+            if groups is None
+            else {name: part.mean_size(most, sure) for name, part in groups.items()},
+            covering_size_by_label={name: part.covering_mean_size(most, sure) for name, part in labels.items()},
             covering_size_by_group=None
             if groups is None
-            else {name: part.covering_mean_size(sure) for name, part in groups.items()},
+            else {name: part.covering_mean_size(most, sure) for name, part in groups.items()},
             worst_slice=None,
             alpha=level,
             n=whole.n,

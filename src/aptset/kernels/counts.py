@@ -1,7 +1,6 @@
 """Exact conformal ranks, and how many calibration scores lie below a score."""
 
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -42,20 +41,6 @@ def size_needed(alpha: Fraction) -> int:
     return ceil((1 - alpha) / alpha)
 
 
-def p_values_of(counts: NDArray[np.int32], n: int) -> Floats:
-    """Return (n + 1 - count) / (n + 1), rounded so that ``p > alpha`` says exactly whether the label is in the set.
-
-    Levels are read as the decimals they print as, so 1/3 in floating point may stand for slightly less than 1/3. Each
-    p-value is the smallest float whose decimal is not below the exact ratio: at most one step from the nearest float.
-    """
-    table = (n + 1 - np.arange(n + 1)) / (n + 1)
-    for count in np.flatnonzero(np.bincount(counts.ravel(), minlength=n + 1)).tolist():
-        value = float(table[count])
-        if Decimal(repr(value)) * (n + 1) < n + 1 - count:  # exact: 17 digits times at most 10
-            table[count] = np.nextafter(value, 2.0)
-    return table[counts]
-
-
 def add_counts(
     rows: Rows, sorted_scores: Floats, offsets: NDArray[np.int64], row_groups: Groups, counts: NDArray[np.int32]
 ) -> int:
@@ -68,7 +53,7 @@ def add_counts(
 
     def work(start: int, stop: int) -> int:
         groups = None if row_groups is None else np.ascontiguousarray(row_groups[start:stop])
-        if backend.compiled is not None:
+        if backend.compiled is not None and rows.is_compiled:
             arguments = (*compiled_arguments(rows.block(start, stop), keys), sorted_scores, offsets, groups)
             bad = int(backend.compiled.add_counts(*arguments, counts[start:stop]))
             return start + bad if bad >= 0 else -1

@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 
 from aptset.kernels import backend
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
-from aptset.kernels.formula import Floats
-from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, open_block, ordered_scores, piece_of
+from aptset.kernels.formula import Floats, Weights
+from aptset.kernels.free_cuts import FreeCut, cut_freely, mask_freely
+from aptset.kernels.opened import OpenBlock, open_block, ordered_scores
+from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, piece_of
 from aptset.kernels.rowhash import Words, column_keys
 
 Columns = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]
@@ -56,11 +58,16 @@ class Cut(NamedTuple):
         return over_blocks(len(self.sizes), max(self.sizes.shape[1], BLOCK_CELLS), lambda which, _: self.at(which))
 
 
-def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut:
+def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut | FreeCut:
     """Cut every row at its thresholds; sets hold ``at_least`` labels (0 or 1).
 
     Thresholds are (rows, thresholds), or (1, thresholds) if they are the same for all rows.
     """
+    weights = rows.formula.weights
+    return cut_freely(rows, thresholds, at_least) if weights is None else _cut(rows, weights, thresholds, at_least)
+
+
+def _cut(rows: Rows, weights: Weights, thresholds: Floats, at_least: int) -> Cut:
     keys, noted = column_keys(rows.key, rows.n_columns), rows.room_for_seeds()
     sizes = np.empty((thresholds.shape[1], len(rows)), dtype=np.int32)
 
@@ -68,7 +75,7 @@ def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut:
         block, wanted = rows.block(start, stop), _of_block(thresholds, start, stop)
         if backend.compiled is None:
             seeds = piece_of(noted, start, stop)
-            bad, sizes[:, start:stop], members = _cut_block(block, keys, wanted, at_least, seeds)
+            bad, sizes[:, start:stop], members = _cut_block(block, keys, weights, wanted, at_least, seeds)
         else:
             found = np.empty((wanted.shape[1], stop - start), dtype=np.int32)
             room = np.empty((stop - start) * rows.n_columns, dtype=_dtype_of_columns(rows.n_columns))
@@ -86,11 +93,15 @@ def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut:
     copies = None if first_bad >= 0 else rows.copies(noted)
     if copies is None:
         return found
-    return found.with_rows(copies.rows, cut(rows.again(copies), _of_rows(thresholds, copies.rows), at_least))
+    again = _cut(rows.again(copies), weights, _of_rows(thresholds, copies.rows), at_least)
+    return found.with_rows(copies.rows, again)
 
 
 def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
     """Return the members at one threshold as a boolean matrix, and the first bad row or -1."""
+    weights = rows.formula.weights
+    if weights is None:
+        return mask_freely(rows, thresholds, at_least)
     keys, noted = column_keys(rows.key, rows.n_columns), rows.room_for_seeds()
     flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
 
@@ -101,7 +112,8 @@ def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np
             arguments = compiled_arguments(block, keys, piece_of(noted, start, stop))
             bad = int(backend.compiled.masks(*arguments, *given))
         else:
-            bad = _mask_block(block, keys, wanted, at_least, flags[start:stop], piece_of(noted, start, stop))
+            opened = open_block(block, keys, piece_of(noted, start, stop))
+            bad = _mask_block(opened, weights, wanted, at_least, flags[start:stop])
         return start + bad if bad >= 0 else -1
 
     first_bad = first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
@@ -143,11 +155,10 @@ def _join(parts: list[Columns]) -> NDArray[np.int32]:
 
 
 def _mask_block(
-    block: Rows, keys: Words, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
+    opened: OpenBlock, weights: Weights, thresholds: Floats, at_least: int, flags: NDArray[np.bool_]
 ) -> int:
-    opened = open_block(block, keys, noted)
     if opened.first_bad < 0:
-        order, scores = ordered_scores(opened, block.weights)
+        order, scores = ordered_scores(opened, weights)
         inside = scores <= thresholds
         inside[:, :at_least] = True
         np.put_along_axis(flags, order, inside, axis=1)
@@ -155,13 +166,13 @@ def _mask_block(
 
 
 def _cut_block(
-    block: Rows, keys: Words, thresholds: Floats, at_least: int, noted: Words | None
+    block: Rows, keys: Words, weights: Weights, thresholds: Floats, at_least: int, noted: Words | None
 ) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
     opened = open_block(block, keys, noted)
     none = np.zeros((thresholds.shape[1], len(block)), dtype=np.int32)
     if opened.first_bad >= 0:
         return opened.first_bad, none, none[0, :0]
-    order, scores = ordered_scores(opened, block.weights)
+    order, scores = ordered_scores(opened, weights)
     counts = [(scores <= thresholds[:, a, None]).sum(axis=1) for a in range(thresholds.shape[1])]
     sizes = np.maximum(np.array(counts, dtype=np.int32), at_least)
     is_member = np.arange(block.n_columns)[None, :] < sizes.max(axis=0)[:, None]

@@ -1,6 +1,8 @@
 """The score of a label from where it stands in its row. Twin of ``mass_score`` and ``zero_score`` in ``c/row.h``."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,12 +10,28 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-class Weights(NamedTuple):
-    """What a score is made of. The order is the one of the enumeration in ``c/row.h``.
+@dataclass(frozen=True)
+class First:
+    """What the most likely label scores instead, where it does not score like the others.
 
-    A label that carries mass scores ``(above*A + own*p + own_u*u*p) / total + constant + u_weight*u``, where A is the
-    mass above it in its row. That part must not exceed 1 nor fall along the order of the row. A label without mass
-    scores ``1 + (position + 1 - u) / count`` instead. Both add ``rank * max(0, rank of the label - free_ranks)``.
+    ``(own*p + own_u*u*p + second*S) / total + constant + u_weight*u``, where S is the second largest mass of the row.
+    """
+
+    own: float = 0.0
+    own_u: float = 0.0
+    second: float = 0.0
+    constant: float = 0.0
+    u: float = 0.0
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The fast form of a score: what the compiled loops know. :mod:`aptset.kernels.rules` says what they may be.
+
+    A label scores ``(above*A + own*p + own_u*u*p + top*T) / total + constant + u_weight*u``, where A is the mass above
+    it in its row and T the largest mass; the most likely label may have a form of its own (``first``). A label without
+    mass scores ``1 + (position + 1 - u) / count`` if ``behind``, else like the others with p = 0. All add
+    ``rank * (their rank - free_ranks - rank_u*u)`` where their rank exceeds the free ones.
     """
 
     above: float = 0.0
@@ -23,19 +41,125 @@ class Weights(NamedTuple):
     u: float = 0.0
     rank: float = 0.0
     free_ranks: float = 0.0
+    rank_u: float = 0.0
+    top: float = 0.0
+    behind: bool = True
+    first: First | None = None
+
+    @cached_property
+    def flat(self) -> Floats:
+        """The numbers in the order of the enumeration in ``c/row.h``."""
+        *numbers, first = (getattr(self, field.name) for field in fields(self))
+        return np.array([*numbers, first is not None, *astuple(first or First())], dtype=np.float64)
 
 
-def _late(weights: Weights, rank: Floats) -> Floats:
-    penalty: Floats = weights.rank * np.maximum(rank - weights.free_ranks, 0.0)
-    return penalty
+@dataclass(frozen=True)
+class Places:
+    """Where the labels of some rows stand: all that a score may look at.
+
+    ``own``, ``above`` and ``rank`` are (rows, labels); the others are (rows, 1) and spread over the labels by
+    themselves. Masses are the probabilities as exact multiples of 2^-51, so their sums are exact; divide them by
+    ``total`` to have shares of 1.
+
+    Attributes
+    ----------
+    own : array
+        Mass of the label.
+    above : array
+        Mass of the labels that stand before it in its row: those more likely, and equal ones that chance put first.
+    rank : array
+        1 for the most likely label of the row, up to the number of classes.
+    top, second : array
+        Largest and second largest mass of the row.
+    total : array
+        Sum of the row: 1 up to rounding.
+    with_mass : array
+        How many labels of the row have mass. The others have rank ``with_mass + 1`` and on.
+    u : array
+        The uniform of the row, in [0, 1]; 1 everywhere without randomisation.
+    classes : int
+        Number of labels.
+
+    Examples
+    --------
+    A score is a function of places. Small scores conform; here the squared probability counts:
+
+    >>> import aptset
+    >>> def squared(places):
+    ...     return 1 - (places.own / places.total) ** 2
+    >>> aptset.calibrate([[0.5, 0.25, 0.25]] * 2, [0, 1], conformity=squared).scores
+    array([0.75  , 0.9375])
+    """
+
+    own: Floats
+    above: Floats
+    rank: Floats
+    top: Floats
+    second: Floats
+    total: Floats
+    with_mass: Floats
+    u: Floats
+    classes: int
+
+    def first_row(self) -> "Places":
+        """Return the places of the first row alone."""
+        of_labels = (self.own[:1], self.above[:1], self.rank[:1])
+        of_row = (self.top[:1], self.second[:1], self.total[:1], self.with_mass[:1], self.u[:1])
+        return Places(*of_labels, *of_row, self.classes)
+
+    @property
+    def behind(self) -> Floats:
+        """What labels without mass score if they stand behind all others: they share (1, 2], almost surely distinct."""
+        return 1.0 + ((self.rank - self.with_mass) - self.u) / np.maximum(self.classes - self.with_mass, 1.0)
 
 
-def mass_score(w: Weights, above: Floats, own: Floats, total: Floats, rank: Floats, u: Floats) -> Floats:
-    """Score of labels that carry mass."""
-    share = (w.above * above + w.own * own + w.own_u * (u * own)) / total
-    return (share + (w.constant + w.u * u)) + _late(w, rank)
+@dataclass(frozen=True)
+class Formula:
+    """A score as the loops take it: weights, or any function of places; and the power that probabilities are raised to.
+
+    The power is a multiple of ``POWER_STEP``: products and square roots then give it, with the same bits everywhere.
+    """
+
+    weights: Weights | None
+    of: Callable[[Places], Floats] | None = None
+    power: float = 1.0
+
+
+POWER_STEP = 2.0**-6
+
+
+def raised(values: Floats, power: float) -> Floats:
+    """Return values to a power that is a multiple of POWER_STEP."""
+    whole, steps = divmod(round(power / POWER_STEP), round(1 / POWER_STEP))
+    result = np.ones_like(values)
+    for _ in range(whole):
+        result = result * values
+    root, bit = values, round(1 / POWER_STEP)
+    while steps:
+        root, bit = np.sqrt(root), bit // 2
+        if steps >= bit:
+            result, steps = result * root, steps - bit
+    return result
+
+
+def late(w: Weights, rank: Floats, u: Floats) -> Floats:
+    """By how much a rank counts."""
+    return np.where(rank > w.free_ranks, (rank - w.free_ranks) - w.rank_u * u, 0.0)
+
+
+def mass_score(
+    w: Weights, above: Floats, own: Floats, top: Floats, second: Floats, total: Floats, rank: Floats, u: Floats
+) -> Floats:
+    """Score of labels that carry mass (of all labels, where those without mass do not stand behind)."""
+    share = ((w.above * above + w.own * own + w.own_u * (u * own)) + w.top * top) / total
+    scores: Floats = (share + (w.constant + w.u * u)) + w.rank * late(w, rank, u)
+    if w.first is None:
+        return scores
+    f = w.first
+    share = ((f.own * own + f.own_u * (u * own)) + f.second * second) / total
+    return np.where(rank == 1.0, (share + (f.constant + f.u * u)) + w.rank * late(w, rank, u), scores)
 
 
 def zero_score(w: Weights, position: Floats, count: Floats, rank: Floats, u: Floats) -> Floats:
-    """Score of labels without mass: they share (1, 2] behind every label that has some."""
-    return (1.0 + ((position + 1.0) - u) / count) + _late(w, rank)
+    """Score of labels without mass that stand behind: they share (1, 2]."""
+    return (1.0 + ((position + 1.0) - u) / count) + w.rank * late(w, rank, u)

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from aptset.kernels import backend
 from aptset.kernels.blocks import BLOCK_CELLS, contiguous, over_blocks
 from aptset.kernels.copies import PREDICTION, Copies, find_copies, own_seeds
-from aptset.kernels.formula import Floats, Weights, mass_score, zero_score
-from aptset.kernels.rowhash import Words, canonical_words, column_keys, hash_rows, hash_words, seeds_of, ties, uniforms
+from aptset.kernels.formula import Floats, Formula, mass_score, raised, zero_score
+from aptset.kernels.opened import free_order_and_scores, open_block, ordered_scores
+from aptset.kernels.rowhash import Words, column_keys, hash_rows
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Rows:
     """
 
     probabilities: NDArray[np.generic]
-    weights: Weights
+    formula: Formula
     key: int
     tolerance: float
     seeds: Words | None = None
@@ -33,17 +34,20 @@ class Rows:
     first_row: int = 0
 
     def block(self, start: int, stop: int) -> "Rows":
-        """Return rows start .. stop - 1 as contiguous arrays, normalised if that was asked for."""
+        """Return rows start .. stop - 1 as contiguous arrays, normalised and raised if that was asked for."""
         values = contiguous(self.probabilities[start:stop])
         if self.normalize:
-            values = values.astype(np.float64)
-            with np.errstate(all="ignore"):  # a row that cannot be normalised turns bad and is reported as such
-                total = values.sum(axis=1, keepdims=True)
-                can_be = (values >= 0.0).all(axis=1, keepdims=True) & (total > 0.0)
-                values = values / np.where(can_be, total, np.nan)
+            values = _normalised(values.astype(np.float64))
+        if self.formula.power != 1.0:
+            wide = values.astype(np.float64)
+            with np.errstate(all="ignore"):  # what is bad before it is raised stays bad
+                total = ((wide + 2.0) - 2.0).sum(axis=1, keepdims=True)
+                is_good = (np.abs(total - 1.0) <= self.tolerance) & (wide >= 0.0).all(axis=1, keepdims=True)
+            values = _normalised(raised(np.where(is_good, wide, np.nan), self.formula.power))
         return replace(
             self,
             probabilities=values,
+            formula=replace(self.formula, power=1.0),
             normalize=False,
             seeds=None if self.seeds is None else np.ascontiguousarray(self.seeds[start:stop]),
             u=None if self.u is None else np.ascontiguousarray(self.u[start:stop]),
@@ -70,9 +74,10 @@ class Rows:
         if self.seeds is not None:
             return self
         seeds = np.empty(len(self), dtype=np.uint64)
-        step = max(1, BLOCK_CELLS // self.n_columns) if self.normalize else len(self)
+        changes = self.normalize or self.formula.power != 1.0
+        step = max(1, BLOCK_CELLS // self.n_columns) if changes else len(self)
         for start in range(0, len(self), step):
-            some = self.block(start, start + step) if self.normalize else self
+            some = self.block(start, start + step) if changes else self
             seeds[start : start + step] = hash_rows(some.probabilities, self.key)
         return replace(self, seeds=own_seeds(seeds, self.side, self.first_row))
 
@@ -88,7 +93,21 @@ class Rows:
     def in_place(self) -> bool:
         """Whether the compiled loops read the matrix where it lies."""
         readable = self.probabilities.dtype in (np.float32, np.float64) and self.probabilities.flags.c_contiguous
-        return bool(backend.compiled is not None and readable and not self.normalize)
+        as_it_is = not self.normalize and self.formula.power == 1.0
+        return bool(self.is_compiled and readable and as_it_is)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled loops score these rows."""
+        return backend.compiled is not None and self.formula.weights is not None
+
+
+def _normalised(values: Floats) -> Floats:
+    """Divide each row by its sum; one that cannot be divided turns bad, and is reported as such."""
+    with np.errstate(all="ignore"):
+        total = values.sum(axis=1, keepdims=True)
+        can_be = (values >= 0.0).all(axis=1, keepdims=True) & (total > 0.0)
+        return values / np.where(can_be, total, np.nan)
 
 
 def first_bad_row(rows_of_blocks: list[int]) -> int:
@@ -98,8 +117,8 @@ def first_bad_row(rows_of_blocks: list[int]) -> int:
 
 def compiled_arguments(block: Rows, keys: Words, noted: Words | None = None) -> tuple[object, ...]:
     """Return the arguments that every compiled loop takes first (``JOB_FORMAT`` in ``c/compiled.c``)."""
-    weights = np.array(block.weights, dtype=np.float64)
-    of_rows = (block.probabilities, block.n_columns, weights, keys, block.key, block.tolerance)
+    assert block.formula.weights is not None
+    of_rows = (block.probabilities, block.n_columns, block.formula.weights.flat, keys, block.key, block.tolerance)
     return (*of_rows, block.seeds, block.u, noted)
 
 
@@ -127,11 +146,15 @@ def label_scores(rows: Rows, labels: NDArray[np.int64]) -> LabelScores:
     def work(start: int, stop: int) -> int:
         block = rows.block(start, stop)
         chosen = np.ascontiguousarray(labels[start:stop], dtype=np.int64)
-        if backend.compiled is not None:
-            arguments = compiled_arguments(block, keys, piece_of(noted, start, stop))
+        seeds_of_block = piece_of(noted, start, stop)
+        if backend.compiled is not None and rows.is_compiled:
+            arguments = compiled_arguments(block, keys, seeds_of_block)
             bad = backend.compiled.label_scores(*arguments, chosen, scores[start:stop])
+        elif rows.formula.weights is not None:
+            bad = _label_scores_of_block(block, keys, chosen, scores[start:stop], seeds_of_block)
         else:
-            bad = _label_scores_of_block(block, keys, chosen, scores[start:stop], piece_of(noted, start, stop))
+            _, every, bad = free_order_and_scores(block, keys, seeds_of_block)
+            scores[start:stop] = np.take_along_axis(every, chosen[:, None], axis=1)[:, 0]
         return start + int(bad) if bad >= 0 else -1
 
     first_bad = first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
@@ -148,79 +171,24 @@ def all_scores_of_block(rows: Rows, start: int, stop: int) -> tuple[Floats, int]
     block = rows.block(start, stop)
     keys = column_keys(rows.key, rows.n_columns)
     scores = np.empty((stop - start, rows.n_columns))
-    if backend.compiled is not None:
+    if backend.compiled is not None and rows.is_compiled:
         bad = int(backend.compiled.all_scores(*compiled_arguments(block, keys), scores))
+    elif rows.formula.weights is None:
+        _, scores, bad = free_order_and_scores(block, keys)
     else:
         opened = open_block(block, keys)
         bad = opened.first_bad
         if bad < 0:
-            order, ordered = ordered_scores(opened, block.weights)
+            order, ordered = ordered_scores(opened, rows.formula.weights)
             np.put_along_axis(scores, order, ordered, axis=1)
     return scores, start + bad if bad >= 0 else -1
-
-
-_SHORT = 64
-
-
-@dataclass(frozen=True)
-class OpenBlock:
-    """A block of rows as the numpy path sees it: exact masses, totals, uniforms, seeds."""
-
-    raw: NDArray[np.generic]
-    values: Floats
-    mass: Floats
-    total: Floats
-    seeds: Words
-    u: Floats
-    first_bad: int
-
-    def ties(self, rows: NDArray[np.intp]) -> Words:
-        """Tie-breakers of the labels of some rows."""
-        return ties(self.seeds[rows], self.u[rows], self.values.shape[1])
-
-
-def open_block(block: Rows, keys: Words, noted: Words | None = None) -> OpenBlock:
-    """Widen, put on the grid, sum and check a block (``load_row`` in ``c/order.h``); note the seeds that are hashed."""
-    # Short rows lie side by side, so that sums over them run along memory; sums are exact, so their order is free.
-    values = block.probabilities.astype(np.float64, order="F" if block.n_columns < _SHORT else "C") + 0.0
-    with np.errstate(all="ignore"):
-        mass = (values + 2.0) - 2.0  # the grid of exact sums: see docs/design/0002
-        total = mass.sum(axis=1)
-        invalid = ~((values >= 0.0) & (values <= 2.0)).all(axis=1)
-        bad = invalid | ~(np.abs(total - 1.0) <= block.tolerance)
-    seeds = block.seeds
-    if seeds is None:
-        seeds = seeds_of(hash_words(canonical_words(values), keys).sum(axis=1, dtype=np.uint64), block.key)
-        if noted is not None:
-            noted[:] = seeds
-    u = uniforms(seeds) if block.u is None else block.u
-    return OpenBlock(block.probabilities, values, mass, total, seeds, u, int(np.argmax(bad)) if bad.any() else -1)
-
-
-def ordered_scores(block: OpenBlock, weights: Weights) -> tuple[NDArray[np.intp], Floats]:
-    """Order of the labels of each row, and their scores in that order (upward)."""
-    order = np.argsort(np.negative(block.raw), axis=1)  # equal ones are put in order right below
-    ordered = np.take_along_axis(block.values, order, axis=1)
-    tied = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
-    if len(tied):
-        order[tied] = np.lexsort((block.ties(tied), -block.values[tied]), axis=1)
-    mass = (ordered + 2.0) - 2.0
-    above = np.cumsum(mass, axis=1) - mass
-    rank = np.arange(1.0, mass.shape[1] + 1.0)[None, :]
-    scores = mass_score(weights, above, mass, block.total[:, None], rank, block.u[:, None])
-    some = np.flatnonzero(mass[:, -1] == 0.0)  # rows with labels without mass: those stand last
-    if len(some):
-        with_mass = (mass[some] > 0.0).sum(axis=1, keepdims=True)
-        zeros = np.maximum(mass.shape[1] - with_mass, 1)
-        behind = zero_score(weights, rank - 1.0 - with_mass, zeros, rank, block.u[some, None])
-        scores[some] = np.where(mass[some] > 0.0, scores[some], behind)
-    return order, scores
 
 
 def _label_scores_of_block(
     block: Rows, keys: Words, labels: NDArray[np.int64], out: Floats, noted: Words | None
 ) -> int:
-    opened = open_block(block, keys, noted)
+    opened, weights = open_block(block, keys, noted), block.formula.weights
+    assert weights is not None
     if opened.first_bad >= 0:
         return opened.first_bad
     values, mass, u = opened.values, opened.mass, opened.u
@@ -236,9 +204,10 @@ def _label_scores_of_block(
     greater = is_greater.sum(axis=1)
     above = np.where(is_greater, mass, 0.0).sum(axis=1) + before * own
     rank = greater + before + 1.0
-    with_mass = (mass > 0.0).sum(axis=1)
-    behind = zero_score(
-        block.weights, greater - with_mass + before, np.maximum(values.shape[1] - with_mass, 1), rank, u
-    )
-    out[:] = np.where(own > 0.0, mass_score(block.weights, above, own, opened.total, rank, u), behind)
+    second, top = np.partition(mass, -2, axis=1)[:, -2:].T
+    out[:] = mass_score(weights, above, own, top, second, opened.total, rank, u)
+    if weights.behind:
+        with_mass = (mass > 0.0).sum(axis=1)
+        zeros = np.maximum(values.shape[1] - with_mass, 1)
+        out[:] = np.where(own > 0.0, out, zero_score(weights, greater - with_mass + before, zeros, rank, u))
     return -1

@@ -7,8 +7,8 @@ both tensors, so that any damage is noticed. A digest is no signature: whoever c
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.chance import Chance
 from aptset.groups import Groups
+from aptset.probabilities.stored_scores import describe_score, find_score
 from aptset.running.writing import atomic_path
-from aptset.scores import SCORES, Score
 from aptset.validation.artefacts import (
     check_artefact,
     check_content,
@@ -29,7 +29,6 @@ from aptset.validation.artefacts import (
     check_stored_columns,
     check_stored_groups,
     check_stored_labels,
-    check_stored_score,
     check_writable_text,
     damaged,
     hash_of,
@@ -38,7 +37,6 @@ from aptset.validation.artefacts import (
     stored_array,
 )
 from aptset.validation.paths import check_plain_file
-from aptset.validation.settings import check_conformity
 
 FORMAT_VERSION = 1
 
@@ -59,7 +57,9 @@ def write_calibration(path: str | Path, fields: dict[str, Any]) -> None:
             raise OSError(f"{path} cannot be written: {error}") from error
 
 
-def read_calibration(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_calibration(
+    path: str | Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the fields of a Calibration and the facts behind them; whatever is not intact is refused with one error.
 
     The file is untrusted: nothing of it reaches a loop before every relation between its parts was checked.
@@ -73,7 +73,7 @@ def read_calibration(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     fields = {
         "held_out": HeldOut((FoldScores(tensors["scores"], tensors["offsets"]),), groups),
         "classes": classes,
-        "conformity": check_stored_score(path, facts["score"], _make_score),
+        "conformity": find_score(path, facts["score"], scores, trust),
         "key": int(facts["key"]),
         "chance": Chance(facts.get("u", "content"), facts["randomized"], float(facts.get("copies", 0.0))),
         "allow_empty": facts["allow_empty"],
@@ -104,14 +104,6 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     return facts, tensors
 
 
-def _make_score(name: str, settings: dict[str, Any]) -> Score:
-    """Make a score from what is stored; the score, or the check that calibrate makes too, refuses nonsense."""
-    score = check_conformity(SCORES[name](**settings))
-    if dataclasses.asdict(score) != settings:  # type: ignore[call-overload]
-        raise ValueError(f"settings are {settings}")
-    return score
-
-
 def _describe(fields: dict[str, Any]) -> dict[str, Any]:
     from importlib.metadata import version  # takes as long to load as a third of numpy
 
@@ -120,7 +112,7 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
     return {
         "format": FORMAT_VERSION,
         "kind": "split",
-        "score": {"name": _name_of(score), "settings": dataclasses.asdict(score)},
+        "score": describe_score(score),
         "classes": _as_plain(fields["classes"]),
         "columns": None if columns is None else _as_plain(columns),
         "groups": {"kind": held_out.groups.kind, "names": [_plain(name) for name in held_out.groups.names]},
@@ -136,13 +128,6 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
         "library": version("aptset"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _name_of(score: Score) -> str:
-    for name, kind in SCORES.items():
-        if type(score) is kind:
-            return name
-    raise TypeError(f"conformity must be one of {sorted(SCORES)} to be saved; got {score!r}.")
 
 
 def _digest(text: str, tensors: dict[str, NDArray[Any]]) -> str:

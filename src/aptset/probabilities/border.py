@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores
+from aptset.calibrations.tuning import Trial, Tuning, choose, some_rows
 from aptset.chance import Chance, fingerprint_of
 from aptset.groups import Groups
 from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
-from aptset.scores import Score
+from aptset.scores import Adaptive, Score
 from aptset.tables import without_column
 from aptset.validation.chance import check_first_row, column_or_values
 from aptset.validation.groups import check_group_values
@@ -27,7 +28,8 @@ from aptset.validation.matrices import (
     tolerance_of,
 )
 from aptset.validation.outcomes import check_flag
-from aptset.validation.settings import check_conformity, check_generator, draw_key
+from aptset.validation.scores import check_conformity, formula_of
+from aptset.validation.settings import check_generator, draw_key
 
 NAME = "probabilities"
 
@@ -45,6 +47,8 @@ class Scored:
     key: int
     chance: Chance
     fingerprint: int
+    trials: tuple[Trial, ...] = ()
+    reserved: NDArray[np.bool_] | None = None
 
     def fold(self, rows: NDArray[np.intp] | slice) -> FoldScores:
         """Return the sorted scores of some rows."""
@@ -64,9 +68,10 @@ def score_labels(
     random_state: Any,
     first_row: Any = 0,
     logits: Any = False,
+    tuning: Tuning | None = None,
 ) -> Scored:
-    """Check everything and score the true label of each row."""
-    score = check_conformity(conformity)
+    """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them."""
+    score = check_conformity(conformity) if tuning is None else Adaptive()
     randomized, normalize = check_flag(randomized, "randomized"), check_flag(normalize, "normalize")
     probabilities, ids = take_ids(probabilities, ids)
     matrix, names = check_probabilities(probabilities, NAME)
@@ -75,16 +80,26 @@ def score_labels(
     columns = check_labels(labels, known, len(matrix))
     by_name = isinstance(groups, str)
     values = check_group_values(groups if by_name else None, None if by_name else groups, None, len(matrix))
-    of_rows = Groups.of(values, groups, known)
-    key, chance = draw_key(check_generator(random_state)), Chance.of(u, ids, randomized)
+    generator = check_generator(random_state)
+    key, chance = draw_key(generator), Chance.of(u, ids, randomized)
     start = check_first_row(first_row, BLOCK_ROWS)
     draw = chance.calibrates(u, ids, len(matrix), key)
-    rows = Rows(matrix, score.weights, key, tolerance_of(matrix), *draw, normalize, CALIBRATION, start)
+    rows = Rows(matrix, formula_of(score), key, tolerance_of(matrix), *draw, normalize, CALIBRATION, start)
     found = label_scores(rows, columns)
     check_rows(matrix, found.first_bad, NAME, normalize)
-    group_of_row = of_rows.ids_of_labels(of_rows.ids(values, len(matrix)), columns)
-    chance, fingerprint = chance.with_copies(found.n_copies, len(matrix)), fingerprint_of(found.seeds, found.scores)
-    return Scored(found.scores, group_of_row, of_rows, known, names, score, key, chance, fingerprint)
+    trials: tuple[Trial, ...] = ()
+    reserved = None
+    if tuning is not None:
+        reserved = tuning.reserve(len(matrix), generator)
+        score, trials = choose(some_rows(rows, reserved), columns[reserved], tuning, NAME)
+        rows, columns = some_rows(rows, ~reserved), columns[~reserved]
+        values = None if values is None else [values[i] for i in np.flatnonzero(~reserved)]
+        found = label_scores(replace(rows, formula=formula_of(score)), columns)
+    of_rows = Groups.of(values, groups, known)
+    group_of_row = of_rows.ids_of_labels(of_rows.ids(values, len(rows)), columns)
+    chance, fingerprint = chance.with_copies(found.n_copies, len(rows)), fingerprint_of(found.seeds, found.scores)
+    of_score = (score, key, chance, fingerprint, trials, reserved)
+    return Scored(found.scores, group_of_row, of_rows, known, names, *of_score)
 
 
 def take_ids(probabilities: Any, ids: Any) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, overload
@@ -12,18 +12,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tally import mask_of_one_model, p_values_of_one_model, sets_of_one_model
+from aptset.calibrations.tuning import Tuning
 from aptset.chance import BY_CONTENT, Chance
 from aptset.kernels.copies import BLOCK_ROWS, PREDICTION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.probabilities.artefacts import read_calibration, write_calibration
-from aptset.probabilities.border import NAME, score_labels, take_ids
-from aptset.scores import Score
+from aptset.probabilities.border import NAME, Scored, score_labels, take_ids
+from aptset.scores import Places, Score
 from aptset.sets import PredictionSets
 from aptset.validation.artefacts import check_mergeable
 from aptset.validation.chance import check_first_row
 from aptset.validation.matrices import check_new_probabilities, softmax_of, tolerance_of
 from aptset.validation.outcomes import check_flag, check_flag_or_none
+from aptset.validation.scores import AUTO, formula_of
 from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
 
 
@@ -260,6 +262,7 @@ class Calibration:
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file that :func:`load` reads; opening it runs no code.
 
+        A score of your own is saved by its name, "module:object", and its settings if it is a dataclass.
         The file is replaced whole: a kill at any moment leaves the old one or the new one.
         """
         write_calibration(path, {field.name: getattr(self, field.name) for field in fields(self)})
@@ -274,14 +277,14 @@ class Calibration:
         divide = check_flag_or_none(normalize, self.normalize, "normalize")
         start = check_first_row(first_row, BLOCK_ROWS)
         tolerance = tolerance_of(matrix)
-        return Rows(matrix, self.conformity.weights, self.key, tolerance, *draw, divide, PREDICTION, start)
+        return Rows(matrix, formula_of(self.conformity), self.key, tolerance, *draw, divide, PREDICTION, start)
 
 
 def calibrate(
     probabilities: Any,
     labels: ArrayLike,
     *,
-    conformity: str | Score = "adaptive",
+    conformity: str | Score | Callable[[Places], Any] = "adaptive",
     classes: ArrayLike | None = None,
     groups: str | ArrayLike | None = None,
     randomized: bool = True,
@@ -302,8 +305,11 @@ def calibrate(
         names of its columns, here and in ``predict_set``.
     labels : array, shape (rows,)
         The true label of each row.
-    conformity : {"adaptive", "homogeneous", "regularized"} or score, default="adaptive"
-        How strange a label is for a row.
+    conformity : str, score or function of :class:`Places`, default="adaptive"
+        How strange a label is for a row: "adaptive" ("aps"), "homogeneous" ("lac", "thr"), "regularized" ("raps"),
+        "saps", "margin", "rank" ("topk"), a score with settings of its own, or any function. "auto" chooses one as
+        :func:`tune` does, on a fifth of the rows (4,000 at most, drawn by ``random_state``), which then do not
+        calibrate.
     classes : array, optional
         The label of each column; by default the column names of a data frame, else the column numbers 0, 1, ...
     groups : None, "label" or array, optional
@@ -341,15 +347,31 @@ def calibrate(
     array([0.   , 0.25 , 0.875])
     """
     may_be_empty = check_flag(allow_empty, "allow_empty")
+    tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row, logits)
-    found = score_labels(probabilities, labels, *settings)
+    return calibration_of(score_labels(probabilities, labels, *settings, tuning), may_be_empty, bool(normalize))
+
+
+def calibration_of(found: Scored, allow_empty: bool, normalize: bool) -> Calibration:
+    """Keep what was scored."""
     held_out, parts = HeldOut((found.fold(slice(None)),), found.groups), (found.fingerprint,)
-    of_rows = (found.classes, found.conformity, found.key, found.chance, may_be_empty, found.columns)
-    return Calibration(held_out, *of_rows, bool(normalize), parts)
+    of_rows = (found.classes, found.conformity, found.key, found.chance, allow_empty, found.columns)
+    return Calibration(held_out, *of_rows, normalize, parts)
 
 
-def load(path: str | Path) -> Calibration:
+def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()) -> Calibration:
     """Read a calibration that was saved; a damaged, truncated, forged or newer file is refused with one clear error.
+
+    Parameters
+    ----------
+    path : path
+        What ``save`` wrote.
+    scores : mapping, optional
+        Scores of your own by the name under which they were saved, "module:object": a function, or the class of a
+        dataclass, whose settings are in the file.
+    trust : list of str, optional
+        Modules that may be imported to find such a score. Without either, nothing is imported and such a file is
+        refused.
 
     Examples
     --------
@@ -360,5 +382,5 @@ def load(path: str | Path) -> Calibration:
     ...     aptset.load(pathlib.Path(folder) / "cal.aptset")
     Calibration(n=20, 2 classes, Adaptive())
     """
-    fields, _ = read_calibration(path)
+    fields, _ = read_calibration(path, scores, trust)
     return Calibration(**fields)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,10 +19,11 @@ from aptset.groups import Ids
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.probabilities.border import NAME, score_labels
-from aptset.scores import Score
+from aptset.scores import Places, Score
 from aptset.validation.folds import check_fold_ids, check_same_shape, folds_in_order
 from aptset.validation.matrices import check_new_probabilities, check_rows, tolerance_of
 from aptset.validation.outcomes import check_flag, check_flag_or_none
+from aptset.validation.scores import formula_of
 from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
 
 
@@ -143,7 +144,7 @@ class CrossCalibration:
                 draw = self.chance.predicts(u, ids, len(matrix), self.key, stacklevel=5)
                 groups_of_rows, met = self.held_out.meet(groups, len(matrix))
             check_same_shape(matrix, tally.mass, number)
-            rows = Rows(matrix, self.conformity.weights, self.key, tolerance_of(matrix), *draw, divide).seeded()
+            rows = Rows(matrix, formula_of(self.conformity), self.key, tolerance_of(matrix), *draw, divide).seeded()
             first_bad = tally.add(self.held_out.folds[number], rows, groups_of_rows)
             check_rows(matrix, first_bad, f"{NAME} of fold {self.folds[number]}", divide)
         assert tally is not None  # there are at least two folds
@@ -156,7 +157,7 @@ def calibrate_cv(
     folds: ArrayLike,
     *,
     combine: Literal["plus", "minimax"] = "plus",
-    conformity: str | Score = "adaptive",
+    conformity: str | Score | Callable[[Places], Any] = "adaptive",
     classes: ArrayLike | None = None,
     groups: str | ArrayLike | None = None,
     randomized: bool = True,

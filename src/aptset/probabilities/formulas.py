@@ -13,6 +13,7 @@ from aptset.kernels.places import Rows, label_scores
 from aptset.scores import Adaptive
 from aptset.validation.labels import check_labels
 from aptset.validation.matrices import check_named_columns, check_probabilities, check_rows, check_u, tolerance_of
+from aptset.validation.scores import formula_of
 from aptset.validation.settings import check_alpha, check_generator, check_sample_size, draw_key
 
 
@@ -52,7 +53,7 @@ def adaptive_scores(
     matrix, known = check_named_columns(matrix, names, classes, labels, "probabilities")
     columns = check_labels(labels, known, len(matrix))
     key, uniforms = draw_key(check_generator(random_state)), check_u(u, len(matrix))
-    rows = Rows(matrix, Adaptive().weights, key, tolerance_of(matrix), None, uniforms, normalize, CALIBRATION)
+    rows = Rows(matrix, formula_of(Adaptive()), key, tolerance_of(matrix), None, uniforms, normalize, CALIBRATION)
     found = label_scores(rows, columns)
     check_rows(matrix, found.first_bad, "probabilities", normalize)
     return found.scores

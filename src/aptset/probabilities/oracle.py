@@ -12,6 +12,7 @@ from aptset.kernels.places import Rows
 from aptset.scores import Adaptive
 from aptset.sets import PredictionSets
 from aptset.validation.matrices import check_named_columns, check_probabilities, check_rows, check_u, tolerance_of
+from aptset.validation.scores import formula_of
 from aptset.validation.settings import check_alpha, check_generator, draw_key
 
 
@@ -60,7 +61,7 @@ def oracle_sets(
     key = draw_key(check_generator(random_state))
     rows = Rows(
         matrix,
-        Adaptive().weights,
+        formula_of(Adaptive()),
         key,
         tolerance_of(matrix),
         u=np.ones(len(matrix)) if uniforms is None else uniforms,

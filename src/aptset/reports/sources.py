@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.held_out import HeldOut
@@ -14,15 +15,16 @@ from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.split import Scheme, Split
 from aptset.judging.evaluation import Evaluation, evaluate
-from aptset.judging.evidence import Evidence, Origin, as_group_list
+from aptset.judging.evidence import Evidence, FoldCounts, Origin, as_group_list
 from aptset.judging.features import can_be_sliced
 from aptset.probabilities.border import NAME
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.cross import CrossCalibration
+from aptset.reports.asking import ask, folds_of_calibration, group_of_rows
 from aptset.sets import PredictionSets
 from aptset.validation.evidence import check_report_source
 from aptset.validation.folds import folds_in_order
-from aptset.validation.labels import as_labels, columns_of
+from aptset.validation.labels import as_labels, check_length, columns_of
 from aptset.validation.matrices import check_new_probabilities
 
 # At this level a set holds no label but the one that keeps it from being empty (and labels that are always in).
@@ -51,19 +53,20 @@ def _of_classifier(
     level = classifier.input_level(alpha)
     (samples, _) = fitted.rule.samples(X, passed)
     levels = [Fraction(str(level)), Fraction(str(_NEARLY_ONE))]
-    sets, last = fitted.sets(samples, levels, classifier.allow_empty, classifier.n_jobs)
-    p_values = fitted.p_values(samples, classifier.n_jobs)
-    rule = fitted.rule
+    rule, columns = fitted.rule, columns_of(as_labels(y, "y"), fitted.rule.classes)
+    check_length(columns, len(samples), "y")
+    answer = ask(fitted, samples, columns, levels, classifier.allow_empty)
+    sets, last = answer.sets
     settings = {"Model": str(classifier.estimator), "Levels": f"{classifier.level}, alpha runs at {level:g}"}
     settings |= _settings(rule.scheme.name, fitted.held_out, str(rule.score), rule.randomized, classifier.allow_empty)
-    laws = _laws(rule.scheme, fitted.held_out, samples.ids, y, rule.classes)
-    settled = (rule.randomized, classifier.allow_empty, settings, laws, passed is not None)
+    of_row = group_of_rows(fitted.held_out.groups.kind, columns, samples.ids)
+    settled = (rule.randomized, classifier.allow_empty, settings, of_row, answer.folds, passed is not None)
     origin = _origin(rule.scheme, fitted.held_out, *settled)
     seen = X if features is None else features
     sliced = seen if features is not None or can_be_sliced(X, len(sets)) else None
     found = evaluate(sets, y, sliced, groups, alpha=level, random_state=random_state)
-    chances = np.asarray(classifier.predict_proba(X))
-    return _with_rows(found, sets, y, p_values, chances, groups, seen, last, classifier.allow_empty, origin)
+    rows = (answer.p_values, answer.probabilities, groups, seen, last, classifier.allow_empty, origin)
+    return _with_rows(found, sets, y, *rows)
 
 
 def _of_calibration(
@@ -85,8 +88,13 @@ def _of_calibration(
     held_out, chance, may_be_empty = calibration.held_out, calibration.chance.randomized, calibration.allow_empty
     settings = {"Model": "probabilities were given"}
     settings |= _settings(scheme.name, held_out, str(calibration.conformity), chance, may_be_empty)
-    laws = _laws(scheme, held_out, held_out.meet(by, len(sets))[0], y, calibration.classes)
-    origin = _origin(scheme, held_out, chance, may_be_empty, settings, laws, by is not None)
+    columns = columns_of(as_labels(y, "y"), calibration.classes)
+    check_length(columns, len(sets), "y")
+    of_row = group_of_rows(held_out.groups.kind, columns, held_out.meet(by, len(sets))[0])
+    folds = None
+    if isinstance(calibration, CrossCalibration):
+        folds = folds_of_calibration(calibration, probabilities, by, columns, of_row)
+    origin = _origin(scheme, held_out, chance, may_be_empty, settings, of_row, folds, by is not None)
     found = evaluate(sets, y, features, groups, alpha=alpha, random_state=random_state)
     chances = _chances(calibration, probabilities)
     return _with_rows(found, sets, y, p_values, chances, groups, features, last, may_be_empty, origin)
@@ -119,26 +127,14 @@ def _with_rows(
     return replace(found, evidence=rows)
 
 
-def _laws(scheme: Scheme, held_out: HeldOut, ids: Any, y: Any, classes: Any) -> tuple[tuple[int, int], ...] | None:
-    """Return (test rows, calibration rows) of each group of one split; None where there is no exact law."""
-    if len(held_out.folds) > 1 or scheme.name != "split":
-        return None
-    kind = held_out.groups.kind
-    of_row = columns_of(as_labels(y, "y"), classes) if kind == "label" else np.asarray(ids)
-    sizes = held_out.sizes.tolist()
-    found = [(int((of_row == group).sum()), int(size)) for group, size in enumerate(sizes)]
-    if kind == "row":  # a group never seen: its sets hold every label
-        found.append((int((of_row < 0).sum()), 0))
-    return tuple(law for law in found if law[0] > 0)
-
-
 def _origin(
     scheme: Scheme,
     held_out: HeldOut,
     randomized: bool,
     may_be_empty: bool,
     settings: Any,
-    laws: tuple[tuple[int, int], ...] | None,
+    of_row: NDArray[np.int64],
+    folds: tuple[tuple[FoldCounts, ...], ...] | None,
     are_groups_shown: bool,
 ) -> Origin:
     """Return the promise as lines: the best one of each group counts, and the worst group."""
@@ -146,13 +142,14 @@ def _origin(
     losses = {tuple((float(line.constant), float(line.slope)) for line in lines) for lines in of_groups}
     kind = held_out.groups.kind
     upper_open = not randomized or not may_be_empty
-    sizes: dict[str, dict[Any, int]] = {}
-    if laws is not None and (kind == "label" or (kind == "row" and are_groups_shown)):
-        of_names = dict(zip(held_out.groups.names, held_out.sizes.tolist(), strict=True))
-        sizes["label" if kind == "label" else "group"] = of_names
-    return Origin(
-        scheme.name, held_out.n, tuple(sorted(losses)), kind != "all", upper_open, settings, laws=laws, sizes=sizes
-    )
+    within = "label" if kind == "label" else "group" if kind == "row" and are_groups_shown else None
+    law: dict[str, Any] = {"folds": folds}
+    if folds is None:
+        sizes = (*held_out.sizes.tolist(), 0)  # a group never seen comes last: its sets hold every label
+        of_row = np.where(of_row < 0, len(sizes) - 1, of_row) if kind == "row" else of_row
+        law = {"group_of_row": of_row, "group_sizes": sizes}
+    pairs = tuple(sorted(losses))
+    return Origin(scheme.name, held_out.n, pairs, kind != "all", upper_open, settings, within, **law)
 
 
 def _settings(name: str, held_out: HeldOut, score: str, randomized: bool, may_be_empty: bool) -> dict[str, str]:

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from aptset.judging.curves import LEVELS, coverage_curve
 from aptset.judging.evaluation import Evaluation
-from aptset.judging.evidence import Evidence
+from aptset.judging.evidence import Evidence, Origin
 from aptset.judging.worst_slice import WorstSlice
 from aptset.reports import examples, measures, words
+from aptset.reports.packing import pack
+from aptset.reports.parts import laws_of_parts
 from aptset.reports.slices import slice_in_words
 from aptset.validation.evidence import check_reportable
 from aptset.validation.settings import check_generator
@@ -40,6 +42,9 @@ def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state:
         parts["group"] = measures.Partition.of(evidence.groups)
     data = _measured(evidence, parts, evaluation.worst_slice, alpha, shown)
     position = data.pop("position", None)
+    if evidence.origin.folds is not None:
+        every = [group.below for fold in evidence.origin.folds for group in fold]
+        data["columns"]["folds"] = pack(np.concatenate([np.zeros(0, dtype=np.int64), *every]))
     data |= _facts(evaluation, evidence, parts)
     data["examples"] = examples.describe(evidence, shown)
     if position is not None:
@@ -58,17 +63,25 @@ def _facts(evaluation: Evaluation, evidence: Evidence, parts: dict[str, measures
         "names": {name: [str(value) for value in part.names] for name, part in parts.items()},
         "n": origin.n,
         "laws": origin.laws,
-        "sizes": {part: [of.get(value) for value in parts[part].names] for part, of in origin.sizes.items()},
-        "is_stated": origin.calibration is not None,
+        "laws_of_parts": laws_of_parts(origin, parts),
+        "within": origin.within,
+        "folds": _sizes_of_folds(origin),
         "is_upper_open": origin.is_upper_open,
         "losses": origin.losses,
         "confidence": CONFIDENCE,
         "level": words.LEVEL,
         "sentences": words.SENTENCES,
         "headlines": words.HEADLINES,
+        "most_parts": words.MOST_PARTS,
+        "agrees": words.AGREES,
         "curve": {name: values.tolist() for name, values in coverage_curve(evidence).items()},
         "slice": None if evaluation.worst_slice is None else {"rows": len(evaluation.worst_slice.rows)},
     }
+
+
+def _sizes_of_folds(origin: Origin) -> list[list[tuple[int, int]]] | None:
+    """Return test rows and calibration rows of each group of each fold."""
+    return None if origin.folds is None else [[(group.rows, group.n) for group in fold] for fold in origin.folds]
 
 
 def _measured(
@@ -92,7 +105,7 @@ def _page(
     evaluation: Evaluation, evidence: Evidence, title: str, data: dict[str, Any], parts: dict[str, Any]
 ) -> dict[str, Any]:
     alpha = float(evaluation.alpha or 0)
-    first = words.first_words(evidence, alpha, evaluation.coverage, evaluation.mean_size, CONFIDENCE)
+    first = words.first_words(evidence, alpha, evaluation.coverage, evaluation.mean_size, CONFIDENCE, parts)
     settings = {"Test rows": f"{evaluation.n:,}", "Classes": f"{len(evidence.sets.classes):,}", "alpha": f"{alpha:g}"}
     return {
         "title": title,
@@ -104,6 +117,7 @@ def _page(
         "settings": {**evidence.origin.settings, **settings},
         "has_groups": "group" in parts,
         "slice": slice_in_words(evaluation.worst_slice, evidence.X),
+        "is_judged": evidence.origin.laws is not None,
         "has_band": "low" in data["curve"],
         "is_upper_open": evidence.origin.is_upper_open,
         "most_labels": examples.MOST_LABELS,

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from aptset.judging.estimates import Estimate, share_of_count
-from aptset.judging.evidence import Evidence
-from aptset.reports.laws import NEGLIGIBLE, coverage_law
+from aptset.judging.evidence import Evidence, FoldCounts, Origin
+from aptset.reports.laws import NEGLIGIBLE, coverage_law, folds_chance
+from aptset.reports.measures import Partition
+from aptset.reports.parts import too_low
 from aptset.validation.settings import check_alpha
 
 # A verdict speaks against the promise only if a valid calibration looks like this in fewer than one of 100 cases.
 LEVEL = 0.01
+MOST_PARTS = 5  # labels and groups that are named at the top
 
 SENTENCES = {
     "promise": "The set of a new row holds its true label with probability at least {promise}.",
@@ -23,34 +26,75 @@ SENTENCES = {
         "39 of 40 valid calibrations show a coverage of at least {law_low} on {judged} test rows; how much more, the "
         "law cannot say, since these sets are never empty or made without chance"
     ),
-    "kept": "The measurement agrees with the promise. After calibration on {n} rows, {law}.",
+    "kept": "At the {level} level the measurement agrees with the promise. After calibration on {n} rows, {law}.",
+    "aside_low": (
+        " The interval above lies below {promise} all the same: it knows the luck of the test rows only, the law also "
+        "that of the {n} calibration rows."
+    ),
+    "aside_high": (
+        " The interval above lies above {promise} all the same: it knows the luck of the test rows only, the law also "
+        "that of the {n} calibration rows."
+    ),
+    "aside_open": " The interval above lies above {promise} all the same, as such sets may.",
     "low": (
-        "Coverage is lower than the promise allows. After calibration on {n} rows, {law}. A count this low or lower "
-        "has chance {chance}. Test rows and calibration rows do not seem to come from one source."
+        "Coverage is lower than the promise allows, at the {level} level. After calibration on {n} rows, {law}. A "
+        "count this low or lower has chance {chance}. Test rows and calibration rows do not seem to come from one "
+        "source."
     ),
     "high": (
-        "Coverage is higher than the promise, and than chance explains. After calibration on {n} rows, {law}. A count "
-        "this high or higher has chance {chance}. Ties between scores, or test rows that are easier than the "
-        "calibration rows, do this."
+        "Coverage is higher than the promise, and than chance explains, at the {level} level. After calibration on {n} "
+        "rows, {law}. A count this high or higher has chance {chance}. Ties between scores, or test rows that are "
+        "easier than the calibration rows, do this."
     ),
     "every": "{n} calibration rows are too few for this level: every set holds every label.",
     "left_out": (
         " {left_out} test rows have labels that the calibration does not know: no set holds them, the coverage "
         "above counts them as missed, and the law leaves them out."
     ),
-    "agrees": (
-        "The measurement agrees with the promise: the interval of the coverage does not lie below {promise}. This "
-        "calibration has no exact law, so nothing sharper can be said."
+    "folds": (
+        "Each fold by itself is a split with an exact law; corrected for {folds} folds, one as far off as the furthest "
+        "has chance {chance}"
     ),
+    "agrees": "At the {level} level the measurement agrees with the promise. {folds_law}.",
     "below": (
-        "The whole interval lies below {promise}. The promise is an average over calibrations, and this calibration "
-        "has no exact law that says how unlucky a single one can be; or test rows and calibration rows do not come "
-        "from one source."
+        "The whole interval lies below {promise}, but at the {level} level chance allows it. {folds_law}. The interval "
+        "knows the luck of the test rows only, not that of the {n} calibration rows."
+    ),
+    "low_folds": (
+        "Coverage is lower than the promise, and than chance allows, at the {level} level. {folds_law}. Test rows and "
+        "training rows do not seem to come from one source."
+    ),
+    "apart": (
+        "Coverage is not below the promise, but at the {level} level test rows and training rows do not seem to come "
+        "from one source. {folds_law}."
+    ),
+    "agrees_small": (
+        "At the {level} level the measurement agrees with the promise. Folds of so few rows have no law of their own "
+        "at this level: the test is the one of a single split on {n} rows that promises {promise}, which is exact only "
+        "if the models of all folds are alike."
+    ),
+    "low_small": (
+        "Coverage is lower than the promise, and than chance allows, at the {level} level, if the models of all folds "
+        "are alike: after a single split on {n} rows that promises {promise}, a count this low has chance {chance}. "
+        "(Folds of so few rows have no law of their own at this level; models that change much with one row could be "
+        "so unlucky.)"
     ),
     "unknown": (
         "No verdict without the number of calibration rows: it says how lucky or unlucky a single calibration can be. "
         "Pass n to evaluate, or make the report from the classifier or the calibration itself."
     ),
+    "part": "{part} {name}: {coverage} of {rows} rows, less than {limit}",
+    "parts_law": (
+        "Judged at the {level} level for all {looked_at} classes and groups together, against the chance that rows "
+        "scored like those that calibrated are covered so little."
+    ),
+    "parts_open": (
+        "Judged at the {level} level for all {looked_at} classes and groups together, against the chance that a share "
+        "of {promise} shows so few on these test rows; the luck of the calibration is not in it."
+    ),
+    "parts_average": " The promise is an average over all rows and allows it.",
+    "parts_within": " The promise was made within every {within}.",
+    "parts_more": "{more} more, red in the tables below",
 }
 HEADLINES = {
     "kept": "Agrees with the promise",
@@ -58,9 +102,17 @@ HEADLINES = {
     "high": "Higher than promised",
     "every": "Every label",
     "agrees": "Agrees with the promise",
-    "below": "Below the promise, without an exact law",
+    "agrees_small": "Agrees with the promise",
+    "below": "Below the promise, by chance or not",
+    "low_folds": "Coverage too low",
+    "low_small": "Coverage too low",
+    "apart": "Test rows are unlike the training rows",
+    "low_parts": "Coverage too low in places",
+    "uneven": "Agrees with the promise on average, but not everywhere",
     "unknown": "No verdict",
 }
+# A finding about labels or groups changes these headlines only: the others are graver, or no verdict at all.
+AGREES = ("kept", "agrees", "agrees_small")
 
 
 def number(value: float) -> str:
@@ -69,7 +121,12 @@ def number(value: float) -> str:
 
 
 def first_words(
-    evidence: Evidence, alpha: float, coverage: Estimate, size: Estimate, confidence: float
+    evidence: Evidence,
+    alpha: float,
+    coverage: Estimate,
+    size: Estimate,
+    confidence: float,
+    parts: dict[str, Partition] | None = None,
 ) -> dict[str, Any]:
     """Return the promise, the measurement and the verdict at the level of the evaluation."""
     origin = evidence.origin
@@ -83,24 +140,23 @@ def first_words(
         "high": number(measured.high),
         "size": number(size),
         "n": "" if origin.n is None else f"{origin.n:,}",
+        "level": f"{100 * LEVEL:.3g} %",
     }
     kind = _verdict(evidence, alpha, measured, facts)
     words = {name: SENTENCES[name].format(**facts) for name in ("promise", "measured")}
     about_others = SENTENCES["left_out"].format(**facts) if facts.get("left_out", "0") != "0" else ""
-    return {
-        **words,
-        "verdict": SENTENCES[kind].format(**facts) + about_others,
-        "headline": HEADLINES[kind],
-        "kind": kind,
-    }
+    verdict = SENTENCES[kind].format(**facts) + _aside(origin, alpha, kind, measured, facts) + about_others
+    about_parts, kind = _parts(evidence, parts or {}, alpha, kind, facts)
+    return {**words, "verdict": verdict, "parts": about_parts, "headline": HEADLINES[kind], "kind": kind}
 
 
 def _verdict(evidence: Evidence, alpha: float, coverage: Estimate, facts: dict[str, str]) -> str:
     """Return the name of the verdict, and add what its sentence says to the facts."""
     origin, count = evidence.origin, coverage.count or 0
+    if origin.folds is not None:
+        return _verdict_on_folds(origin, origin.folds, alpha, coverage, facts)
     if origin.laws is None:
-        below = "below" if coverage.high < origin.promise(alpha) else "agrees"
-        return "unknown" if origin.calibration is None else below
+        return "unknown"
     law, judged = coverage_law(count, origin.laws, check_alpha(alpha)), sum(rows for rows, _ in origin.laws)
     facts |= {"law_low": number(law.low), "law_high": number(law.high), "judged": f"{judged:,}"}
     facts["left_out"] = f"{coverage.n - judged:,}"
@@ -108,7 +164,61 @@ def _verdict(evidence: Evidence, alpha: float, coverage: Estimate, facts: dict[s
     if law.is_certain:
         return "every"
     is_low = law.too_low < (LEVEL if origin.is_upper_open else LEVEL / 2)
-    chance = law.too_low if is_low else law.too_high
-    facts["chance"] = number(chance) if chance >= NEGLIGIBLE else f"below {number(NEGLIGIBLE)}"
+    facts["chance"] = _chance(law.too_low if is_low else law.too_high)
     is_high = law.too_high < LEVEL / 2 and not origin.is_upper_open
     return "low" if is_low else "high" if is_high else "kept"
+
+
+def _verdict_on_folds(
+    origin: Origin, folds: tuple[tuple[FoldCounts, ...], ...], alpha: float, coverage: Estimate, facts: dict[str, str]
+) -> str:
+    """Judge sets of several folds, by the law of each fold; if folds are too small for that, as if they were one."""
+    promise, chance = origin.promise(alpha), folds_chance(folds, check_alpha(alpha))
+    if chance is None:
+        if not 0 < promise < 1:
+            return "agrees_small"
+        law = coverage_law(coverage.count or 0, ((coverage.n, origin.n or 0),), check_alpha(1 - promise))
+        facts["chance"] = _chance(law.too_low)
+        return "low_small" if law.too_low < LEVEL else "agrees_small"
+    facts |= {"chance": _chance(chance), "folds": f"{len(folds):,}"}
+    facts["folds_law"] = SENTENCES["folds"].format(**facts)
+    if chance < LEVEL:
+        return "low_folds" if coverage < promise else "apart"
+    return "below" if coverage.high < promise else "agrees"
+
+
+def _chance(value: float) -> str:
+    return number(value) if value >= NEGLIGIBLE else f"below {number(NEGLIGIBLE)}"
+
+
+def _aside(origin: Origin, alpha: float, kind: str, coverage: Estimate, facts: dict[str, str]) -> str:
+    """Say why the verdict agrees where the interval of the measured coverage excludes the promise."""
+    promise = origin.promise(alpha)
+    if kind != "kept" or coverage.low <= promise <= coverage.high:
+        return ""
+    above = "aside_open" if origin.is_upper_open else "aside_high"
+    return SENTENCES["aside_low" if coverage.high < promise else above].format(**facts)
+
+
+def _parts(
+    evidence: Evidence, parts: dict[str, Partition], alpha: float, kind: str, facts: dict[str, str]
+) -> tuple[list[str], str]:
+    """Return what is said of labels and groups, and the name of the verdict with them in mind."""
+    origin, found = evidence.origin, too_low(evidence, parts, alpha, LEVEL)
+    if not found:
+        return [], kind
+    limit = facts["promise"] if origin.laws is None else "chance allows"
+    said = []
+    for one in found[:MOST_PARTS]:
+        part = "class" if one.kind == "label" else "group"
+        of_part = {"part": part, "name": one.name, "coverage": number(one.coverage), "rows": f"{one.rows:,}"}
+        said.append(SENTENCES["part"].format(**of_part, limit=limit))
+    if len(found) > MOST_PARTS:
+        said.append(SENTENCES["parts_more"].format(more=f"{len(found) - MOST_PARTS:,}"))
+    is_promised = any(one.kind == origin.within for one in found)
+    of_all = facts | {"looked_at": f"{sum(len(part.names) for part in parts.values()):,}"}
+    of_all["within"] = "class" if origin.within == "label" else "group"
+    said.append(SENTENCES["parts_open" if origin.laws is None else "parts_law"].format(**of_all))
+    if is_promised or kind in AGREES:
+        said[-1] += SENTENCES["parts_within" if is_promised else "parts_average"].format(**of_all)
+    return said, kind if kind not in AGREES else "low_parts" if is_promised else "uneven"

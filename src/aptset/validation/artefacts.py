@@ -225,18 +225,6 @@ def check_stored_groups(path: str | Path, facts: dict[str, Any], classes: NDArra
     return tuple(names)
 
 
-def check_stored_score(path: str | Path, stored: dict[str, Any], make: Callable[[str, dict[str, Any]], Any]) -> Any:
-    """Return the score that ``make`` finds for a name and settings; it refuses settings of no score by itself."""
-    name, settings = stored.get("name"), stored.get("settings")
-    if stored.keys() != {"name", "settings"} or not isinstance(name, str) or not isinstance(settings, dict):
-        raise damaged(path, "its score must have a name and settings")
-    try:
-        return make(name, settings)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        why = f"{name!r} is none of ours" if isinstance(error, KeyError) else " ".join(str(error).split())[:200]
-        raise damaged(path, f"its score cannot be made ({why.rstrip('.')})") from error
-
-
 def check_mergeable(differences: list[str], overlap: bool) -> None:
     """Refuse to join calibrations that do not speak of the same scores, or that speak of the same rows."""
     if differences:

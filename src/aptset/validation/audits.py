@@ -68,13 +68,13 @@ def check_same_level(levels: Mapping[str, Any]) -> None:
         )
 
 
-def check_times(time: Any, n_rows: int, generator: np.random.Generator) -> NDArray[np.intp] | None:
-    """Return the place of each row in time: ranks, ties at random; None for the order of the rows.
+def check_times(time: Any, n_rows: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    """Return the place of each row in time: ranks, ties at random; by default the order of the rows.
 
     Ties in the order of the rows would bring that order back in, which is another question.
     """
     if time is None:
-        return None
+        return np.arange(n_rows)
     values = plain_list(time)
     check_length(values, n_rows, "time")
     if any(value is None or value != value for value in values):

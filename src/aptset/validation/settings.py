@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from aptset.kernels.counts import size_needed
-from aptset.scores import SCORES, Score
 
 
 def check_alpha(alpha: Any) -> Fraction:
@@ -45,23 +43,6 @@ def check_sample_size(n: Any) -> int:
     if n < 0:
         raise ValueError(f"n must be at least 0; got {n}.")
     return int(n)
-
-
-def check_conformity(conformity: Any) -> Score:
-    """Return the score that a name or an object stands for."""
-    score: Score = check_choice(conformity, SCORES, "weights", "conformity")
-    weights = score.weights
-    if not all(_is_finite(weight) for weight in weights) or weights.rank < 0:
-        raise ValueError(f"conformity must have finite weights and no negative penalty; got {score!r}.")
-    if weights.free_ranks < 0 or weights.free_ranks % 1 != 0:
-        raise ValueError(f"conformity must have a whole number of free ranks, at least 0; got {score!r}.")
-    return score
-
-
-def _is_finite(value: Any) -> bool:
-    """Tell whether a value is a number that fits into a float; whole numbers of 400 digits do not."""
-    is_number = isinstance(value, int | float | np.integer | np.floating | Fraction) and not isinstance(value, bool)
-    return is_number and bool(-sys.float_info.max <= value <= sys.float_info.max)
 
 
 def check_generator(random_state: Any) -> np.random.Generator:
@@ -117,6 +98,13 @@ def check_share(share: Any) -> float:
     if isinstance(share, bool | np.bool_) or not isinstance(share, Real) or not 0 < float(share) < 1:
         raise ValueError(f"share must be in (0, 1), the share of rows that calibrates; got {share!r}.")
     return float(share)
+
+
+def check_slack(slack: Any) -> float:
+    """Return how much worse the coverage of classes may be."""
+    if isinstance(slack, bool | np.bool_) or not isinstance(slack, Real) or not 0 <= float(slack) <= 1:
+        raise ValueError(f"slack must be in [0, 1], a difference of coverages; got {slack!r}.")
+    return float(slack)
 
 
 def check_choice(value: Any, table: Mapping[str, Callable[[], Any]], method: str, name: str) -> Any:

@@ -7,6 +7,7 @@
 
 #include "loops.h"
 #include "fits.h"
+#include "quotients.h"
 
 static const Loops *loops; /* those for this machine */
 
@@ -267,6 +268,17 @@ static PyObject *copies_(PyObject *self, PyObject *args) {
     return PyLong_FromLongLong(found);
 }
 
+static PyObject *p_value_table(PyObject *self, PyObject *args) {
+    Py_buffer table;
+    if (!PyArg_ParseTuple(args, "w*", &table)) return NULL;
+    int64_t done;
+    Py_BEGIN_ALLOW_THREADS
+    done = fill_p_values((uint64_t)(table.len / 8 - 1), table.buf);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&table);
+    return PyLong_FromLongLong(done);
+}
+
 static PyObject *least_mean_(PyObject *self, PyObject *args) {
     Py_buffer position, covered;
     long long least;
@@ -320,6 +332,7 @@ static PyMethodDef methods[] = {
     {"all_scores", all_scores, METH_VARARGS, "Score of every label of every row."},
     {"hash_rows", hash_rows, METH_VARARGS, "Keyed seed of every row."},
     {"copies", copies_, METH_VARARGS, "Rows that came before in their block, and seeds of their own."},
+    {"p_value_table", p_value_table, METH_VARARGS, "The p-value of every count."},
     {"add_counts", add_counts, METH_VARARGS, "Calibration scores below the score of every label."},
     {"least_mean", least_mean_, METH_VARARGS, "Least mean of a slab of sorted points."},
     {"least_mean_bounds", least_mean_bounds, METH_VARARGS, "What no slab of unsorted points falls below."},

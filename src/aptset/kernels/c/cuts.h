@@ -21,9 +21,9 @@ INLINE int64_t members_of_run(const Entry *first, int64_t n, const Loaded *row, 
     int64_t low = 0, high = n, own = steps_of(first);
     while (low < high) {
         int64_t k = low + (high - low) / 2;
-        double score = own > 0 ? mass_score(job->weights, (double)(above + k * own), (double)own, (double)row->total,
-                                            (double)(rank + k + 1), row->u)
-                               : zero_score(job->weights, (double)k, (double)n, (double)(rank + k + 1), row->u);
+        double score = own > 0 || job->weights[BEHIND] == 0.0
+                           ? mass_score(job->weights, (double)(above + k * own), (double)own, (double)(rank + k + 1), row)
+                           : zero_score(job->weights, (double)k, (double)n, (double)(rank + k + 1), row->u);
         if (score <= threshold) low = k + 1; else high = k;
     }
     return low;
@@ -70,8 +70,7 @@ static int64_t select_members(Entry *e, Entry *spare, const Loaded *row, const J
         int64_t mass, least;
         int64_t front = part(now, spare, active, pivot, &mass, &least);
         int64_t last = grid_steps(from_bits((uint64_t)least));
-        double score = mass_score(job->weights, (double)(above + mass - last), (double)last, (double)row->total,
-                                  (double)(accepted + front), row->u);
+        double score = mass_score(job->weights, (double)(above + mass - last), (double)last, (double)(accepted + front), row);
         if (score <= threshold) { accepted += front; above += mass; active -= front; } else active = front;
         pivot = -1;
     }
@@ -140,7 +139,8 @@ INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) {
     Facts facts = job->seeds ? row_facts(job, at, is_single, 0, 0.0, NULL) : row_facts(job, at, is_single, 1, 0.0, NULL);
     uint64_t seed = seed_at(job, i, facts.hash);
     double u = job->u ? job->u[i] : uniform_of(seed);
-    *row = (Loaded){facts.total, job->columns, tie_seed_of(seed, u), u, 0};
+    *row = (Loaded){facts.total, job->columns, 0, 0, tie_seed_of(seed, u), u, 0};
+    find_top_two(job, at, is_single, row);
     return !facts.odd && !row_is_bad(facts.total, 0, job->tolerance);
 }
 

@@ -1,7 +1,7 @@
 /* Labels in the order of their row: probability downward, equal ones by their keyed tie. */
 #ifndef APTSET_ORDER_H
 #define APTSET_ORDER_H
-#include "row.h"
+#include "vectors.h"
 
 /* `rank_bits` are the bits of a non-negative double: as signed integers they sort like the double. */
 typedef struct { int64_t rank_bits; int64_t column; } Entry;
@@ -76,8 +76,6 @@ static void order_entries(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) 
     }
 }
 
-typedef struct { int64_t total, with_mass; uint64_t tie_seed; double u; int bad; } Loaded;
-
 INLINE Loaded load_row_of(const Job *job, int64_t i, int is_single, Entry *entries) {
     const void *row = row_at(job, i);
     int64_t total = 0, with_mass = 0, invalid = 0;
@@ -95,7 +93,9 @@ INLINE Loaded load_row_of(const Job *job, int64_t i, int is_single, Entry *entri
         for (int64_t j = 0; j < job->columns; j++) hash += hash_word((uint64_t)entries[j].rank_bits, job->column_keys[j]);
     uint64_t seed = seed_at(job, i, hash);
     double u = job->u ? job->u[i] : uniform_of(seed);
-    return (Loaded){total, with_mass, tie_seed_of(seed, u), u, row_is_bad(total, invalid, job->tolerance)};
+    Loaded loaded = {total, with_mass, 0, 0, tie_seed_of(seed, u), u, row_is_bad(total, invalid, job->tolerance)};
+    find_top_two(job, row, is_single, &loaded);
+    return loaded;
 }
 
 /* Read a row into entries (unsorted), with everything a score needs about the row as a whole. */
@@ -106,14 +106,14 @@ INLINE Loaded load_row(const Job *job, int64_t i, Entry *entries) {
 /* Scores of the first n labels of an ordered row, upward. */
 INLINE void ordered_scores(const Entry *ordered, int64_t n, const Loaded *row, const Job *job, double *scores) {
     int64_t above = 0;
-    int64_t with_mass = n < row->with_mass ? n : row->with_mass;
-    double total = (double)row->total, zeros = (double)(job->columns - row->with_mass);
-    for (int64_t r = 0; r < with_mass; r++) {
+    int64_t end = n < row->with_mass || job->weights[BEHIND] == 0.0 ? n : row->with_mass;
+    double zeros = (double)(job->columns - row->with_mass);
+    for (int64_t r = 0; r < end; r++) {
         int64_t own = steps_of(ordered + r);
-        scores[r] = mass_score(job->weights, (double)above, (double)own, total, (double)(r + 1), row->u);
+        scores[r] = mass_score(job->weights, (double)above, (double)own, (double)(r + 1), row);
         above += own;
     }
-    for (int64_t r = with_mass; r < n; r++)
-        scores[r] = zero_score(job->weights, (double)(r - with_mass), zeros, (double)(r + 1), row->u);
+    for (int64_t r = end; r < n; r++)
+        scores[r] = zero_score(job->weights, (double)(r - end), zeros, (double)(r + 1), row->u);
 }
 #endif

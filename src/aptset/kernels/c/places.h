@@ -45,8 +45,10 @@ static double careful_label_score(const Job *job, int64_t i, int is_single, int6
     int64_t before = 0, own = grid_steps(mine);
     if (pass.equal > 1) before = ties_before(row, is_single, job, label, mine, tie_seed_of(seed, u));
     double rank = (double)(pass.greater + before + 1);
-    if (own > 0)
-        return mass_score(job->weights, (double)(pass.above + before * own), (double)own, (double)pass.total, rank, u);
+    Loaded loaded = {.total = pass.total, .u = u};
+    find_top_two(job, row, is_single, &loaded);
+    if (own > 0 || job->weights[BEHIND] == 0.0)
+        return mass_score(job->weights, (double)(pass.above + before * own), (double)own, rank, &loaded);
     int64_t with_mass = 0;
     for (int64_t j = 0; j < job->columns; j++) with_mass += grid_steps(AS_DOUBLE(row, is_single, j)) > 0;
     return zero_score(job->weights, (double)(pass.greater - with_mass + before), (double)(job->columns - with_mass), rank, u);
@@ -81,7 +83,9 @@ INLINE int64_t wide_label_scores(const Job *job, int64_t n, int is_single, const
         }
         uint64_t seed = seed_at(job, i, facts.hash);
         double u = job->u ? job->u[i] : uniform_of(seed);
-        scores[i] = mass_score(job->weights, (double)above, (double)own, (double)facts.total, (double)(greater + 1), u);
+        Loaded loaded = {.total = facts.total, .u = u};
+        find_top_two(job, row, is_single, &loaded);
+        scores[i] = mass_score(job->weights, (double)above, (double)own, (double)(greater + 1), &loaded);
     }
     return -1;
 }
@@ -99,10 +103,22 @@ INLINE Doubles lane_label_scores(const Job *job, const Tile *t, int64_t v, const
         greater -= is_greater;
         equal -= x == mine;
     }
-    Doubles own = (mine + 2.0) - 2.0, late = __builtin_convertvector(greater, Doubles) + 1.0 - job->weights[FREE_RANKS];
+    const double *w = job->weights;
+    Doubles own = (mine + 2.0) - 2.0, beyond = __builtin_convertvector(greater, Doubles) + 1.0 - w[FREE_RANKS];
+    Doubles late = where(beyond > 0.0, beyond - w[RANK_U] * whole.u);
     *slow += equal != 1;
     *slow += own == 0.0;
-    return MASS_SCORE(job->weights, above, own, whole.total, where(late > 0.0, late), whole.u);
+    if (!asks_for_top(job)) return MASS_SCORE(w, above, own, whole.total, late, whole.u);
+    Doubles top = {0}, second = {0};
+    for (int64_t k = 0; k < job->columns; k++) {
+        Doubles x = *lanes_at(t, k, v);
+        RANK_AMONG_TWO(x, top, second);
+    }
+    Doubles scores = TOP_SCORE(w, above, own, (top + 2.0) - 2.0, whole.total, late, whole.u);
+    if (w[FIRST] == 0.0) return scores;
+    Masks is_first = greater == 0;
+    Doubles of_first = FIRST_SCORE(w, own, (second + 2.0) - 2.0, whole.total, late, whole.u);
+    return choose(is_first, of_first, scores);
 }
 
 INLINE int64_t narrow_label_scores(const Job *job, int64_t n, Tile *t, const int64_t *labels, double *scores) {

@@ -11,7 +11,8 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* The order of the weights is fixed by kernels/formula.py. */
-enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, N_WEIGHTS };
+enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, RANK_U, TOP, BEHIND, FIRST,
+       FIRST_OWN, FIRST_OWN_U, FIRST_SECOND, FIRST_CONSTANT, FIRST_U, N_WEIGHTS };
 
 /* Rows of probabilities and all that their scores depend on. Without seeds, they are hashed from the row and, if there is
  * room for that, noted; without u, it is drawn from the seed. */
@@ -61,18 +62,34 @@ INLINE double uniform_of(uint64_t seed) { return (double)(mix(seed + GOLDEN) >> 
 INLINE uint64_t tie_seed_of(uint64_t seed, double u) { return mix(seed ^ mix(bits_of(u + 0.0))); }
 INLINE uint64_t tie_of(uint64_t tie_seed, int64_t column) { return mix(tie_seed + (uint64_t)(column + 1) * GOLDEN); }
 
-/* The score of a label that carries mass, for numbers or vectors of them; twin of formula.mass_score. `late` is by how
- * much its rank exceeds the free ones, or 0. */
-#define MASS_SCORE(w, above, own, total, late, u) \
-    (((w[ABOVE] * (above) + w[OWN] * (own) + w[OWN_U] * ((u) * (own))) / (total) + (w[CONSTANT] + w[U] * (u))) + w[RANK] * (late))
+/* What the scores of a row depend on as a whole, in grid steps. `top` and `second` are its largest masses: only there if
+ * the score asks for them. */
+typedef struct { int64_t total, with_mass, top, second; uint64_t tie_seed; double u; int bad; } Loaded;
 
-INLINE double late_by(const double *w, double rank) { return rank > w[FREE_RANKS] ? rank - w[FREE_RANKS] : 0.0; }
-INLINE double mass_score(const double *w, double above, double own, double total, double rank, double u) {
-    return MASS_SCORE(w, above, own, total, late_by(w, rank), u);
+INLINE int asks_for_top(const Job *job) { return job->weights[TOP] != 0.0 || job->weights[FIRST] != 0.0; }
+
+/* The score of a label, for numbers or vectors of them; twin of formula.mass_score. `late` is by how much its rank counts.
+ * Without a term for the top the sum is that of three: adding a zero changes no bit. */
+#define SHARED(w, above, own, u) (w[ABOVE] * (above) + w[OWN] * (own) + w[OWN_U] * ((u) * (own)))
+#define MASS_SCORE(w, above, own, total, late, u) \
+    ((SHARED(w, above, own, u) / (total) + (w[CONSTANT] + w[U] * (u))) + w[RANK] * (late))
+#define TOP_SCORE(w, above, own, top, total, late, u) \
+    (((SHARED(w, above, own, u) + w[TOP] * (top)) / (total) + (w[CONSTANT] + w[U] * (u))) + w[RANK] * (late))
+#define FIRST_SCORE(w, own, second, total, late, u) \
+    ((((w[FIRST_OWN] * (own) + w[FIRST_OWN_U] * ((u) * (own))) + w[FIRST_SECOND] * (second)) / (total) \
+      + (w[FIRST_CONSTANT] + w[FIRST_U] * (u))) + w[RANK] * (late))
+
+INLINE double late_by(const double *w, double rank, double u) {
+    return rank > w[FREE_RANKS] ? (rank - w[FREE_RANKS]) - w[RANK_U] * u : 0.0;
 }
-/* The score of the position-th (from 0) of `count` labels without mass; twin of formula.zero_score. */
+INLINE double mass_score(const double *w, double above, double own, double rank, const Loaded *row) {
+    double late = late_by(w, rank, row->u), total = (double)row->total;
+    if (w[FIRST] != 0.0 && rank == 1.0) return FIRST_SCORE(w, own, (double)row->second, total, late, row->u);
+    return TOP_SCORE(w, above, own, (double)row->top, total, late, row->u);
+}
+/* The score of the position-th (from 0) of `count` labels without mass that stand behind; twin of formula.zero_score. */
 INLINE double zero_score(const double *w, double position, double count, double rank, double u) {
-    return (1.0 + ((position + 1.0) - u) / count) + w[RANK] * late_by(w, rank);
+    return (1.0 + ((position + 1.0) - u) / count) + w[RANK] * late_by(w, rank, u);
 }
 
 INLINE int row_is_bad(int64_t total, int64_t invalid, double tolerance) {

@@ -119,6 +119,23 @@ INLINE void sort_lanes(const Job *job, Tile *t, int64_t v) {
     memcpy(t->key, key, sizeof key);
 }
 
+/* The scores of a sorted lane group with every term there is; those that most scores go without are left out below. */
+static Masks score_lanes_fully(const Job *job, Tile *t, Whole whole, Masks slow) {
+    const double *w = job->weights;
+    Doubles above = {0}, before = (Doubles){0} - 1.0, top = mass_of_key(t->key[0]), second = mass_of_key(t->key[1]);
+    for (int64_t r = 0; r < job->columns; r++) {
+        Doubles own = mass_of_key(t->key[r]), late = {0};
+        if ((double)(r + 1) > w[FREE_RANKS]) late = ((double)(r + 1) - w[FREE_RANKS]) - w[RANK_U] * whole.u;
+        t->score[r] = r == 0 && w[FIRST] != 0.0 ? FIRST_SCORE(w, own, second, whole.total, late, whole.u)
+                                                : TOP_SCORE(w, above, own, top, whole.total, late, whole.u);
+        slow += own == before;
+        slow += own == 0.0;
+        above += own;
+        before = own;
+    }
+    return slow;
+}
+
 /* Sort a lane group and score its labels, upward in each row: t->score[r]. Slow rows are not right. */
 INLINE Masks score_lanes(const Job *job, Tile *t, int64_t v) {
     Masks slow;
@@ -127,9 +144,10 @@ INLINE Masks score_lanes(const Job *job, Tile *t, int64_t v) {
     double w[N_WEIGHTS];
     memcpy(w, job->weights, sizeof w);
     sort_lanes(job, t, v);
+    if (asks_for_top(job) || w[RANK_U] != 0.0) return score_lanes_fully(job, t, whole, slow);
     for (int64_t r = 0; r < job->columns; r++) {
         Doubles own = mass_of_key(t->key[r]);
-        t->score[r] = MASS_SCORE(w, above, own, whole.total, late_by(w, (double)(r + 1)), whole.u);
+        t->score[r] = MASS_SCORE(w, above, own, whole.total, late_by(w, (double)(r + 1), 0.0), whole.u);
         slow += own == before;
         slow += own == 0.0;
         above += own;

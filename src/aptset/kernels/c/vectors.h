@@ -18,6 +18,9 @@ typedef uint32_t HalfWords __attribute__((vector_size(LANES * 8)));
 #define BITS_OF_TWO ((int64_t)0x4000000000000000)
 
 INLINE Doubles where(Masks mask, Doubles x) { return (Doubles)(mask & (Masks)x); } /* x, or 0.0 */
+INLINE Doubles choose(Masks mask, Doubles x, Doubles y) { return (Doubles)((mask & (Masks)x) | (~mask & (Masks)y)); }
+INLINE Doubles larger(Doubles x, Doubles y) { return choose(x > y, x, y); }
+INLINE Doubles smaller(Doubles x, Doubles y) { return choose(x < y, x, y); }
 INLINE int64_t sum_of(Masks v) {
     int64_t sum = 0;
     for (int i = 0; i < LANES; i++) sum += v[i];
@@ -36,6 +39,28 @@ INLINE Doubles load_lanes(const void *row, int is_single, int64_t j) {
 #endif
     memcpy(&x, (const double *)row + j, sizeof x);
     return x;
+}
+
+/* Take a number in among the two largest. */
+#define RANK_AMONG_TWO(x, top, second) second = larger(second, smaller(top, x)), top = larger(top, x)
+INLINE double larger_of(double x, double y) { return x > y ? x : y; }
+INLINE double smaller_of(double x, double y) { return x < y ? x : y; }
+
+/* Find the two largest masses of a row, if the score asks for them; any numbers if the row is bad. */
+INLINE void find_top_two(const Job *job, const void *source, int is_single, Loaded *row) {
+    if (!asks_for_top(job)) return;
+    Doubles tops = {0}, seconds = {0};
+    double found[2 * LANES + LANES] = {0}, top = 0.0, second = 0.0;
+    int64_t j = 0, n = 0;
+    for (; j + LANES <= job->columns; j += LANES) {
+        Doubles x = load_lanes(source, is_single, j);
+        RANK_AMONG_TWO(x, tops, seconds);
+    }
+    for (int i = 0; i < LANES; i++) found[n++] = tops[i], found[n++] = seconds[i];
+    for (; j < job->columns; j++) found[n++] = AS_DOUBLE(source, is_single, j);
+    for (int64_t i = 0; i < n; i++) second = larger_of(second, smaller_of(top, found[i])), top = larger_of(top, found[i]);
+    row->top = grid_steps(top);
+    row->second = grid_steps(second);
 }
 
 INLINE Masks steps_of_lanes(Doubles x) { return (Masks)(x + 2.0) - BITS_OF_TWO; }

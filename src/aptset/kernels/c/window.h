@@ -40,7 +40,7 @@ INLINE double sum_of_roughs(Roughs x) {
 }
 
 /* `score` is what a label right at the pivot would have. */
-INLINE Front front_of(const Job *job, const float *rough, float pivot, double total, double u) {
+INLINE Front front_of(const Job *job, const float *rough, float pivot, const Loaded *row) {
     Roughs mass = {0}, more_mass = {0}; /* two sums: one would wait for itself */
     Front f = {pivot, 0.0, 0.0, 0};
 #if defined(__AVX512F__)
@@ -63,20 +63,22 @@ INLINE Front front_of(const Job *job, const float *rough, float pivot, double to
     for (int i = 0; i < SPAN; i++) f.count += count[i];
 #endif
     f.mass = sum_of_roughs(mass + more_mass);
-    f.score = mass_score(job->weights, f.mass, pivot, total, (double)(f.count + 1), u);
+    f.score = mass_score(job->weights, f.mass * STEPS_PER_ONE, pivot * STEPS_PER_ONE, (double)(f.count + 1), row);
     return f;
 }
 
 /* A probability below which no member stands, for scores that sum up from the top; any value is right. */
 INLINE float lowest_pivot(const Job *job, double threshold) {
     double left = 0.5 * (1.0 - threshold) / (job->weights[ABOVE] > 0.0 ? (double)job->columns : 1.0);
-    return left > 0x1p-52 ? (float)left : 0x1p-52f;
+    int sums_up = job->weights[BEHIND] != 0.0 && job->weights[TOP] == 0.0;
+    return sums_up && left > 0x1p-52 ? (float)left : 0x1p-52f;
 }
 
 /* Narrow the cut down to a few labels with low < rough <= high, or to a few at the top of the row (high infinite). The
  * end that stays for long loses weight, so that the search does not creep from one side. */
-INLINE Front narrow_down(const Job *job, const float *rough, float top, double total, double u, double threshold, float *low) {
+INLINE Front narrow_down(const Job *job, const float *rough, float top, const Loaded *row, double threshold, float *low) {
     Front l = {lowest_pivot(job, threshold), 1.0, 2.0, job->columns}, h = {top, 0.0, 0.0, 0};
+    if (job->weights[BEHIND] == 0.0) l.score += job->weights[RANK] * (double)job->columns;
     if (l.pivot >= top) l.pivot = 0.0f;
     double low_weight = 1.0, high_weight = 1.0;
     for (int round = 0; round < 64 && l.count > FEW && l.count - h.count > FEW; round++) {
@@ -85,7 +87,7 @@ INLINE Front narrow_down(const Job *job, const float *rough, float top, double t
         double up = low_weight * (l.score - threshold), down = high_weight * (threshold - h.score);
         double share = round % 8 == 7 || !(up > 0.0 && down > 0.0) ? 0.5 : up / (up + down);
         int32_t step = (int32_t)(share * (double)(b - a));
-        Front f = front_of(job, rough, float_of(a + (step < 1 ? 1 : step >= b - a ? b - a - 1 : step)), total, u);
+        Front f = front_of(job, rough, float_of(a + (step < 1 ? 1 : step >= b - a ? b - a - 1 : step)), row);
         int is_in = f.score <= threshold;
         low_weight = is_in ? (h.count ? low_weight * 0.5 : 1.0) : 1.0;
         high_weight = is_in ? 1.0 : (l.count < job->columns ? high_weight * 0.5 : 1.0);
@@ -164,14 +166,14 @@ typedef struct {
 /* Decide the labels with low <= rough <= high by their scores, in order: they stand in s.window when this returns. */
 INLINE Position decide(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, float low, Front front,
                        int proven_below, Scratch s) {
-    int64_t n = collect(job, i, s.rough, low, front.pivot, s.window), rank = 0, own = 1;
+    int64_t n = collect(job, i, s.rough, low, front.pivot, s.window), rank = 0, own = 1, behind = job->weights[BEHIND] != 0.0;
     int64_t above = mass_above(job, row_at(job, i), is_single, s.rough, front.pivot, front.count);
     order_entries(s.window, s.spare, n, row->tie_seed);
-    for (; rank < n && (own = steps_of(s.window + rank)) > 0; rank++, above += own) {
-        double score = mass_score(job->weights, (double)above, (double)own, (double)row->total, (double)(front.count + rank + 1), row->u);
+    for (; rank < n && (own = steps_of(s.window + rank)) >= behind; rank++, above += own) {
+        double score = mass_score(job->weights, (double)above, (double)own, (double)(front.count + rank + 1), row);
         if (!(score <= threshold)) break;
     }
-    int proven = (rank > 0 || front.count == 0) && (rank < n || proven_below) && (own > 0 || threshold < 1.0);
+    int proven = (rank > 0 || front.count == 0) && (rank < n || proven_below) && (own >= behind || threshold < 1.0);
     return (Position){front.pivot, front.count, rank, proven};
 }
 
@@ -179,19 +181,19 @@ INLINE Position decide(const Job *job, int64_t i, int is_single, const Loaded *r
 INLINE Position find_cut(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, Scratch s) {
     int32_t top = 0; /* bits: vectors find the largest integer, but not the largest float */
     float low;
-    double total = (double)row->total / STEPS_PER_ONE;
     load_rough(job, row_at(job, i), is_single, s.rough);
     const int32_t *bits = (const int32_t *)s.rough;
     for (int64_t j = 0; j < job->columns; j++) top = bits[j] > top ? bits[j] : top;
-    Front front = narrow_down(job, s.rough, float_of(top), total, row->u, threshold, &low);
+    Front front = narrow_down(job, s.rough, float_of(top), row, threshold, &low);
     Position cut = decide(job, i, is_single, row, threshold, next_float(low), front, 0, s);
     if (cut.proven) return cut;
     /* The cut may lie right at an end of the window: look again with one more label on each side. Below, there may be
      * nothing at all, or only labels without mass, which score more than 1. */
     widen(job, s.rough, &low, &front.pivot);
-    front = front_of(job, s.rough, front.pivot, total, row->u);
-    int proven_below = low < 0.0f || (low < 0x1p-52f && threshold < 1.0);
-    if (proven_below) low = threshold < 1.0 ? 0x1p-52f : 0.0f;
+    front = front_of(job, s.rough, front.pivot, row);
+    int zeros_are_out = job->weights[BEHIND] != 0.0 && threshold < 1.0;
+    int proven_below = low < 0.0f || (low < 0x1p-52f && zeros_are_out);
+    if (proven_below) low = zeros_are_out ? 0x1p-52f : 0.0f;
     return decide(job, i, is_single, row, threshold, low, front, proven_below, s);
 }
 #endif

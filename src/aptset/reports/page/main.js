@@ -5,9 +5,13 @@ function put(id, text, value) {
   place(id).textContent = text;
   if (value !== undefined) place(id).dataset.value = value;
 }
+const bestOf = (lines, alpha) => Math.max(0, ...lines.map(([constant, slope]) => 1 - constant - slope * alpha));
+const promiseAt = (alpha) => Math.min(...data.losses.map((lines) => bestOf(lines, alpha))); // the worst group's
+const chanceText = (chance) => (chance >= NEGLIGIBLE ? number(chance) : "below " + number(NEGLIGIBLE));
 function verdict(facts, high, promise) {
   // its name; what its sentence says is added to the facts
-  if (!data.laws) return !data.is_stated ? "unknown" : high < promise ? "below" : "agrees";
+  if (data.folds) return verdictOnFolds(facts, high, promise);
+  if (!data.laws) return "unknown";
   const law = coverageLaw(now.covered, data.laws, now.alpha),
     judged = data.laws.reduce((sum, [m]) => sum + m, 0);
   Object.assign(facts, {
@@ -19,15 +23,58 @@ function verdict(facts, high, promise) {
   facts.law = fill(data.is_upper_open ? "law_open" : "law", facts);
   Object.assign(place("summary").dataset, { tooLow: law.tooLow, tooHigh: law.tooHigh });
   if (law.isCertain) return "every";
-  const isLow = law.tooLow < (data.is_upper_open ? data.level : data.level / 2),
-    chance = isLow ? law.tooLow : law.tooHigh;
-  facts.chance = chance >= NEGLIGIBLE ? number(chance) : "below " + number(NEGLIGIBLE);
+  const isLow = law.tooLow < (data.is_upper_open ? data.level : data.level / 2);
+  facts.chance = chanceText(isLow ? law.tooLow : law.tooHigh);
   return isLow ? "low" : law.tooHigh < data.level / 2 && !data.is_upper_open ? "high" : "kept";
 }
+function verdictOnFolds(facts, high, promise) {
+  // by the law of each fold; if folds are too small for that, as if they were one
+  const chance = foldsChance(data.folds, columns.folds, now.alpha);
+  place("summary").dataset.chance = chance;
+  if (chance === null) {
+    if (!(promise > 0 && promise < 1)) return "agrees_small";
+    const law = coverageLaw(now.covered, [[data.rows, data.n]], 1 - promise);
+    facts.chance = chanceText(law.tooLow);
+    return law.tooLow < data.level ? "low_small" : "agrees_small";
+  }
+  Object.assign(facts, { chance: chanceText(chance), folds: whole(data.folds.length) });
+  facts.folds_law = fill("folds", facts);
+  if (chance < data.level) return now.coverage < promise ? "low_folds" : "apart";
+  return high < promise ? "below" : "agrees";
+}
+function aside(kind, facts, low, high, promise) {
+  // why the verdict agrees where the interval excludes the promise
+  if (kind !== "kept" || (low <= promise && promise <= high)) return "";
+  return fill(high < promise ? "aside_low" : data.is_upper_open ? "aside_open" : "aside_high", facts);
+}
+function nameParts(kind, facts) {
+  // names labels and groups that are covered too little, and returns the name of the verdict with them in mind
+  const found = partsTooLow(now),
+    limit = data.laws ? "chance allows" : facts.promise,
+    said = found.slice(0, data.most_parts).map((row) =>
+      fill("part", {
+        part: row.part === "label" ? "class" : "group",
+        name: row.name,
+        coverage: number(row.coverage),
+        rows: whole(row.rows),
+        limit,
+      }),
+    );
+  if (found.length > data.most_parts) said.push(fill("parts_more", { more: whole(found.length - data.most_parts) }));
+  const isPromised = found.some((row) => row.part === data.within);
+  if (found.length) {
+    const all = { ...facts, looked_at: whole(lookedAt()), within: data.within === "label" ? "class" : "group" };
+    const more = isPromised ? "parts_within" : data.agrees.includes(kind) ? "parts_average" : null;
+    said.push(fill(data.laws ? "parts_law" : "parts_open", all) + (more ? fill(more, all) : ""));
+  }
+  place("parts-row").hidden = !found.length;
+  place("parts").replaceChildren(...said.map((text) => element("p", { textContent: text })));
+  if (!found.length || !data.agrees.includes(kind)) return kind;
+  return isPromised ? "low_parts" : "uneven";
+}
 function drawWords() {
-  const [low, high] = shareInterval(now.covered, data.rows, data.confidence);
-  const best = (lines) => Math.max(0, ...lines.map(([constant, slope]) => 1 - constant - slope * now.alpha));
-  const promise = Math.min(...data.losses.map(best));
+  const [low, high] = shareInterval(now.covered, data.rows, data.confidence),
+    promise = promiseAt(now.alpha);
   const facts = {
     promise: number(promise),
     rows: whole(data.rows),
@@ -38,13 +85,16 @@ function drawWords() {
     size: number(now.meanSize),
     n: data.n === null ? "" : whole(data.n),
     left_out: "0",
+    level: number(100 * data.level) + " %",
   };
-  const kind = verdict(facts, high, promise);
-  place("summary").dataset.kind = kind;
-  put("headline", data.headlines[kind]);
+  const first = verdict(facts, high, promise),
+    others = facts.left_out === "0" ? "" : fill("left_out", facts);
   put("promise", fill("promise", facts));
   put("measured", fill("measured", facts));
-  put("verdict", fill(kind, facts) + (facts.left_out === "0" ? "" : fill("left_out", facts)));
+  put("verdict", fill(first, facts) + aside(first, facts, low, high, promise) + others);
+  const kind = nameParts(first, facts);
+  place("summary").dataset.kind = kind;
+  put("headline", data.headlines[kind]);
   put("live-coverage", number(now.coverage), now.coverage);
   put("live-size", number(now.meanSize), now.meanSize);
 }
@@ -54,10 +104,11 @@ function drawTiles() {
     one = bins.get(1) || none,
     empty = bins.get(0) || none;
   const span = ([low, high]) => `${number(low)} – ${number(high)}`,
+    most = data.classes.length,
     level = data.confidence;
   const tiles = [
     ["coverage", "Coverage", now.coverage, shareInterval(now.covered, data.rows, level)],
-    ["mean_size", "Labels in a set", now.meanSize, meanInterval(now.sum, now.squares, data.rows, level)],
+    ["mean_size", "Labels in a set", now.meanSize, sizeInterval(now.sum, now.squares, data.rows, 0, most, level)],
     ["singleton_rate", "Sets with one label", one.rows / data.rows, shareInterval(one.rows, data.rows, level)],
     ["singleton_accuracy", "… and it is right", one.covered / one.rows, shareInterval(one.covered, one.rows, level)],
     ["empty_rate", "Empty sets", empty.rows / data.rows, shareInterval(empty.rows, data.rows, level)],
@@ -65,7 +116,7 @@ function drawTiles() {
       "size_given_coverage",
       "Size if covered",
       now.coveredSum / now.covered,
-      meanInterval(now.coveredSum, now.coveredSquares, now.covered, level),
+      sizeInterval(now.coveredSum, now.coveredSquares, now.covered, 1, most, level),
     ],
   ];
   place("tiles").replaceChildren(

@@ -63,13 +63,18 @@ function shareInterval(count, n, confidence) {
   }
   return n ? remembered.get(key) : [0, 1];
 }
-function meanInterval(sum, squares, n, confidence) {
-  // Student
-  if (n < 2) return [-Infinity, Infinity];
-  const y = inverseBeta(0.5, (n - 1) / 2, confidence),
-    t = Math.sqrt(((n - 1) * y) / (1 - y));
-  const spread = t * Math.sqrt(Math.max(0, (squares - (sum / n) * sum) / (n - 1)) / n);
-  return [sum / n - spread, sum / n + spread];
+function sizeInterval(sum, squares, n, least, most, confidence) {
+  // as if one more set had come, of the extreme size on that side; moved out by the most that skewness can ask for
+  if (!n) return [least, most];
+  const y = inverseBeta(0.5, n / 2, confidence),
+    t = Math.sqrt((n * y) / (1 - y));
+  const end = (extreme, sign) => {
+    const mean = (sum + extreme) / (n + 1),
+      variance = Math.max(0, (squares + extreme * extreme - mean * (sum + extreme)) / n),
+      skewness = ((Math.max(0, t * t - 1) / 3) * Math.abs(extreme - mean)) / (n + 1);
+    return mean + sign * (t * Math.sqrt(variance / (n + 1)) + skewness);
+  };
+  return [Math.max(least, end(least, -1)), Math.min(most, end(most, 1))];
 }
 // The law of the number of covered rows: a sum of Beta-binomial counts, one for each [test rows, calibration rows].
 // Chances below NEGLIGIBLE are left away, as in Python, so that the laws of many groups are quickly joined.
@@ -119,4 +124,21 @@ function coverageLaw(count, laws, alpha) {
   });
   const isCertain = laws.every(([, n]) => rankAt(n, alpha) > n);
   return { low: low / rows, high: (high < 0 ? rows : high) / rows, tooLow, tooHigh, isCertain };
+}
+// Each fold by itself is a split: the smallest chance of so few covered rows, times the number of folds that can tell.
+function foldsChance(folds, below, alpha) {
+  let smallest = 1,
+    able = 0,
+    at = 0;
+  for (const fold of folds) {
+    let covered = 0;
+    for (const [, n] of fold) {
+      for (let c = 0; c < Math.min(rankAt(n, alpha), n + 1); c++) covered += below[at + c];
+      at += n + 1;
+    }
+    if (fold.every(([, n]) => rankAt(n, alpha) > n)) continue;
+    able += 1;
+    smallest = Math.min(smallest, coverageLaw(covered, fold, alpha).tooLow);
+  }
+  return able ? Math.min(1, able * smallest) : null;
 }

@@ -140,7 +140,7 @@ function draw() {
   if (data.drift) show("drift", drawDrift(), () => [["piece", "coverage"], ...data.drift.map((v, i) => [i + 1, v])]);
   if (data.differences) {
     for (const metric of ["size", "worst_slice"]) if (data.metrics[metric]) show("difference-" + metric, drawDifference(metric));
-    const heads = ["candidate", "against", "metric", "difference", "low", "high"];
+    const heads = ["candidate", "against", "metric", "difference", "low", "high", "low_on_other_data", "high_on_other_data"];
     plainTable(
       "differences",
       "differences",

@@ -22,16 +22,26 @@ function partRows(name, now) {
     squares: part.squares[i],
   }));
 }
-function isTooLow(name, row, now) {
-  // below 1 - alpha by more than chance explains, for all rows of the table together
-  const level = data.level / data.names[name].length,
-    n = data.sizes[name]?.[row.i];
-  if (typeof n === "number") return coverageLaw(row.covered, [[row.rows, n]], now.alpha).tooLow < level;
-  return row.covered < row.rows && incompleteBeta(row.rows - row.covered, row.covered + 1, now.alpha) < level;
+const lookedAt = () => Object.values(data.names).reduce((sum, names) => sum + names.length, 0);
+function chanceOf(name, row, now) {
+  // of so few covered rows: by the law, if the part is scored like the rows that calibrated, else at the promise
+  if (data.laws_of_parts) return coverageLaw(row.covered, data.laws_of_parts[name][row.i], now.alpha).tooLow;
+  return row.covered < row.rows ? incompleteBeta(row.rows - row.covered, row.covered + 1, 1 - promiseAt(now.alpha)) : 1;
+}
+const isTooLow = (name, row, now) => chanceOf(name, row, now) < data.level / lookedAt(); // for all tables together
+function partsTooLow(now) {
+  // rarest first
+  const found = [];
+  for (const name of Object.keys(data.names))
+    for (const row of partRows(name, now)) {
+      const chance = chanceOf(name, row, now);
+      if (chance < data.level / lookedAt()) found.push({ part: name, ...row, chance });
+    }
+  return found.sort((a, b) => a.chance - b.chance);
 }
 function withIntervals(row) {
   [row.low, row.high] = shareInterval(row.covered, row.rows, data.confidence);
-  [row.sizeLow, row.sizeHigh] = meanInterval(row.sum, row.squares, row.rows, data.confidence);
+  [row.sizeLow, row.sizeHigh] = sizeInterval(row.sum, row.squares, row.rows, 0, data.classes.length, data.confidence);
   return row;
 }
 function drawTable(name, now) {

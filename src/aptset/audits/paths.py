@@ -1,0 +1,94 @@
+"""Values along the order of the rows: does any of them wander further than reorderings do?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.judging.features import features_of
+from aptset.kernels.formula import Floats
+
+PERMUTATIONS = 1999
+_MOST_COLUMNS = 30
+_MOST_PIECES = 1000
+_CELLS_AT_ONCE = 2**21
+
+
+def path_test(columns: Floats, generator: np.random.Generator, permutations: int = PERMUTATIONS) -> float:
+    """Return the p-value of the furthest that partial sums of any column get from zero, under reordering of the rows.
+
+    ``columns`` has a row for each row, in the order that is asked about, and any number of columns, which are centred
+    and scaled. Many rows are taken in pieces of one size: means of pieces are as exchangeable as the rows.
+    """
+    steps = _standardised(_pieces(columns))
+    if steps.size == 0:
+        return 1.0
+    found = _reach(steps[None])[0] * (1 - 1e-9)  # sums in another order may differ in their last bits
+    at_once = max(1, _CELLS_AT_ONCE // steps.size)
+    as_far = 0
+    for start in range(0, permutations, at_once):
+        count = min(at_once, permutations - start)
+        orders = generator.permuted(np.tile(np.arange(len(steps)), (count, 1)), axis=1)
+        as_far += int((_reach(steps[orders]) >= found).sum())
+    return (1 + as_far) / (1 + permutations)
+
+
+def _reach(steps: Floats) -> Floats:
+    """Return the furthest that any column's partial sums get, for each of many orders (orders, rows, columns)."""
+    return np.asarray(np.abs(np.cumsum(steps, axis=1)).max(axis=(1, 2)))
+
+
+def _pieces(columns: Floats) -> Floats:
+    """Return means over pieces of one size, at most so many; the first rows may be left over."""
+    size = -(-len(columns) // _MOST_PIECES)
+    count = len(columns) // size
+    means: Floats = columns[len(columns) - count * size :].reshape(count, size, -1).mean(axis=1)
+    return means
+
+
+def _standardised(columns: Floats) -> Floats:
+    """Return columns with mean 0 and spread 1, without those that do not vary."""
+    centred = columns - columns.mean(axis=0)
+    spread = np.sqrt((centred**2).mean(axis=0))
+    varies = spread > 1e-12 * np.maximum(1.0, np.abs(columns).max(axis=0, initial=0.0))
+    return np.asarray(centred[:, varies] / spread[varies])
+
+
+def columns_of_labels(labels: NDArray[Any]) -> Floats:
+    """Return a column of zeros and ones for each of the labels that occur most, and one for all others."""
+    _, codes = np.unique(labels, return_inverse=True)
+    common = np.argsort(-np.bincount(codes), kind="stable")[:_MOST_COLUMNS]
+    place = np.full(codes.max() + 1, len(common))
+    place[common] = np.arange(len(common))
+    return np.asarray(np.eye(len(common) + 1)[place[codes]])
+
+
+def columns_of_features(X: Any, generator: np.random.Generator) -> Floats | None:
+    """Return ranks of each feature, or, for very many, random directions through them; None if there are none.
+
+    Ranks are not moved by outliers; gaps in arrays of numbers rank lowest.
+    """
+    from scipy.stats import rankdata
+
+    try:
+        found = features_of(_without_gaps(X))
+    except (TypeError, ValueError, AttributeError):
+        return None
+    if len(found.names) == 0:
+        return None
+    if len(found.names) <= _MOST_COLUMNS and not hasattr(found.matrix, "tocsr"):
+        return np.asarray(rankdata(found.matrix, axis=0))
+    directions = (
+        generator.normal(size=(len(found.names), _MOST_COLUMNS)) / np.where(found.spread > 0, found.spread, 1)[:, None]
+    )
+    return np.asarray(found.matrix @ directions, dtype=np.float64)
+
+
+def _without_gaps(X: Any) -> Any:
+    """Return arrays of numbers with their missing values below all others; anything else as it is."""
+    if not (isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.ndim == 2 and np.isnan(X).any()):
+        return X
+    least = np.nanmin(np.where(np.isfinite(X), X, np.nan), initial=0.0)
+    return np.where(np.isnan(X), least - 1, X)

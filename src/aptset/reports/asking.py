@@ -1,0 +1,93 @@
+"""Ask every model once: sets, p-values, probabilities, and what each fold by itself says about the true labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.calibrations.tally import Tally, p_values_of_one_model, sets_of_one_model
+from aptset.groups import Ids
+from aptset.judging.evidence import FoldCounts
+from aptset.kernels.formula import Floats
+from aptset.kernels.places import Rows, label_scores
+from aptset.probabilities.cross import CrossCalibration
+from aptset.sets import PredictionSets
+from aptset.validation.matrices import OF_ESTIMATOR, check_rows
+
+Columns = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """All that a report needs to know from the models of a classifier."""
+
+    sets: list[PredictionSets]
+    p_values: Floats
+    probabilities: NDArray[Any]
+    folds: tuple[tuple[FoldCounts, ...], ...] | None
+
+
+def ask(fitted: Any, samples: Any, columns: Columns, levels: list[Fraction], may_be_empty: bool) -> Answer:
+    """Return what a fitted classifier says about rows whose true labels are these columns, -1 for unknown ones."""
+    classes, held_out, ids = fitted.rule.classes, fitted.held_out, samples.ids
+    if len(fitted.models) == 1:
+        rows = samples.under(fitted.models[0], classes)
+        sets = sets_of_one_model(held_out, rows, ids, levels, classes, may_be_empty, OF_ESTIMATOR)
+        return Answer(sets, p_values_of_one_model(held_out, rows, ids, OF_ESTIMATOR), rows.probabilities, None)
+    tally = Tally.empty(len(samples), len(classes), held_out.minimax)
+    of_row, folds = group_of_rows(held_out.groups.kind, columns, ids), []
+    for model, fold in zip(fitted.models, held_out.folds, strict=True):
+        rows = samples.under(model, classes)
+        check_rows(rows.probabilities, tally.add(fold, rows, ids), OF_ESTIMATOR, normalize=False)
+        folds.append(_counts(fold, _below(fold, rows, columns, of_row), of_row))
+    sets = tally.sets(held_out, ids, levels, classes, may_be_empty)
+    return Answer(sets, tally.p_values(held_out, ids), tally.mass / len(folds), tuple(folds))
+
+
+def group_of_rows(kind: str, columns: Columns, ids: Ids | None) -> NDArray[np.int64]:
+    """Return the group within which each row was calibrated; -1 for a label or a group that was not seen."""
+    if kind == "label":
+        return columns
+    return np.zeros(len(columns), dtype=np.int64) if kind == "all" else np.asarray(ids, dtype=np.int64)
+
+
+def _below(fold: FoldScores, rows: Rows, columns: Columns, of_row: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many scores of its group in a fold lie below each row's own; all of them for an unknown label."""
+    scores = label_scores(rows, np.maximum(columns, 0)).scores
+    scores[columns < 0] = np.inf
+    below = np.zeros(len(scores), dtype=np.int64)
+    for group, (start, stop) in enumerate(zip(fold.offsets[:-1], fold.offsets[1:], strict=True)):
+        mine = of_row == group
+        below[mine] = np.searchsorted(fold.scores[start:stop], scores[mine], side="left")
+    return below
+
+
+def _counts(fold: FoldScores, below: NDArray[np.int64], of_row: NDArray[np.int64]) -> tuple[FoldCounts, ...]:
+    """Return the counts of each group that has rows here and there."""
+    found = []
+    for group, n in enumerate(np.diff(fold.offsets).tolist()):
+        mine = of_row == group
+        if n > 0 and mine.any():
+            found.append(FoldCounts(int(mine.sum()), n, np.bincount(below[mine], minlength=n + 1)))
+    return tuple(found)
+
+
+def folds_of_calibration(
+    calibration: CrossCalibration, probabilities: list[Any], groups: Any, columns: Columns, of_row: NDArray[np.int64]
+) -> tuple[tuple[FoldCounts, ...], ...]:
+    """Return what each fold by itself says: the p-values of a calibration of one fold tell how many lie below."""
+    folds = []
+    for number, (fold, matrix) in enumerate(zip(calibration.held_out.folds, probabilities, strict=True)):
+        alone = HeldOut((fold,), calibration.held_out.groups)
+        one = replace(calibration, held_out=alone, folds=calibration.folds[number : number + 1])
+        p_values = one.p_values([matrix], groups=groups)
+        of_truth = np.take_along_axis(p_values, np.maximum(columns, 0)[:, None], axis=1)[:, 0]
+        n = np.diff(fold.offsets)[np.maximum(of_row, 0)]
+        below = np.where(columns < 0, n, np.rint((n + 1) * (1 - of_truth)).astype(np.int64))
+        folds.append(_counts(fold, below, of_row))
+    return tuple(folds)

@@ -1,0 +1,51 @@
+"""Conformity scores, one small file each. Small scores mean "conforms".
+
+To add one, write a file with a frozen dataclass that has ``of(places)``, and put it into :data:`SCORES`; the contract
+tests pick it up from there. ``weights``, the fast form that the compiled loops know, may be left out.
+"""
+
+from aptset.kernels.formula import Places
+from aptset.scores.adaptive import Adaptive
+from aptset.scores.homogeneous import Homogeneous
+from aptset.scores.margin import Margin
+from aptset.scores.rank import Rank
+from aptset.scores.regularized import Regularized
+from aptset.scores.saps import SAPS
+from aptset.scores.seam import OfFunction, Score
+from aptset.scores.tempered import Tempered
+
+__all__ = [
+    "ALIASES",
+    "SAPS",
+    "SCORES",
+    "Adaptive",
+    "Homogeneous",
+    "Margin",
+    "OfFunction",
+    "Places",
+    "Rank",
+    "Regularized",
+    "Score",
+    "Tempered",
+]
+
+SCORES: dict[str, type[Score]] = {
+    "adaptive": Adaptive,
+    "homogeneous": Homogeneous,
+    "margin": Margin,
+    "rank": Rank,
+    "regularized": Regularized,
+    "saps": SAPS,
+}
+
+# What the field calls them.
+ALIASES = {
+    "aps": "adaptive",
+    "hcc": "homogeneous",
+    "hinge": "homogeneous",
+    "lac": "homogeneous",
+    "raps": "regularized",
+    "thr": "homogeneous",
+    "top_k": "rank",
+    "topk": "rank",
+}

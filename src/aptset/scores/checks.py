@@ -1,0 +1,27 @@
+"""What the settings of the scores may be."""
+
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any
+
+from aptset.kernels.formula import POWER_STEP
+
+
+def check_penalty(penalty: Any) -> None:
+    """Refuse what cannot be added for a rank."""
+    if isinstance(penalty, bool) or not isinstance(penalty, Real) or not 0 <= float(penalty) <= 1e9:
+        raise ValueError(f"penalty must be a number of at least 0 (and at most 1e9); got {penalty!r}.")
+
+
+def check_free_ranks(free_ranks: Any) -> None:
+    """Refuse what is no number of ranks."""
+    if isinstance(free_ranks, bool) or not isinstance(free_ranks, Integral) or not 0 <= int(free_ranks) <= 1e9:
+        raise ValueError(f"free_ranks must be a whole number of at least 0; got {free_ranks!r}.")
+
+
+def check_power(power: Any) -> None:
+    """Refuse powers that do not come out of square roots and products alone."""
+    is_number = isinstance(power, Real) and not isinstance(power, bool) and isfinite(power)
+    if not is_number or not POWER_STEP <= float(power) <= 8 or float(power) % POWER_STEP:
+        near = min(max(round(float(power) / POWER_STEP), 1) * POWER_STEP, 8.0) if is_number else 1.0
+        raise ValueError(f"power must be a multiple of 1/64 in [1/64, 8]; got {power!r}. The nearest is {near}.")

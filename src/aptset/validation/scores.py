@@ -1,0 +1,148 @@
+"""What a score must be, whoever wrote it, and the form in which the loops take it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from aptset.kernels.formula import Floats, Formula, Places, Weights
+from aptset.kernels.places import Rows, all_scores_of_block
+from aptset.kernels.rules import broken_rule
+from aptset.scores import ALIASES, SCORES, OfFunction, Score, Tempered
+
+AUTO = "auto"
+_WAY_OUT = "Leave `weights` out: `of` alone works with any function."
+
+# Rows on which a fast form shows what it is: even, one-hot, ties, labels without mass, labels that a sum cannot see.
+_TRIAL = np.array(
+    [
+        [0.2, 0.2, 0.2, 0.2, 0.2],
+        [0.0, 1.0, 0.0, 0.0, 0.0],
+        [0.5, 0.5, 0.0, 0.0, 0.0],
+        [0.1, 0.4, 0.3, 0.15, 0.05],
+        [0.25, 0.125, 0.125, 0.25, 0.25],
+        [1e-17, 1.0, 1e-30, 2.0**-52, 2.0**-51],
+        [0.375, 0.375, 0.0, 0.25, 1e-300],
+    ]
+)
+
+
+def names_of_scores() -> list[str]:
+    """Return every name that a score goes by."""
+    return sorted({*SCORES, *ALIASES})
+
+
+def check_conformity(conformity: Any) -> Score:
+    """Return the score that a name, an object or a function stands for."""
+    if isinstance(conformity, str):
+        return _named(conformity)
+    if isinstance(conformity, type):
+        raise TypeError(
+            f"conformity must be a score, not a class; got {conformity!r}. Make one: {conformity.__name__}()."
+        )
+    if isinstance(conformity, Tempered):
+        if isinstance(conformity.score, Tempered):
+            raise ValueError(f"conformity must be tempered once; got {conformity!r}. Multiply the powers.")
+        return Tempered(check_conformity(conformity.score), conformity.power)
+    if not hasattr(conformity, "of") and getattr(conformity, "weights", None) is None:
+        if callable(conformity):
+            return OfFunction(conformity)
+        raise TypeError(
+            f"conformity must be one of {names_of_scores()}, an object with of(places) or a function of places; "
+            f"got {conformity!r}."
+        )
+    if type(conformity) not in SCORES.values():
+        _check_fast_form(conformity)
+    score: Score = conformity
+    return score
+
+
+def _named(name: str) -> Score:
+    known = ALIASES.get(name, name)
+    if known in SCORES:
+        return SCORES[known]()
+    if name == AUTO:
+        raise ValueError(
+            "conformity must name a score here: 'auto' reserves rows to choose one, which calibrate() and "
+            "ConformalClassifier can do. Choose with aptset.tune() on other rows and pass what it found."
+        )
+    raise ValueError(
+        f"conformity must be one of {names_of_scores()}, an object with of(places) or a function of places; "
+        f"got {name!r}."
+    )
+
+
+def _check_fast_form(score: Any) -> None:
+    """Refuse weights that the loops cannot take, or that mean another function than ``of``."""
+    weights = getattr(score, "weights", None)
+    if weights is None:
+        return
+    if not isinstance(weights, Weights):
+        raise TypeError(f"conformity must have Weights as weights; {score!r} has {weights!r}. {_WAY_OUT}")
+    broken = broken_rule(weights)
+    if broken is not None:
+        raise ValueError(
+            f"conformity must have weights that the loops can take; {score!r} has not: {broken}. {_WAY_OUT}"
+        )
+    if not hasattr(score, "of"):  # the weights alone say what it is
+        return
+    slow = Formula(None, _Checked(score))
+    for u in (0.0, 0.375, 1.0):
+        fast_scores, slow_scores = (
+            all_scores_of_block(Rows(_TRIAL, formula, 0, 1e-9, u=np.full(len(_TRIAL), u)), 0, len(_TRIAL))[0]
+            for formula in (Formula(weights), slow)
+        )
+        if not np.array_equal(fast_scores, slow_scores):
+            raise ValueError(
+                f"conformity must have weights that mean the same as its of(places), to the last bit; {score!r} scores "
+                f"{fast_scores[fast_scores != slow_scores][0]!r} by weights and "
+                f"{slow_scores[fast_scores != slow_scores][0]!r} by of. {_WAY_OUT}"
+            )
+
+
+def formula_of(score: Score) -> Formula:
+    """Return a checked score as the loops take it."""
+    if isinstance(score, Tempered):
+        return replace(formula_of(score.score), power=float(score.power))
+    weights = getattr(score, "weights", None)
+    return Formula(weights) if weights is not None else Formula(None, _Checked(score))
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A score whose answers are looked at: a wrong shape or a missing number would give wrong sets in silence."""
+
+    score: Score
+
+    def __call__(self, places: Places) -> Floats:
+        """Return the scores of a block of rows."""
+        scores = self._scores(places)
+        # A score that looks at other rows would make sets depend on the batch, and the promise void.
+        if len(scores) > 1 and not np.array_equal(self._scores(places.first_row()), scores[:1]):
+            raise ValueError(
+                f"conformity must score each row from its own places alone; {self.score!r} scores a row differently "
+                "when it comes with others. Use no sum or mean over the first axis."
+            )
+        return scores
+
+    def _scores(self, places: Places) -> Floats:
+        returned = self.score.of(places)
+        try:
+            scores = np.asarray(returned, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"conformity must return a matrix of numbers; {self.score!r} did not: {error}.") from error
+        if scores.shape != places.own.shape:
+            raise ValueError(
+                f"conformity must return one score for every label, shape {places.own.shape} (rows, labels); "
+                f"{self.score!r} returned shape {scores.shape}."
+            )
+        if not np.isfinite(scores).all():
+            row, column = np.argwhere(~np.isfinite(scores))[0].tolist()
+            raise ValueError(
+                f"conformity must return finite scores; {self.score!r} returned {scores[row, column]} for a label with "
+                f"mass {places.own[row, column]:g} and rank {places.rank[row, column]:g}. "
+                "Labels without mass need a score too."
+            )
+        return scores
