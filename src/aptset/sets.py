@@ -138,10 +138,9 @@ class PredictionSets(Sequence[NDArray[Any]]):
         wanted = as_labels(labels, "labels")
         check_length(wanted, len(self), "labels")
         columns = columns_of(wanted, self.classes)
-        row = self._row_of_member()
-        covered = np.zeros(len(self), dtype=np.bool_)
-        covered[row[self.indices == columns[row]]] = True
-        return covered
+        is_label = self.indices == np.repeat(columns.astype(np.int32), self.sizes)
+        hits = np.concatenate([[0], np.cumsum(is_label, dtype=np.int64)])  # up to each member
+        return np.asarray(hits[self.indptr[1:]] > hits[self.indptr[:-1]])
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return a data frame with columns ``size`` and ``labels`` (a list per row).

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.groups import EVERYONE, Groups, Ids, hashable
-from aptset.kernels.counts import rank_at, sort_upward
+from aptset.kernels.counts import NO_INDEX, Index, index_of, rank_at, sort_upward
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.validation.groups import check_group_values, check_same_kind
@@ -25,6 +25,7 @@ class FoldScores:
 
     def __init__(self, scores: Floats, offsets: NDArray[np.int64], is_sorted: bool = True) -> None:
         self._scores, self.offsets, self._is_sorted = scores, offsets, is_sorted
+        self._index: Index | None = None
 
     @property
     def scores(self) -> Floats:
@@ -34,6 +35,13 @@ class FoldScores:
             ordered.flags.writeable = False
             self._scores, self._is_sorted = ordered, True
         return self._scores
+
+    @property
+    def index(self) -> Index:
+        """Where to look first in the scores, if there are many, of one group."""
+        if self._index is None:
+            self._index = index_of(self.scores) if len(self.offsets) == 2 else NO_INDEX
+        return self._index
 
     def __len__(self) -> int:
         return len(self._scores)

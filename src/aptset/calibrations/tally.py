@@ -49,7 +49,7 @@ class Tally:
     def add(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
         """Take in the probabilities that the model of one fold gives the new rows; return the first bad row or -1."""
         if self.lowest is None:
-            first_bad = add_counts(rows, fold.scores, fold.offsets, ids, self.counts)
+            first_bad = add_counts(rows, fold.scores, fold.offsets, ids, self.counts, fold.index)
         else:
             first_bad = lower(rows, self.lowest)
         if first_bad < 0:  # the mean is that of the models' own probabilities, before a score raises them
@@ -73,14 +73,7 @@ class Tally:
 
     def p_values(self, held_out: HeldOut, ids: Ids | None) -> Floats:
         """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
-        counts, sizes = self.close(held_out, ids), [*held_out.sizes.tolist(), 0]
-        if held_out.groups.kind == "all":
-            return p_values_of(counts, sizes[0])
-        p_values = np.empty(counts.shape)
-        for group, n in enumerate(sizes):
-            mine = np.s_[:, group : group + 1] if ids is None else np.flatnonzero(ids == _as_id(group, sizes))
-            p_values[mine] = p_values_of(counts[mine], n)
-        return p_values
+        return _by_group(self.close(held_out, ids), held_out, ids)
 
     def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> NDArray[np.bool_]:
         """Return which labels are in the set at a level."""
@@ -102,6 +95,18 @@ class Tally:
             indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1), dtype=np.int64)])
             found.append(PredictionSets.trusted(indptr, column[order].astype(np.int32), classes))
         return found
+
+
+def _by_group(counts: NDArray[np.int32], held_out: HeldOut, ids: Ids | None) -> Floats:
+    """Return the p-value of every count among the scores of its group."""
+    sizes = [*held_out.sizes.tolist(), 0]
+    if held_out.groups.kind == "all":
+        return p_values_of(counts, sizes[0])
+    p_values = np.empty(counts.shape)
+    for group, n in enumerate(sizes):
+        mine = np.s_[:, group : group + 1] if ids is None else np.flatnonzero(ids == _as_id(group, sizes))
+        p_values[mine] = p_values_of(counts[mine], n)
+    return p_values
 
 
 def _as_id(group: int, sizes: list[int]) -> int:
@@ -168,9 +173,14 @@ def _masks_by_label(held_out: HeldOut, rows: Rows, alpha: Fraction, allow_empty:
 
 def p_values_of_one_model(held_out: HeldOut, rows: Rows, ids: Ids | None, name: str) -> Floats:
     """Return the p-value of every label under the only model."""
-    p_values = np.empty((len(rows), rows.n_columns))
-    for piece, tally in _tallies(held_out, rows, ids, name):
-        p_values[piece] = tally.p_values(held_out, None if ids is None else ids[piece])
+    (fold,) = held_out.folds
+    rows, p_values = rows.seeded(), np.empty((len(rows), rows.n_columns))
+    for piece in chunks(len(rows), rows.n_columns):
+        some, of_piece = rows.block(piece.start, piece.stop), None if ids is None else ids[piece]
+        counts = np.zeros((len(some), rows.n_columns), dtype=np.int32)
+        bad = add_counts(some, fold.scores, fold.offsets, of_piece, counts, fold.index)
+        check_rows(rows.probabilities, bad if bad < 0 else bad + piece.start, name, rows.normalize)
+        p_values[piece] = _by_group(counts, held_out, of_piece)
     return p_values
 
 

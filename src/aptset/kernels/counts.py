@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,20 +42,51 @@ def size_needed(alpha: Fraction) -> int:
     return ceil((1 - alpha) / alpha)
 
 
+class Index(NamedTuple):
+    """Where to look first in many scores: those of bucket b stand from ``starts[b]`` on. Twin of the one in C."""
+
+    starts: NDArray[np.int32] | None = None
+    low: float = 0.0
+    scale: float = 0.0
+
+
+NO_INDEX = Index()
+_FEWEST = 2**12  # scores that an index pays for
+_IN_A_BUCKET = 8  # scores on average: one line of the cache
+
+
+def index_of(sorted_scores: Floats) -> Index:
+    """Return an index of the scores of one group; none where they are few, or all the same."""
+    n = len(sorted_scores)
+    span = float(sorted_scores[-1] - sorted_scores[0]) if n >= _FEWEST else 0.0
+    scale = n // _IN_A_BUCKET * (1 - 2.0**-20) / span if span > 0.0 else np.inf
+    if not np.isfinite(scale):
+        return NO_INDEX
+    low, n_buckets = float(sorted_scores[0]), n // _IN_A_BUCKET
+    buckets = ((sorted_scores - low) * scale).astype(np.int64)
+    return Index(np.searchsorted(buckets, np.arange(n_buckets + 1)).astype(np.int32), low, scale)
+
+
 def add_counts(
-    rows: Rows, sorted_scores: Floats, offsets: NDArray[np.int64], row_groups: Groups, counts: NDArray[np.int32]
+    rows: Rows,
+    sorted_scores: Floats,
+    offsets: NDArray[np.int64],
+    row_groups: Groups,
+    counts: NDArray[np.int32],
+    index: Index = NO_INDEX,
 ) -> int:
     """Add to the count of every label the calibration scores of its group that are strictly below its score.
 
     The scores of group g are ``sorted_scores[offsets[g]:offsets[g + 1]]``. The group of a label is the one of its row
-    (-1 for none, which adds nothing), or its own column if ``row_groups`` is None. Returns the first bad row or -1.
+    (-1 for none, which adds nothing), or its own column if ``row_groups`` is None. An index, of one group only, makes
+    it faster and changes nothing. Returns the first bad row or -1.
     """
     keys = column_keys(rows.key, rows.n_columns)
 
     def work(start: int, stop: int) -> int:
         groups = None if row_groups is None else np.ascontiguousarray(row_groups[start:stop])
         if backend.compiled is not None and rows.is_compiled:
-            arguments = (*compiled_arguments(rows.block(start, stop), keys), sorted_scores, offsets, groups)
+            arguments = (*compiled_arguments(rows.block(start, stop), keys), sorted_scores, offsets, groups, *index)
             bad = int(backend.compiled.add_counts(*arguments, counts[start:stop]))
             return start + bad if bad >= 0 else -1
         scores, bad = all_scores_of_block(rows, start, stop)

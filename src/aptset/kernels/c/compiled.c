@@ -139,18 +139,20 @@ static PyObject *all_scores(PyObject *self, PyObject *args) {
 
 static PyObject *add_counts(PyObject *self, PyObject *args) {
     Arguments a = {0};
-    Py_buffer sorted, offsets, row_groups, counts;
+    Py_buffer sorted, offsets, row_groups, starts, counts;
+    double low, scale;
     Scratch scratch;
     Tile *tile;
     long long columns;
     unsigned long long key;
-    if (!PyArg_ParseTuple(args, JOB_FORMAT "y*y*z*w*", JOB_ARGUMENTS(a, columns, key), &sorted, &offsets, &row_groups,
-                          &counts))
+    if (!PyArg_ParseTuple(args, JOB_FORMAT "y*y*z*z*ddw*", JOB_ARGUMENTS(a, columns, key), &sorted, &offsets, &row_groups,
+                          &starts, &low, &scale, &counts))
         return NULL;
     complete(&a, columns, key, rows_of(counts.len, 4 * columns));
-    Calibrated calibrated = {sorted.buf, offsets.buf, row_groups.buf};
+    Calibrated calibrated = {sorted.buf, offsets.buf, row_groups.buf, {starts.buf, starts.len / 4 - 1, low, scale}};
     int64_t bad = -1;
-    int all_fits = fits(&a) && counts.len == a.n * columns * 4 && calibrated_fits(&sorted, &offsets, &row_groups, a.n, columns);
+    int all_fits = fits(&a) && counts.len == a.n * columns * 4 && calibrated_fits(&sorted, &offsets, &row_groups, a.n, columns)
+        && index_fits(&starts, &offsets);
     void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
@@ -162,6 +164,7 @@ static PyObject *add_counts(PyObject *self, PyObject *args) {
     PyBuffer_Release(&sorted);
     PyBuffer_Release(&offsets);
     PyBuffer_Release(&row_groups);
+    PyBuffer_Release(&starts);
     PyBuffer_Release(&counts);
     return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
 }

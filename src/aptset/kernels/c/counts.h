@@ -42,12 +42,25 @@ INLINE int32_t count_below(const double *sorted, int64_t n, double score) {
     return (int32_t)(base - sorted);
 }
 
-typedef struct { const double *sorted; const int64_t *offsets; const int32_t *row_groups; } Calibrated;
+/* Where to look first in many scores: those of bucket b, (score - low) * scale rounded down, stand from starts[b] on. The function never
+ * falls, so scores of lower buckets are below a score and those of higher ones are not. Without starts there is no index. */
+typedef struct { const int32_t *starts; int64_t buckets; double low, scale; } Index;
+
+INLINE int32_t count_by_index(const double *sorted, int64_t n, const Index *index, double score) {
+    if (!(score > index->low)) return 0;
+    double place = (score - index->low) * index->scale;
+    if (!(place < (double)index->buckets)) return (int32_t)n;
+    int64_t bucket = (int64_t)place, start = index->starts[bucket];
+    return (int32_t)start + count_below(sorted + start, index->starts[bucket + 1] - start, score);
+}
+
+typedef struct { const double *sorted; const int64_t *offsets; const int32_t *row_groups; Index index; } Calibrated;
 
 /* Calibration scores of its group below the score of a label. The scores of group g are sorted[offsets[g] ..
  * offsets[g + 1]); a label's group is its column, or the one of its row (-1: never seen, nothing below). */
 INLINE int32_t count_for(const Calibrated *c, int64_t i, int64_t column, double score) {
     int64_t group = c->row_groups ? c->row_groups[i] : column;
+    if (c->index.starts && group >= 0) return count_by_index(c->sorted, c->offsets[1], &c->index, score);
     return group < 0 ? 0 : count_below(c->sorted + c->offsets[group], c->offsets[group + 1] - c->offsets[group], score);
 }
 

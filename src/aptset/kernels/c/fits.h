@@ -28,6 +28,13 @@ static int calibrated_fits(const Py_buffer *sorted, const Py_buffer *offsets, co
     return 1;
 }
 
+/* An index is of one group, and its last bucket ends with the scores. */
+static int index_fits(const Py_buffer *starts, const Py_buffer *offsets) {
+    const int32_t *start = starts->buf;
+    const int64_t *offset = offsets->buf, last = starts->len / 4 - 1;
+    return !start || (offsets->len == 16 && last > 0 && start[0] == 0 && start[last] == offset[1]);
+}
+
 static int labels_fit(const Py_buffer *labels, int64_t n, int64_t columns) {
     const int64_t *label = labels->buf;
     if (labels->len != n * 8) return 0;
