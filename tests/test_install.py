@@ -20,7 +20,7 @@ def test_wheel_without_a_compiler(tmp_path):
     assert "aptset/py.typed" in names
     assert not [name for name in names if name.endswith((".so", ".c", ".h"))]
     code = "import aptset; from aptset.kernels import backend; assert backend.compiled is None; print(aptset.__file__);"
-    code += "print(aptset.calibrate([[.75, .25]] * 9, [0] * 9, u=0).predict_set([[.7, .3]], u=0.5)[0])"
+    code += "print(aptset.calibrate([[.75, .25]] * 9, [0] * 9, u=[0] * 9).predict_set([[.7, .3]], u=[0.5])[0])"
     path = f"import sys; sys.path.insert(0, {str(wheel)!r}); "
     done = subprocess.run([sys.executable, "-c", path + code], check=True, capture_output=True, text=True)
     assert str(tmp_path) in done.stdout

@@ -11,7 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.seeds import id_seeds
-from aptset.validation.chance import check_both_sides, check_ids, check_one_of_two, warn_of_single_rows
+from aptset.validation.chance import (
+    check_both_sides,
+    check_ids,
+    check_one_of_two,
+    refuse_default_index,
+    warn_of_single_rows,
+)
 from aptset.validation.matrices import uniforms_of
 
 Source = Literal["content", "ids", "given"]
@@ -52,16 +58,27 @@ class Chance:
         """Return the same, knowing how many of the rows are copies."""
         return replace(self, copies=n_copies / n_rows)
 
-    def calibrates(self, u: ArrayLike | None, ids: ArrayLike | None, n_rows: int, key: int) -> Draw:
+    def calibrates(
+        self, u: ArrayLike | None, ids: ArrayLike | None, n_rows: int, key: int, least_distinct: float = 0.5
+    ) -> Draw:
         """Return the draw of calibration rows."""
-        return self._draw(u, check_ids(ids, n_rows, least_distinct=0.5), n_rows, key)
+        return self._draw(u, check_ids(ids, n_rows, least_distinct), n_rows, key)
 
-    def predicts(self, u: ArrayLike | None, ids: ArrayLike | None, n_rows: int, key: int, stacklevel: int = 4) -> Draw:
+    def predicts(
+        self,
+        u: ArrayLike | None,
+        ids: ArrayLike | None,
+        n_rows: int,
+        key: int,
+        is_whole: bool = True,
+        stacklevel: int = 4,
+    ) -> Draw:
         """Return the draw of new rows; a mixture with the calibration's that is not valid is refused."""
         check_one_of_two(u, ids)
-        draw = self._draw(u, check_ids(ids, n_rows, least_distinct=0.1), n_rows, key)
+        refuse_default_index(ids)
+        draw = self._draw(u, check_ids(ids, n_rows, least_distinct=0.05, fewest=100), n_rows, key)
         check_both_sides(self.source == "given", u is not None)
-        if n_rows == 1 and ids is None and u is None:
+        if n_rows == 1 and is_whole and ids is None and u is None:
             warn_of_single_rows(self.copies, self.randomized, stacklevel)
         return draw
 

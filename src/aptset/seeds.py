@@ -6,6 +6,7 @@ What holds the rows, and what the other rows of a batch look like, must not matt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from numbers import Real
@@ -130,12 +131,18 @@ _OF_IDS = 0x1D5E_ED0F_1D5E_ED0F  # keeps the seed of an id apart from that of a 
 _OF_TEXTS = 0x7E87_7E87_7E87_7E87
 
 
+_OF_NEGATIVES = 0x5165_5165_5165_5165
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]{0,19}))(?:\.0+)?", re.ASCII)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?)?", re.ASCII)
+
+
 def id_seeds(ids: NDArray[Any], key: int) -> Words:
-    """Return one seed per id. Numbers and the texts that spell them are the same id: 7, 7.0 and "7"."""
+    """Return one seed per id. Numbers and the texts that spell them are the same id: 7, 7.0 and "7"; times likewise."""
     if ids.dtype.kind in "iu":
         words = ids.astype(np.uint64)
+        words = np.where(ids < 0, words ^ np.uint64(_OF_NEGATIVES), words)
     else:
-        values = (ids.astype("datetime64[us]") if ids.dtype.kind == "M" else ids).tolist()
+        values = (np.datetime_as_string(ids) if ids.dtype.kind == "M" else ids).tolist()
         words = np.fromiter((_id_word(value) for value in values), dtype=np.uint64, count=len(ids))
     return seeds_of(mix(words), key ^ _OF_IDS)
 
@@ -145,9 +152,12 @@ def _id_word(value: Any) -> int:
     if isinstance(value, Real | np.bool_) and value == value // 1:
         value = int(value)  # type: ignore[arg-type]
     else:
-        refuse_unstable_value(value)
+        refuse_unstable_value(value, "ids")
     text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
-    spells_number = len(text) <= 20 and text.isascii() and text.removeprefix("-").isdecimal() and str(int(text)) == text
-    if spells_number and -(2**63) <= int(text) < 2**64:
-        return int(text) & 0xFFFFFFFFFFFFFFFF
+    whole, time = _WHOLE.fullmatch(text), _TIME.fullmatch(text)
+    if whole and -(2**63) <= (number := int(whole[1])) < 2**64:
+        return number if number >= 0 else (number & 0xFFFFFFFFFFFFFFFF) ^ _OF_NEGATIVES
+    if time:
+        day, clock, fraction = time.groups()
+        text = day if clock in (None, "00:00:00") and not fraction else f"{day} {clock}.{fraction or 0}"
     return _digest(text.encode("utf-8", "surrogatepass")) ^ _OF_TEXTS

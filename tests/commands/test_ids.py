@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 import aptset
-from shell import run, table
+from shell import failure, run, table
 
 
 def sets_of(path):
@@ -46,3 +46,19 @@ def test_run_takes_ids_and_leaves_them_out_of_the_features(tmp_path):
     assert found[0]["row"] == found[1]["row"]
     assert found[0]["set"] != found[1]["set"], "other ids, other chances"
     assert np.mean([len(row) for row in found[0]["set"]]) < 3
+
+
+def test_ids_of_a_file_are_judged_whole_and_found_in_archives(tmp_path):
+    frame = table(8200, 0)
+    frame["id"] = np.arange(8200) % 4000
+    frame.to_parquet(tmp_path / "few.parquet")
+    options = ("--label", "y", "--id", "id", "--prefix", "p_", "-o", tmp_path / "c.aptset")
+    texts = {failure("calibrate", tmp_path / "few.parquet", *options, "--batch-rows", n) for n in (4096, 65536)}
+    assert len(texts) == 1
+    assert "ids must tell rows apart; got 4000 different ids for 8200 rows" in texts.pop()
+    matrix, labels = frame.iloc[:400, :3].to_numpy(), np.arange(400) % 3
+    np.savez(tmp_path / "m.npz", probabilities=matrix, y=labels, rid=np.arange(400))
+    run("calibrate", tmp_path / "m.npz", "--label", "y", "--id", "rid", "-o", tmp_path / "m.aptset")
+    expected = aptset.calibrate(matrix, labels, ids=np.arange(400), random_state=0)
+    np.testing.assert_array_equal(aptset.load(tmp_path / "m.aptset").scores, expected.scores)
+    assert "an array 'no'" in failure("calibrate", tmp_path / "m.npz", "--label", "y", "--id", "no", "-o", "x.aptset")

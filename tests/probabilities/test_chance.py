@@ -239,3 +239,78 @@ def test_labels_with_groups_come_by_raw_probability():
     sets = calibration.predict_set(matrix[:50], 0.05)
     assert [row.tolist() for row in sets if len(row) == 3], "some sets hold every label"
     assert all(row.tolist() == [2, 1, 0] for row in sets if len(row) == 3)
+
+
+def test_merged_shards_have_chances_of_their_own():
+    """Copies in shards that start at the same row share their chance: that is said, and a first row of its own
+    helps."""
+    matrix, shards = [[0.95, 0.05]] * 100, range(4)
+    labels = [(np.random.default_rng(i).random(100) > 0.95).astype(int) for i in shards]
+    same = [aptset.calibrate(matrix, y, random_state=0) for y in labels]
+    with pytest.warns(UserWarning, match=r"start at the same row.*first_row of its own"):
+        same[0].merge(same[1])
+    own = [aptset.calibrate(matrix, y, random_state=0, first_row=i * BLOCK_ROWS) for i, y in enumerate(labels)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        merged = own[0].merge(own[1]).merge(own[2]).merge(own[3])
+    assert len(np.unique(merged.scores)) > 390
+    assert merged.first_rows == tuple(i * BLOCK_ROWS for i in shards)
+
+
+def test_the_whole_is_not_merged_with_its_parts():
+    whole, one, other = (
+        aptset.calibrate(P[s], Y[s], random_state=0) for s in (slice(300), slice(150), slice(150, 300))
+    )
+    with pytest.raises(ValueError, match="would count twice"):
+        one.merge(other).merge(whole)
+
+
+def test_the_default_index_of_a_frame_names_no_row():
+    pd = pytest.importorskip("pandas")
+    calibration = aptset.calibrate(P, Y, ids=range(300), random_state=0)
+    frame = pd.DataFrame(P[:5])
+    with pytest.raises(ValueError, match="default index of a data frame, which starts at 0 in every call"):
+        calibration.predict_set(frame, ids=frame.index)
+    named = frame.set_index(pd.Index(list("abcde")))
+    assert len(calibration.predict_set(named, ids=named.index)) == 5
+
+
+def test_an_id_may_come_often_but_must_tell_many_rows_apart():
+    calibration = aptset.calibrate(P, Y, ids=range(300), random_state=0)
+    often = calibration.predict_set(np.repeat(P[:1], 50, axis=0), ids=[7] * 50)
+    assert all(row.tolist() == often[0].tolist() for row in often)
+    with pytest.raises(ValueError, match="ids must tell rows apart; got 2 different ids for 300 rows"):
+        calibration.predict_set(P, ids=["a", "b"] * 150)
+
+
+def test_one_id_in_many_forms():
+    pd = pytest.importorskip("pandas")
+    from aptset.seeds import id_seeds
+
+    def seed(value):
+        values = np.empty(1, dtype=object)
+        values[0] = value
+        return int(id_seeds(values, 1)[0])
+
+    day = np.array(["2020-01-01"], dtype="datetime64[ns]")
+    forms = ["2020-01-01", "2020-01-01 00:00:00", "2020-01-01T00:00:00.000", pd.Timestamp("2020-01-01")]
+    assert {seed(form) for form in forms} == {int(id_seeds(day, 1)[0])}
+    assert len(np.unique(id_seeds(day + np.arange(200), 1))) == 200, "nanoseconds count"
+    assert seed("7.0") == seed(7) == seed("7") == seed(7.0) == int(id_seeds(np.array([7]), 1)[0])
+    assert seed(-1) == int(id_seeds(np.array([-1]), 1)[0]) != seed(2**64 - 1)
+    with pytest.raises(ValueError, match="ids"):
+        aptset.calibrate(P, Y, ids=np.ma.array(np.arange(300), mask=[1] + [0] * 299))
+    with pytest.raises(TypeError, match="ids must hold numbers, texts"):
+        aptset.calibrate(P, Y, ids=[object() for _ in Y])
+
+
+def test_one_number_is_no_uniform_per_row():
+    with pytest.raises(ValueError, match=r"u must hold one uniform per row.*got the number 1.0"):
+        aptset.calibrate(P, Y, u=1.0)
+
+
+def test_ids_of_folds_may_be_a_column():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(P, columns=[0, 1, 2]).assign(rid=np.arange(300))
+    folds = aptset.calibrate_cv(frame, Y, np.arange(300) % 3, ids="rid", random_state=0)
+    assert folds.predict_set([frame] * 3, ids="rid") == folds.predict_set([P] * 3, ids=np.arange(300))

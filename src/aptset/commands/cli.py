@@ -124,7 +124,7 @@ def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: b
     help="The score (raps, lac, saps, ...), auto, or module:object.",
 )
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
-@click.option("--deterministic", is_flag=True, help="Sets without chance (u = 1).")
+@click.option("--deterministic", is_flag=True, help="u = 1: chance only orders equal probabilities.")
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
 @QUIET
 @AS_JSON

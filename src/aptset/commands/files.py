@@ -87,12 +87,23 @@ class ProbabilityFile:
 
     def _matrix_batches(self) -> Iterator[Batch]:
         matrix, labels = self._arrays()
+        named = self._named_arrays(len(matrix))
         for start in range(0, len(matrix), self._step):
             rows = slice(start, start + self._step)
             with nearest_row_error(self.path):
                 some = None if labels is None else as_texts(pa.array(np.asarray(labels[rows])))
             others = {} if some is None or self.label is None else {Path(self.label).stem: pa.array(some)}
+            others |= {name: pa.array(values[rows]) for name, values in named.items()}
             yield Batch(start, self._as_probabilities(np.asarray(matrix[rows])), some, others)
+
+    def _named_arrays(self, n_rows: int) -> dict[str, NDArray[Any]]:
+        """Return the ids and the groups, which stand beside the matrix."""
+        names = [name for name in (self.row_id, self.group) if name is not None]
+        arrays = load_arrays(self.path) if names else {}
+        for name in names:
+            is_column = name in arrays and arrays[name].shape == (n_rows,)
+            check_columns(self.path, is_column, f"an array {name!r} with one value per row", list(arrays))
+        return {name: arrays[name] for name in names}
 
     def _arrays(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
         arrays = load_arrays(self.path)

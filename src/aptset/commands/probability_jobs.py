@@ -16,11 +16,13 @@ from aptset.commands.files import Batch, ProbabilityFile
 from aptset.commands.reading import as_texts
 from aptset.commands.writer import SetsWriter
 from aptset.judging.evaluation import Evaluation
-from aptset.probabilities.artefacts import read_calibration
-from aptset.probabilities.calibration import Calibration, calibrate, load
+from aptset.probabilities.artefacts import read, read_calibration
+from aptset.probabilities.border import score_labels
+from aptset.probabilities.calibration import Calibration, calibrate, calibration_of, load
 from aptset.probabilities.stored_scores import find_score
 from aptset.running.writing import atomic_write
 from aptset.scores import Score
+from aptset.validation.chance import check_ids
 from aptset.validation.files import check_labels_present, check_same_classes, shifted_rows
 from aptset.validation.scores import AUTO, check_conformity
 from aptset.validation.settings import check_alpha
@@ -37,14 +39,18 @@ def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = Fa
         return _calibrate_whole(source, on_rows, by_label, **settings)
     check_conformity(settings["conformity"])
     parts: list[Calibration] = []
+    seeds: list[Any] = []
     for batch in source.batches():
         check_labels_present(source.path, batch.labels or [], batch.start, classes, str(source.label))
         with shifted_rows(source.path, batch.start):
-            by: Any = "label" if by_label else _groups_of(source, batch)
-            labels: Any = batch.labels
-            settings |= {"groups": by, "ids": _ids_of(source, batch), "first_row": batch.start}
-            parts.append(calibrate(batch.probabilities, labels, classes=classes, **settings))
+            of_rows = {"groups": "label" if by_label else _groups_of(source, batch), "ids": _ids_of(source, batch)}
+            settings |= {"classes": classes, "first_row": batch.start, "least_distinct": 0.0, "u": None, **of_rows}
+            found = score_labels(batch.probabilities, batch.labels, **settings)
+        parts.append(calibration_of(found, True, settings["normalize"]))
+        seeds.append(found.seeds if source.row_id is not None else found.seeds[:0])
         on_rows(len(batch.probabilities))
+    if source.row_id is not None:  # of the whole file: how it was cut into batches decides nothing
+        check_ids(np.concatenate(seeds), sum(map(len, seeds)), least_distinct=0.5)
     first, *others = parts
     n_copies = sum(part.chance.copies * part.n for part in parts)
     held_out = first.held_out.merge(*(part.held_out for part in others))
@@ -123,9 +129,22 @@ def _ids_of(source: ProbabilityFile, batch: Batch) -> Any:
     return None if source.row_id is None else as_texts(batch.others[source.row_id])
 
 
+class _Unseen:
+    """Stands for a score of the user's own that only its name is wanted of."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def of(self, places: Any) -> Any:
+        """Return something of the right shape."""
+        return places.own
+
+
 def inspect_artefact(path: Path) -> dict[str, Any]:
     """Return what an artefact says about itself."""
-    fields, facts = read_calibration(path)
+    name = read(path)[0]["score"].get("name")
+    is_own = isinstance(name, str) and ":" in name
+    fields, facts = read_calibration(path, {name: _Unseen} if is_own else None)  # a score is named here, never needed
     sizes = fields["held_out"].sizes.tolist()
     names = [str(name) for name in facts["groups"]["names"]]
     return {

@@ -52,7 +52,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         "guaranteed" runs the calibration at an input level at which the theorem promises 1 - alpha; for CV+ and the
         jackknife+ that is near alpha / 2. ``input_level`` says which.
     randomized : bool, default=True
-        False takes u = 1 everywhere: sets that do not depend on chance. They cover at least as promised, and far more
+        False takes u = 1 everywhere: chance only orders equal probabilities. Sets cover at least as promised, and far more
         where scores tie: with confident probabilities most scores are 0, and the coverage is that of the most likely
         label. With the adaptive score under one model (a split) no set is empty.
     allow_empty : bool, default=True
@@ -158,8 +158,9 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             The uniform of each row; by default a keyed hash of the content of the row and of which copy it is, where
             equal rows come more than once. Whoever passes it here must pass it with the new rows as well.
         ids : array or name of a column, optional
-            One id per row: u then comes from the id alone. A text names a column of the data frame X; for the index of
-            a data frame pass ``ids=X.index``.
+            One id per row: u then comes from the id alone. A text names a column of the data frame X, which stays among
+            the features (pass ``ids=X.pop("name")`` to take it out); an index that names the rows is passed as
+            ``ids=X.index``.
         **fit_params : dict
             Passed to the estimator's ``fit``; values with one entry per sample are cut to the rows that train.
             ``sample_weight`` therefore weighs the training only, never the calibration.

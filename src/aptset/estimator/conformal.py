@@ -28,7 +28,7 @@ from aptset.kernels.rowhash import Words
 from aptset.scores import Adaptive, Score
 from aptset.seeds import row_seeds
 from aptset.sets import PredictionSets, concatenate
-from aptset.validation.chance import column_or_values
+from aptset.validation.chance import check_ids, column_or_values
 from aptset.validation.estimators import (
     check_estimator_can,
     check_frozen,
@@ -116,7 +116,8 @@ def prepare(
         check_frozen_calibration(settings.calibration, isinstance(scheme, Split))
         classes = check_frozen(settings.estimator, classes, fit_params)
     if is_auto:
-        rest = set_aside_and_choose(settings, X, y, classes, fit_params, key, generator)
+        ids = check_ids(column_or_values(ids, X), len(y), least_distinct=0.5)
+        rest = set_aside_and_choose(settings, X, y, classes, fit_params, key, generator, ids)
         score, fit_params = rest.score, rest.fit_params
         X, y, passed_groups, u, ids = rest.of(X, y, passed_groups, u, ids)
     every = Fold(np.arange(len(y)), np.arange(0))  # nothing to train: one fold that holds every row out

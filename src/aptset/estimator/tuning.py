@@ -14,7 +14,7 @@ from aptset.estimator import fitting
 from aptset.groups import EVERYONE
 from aptset.kernels.places import Rows
 from aptset.scores import Adaptive, Score
-from aptset.seeds import row_seeds
+from aptset.seeds import id_seeds, row_seeds
 from aptset.validation.labels import columns_of
 from aptset.validation.matrices import OF_ESTIMATOR, tolerance_of
 from aptset.validation.scores import formula_of
@@ -45,6 +45,7 @@ def set_aside_and_choose(
     fit_params: dict[str, Any],
     key: int,
     generator: np.random.Generator,
+    ids: NDArray[Any] | None = None,
 ) -> Rest:
     """Draw the rows that choose, let them choose, and return the others.
 
@@ -58,7 +59,8 @@ def set_aside_and_choose(
     some_params = _check_method_params(X, fit_params, indices=chosen)
     probabilities = _out_of_fold(settings, some_X, some_y, classes, some_params, key, generator)
     uniforms = None if settings.randomized else np.ones(len(some_y))
-    seeds, tolerance = row_seeds(some_X, key), tolerance_of(probabilities)
+    seeds = row_seeds(some_X, key) if ids is None else id_seeds(ids[chosen], key)
+    tolerance = tolerance_of(probabilities)
     rows = Rows(probabilities, formula_of(Adaptive()), key, tolerance, seeds, uniforms)
     score, _ = choose(rows, columns_of(some_y, classes), tuning, OF_ESTIMATOR)
     return Rest(score, rest, _check_method_params(X, fit_params, indices=rest))

@@ -80,6 +80,7 @@ def read_calibration(
         "columns": None if columns is None else check_stored_columns(path, columns, len(classes)),
         "normalize": facts.get("normalize", False),
         "parts": tuple(int(part) for part in facts.get("parts", [])),
+        "first_rows": tuple(int(row) for row in facts.get("first_rows", ["0"])),
     }
     return fields, facts
 
@@ -123,6 +124,7 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
         "allow_empty": fields["allow_empty"],
         "normalize": fields["normalize"],
         "parts": [str(part) for part in fields["parts"]],
+        "first_rows": [str(row) for row in fields["first_rows"]],
         "n": held_out.n,
         "scores_hash": hash_of(held_out.scores),
         "library": version("aptset"),

@@ -15,6 +15,7 @@ from aptset.groups import Groups
 from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
+from aptset.kernels.rowhash import Words
 from aptset.scores import Adaptive, Score
 from aptset.tables import without_column
 from aptset.validation.chance import check_first_row, column_or_values
@@ -47,6 +48,7 @@ class Scored:
     key: int
     chance: Chance
     fingerprint: int
+    seeds: Words
     trials: tuple[Trial, ...] = ()
     reserved: NDArray[np.bool_] | None = None
 
@@ -69,6 +71,7 @@ def score_labels(
     first_row: Any = 0,
     logits: Any = False,
     tuning: Tuning | None = None,
+    least_distinct: float = 0.5,
 ) -> Scored:
     """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them."""
     score = check_conformity(conformity) if tuning is None else Adaptive()
@@ -83,7 +86,7 @@ def score_labels(
     generator = check_generator(random_state)
     key, chance = draw_key(generator), Chance.of(u, ids, randomized)
     start = check_first_row(first_row, BLOCK_ROWS)
-    draw = chance.calibrates(u, ids, len(matrix), key)
+    draw = chance.calibrates(u, ids, len(matrix), key, least_distinct)
     rows = Rows(matrix, formula_of(score), key, tolerance_of(matrix), *draw, normalize, CALIBRATION, start)
     found = label_scores(rows, columns)
     check_rows(matrix, found.first_bad, NAME, normalize)
@@ -98,7 +101,7 @@ def score_labels(
     of_rows = Groups.of(values, groups, known)
     group_of_row = of_rows.ids_of_labels(of_rows.ids(values, len(rows)), columns)
     chance, fingerprint = chance.with_copies(found.n_copies, len(rows)), fingerprint_of(found.seeds, found.scores)
-    of_score = (score, key, chance, fingerprint, trials, reserved)
+    of_score = (score, key, chance, fingerprint, found.seeds, trials, reserved)
     return Scored(found.scores, group_of_row, of_rows, known, names, *of_score)
 
 

@@ -22,7 +22,7 @@ from aptset.probabilities.border import NAME, Scored, score_labels, take_ids
 from aptset.scores import Places, Score
 from aptset.sets import PredictionSets
 from aptset.validation.artefacts import check_mergeable
-from aptset.validation.chance import check_first_row
+from aptset.validation.chance import check_first_row, warn_of_equal_shards
 from aptset.validation.matrices import check_new_probabilities, softmax_of, tolerance_of
 from aptset.validation.outcomes import check_flag, check_flag_or_none
 from aptset.validation.scores import AUTO, formula_of
@@ -49,6 +49,8 @@ class Calibration:
         Whether rows are divided by their sums by default.
     parts : tuple of int
         A fingerprint of the rows of each calibration that was merged into this one.
+    first_rows : tuple of int
+        The number of the first row of each of them.
 
     Examples
     --------
@@ -71,6 +73,7 @@ class Calibration:
     columns: NDArray[Any] | None = None
     normalize: bool = False
     parts: tuple[int, ...] = ()
+    first_rows: tuple[int, ...] = (0,)
 
     @property
     def randomized(self) -> bool:
@@ -237,8 +240,10 @@ class Calibration:
     def merge(self, other: Calibration) -> Calibration:
         """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.
 
-        Both must have been made with the same settings and the same integer ``random_state``; rows that are in both
-        would count twice, so a calibration that is part of the other is refused.
+        Both must have been made with the same settings and the same integer ``random_state``. A calibration that was
+        merged before is refused, since its rows would count twice; rows that are in both otherwise are not noticed.
+        Where rows come more than once, give each shard a ``first_row`` of its own (or ids): copies in shards that start
+        at the same row share their chance, and less is known than n says.
         """
         same = {
             "score": self.conformity == other.conformity,
@@ -250,13 +255,17 @@ class Calibration:
             "classes": np.array_equal(self.classes, other.classes),
             "kind of groups": self.held_out.groups.kind == other.held_out.groups.kind,
         }
-        check_mergeable([name for name, equal in same.items() if not equal], bool({*self.parts} & {*other.parts}))
+        mine, theirs = ({*one.parts, sum(one.parts) % 2**64} for one in (self, other))
+        check_mergeable([name for name, equal in same.items() if not equal], bool(mine & theirs))
+        if self.chance.source == "content" and {*self.first_rows} & {*other.first_rows}:
+            warn_of_equal_shards(min(self.chance.copies, other.chance.copies))
         n_copies = self.chance.copies * self.n + other.chance.copies * other.n
         return replace(
             self,
             held_out=self.held_out.merge(other.held_out),
             chance=self.chance.with_copies(n_copies, self.n + other.n),
             parts=self.parts + other.parts,
+            first_rows=self.first_rows + other.first_rows,
         )
 
     def save(self, path: str | Path) -> None:
@@ -273,7 +282,8 @@ class Calibration:
         probabilities, ids = take_ids(probabilities, ids)
         matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
         matrix = softmax_of(matrix, NAME) if check_flag(logits, "logits") else matrix
-        draw = self.chance.predicts(u, ids, len(matrix), self.key, stacklevel=5)
+        is_whole = first_row == 0  # the last piece of a file may well be one row
+        draw = self.chance.predicts(u, ids, len(matrix), self.key, is_whole, stacklevel=5)
         divide = check_flag_or_none(normalize, self.normalize, "normalize")
         start = check_first_row(first_row, BLOCK_ROWS)
         tolerance = tolerance_of(matrix)
@@ -316,7 +326,7 @@ def calibrate(
         Calibrate within groups, so that the promise holds in each: "label" for every true label, an array for the
         group of each row (``predict_set`` then needs the groups of the new rows).
     randomized : bool, default=True
-        False takes u = 1 everywhere: sets that do not depend on chance. They cover at least as promised, and far more
+        False takes u = 1 everywhere: chance only orders equal probabilities. Sets cover at least as promised, and far more
         where scores tie: with confident probabilities most scores are 0. With the adaptive score no set is empty.
     allow_empty : bool, default=True
         If False, an empty set gets its most likely label, which can only raise the coverage.
@@ -328,8 +338,9 @@ def calibrate(
         The uniform of each row; by default a keyed hash of the row and of which copy it is, where equal rows come more
         than once. Whoever passes it here must pass it with the new rows as well.
     ids : array or name of a column, optional
-        One id per row: u then comes from the id alone. A text names a column of the data frame of probabilities; for
-        the index of a data frame pass ``ids=frame.index``.
+        One id per row: u then comes from the id alone. A text names a column of the data frame of probabilities; an
+        index that names the rows is passed as ``ids=frame.index`` (one that only numbers them is refused with new
+        rows).
     random_state : None, int or numpy random generator, optional
         Where the key of the hash comes from; None draws a fresh one, which the calibration keeps.
     first_row : int, default=0
@@ -349,14 +360,15 @@ def calibrate(
     may_be_empty = check_flag(allow_empty, "allow_empty")
     tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row, logits)
-    return calibration_of(score_labels(probabilities, labels, *settings, tuning), may_be_empty, bool(normalize))
+    found = score_labels(probabilities, labels, *settings, tuning)
+    return calibration_of(found, may_be_empty, bool(normalize), first_row)
 
 
-def calibration_of(found: Scored, allow_empty: bool, normalize: bool) -> Calibration:
+def calibration_of(found: Scored, allow_empty: bool, normalize: bool, first_row: int = 0) -> Calibration:
     """Keep what was scored."""
     held_out, parts = HeldOut((found.fold(slice(None)),), found.groups), (found.fingerprint,)
     of_rows = (found.classes, found.conformity, found.key, found.chance, allow_empty, found.columns)
-    return Calibration(held_out, *of_rows, normalize, parts)
+    return Calibration(held_out, *of_rows, normalize, parts, (int(first_row),))
 
 
 def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()) -> Calibration:

@@ -18,7 +18,7 @@ from aptset.chance import BY_CONTENT, Chance
 from aptset.groups import Ids
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
-from aptset.probabilities.border import NAME, score_labels
+from aptset.probabilities.border import NAME, score_labels, take_ids
 from aptset.scores import Places, Score
 from aptset.validation.folds import check_fold_ids, check_same_shape, folds_in_order
 from aptset.validation.matrices import check_new_probabilities, check_rows, tolerance_of
@@ -77,7 +77,7 @@ class CrossCalibration:
         *,
         groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
-        ids: ArrayLike | None = None,
+        ids: Any = None,
         normalize: bool | None = None,
         allow_empty: bool | None = None,
     ) -> Any:
@@ -95,7 +95,7 @@ class CrossCalibration:
         u : array of float in [0, 1], optional
             The uniform of each row, for all folds, where u was passed to :func:`calibrate_cv`. By default it is a keyed
             hash of what a fold's model says about the row, under that fold: the same function of the row on both sides.
-        ids : array, optional
+        ids : array or name of a column, optional
             One id per row: u then comes from the id alone, and is the same for all folds.
         normalize : bool, optional
             Divide each row by its sum instead of refusing rows that do not sum to 1; by default as at calibration.
@@ -115,7 +115,7 @@ class CrossCalibration:
         *,
         groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
-        ids: ArrayLike | None = None,
+        ids: Any = None,
         normalize: bool | None = None,
     ) -> Floats:
         """Return the share of scores, over all folds, that are at least as large as the label's own, (rows, classes).
@@ -132,16 +132,17 @@ class CrossCalibration:
         fold_probabilities: Iterable[Any] | Mapping[Any, Any],
         groups: ArrayLike | None,
         u: ArrayLike | None,
-        ids: ArrayLike | None,
+        ids: Any,
         normalize: bool | None,
     ) -> tuple[Tally, Ids | None, dict[Any, int]]:
         tally: Tally | None = None
         divide = check_flag_or_none(normalize, self.normalize, "normalize")
         for number, probabilities in enumerate(folds_in_order(fold_probabilities, self.folds)):
+            probabilities, named = take_ids(probabilities, ids)
             matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
             if tally is None:
                 tally = Tally.empty(len(matrix), len(self.classes), self.held_out.minimax)
-                draw = self.chance.predicts(u, ids, len(matrix), self.key, stacklevel=5)
+                draw = self.chance.predicts(u, named, len(matrix), self.key, stacklevel=5)
                 groups_of_rows, met = self.held_out.meet(groups, len(matrix))
             check_same_shape(matrix, tally.mass, number)
             rows = Rows(matrix, formula_of(self.conformity), self.key, tolerance_of(matrix), *draw, divide).seeded()

@@ -13,8 +13,9 @@ from aptset.calibrations.tuning import Trial, Tuning
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.calibration import Calibration, calibration_of
 from aptset.scores import Score
+from aptset.validation.outcomes import check_flag
 from aptset.validation.scores import AUTO, check_conformity
-from aptset.validation.settings import check_alpha, check_share, check_slack
+from aptset.validation.settings import check_alpha, check_list, check_share, check_slack
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def tune(
     >>> tuned.calibration
     Calibration(n=1600, 20 classes, Homogeneous())
     """
-    chosen = tuple(check_conformity(candidate) for candidate in candidates or ())
+    check_flag(allow_empty, "allow_empty")
+    chosen = tuple(check_conformity(candidate) for candidate in check_list(candidates or (), "candidates"))
     tuning = Tuning(check_alpha(alpha), check_share(share), check_slack(slack), chosen)
     settings = (AUTO, classes, groups, randomized, normalize, u, ids, random_state)
     found = score_labels(probabilities, labels, *settings, tuning=tuning)

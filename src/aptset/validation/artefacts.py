@@ -29,7 +29,7 @@ _FACTS = {
     "created": str,
 }
 # Facts that are not in every file, with their types.
-_OPTIONAL: dict[str, Any] = {"u": str, "copies": int | float, "normalize": bool, "parts": list}
+_OPTIONAL: dict[str, Any] = {"u": str, "copies": int | float, "normalize": bool, "parts": list, "first_rows": list}
 LONGEST_TEXT = 64 * 2**20  # safetensors itself stops at 100 million bytes
 _MOST_BRACKETS, _DEEPEST = 64, 8  # ours has 9 and goes 3 deep; a flood of brackets would take 20 times its size
 _STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -125,6 +125,7 @@ def check_content(path: str | Path, facts: dict[str, Any], scores: NDArray[Any],
         "its parts must be distinct whole numbers below 2^64": lambda: (
             all(map(_is_word, parts)) and len(set(parts)) == len(parts)
         ),
+        "its first rows must be whole numbers below 2^64": lambda: all(map(_is_word, facts.get("first_rows", []))),
         "its version must be a few plain characters": lambda: (
             re.fullmatch(r"[0-9A-Za-z.+!_-]{1,64}", facts["library"]) is not None
         ),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.tables import column_values, is_table, names_of_columns, plain_list
-from aptset.validation.labels import check_length
+from aptset.validation.labels import check_length, refuse_masked
 from aptset.validation.outcomes import as_objects
 
 _MANY_COPIES = 0.05  # of the calibration rows: from here on, single rows without ids are worth a warning
@@ -50,10 +50,11 @@ def column_or_values(ids: Any, table: Any) -> Any:
     return values
 
 
-def check_ids(ids: Any, n_rows: int, least_distinct: float) -> NDArray[Any] | None:
-    """Return the ids as an array; refuse missing ones, and a column that is hardly an id."""
+def check_ids(ids: Any, n_rows: int, least_distinct: float, fewest: int = _FEWEST_ROWS) -> NDArray[Any] | None:
+    """Return the ids as an array; refuse missing ones and, from so many rows on, a column that is hardly an id."""
     if ids is None:
         return None
+    refuse_masked(ids, "ids")
     found = ids if isinstance(ids, np.ndarray) and ids.dtype != object else as_objects(plain_list(ids))
     if found.ndim != 1:
         raise ValueError(f"ids must be 1-D, one id per row; got shape {found.shape}.")
@@ -65,7 +66,7 @@ def check_ids(ids: Any, n_rows: int, least_distinct: float) -> NDArray[Any] | No
     if missing.any():
         row = int(np.argmax(missing))
         raise ValueError(f"ids must not be missing; got {found[row]!r} in row {row}. Give every row an id of its own.")
-    n_distinct = len(set(found.tolist())) if n_rows >= _FEWEST_ROWS else n_rows
+    n_distinct = len(set(found.tolist())) if n_rows >= fewest and least_distinct > 0 else n_rows
     if n_distinct < least_distinct * n_rows:
         raise ValueError(
             f"ids must tell rows apart; got {n_distinct} different ids for {n_rows} rows. Rows that share an id "
@@ -88,6 +89,26 @@ def _is_not_itself(value: Any) -> bool:
         return bool(value != value)
     except (TypeError, ValueError):  # pandas' NA is neither equal nor different
         return True
+
+
+def refuse_default_index(ids: Any) -> None:
+    """Refuse the numbers that pandas gives the rows of every frame: the first row of every call would be one row."""
+    if type(ids).__name__ == "RangeIndex" and ids.name is None and ids.start == 0:
+        raise ValueError(
+            "ids must name the row wherever it comes; got the default index of a data frame, which starts at 0 in "
+            "every call. Pass a column that names it, or an index of your own (frame.set_index(...).index)."
+        )
+
+
+def warn_of_equal_shards(copies: float) -> None:
+    """Say that copies in two shards share their chance."""
+    if copies >= _MANY_COPIES:
+        warnings.warn(
+            f"{copies:.0%} of the rows are copies of others, and both calibrations start at the same row: copies in "
+            "different shards share their chance, and coverage varies more than n says. Calibrate each shard with a "
+            "first_row of its own (multiples of 4096), or with ids=....",
+            stacklevel=3,
+        )
 
 
 def warn_of_single_rows(copies: float, randomized: bool, stacklevel: int) -> None:

@@ -123,10 +123,11 @@ def some(labels: NDArray[Any]) -> str:
     return f"[{shown}{', ...' if len(labels) > 6 else ''}]"
 
 
-def refuse_unstable_value(value: Any) -> None:
+def refuse_unstable_value(value: Any, name: str = "X") -> None:
     """Refuse a value of X whose content cannot be told: its row would get another u in every process."""
     if getattr(type(value), "__repr__", None) is object.__repr__:
         raise TypeError(
-            f"X must hold numbers, texts or values with a repr of their content; got a {type(value).__name__}. "
-            "Pass u=... to predict_set, or give the class a __repr__ that shows its content."
+            f"{name} must hold numbers, texts or values with a repr of their content; got a {type(value).__name__}. "
+            + ("Pass ids=... that name the rows" if name == "X" else "Pass numbers or texts")
+            + ", or give the class a __repr__ that shows its content."
         )

@@ -179,6 +179,8 @@ def check_u(u: ArrayLike | None, n_rows: int) -> Floats | None:
 def uniforms_of(u: ArrayLike | None, n_rows: int, randomized: bool) -> Floats | None:
     """Return the u to use: the caller's, ones without randomisation, or None for keyed ones."""
     found = check_u(u, n_rows)
+    if u is not None and np.ndim(u) == 0:
+        raise ValueError(f"u must hold one uniform per row, drawn for it; got the number {u!r} for all of them.")
     if randomized:
         return found
     if found is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
@@ -126,6 +126,13 @@ def check_reachable(level: Fraction, alpha: Fraction, calibration: str, caveat: 
             "Use more samples, other folds, calibration='split', or level='nominal'."
         )
     return level
+
+
+def check_list(values: Any, name: str) -> list[Any]:
+    """Return several values; a text is one, not a list of letters."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list; got {values!r}. For one pass [{values!r}].")
+    return list(values)
 
 
 def check_option(value: Any, options: tuple[str, ...], name: str) -> str:
