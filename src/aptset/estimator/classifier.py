@@ -52,7 +52,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         "guaranteed" runs the calibration at an input level at which the theorem promises 1 - alpha; for CV+ and the
         jackknife+ that is near alpha / 2. ``input_level`` says which.
     randomized : bool, default=True
-        False takes u = 1 everywhere: chance only orders equal probabilities. Sets cover at least as promised, and far more
+        False takes u = 1 everywhere: chance only orders equal probabilities. Sets cover as promised, or far more
         where scores tie: with confident probabilities most scores are 0, and the coverage is that of the most likely
         label. With the adaptive score under one model (a split) no set is empty.
     allow_empty : bool, default=True

@@ -326,7 +326,7 @@ def calibrate(
         Calibrate within groups, so that the promise holds in each: "label" for every true label, an array for the
         group of each row (``predict_set`` then needs the groups of the new rows).
     randomized : bool, default=True
-        False takes u = 1 everywhere: chance only orders equal probabilities. Sets cover at least as promised, and far more
+        False takes u = 1 everywhere: chance only orders equal probabilities. Sets cover as promised, or far more
         where scores tie: with confident probabilities most scores are 0. With the adaptive score no set is empty.
     allow_empty : bool, default=True
         If False, an empty set gets its most likely label, which can only raise the coverage.
