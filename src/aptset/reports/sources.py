@@ -14,6 +14,7 @@ from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.split import Scheme, Split
+from aptset.chance import Chance
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.evidence import Evidence, FoldCounts, Origin, as_group_list
 from aptset.judging.features import can_be_sliced
@@ -65,7 +66,10 @@ def _of_classifier(
     answer = ask(fitted, samples, columns, levels, classifier.allow_empty)
     sets, last = answer.sets
     settings = {"Model": str(classifier.estimator), "Levels": f"{classifier.level}, alpha runs at {level:g}"}
-    settings |= _settings(rule.scheme.name, fitted.held_out, str(rule.score), rule.randomized, classifier.allow_empty)
+    settings |= _settings(rule.scheme.name, fitted.held_out, str(rule.score), rule.chance, classifier.allow_empty)
+    unseen = classifier.unseen_label_chance_
+    known = f"the {len(rule.classes)} labels that are known"
+    settings["Promise about"] = known + (f"; a new row carries another one in about {unseen:.2%}" if unseen else "")
     of_row = group_of_rows(fitted.held_out.groups.kind, columns, samples.ids)
     settled = (rule.randomized, classifier.allow_empty, settings, of_row, answer.folds, passed is not None)
     origin = _origin(rule.scheme, fitted.held_out, *settled)
@@ -98,7 +102,7 @@ def _of_calibration(
     p_values = calibration.p_values(probabilities, groups=by, **chance)
     held_out, randomized, may_be_empty = calibration.held_out, calibration.chance.randomized, calibration.allow_empty
     settings = {"Model": "probabilities were given"}
-    settings |= _settings(scheme.name, held_out, str(calibration.conformity), randomized, may_be_empty)
+    settings |= _settings(scheme.name, held_out, str(calibration.conformity), calibration.chance, may_be_empty)
     columns = columns_of(as_labels(y, "y"), calibration.classes)
     check_length(columns, len(sets), "y")
     of_row = group_of_rows(held_out.groups.kind, columns, held_out.meet(by, len(sets))[0])
@@ -163,7 +167,10 @@ def _origin(
     return Origin(scheme.name, held_out.n, pairs, kind != "all", upper_open, settings, within, **law)
 
 
-def _settings(name: str, held_out: HeldOut, score: str, randomized: bool, may_be_empty: bool) -> dict[str, str]:
+_SOURCES = {"content": "the content of the row", "ids": "the id of the row", "given": "the caller"}
+
+
+def _settings(name: str, held_out: HeldOut, score: str, chance: Chance, may_be_empty: bool) -> dict[str, str]:
     kinds = {"all": "one promise for all rows", "label": "within every true label", "row": "within every group"}
     folds = len(held_out.folds)
     return {
@@ -171,6 +178,6 @@ def _settings(name: str, held_out: HeldOut, score: str, randomized: bool, may_be
         "Calibration rows": f"{held_out.n:,}",
         "Calibrated": kinds[held_out.groups.kind],
         "Score": score,
-        "Randomised": "yes, keyed by the content of the row" if randomized else "no",
+        "Randomised": f"yes, by {_SOURCES[chance.source]}" if chance.randomized else "no",
         "Empty sets": "allowed" if may_be_empty else "get their most likely label",
     }
