@@ -33,3 +33,18 @@ def test_of_calibrations():
     folds = aptset.calibrate_cv(matrix, Y, np.arange(150) % 3, u=U, random_state=0)
     page = aptset.report(folds, [matrix] * 3, Y, u=U)
     assert page.evaluation.mean_size == folds.predict_set([matrix] * 3, u=U).sizes.mean()
+
+
+def test_the_page_says_which_labels_it_speaks_of():
+    rare = np.append(Y[:-1], 7)  # one label, seen once: a new row carries a new one in about 1 of 151
+    with pytest.warns(UserWarning, match="a label that y does not hold"):
+        fitted = aptset.ConformalClassifier(GaussianNB(), alpha=0.01, random_state=0).fit(X, rare)
+    html = aptset.report(fitted, X, rare, alpha=0.1).html
+    assert "the 4 labels that are known; a new row carries another one in about 0.66%" in html
+    assert "yes, by the content of the row" in html
+    assert (
+        "yes, by the id of the row"
+        in aptset.report(
+            aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, Y, ids=range(150)), X, Y, ids=range(150)
+        ).html
+    )
