@@ -6,9 +6,10 @@ import subprocess
 import time
 from contextlib import ExitStack
 
+import numpy as np
 import pytest
 
-from shell import APTSET, run
+from shell import APTSET, run, table
 
 TEXT = "p_a,p_b,y\n" + "0.5,0.5,a\n" * 20
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -32,6 +33,14 @@ def wait_for(condition):
     raise AssertionError("it never came")
 
 
+@pytest.fixture(scope="module")
+def long_file(tmp_path_factory):
+    """Hold rows enough for a signal to meet them being written."""
+    path = tmp_path_factory.mktemp("long") / "long.parquet"
+    table(2000, 1).iloc[np.arange(1_000_000) % 2000, :3].to_parquet(path)
+    return path
+
+
 @pytest.mark.parametrize("number", STATUS)
 def test_a_signal_while_standard_input_is_read_leaves_nothing(tmp_path, number, start):
     place = tmp_path / "tmp"
@@ -49,19 +58,10 @@ def test_a_signal_while_standard_input_is_read_leaves_nothing(tmp_path, number, 
 
 
 @pytest.mark.parametrize("number", STATUS)
-def test_a_signal_while_writing_leaves_the_old_file_and_no_other(folder, number, start):
+def test_a_signal_while_writing_leaves_the_old_file_and_no_other(folder, long_file, number, start):
     run("calibrate", folder / "val.parquet", "--label", "y", "-o", folder / "c.aptset", "--prefix", "p_")
     (folder / "s.parquet").write_text("old")
-    common = (
-        "predict",
-        folder / "new.parquet",
-        "-c",
-        folder / "c.aptset",
-        "-o",
-        folder / "s.parquet",
-        "--prefix",
-        "p_",
-    )
+    common = ("predict", long_file, "-c", folder / "c.aptset", "-o", folder / "s.parquet", "--prefix", "p_")
     process = start(*common, "--batch-rows", "1")
     wait_for(lambda: list(folder.glob(".s.parquet*tmp")))
     process.send_signal(number)
@@ -71,18 +71,9 @@ def test_a_signal_while_writing_leaves_the_old_file_and_no_other(folder, number,
     assert (folder / "s.parquet").read_text() == "old"
 
 
-def test_what_a_kill_leaves_is_taken_over_by_the_next_run(folder, start):
+def test_what_a_kill_leaves_is_taken_over_by_the_next_run(folder, long_file, start):
     run("calibrate", folder / "val.parquet", "--label", "y", "-o", folder / "c.aptset", "--prefix", "p_")
-    common = (
-        "predict",
-        folder / "new.parquet",
-        "-c",
-        folder / "c.aptset",
-        "-o",
-        folder / "s.parquet",
-        "--prefix",
-        "p_",
-    )
+    common = ("predict", long_file, "-c", folder / "c.aptset", "-o", folder / "s.parquet", "--prefix", "p_")
     process = start(*common, "--batch-rows", "1")
     wait_for(lambda: list(folder.glob(".s.parquet*tmp")))
     process.kill()

@@ -255,7 +255,7 @@ class Calibration:
             "classes": np.array_equal(self.classes, other.classes),
             "kind of groups": self.held_out.groups.kind == other.held_out.groups.kind,
         }
-        mine, theirs = ({*one.parts, sum(one.parts) % 2**64} for one in (self, other))
+        mine, theirs = ({*one.parts, sum(one.parts) % 2**64} if one.parts else set() for one in (self, other))
         check_mergeable([name for name, equal in same.items() if not equal], bool(mine & theirs))
         if self.chance.source == "content" and {*self.first_rows} & {*other.first_rows}:
             warn_of_equal_shards(min(self.chance.copies, other.chance.copies))

@@ -156,14 +156,16 @@ def softmax_of(matrix: NDArray[np.generic], name: str) -> Floats:
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def check_u(u: ArrayLike | None, n_rows: int) -> Floats | None:
-    """Return one uniform per row."""
+def check_u(u: ArrayLike | None, n_rows: int, may_be_one: bool = True) -> Floats | None:
+    """Return one uniform per row; one number for all of them only where nothing is promised."""
     if u is None:
         return None
     refuse_masked(u, "u")
     found = np.asarray(plain_array(u))
     if found.dtype.kind not in "fiu":
         raise TypeError(f"u must hold numbers in [0, 1]; got dtype {found.dtype}.")
+    if found.ndim == 0 and not may_be_one:
+        raise ValueError(f"u must hold one uniform per row, drawn for it; got the number {found} for all of them.")
     if found.ndim == 0:
         found = np.broadcast_to(found, (n_rows,))
     if found.ndim != 1:
@@ -178,9 +180,7 @@ def check_u(u: ArrayLike | None, n_rows: int) -> Floats | None:
 
 def uniforms_of(u: ArrayLike | None, n_rows: int, randomized: bool) -> Floats | None:
     """Return the u to use: the caller's, ones without randomisation, or None for keyed ones."""
-    found = check_u(u, n_rows)
-    if u is not None and np.ndim(u) == 0:
-        raise ValueError(f"u must hold one uniform per row, drawn for it; got the number {u!r} for all of them.")
+    found = check_u(u, n_rows, may_be_one=False)
     if randomized:
         return found
     if found is not None:
