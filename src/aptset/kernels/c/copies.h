@@ -12,28 +12,67 @@ INLINE uint64_t seed_of_copy(uint64_t seed, uint64_t block, uint64_t copy, uint6
     return mix(seed + mix((((block << COPY_BITS | copy) << 1) | side) + GOLDEN));
 }
 
+typedef struct { int64_t found; int64_t *rows; uint64_t *seeds; } CopiesFound;
+
+/* Note the copies among some rows of a block, by an exact table: `which` lists them upward, or is NULL for all. */
+static void copies_among(const uint64_t *of_block, const uint16_t *which, int64_t n, int64_t start, uint64_t block, uint64_t side,
+                         CopiesFound *out) {
+    uint16_t slots[1 << SLOT_BITS] = {0}; /* one more than the number of a first copy in its block; 0 where free */
+    uint16_t times[BLOCK_ROWS];           /* how often a first copy came again */
+    for (int64_t k = 0; k < n; k++) {
+        int64_t i = which ? which[k] : k;
+        uint64_t seed = of_block[i], slot = seed >> (64 - SLOT_BITS);
+        while (slots[slot] && of_block[slots[slot] - 1] != seed) slot = (slot + 1) & ((1 << SLOT_BITS) - 1);
+        if (!slots[slot]) {
+            slots[slot] = (uint16_t)(i + 1);
+            times[i] = 0;
+            continue;
+        }
+        out->rows[out->found] = start + i;
+        out->seeds[out->found++] = seed_of_copy(seed, block, ++times[slots[slot] - 1], side);
+    }
+}
+
+#define FILTER_BITS 18 /* 32 kB: most rows meet a free bit, whatever came before */
+#define SUSPECT_BITS 16
+#define MOST_SUSPECTS 1024 /* with more of them the exact table is quicker */
+
+/* List the rows of a block that may be copies, or may have some: all rows of a content that came twice are among them. Two passes without a
+ * branch: a row whose bit is taken is suspect, and a row that shares a few bits with a suspect is listed. Returns -1 for many. */
+static int64_t list_suspects(const uint64_t *of_block, int64_t n, uint16_t *listed) {
+    uint64_t taken[1 << (FILTER_BITS - 6)] = {0}, shared[1 << (SUSPECT_BITS - 6)] = {0};
+    int64_t suspects = 0, found = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bit = of_block[i] >> (64 - FILTER_BITS), mask = (uint64_t)1 << (bit & 63), *word = taken + (bit >> 6);
+        listed[suspects] = (uint16_t)i;
+        suspects += (*word & mask) != 0;
+        *word |= mask;
+    }
+    if (suspects == 0 || suspects > MOST_SUSPECTS) return suspects ? -1 : 0;
+    for (int64_t k = 0; k < suspects; k++) {
+        uint64_t bit = of_block[listed[k]] & ((1 << SUSPECT_BITS) - 1);
+        shared[bit >> 6] |= (uint64_t)1 << (bit & 63);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bit = of_block[i] & ((1 << SUSPECT_BITS) - 1);
+        listed[found] = (uint16_t)i;
+        found += shared[bit >> 6] >> (bit & 63) & 1;
+    }
+    return found;
+}
+
 /* Write the number of each copy and its seed; return how many there are. `seeds` start at the beginning of a block. */
 static int64_t find_copies(const uint64_t *seeds, int64_t n, uint64_t first_block, uint64_t side, int64_t *rows,
                            uint64_t *other_seeds) {
-    int64_t found = 0;
+    CopiesFound out = {0, rows, other_seeds};
     for (int64_t start = 0; start < n; start += BLOCK_ROWS) {
-        uint16_t slots[1 << SLOT_BITS] = {0}; /* one more than the number of a first copy in its block; 0 where free */
-        uint16_t times[BLOCK_ROWS];           /* how often a first copy came again */
-        const uint64_t *of_block = seeds + start, block = first_block + (uint64_t)(start >> COPY_BITS);
+        uint16_t listed[BLOCK_ROWS + 1];
+        uint64_t block = first_block + (uint64_t)(start >> COPY_BITS);
         int64_t rows_of_block = n - start < BLOCK_ROWS ? n - start : BLOCK_ROWS;
-        for (int64_t i = 0; i < rows_of_block; i++) {
-            uint64_t seed = of_block[i], slot = seed >> (64 - SLOT_BITS);
-            while (slots[slot] && of_block[slots[slot] - 1] != seed) slot = (slot + 1) & ((1 << SLOT_BITS) - 1);
-            if (!slots[slot]) {
-                slots[slot] = (uint16_t)(i + 1);
-                times[i] = 0;
-                continue;
-            }
-            uint64_t copy = ++times[slots[slot] - 1];
-            rows[found] = start + i;
-            other_seeds[found++] = seed_of_copy(seed, block, copy, side);
-        }
+        int64_t some = list_suspects(seeds + start, rows_of_block, listed);
+        if (some < 0) copies_among(seeds + start, NULL, rows_of_block, start, block, side, &out);
+        else if (some > 1) copies_among(seeds + start, listed, some, start, block, side, &out);
     }
-    return found;
+    return out.found;
 }
 #endif
