@@ -1,0 +1,47 @@
+"""An index over many scores changes no count: every label is compared with a plain binary search."""
+
+import numpy as np
+import pytest
+
+from aptset.kernels.copies import CALIBRATION
+from aptset.kernels.counts import NO_INDEX, add_counts, index_of
+from aptset.kernels.places import Rows, all_scores_of_block, label_scores
+from aptset.scores import SCORES
+from aptset.validation.scores import formula_of
+
+generator = np.random.default_rng(0)
+N = 9000
+P = generator.dirichlet(np.full(7, 0.4), size=N)
+P[::3] = np.eye(7)[generator.integers(7, size=len(P[::3]))]  # labels without mass, and copies
+P[1::3] = np.round(P[1::3], 1) / np.round(P[1::3], 1).sum(axis=1, keepdims=True)  # ties, and atoms of scores
+LABELS = generator.integers(7, size=N)
+
+
+@pytest.mark.parametrize("name", sorted(SCORES))
+@pytest.mark.parametrize("kind", ["scores", "few values", "one far away", "shifted below zero"])
+def test_counts_are_those_of_a_binary_search(path, name, kind):
+    rows = Rows(P, formula_of(SCORES[name]()), 3, 1e-6, side=CALIBRATION).seeded()
+    scores = np.sort(label_scores(rows, LABELS).scores)
+    if kind == "few values":
+        scores = np.sort(np.round(scores, 1))
+    elif kind == "one far away":  # nearly all scores then stand in one bucket
+        scores[-1] = 1e9
+    elif kind == "shifted below zero":
+        scores -= 1.5
+    index = index_of(scores)
+    assert index.starts is not None
+    every, _ = all_scores_of_block(rows, 0, N)
+    for given in (index, NO_INDEX):
+        counts = np.zeros((N, 7), dtype=np.int32)
+        groups, offsets = np.zeros(N, dtype=np.int32), np.array([0, N])
+        groups[::10] = -1  # of a group never seen: nothing is below
+        assert add_counts(rows, scores, offsets, groups, counts, given) == -1
+        expected = np.searchsorted(scores, every, side="left")
+        expected[::10] = 0
+        np.testing.assert_array_equal(counts, expected)
+
+
+def test_no_index_where_it_would_not_help():
+    assert index_of(np.zeros(10_000)) is NO_INDEX
+    assert index_of(np.arange(100.0)) is NO_INDEX
+    assert index_of(np.array([0.0] * 5000 + [5e-324] * 5000)) is NO_INDEX, "a scale that no float holds"
