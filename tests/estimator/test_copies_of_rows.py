@@ -1,0 +1,35 @@
+"""Copies of a row have chances of their own, and other ones on the other side; only the first is one row."""
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+
+import aptset
+from aptset.kernels.copies import CALIBRATION, PREDICTION, own_seeds
+from aptset.kernels.rowhash import hash_rows, uniforms
+from aptset.seeds import row_seeds
+
+Y = np.arange(300) % 3
+
+
+def test_each_side_of_a_classifier_has_its_own_copies():
+    X = np.zeros((300, 2))
+    classifier = aptset.ConformalClassifier(DummyClassifier(strategy="prior"), random_state=0).fit(X, Y)
+    rule = classifier.fitted_.rule
+    assert rule.chance.copies == pytest.approx(299 / 300)
+    new = rule.samples(X)[0].seeds
+    np.testing.assert_array_equal(new, own_seeds(row_seeds(X, rule.key), PREDICTION))
+    old = rule.calibration_samples(X, None, None, None)[0].seeds
+    np.testing.assert_array_equal(old, own_seeds(row_seeds(X, rule.key), CALIBRATION))
+    assert set(new.tolist()) & set(old.tolist()) == {int(new[0])}
+
+
+def test_each_side_of_a_calibration_has_its_own_copies():
+    matrix = np.tile([0.5, 0.3, 0.2], (300, 1))
+    calibration = aptset.calibrate(matrix, np.zeros(300, dtype=int), random_state=0)
+    hashes = hash_rows(matrix, calibration.key)
+    u = uniforms(own_seeds(hashes, CALIBRATION))  # the score of the most likely label is (1 - u) p
+    np.testing.assert_allclose(calibration.scores, np.sort((1 - u) * 0.5), atol=1e-15)
+    u_new = uniforms(own_seeds(hashes, PREDICTION))
+    below = np.searchsorted(calibration.scores, (1 - u_new) * 0.5 - 1e-12)  # a tie with its twin is not below
+    np.testing.assert_allclose(calibration.p_values(matrix)[:, 0], (301 - below) / 301, atol=1e-12)
