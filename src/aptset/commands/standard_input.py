@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from aptset.running.writing import claim
+from aptset.running.writing import claim, undisturbed
 from aptset.validation.paths import check_exists, check_standard_input
 
 _ENDINGS = {
@@ -32,8 +32,9 @@ def as_path(name: str) -> Path:
     start = stream.read(6)
     ending = next((ending for magic, ending in _ENDINGS.items() if start.startswith(magic)), ".csv")
     folder, user = Path(tempfile.gettempdir()), getattr(os, "geteuid", lambda: 0)()
-    path, handle = claim(lambda number: folder / f"stdin-{user}-{number}{ending}")
-    atexit.register(path.unlink, missing_ok=True)  # before the first byte; the lock is kept until the process ends
+    with undisturbed():
+        path, handle = claim(lambda number: folder / f"stdin-{user}-{number}{ending}")
+        atexit.register(path.unlink, missing_ok=True)  # the lock is kept until the process ends
     with os.fdopen(os.dup(handle), "wb") as file:
         file.write(start)
         shutil.copyfileobj(stream, file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ try:
 except ImportError:  # Windows: every process then has a name of its own, and nothing is swept
     fcntl = None  # type: ignore[assignment]
 
+_ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 _LONGEST_NAME = 255  # bytes, in every file system that people use
 
 
@@ -28,14 +30,18 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     A killed process leaves its temporary file behind; the next one that writes the same name takes it over.
     """
     final = check_target_file(Path(path))
-    temporary, handle = claim(lambda number: final.with_name(_temporary_name(final.name, number)))
+    temporary = handle = None
     try:
+        with undisturbed():
+            temporary, handle = claim(lambda number: final.with_name(_temporary_name(final.name, number)))
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.chmod(final.stat().st_mode if final.exists() else 0o666 & ~_umask())
         temporary.replace(final)
     except BaseException as error:
+        if temporary is None:
+            raise
         with suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
@@ -43,8 +49,31 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             raise OSError(error.errno, f"cannot be written ({error.strerror})", str(final)) from error
         raise
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
     _flush_folder(final.parent)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Hold signals back until the block is over: one between making a file and noting it would leave it behind."""
+    if threading.current_thread() is not threading.main_thread():  # Python runs handlers in the main thread alone
+        yield
+        return
+    held: list[int] = []
+    before = {}
+    try:
+        for name in _ENDING:
+            number = getattr(signal, name, None)  # Windows has no SIGHUP
+            if number is not None and callable(signal.getsignal(number)):
+                before[number] = signal.getsignal(number)
+                signal.signal(number, lambda number, frame: held.append(number))
+        yield
+    finally:
+        for number, handler in reversed(before.items()):
+            signal.signal(number, handler)
+        for number in held:
+            signal.raise_signal(number)
 
 
 def claim(path_of: Callable[[int | str], Path]) -> tuple[Path, int]:
