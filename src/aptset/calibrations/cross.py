@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.bounds import FoldSizes, Line, cross_lines
 from aptset.calibrations.split import Fold
+from aptset.calibrations.tally import Tally
 from aptset.validation.folds import (
     check_fold_count,
     check_partition,
@@ -63,7 +64,7 @@ class CVPlus:
     splitter: Any = None
 
     name: ClassVar[str] = "CV+"
-    minimax: ClassVar[bool] = False
+    combine: ClassVar[type[Tally]] = Tally
 
     def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
         """Return the folds."""
@@ -93,7 +94,7 @@ class JackknifePlus:
     """
 
     name: ClassVar[str] = "jackknife+"
-    minimax: ClassVar[bool] = False
+    combine: ClassVar[type[Tally]] = Tally
     caveat: ClassVar[str] = ""
 
     def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:

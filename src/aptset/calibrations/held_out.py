@@ -73,13 +73,11 @@ def score_fold(rows: Rows, columns: NDArray[np.int64], ids: Ids | None, groups: 
 class HeldOut:
     """Scores of all folds. A label is in iff fewer than (1 - alpha)(n + 1) scores of its group are below its own.
 
-    With ``minimax`` its own score is the smallest that any fold's model gives it; otherwise each fold's scores are
-    compared with the score under that fold's model, and the counts add up.
+    How the folds combine when they are compared with a new row is the scheme's to say.
     """
 
     folds: tuple[FoldScores, ...]
     groups: Groups = EVERYONE
-    minimax: bool = False
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -110,7 +108,7 @@ class HeldOut:
         names = tuple(dict.fromkeys(name for part in parts for name in part.groups.names))
         if len(names) == 1:
             fold = FoldScores.of_one_group(np.concatenate([part.folds[0].scores for part in parts]))
-            return HeldOut((fold,), self.groups, self.minimax)
+            return HeldOut((fold,), self.groups)
         scores, groups, number_of = [], [], {name: number for number, name in enumerate(names)}
         for part in parts:
             (fold,) = part.folds
@@ -118,7 +116,7 @@ class HeldOut:
             scores.append(fold.scores)
             groups.append(np.repeat(place, np.diff(fold.offsets)))
         fold = FoldScores.sort(np.concatenate(scores), np.concatenate(groups), len(names))
-        return HeldOut((fold,), Groups(self.groups.kind, names), self.minimax)
+        return HeldOut((fold,), Groups(self.groups.kind, names))
 
     def pooled(self) -> FoldScores:
         """Return the scores of all folds as if they were one."""

@@ -3,15 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.bounds import FoldSizes, Line, minimax_lines
 from aptset.calibrations.cross import JackknifePlus, folds_of_splitter, random_folds
+from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.split import Fold
+from aptset.calibrations.tally import Tally
+from aptset.groups import Ids
+from aptset.kernels.counts import count_below, lower
+from aptset.kernels.places import Rows
 from aptset.validation.folds import check_fold_count, reason_of_no_promise
+
+
+class LowestScores(Tally):
+    """The lowest score that any model gives each label; compared with the scores of all folds at the end."""
+
+    def __init__(self, n_rows: int, n_classes: int) -> None:
+        super().__init__(n_rows, n_classes)
+        self.lowest = np.full((n_rows, n_classes), np.inf)
+
+    def take(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
+        """Keep the scores that are lower than all before."""
+        return lower(rows, self.lowest)
+
+    def merge(self, other: Self) -> None:
+        """Take in what another tally saw of the same rows in other folds."""
+        super().merge(other)
+        np.minimum(self.lowest, other.lowest, out=self.lowest)
+
+    def close(self, held_out: HeldOut, ids: Ids | None) -> NDArray[np.int32]:
+        """Return how many scores of all folds are below the lowest."""
+        pooled = held_out.pooled()
+        return count_below(self.lowest, pooled.scores, pooled.offsets, ids)
 
 
 @dataclass(frozen=True)
@@ -37,7 +64,7 @@ class Minimax:
     splitter: Any = None
 
     name: ClassVar[str] = "minimax"
-    minimax: ClassVar[bool] = True
+    combine: ClassVar[type[Tally]] = LowestScores
 
     def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
         """Return the folds."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.bounds import FoldSizes, Line
+from aptset.calibrations.tally import Tally
 from aptset.validation.settings import check_share
 
 
@@ -37,8 +38,8 @@ class Scheme(Protocol):
         ...
 
     @property
-    def minimax(self) -> bool:
-        """Whether a label is judged by the lowest of its scores rather than fold by fold."""
+    def combine(self) -> type[Tally]:
+        """How what the folds say about a new row becomes one count."""
         ...
 
     def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
@@ -74,7 +75,7 @@ class Split:
     share: float = 0.5
 
     name: ClassVar[str] = "split"
-    minimax: ClassVar[bool] = False
+    combine: ClassVar[type[Tally]] = Tally
     caveat: ClassVar[str] = ""
 
     def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Ids
-from aptset.kernels.counts import add_counts, count_below, lower
+from aptset.kernels.counts import add_counts
 from aptset.kernels.cuts import cut, masks
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
@@ -32,44 +32,37 @@ def on_mean_grid(probabilities: NDArray[np.generic]) -> Floats:
     return (probabilities.astype(np.float64) + _MEAN_GRID) - _MEAN_GRID
 
 
-@dataclass
 class Tally:
-    """What the folds seen so far say about every label of some new rows: counts (or lowest scores) and total mass."""
+    """What the folds seen so far say about every label of some new rows: here the sum of their counts.
 
-    counts: NDArray[np.int32]
-    lowest: Floats | None
-    mass: Floats
+    A scheme names the tally that combines its folds: one that combines them otherwise overrides ``take``, ``merge`` and
+    ``close``.
+    """
 
-    @classmethod
-    def empty(cls, n_rows: int, n_classes: int, minimax: bool) -> Tally:
-        """Start with no fold seen."""
-        shape = (n_rows, n_classes)
-        return cls(np.zeros(shape, dtype=np.int32), np.full(shape, np.inf) if minimax else None, np.zeros(shape))
+    def __init__(self, n_rows: int, n_classes: int) -> None:
+        self.counts = np.zeros((n_rows, n_classes), dtype=np.int32)
+        self.mass = np.zeros((n_rows, n_classes))  # the sum of the models' probabilities: it orders the labels of a set
 
     def add(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
         """Take in the probabilities that the model of one fold gives the new rows; return the first bad row or -1."""
-        if self.lowest is None:
-            first_bad = add_counts(rows, fold.scores, fold.offsets, ids, self.counts, fold.index)
-        else:
-            first_bad = lower(rows, self.lowest)
+        first_bad = self.take(fold, rows, ids)
         if first_bad < 0:  # the mean is that of the models' own probabilities, before a score raises them
             plain = replace(rows, formula=replace(rows.formula, power=1.0))
             self.mass += on_mean_grid(plain.block(0, len(rows)).probabilities)
         return first_bad
 
-    def merge(self, other: Tally) -> None:
-        """Take in what another tally saw of the same rows in other folds."""
+    def take(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
+        """Count the fold's scores below those of the new rows under its model; return the first bad row or -1."""
+        return add_counts(rows, fold.scores, fold.offsets, ids, self.counts, fold.index)
+
+    def merge(self, other: Self) -> None:
+        """Take in what another tally saw of the same rows in other folds, which come later."""
         self.counts += other.counts
         self.mass += other.mass
-        if self.lowest is not None and other.lowest is not None:
-            np.minimum(self.lowest, other.lowest, out=self.lowest)
 
     def close(self, held_out: HeldOut, ids: Ids | None) -> NDArray[np.int32]:
         """Return the counts over all folds."""
-        if self.lowest is None:
-            return self.counts
-        pooled = held_out.pooled()
-        return count_below(self.lowest, pooled.scores, pooled.offsets, ids)
+        return self.counts
 
     def p_values(self, held_out: HeldOut, ids: Ids | None) -> Floats:
         """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
@@ -189,7 +182,7 @@ def _tallies(held_out: HeldOut, rows: Rows, ids: Ids | None, name: str) -> Itera
     rows = rows.seeded()
     for piece in chunks(len(rows), rows.n_columns):
         some = rows.block(piece.start, piece.stop)
-        tally = Tally.empty(len(some), rows.n_columns, minimax=False)
+        tally = Tally(len(some), rows.n_columns)
         bad = tally.add(fold, some, None if ids is None else ids[piece])
         check_rows(rows.probabilities, bad if bad < 0 else bad + piece.start, name, rows.normalize)
         tally.mass = some.probabilities.astype(np.float64)  # of one model nothing is summed: as it came

@@ -166,7 +166,7 @@ class Fitted:
     @classmethod
     def of(cls, rule: Rule, models: list[Any], folds: list[FoldScores]) -> Fitted:
         """Put folds together."""
-        return cls(rule, HeldOut(tuple(folds), rule.groups, rule.scheme.minimax), models)
+        return cls(rule, HeldOut(tuple(folds), rule.groups), models)
 
     @property
     def promises(self) -> Promises:
@@ -205,7 +205,7 @@ class Fitted:
     def _tally(self, samples: fitting.Samples, n_jobs: int | None) -> Tally:
         kept = list(zip(self.models, self.held_out.folds, strict=True))
         _, tally = fitting.tally_folds(
-            kept.__getitem__, len(kept), samples, self.rule.classes, self.held_out.minimax, n_jobs, prefer="threads"
+            kept.__getitem__, len(kept), samples, self.rule.classes, self.rule.scheme.combine, n_jobs, prefer="threads"
         )
         return tally
 
@@ -230,6 +230,6 @@ def fit_and_predict(
     if n_folds == 1:  # one model is one model, kept or not
         fitted = fit(rule, training, n_jobs, progress)
         return Fitted(rule, fitted.held_out, []), fitted.sets(samples, levels, allow_empty, n_jobs)
-    folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.minimax, n_jobs, progress)
+    folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.combine, n_jobs, progress)
     fitted = Fitted.of(rule, [], folds)
     return fitted, tally.sets(fitted.held_out, samples.ids, levels, classes, allow_empty)

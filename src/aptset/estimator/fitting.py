@@ -139,15 +139,15 @@ def tally_folds(
     n_folds: int,
     new: Samples,
     classes: NDArray[Any],
-    minimax: bool,
+    combine: type[Tally],
     n_jobs: int | None,
     progress: bool = False,
     prefer: str | None = None,
 ) -> tuple[list[FoldScores], Tally]:
     """Tally new samples under every fold, holding one model per worker (unless they are kept already)."""
     batches = [batch.tolist() for batch in np.array_split(np.arange(n_folds), min(n_folds, _BATCHES))]
-    work = partial(_tally_batch, model_of, new, classes, minimax)
-    total, folds = Tally.empty(len(new), len(classes), minimax), []
+    work = partial(_tally_batch, model_of, new, classes, combine)
+    total, folds = combine(len(new), len(classes)), []
     for of_batch, tally in _run(work, batches, [len(batch) for batch in batches], n_jobs, progress, prefer):
         folds.extend(of_batch)
         total.merge(tally)
@@ -158,10 +158,10 @@ def _tally_batch(
     model_of: Callable[[int], tuple[Any, FoldScores]],
     new: Samples,
     classes: NDArray[Any],
-    minimax: bool,
+    combine: type[Tally],
     batch: list[int],
 ) -> tuple[list[FoldScores], Tally]:
-    tally, folds = Tally.empty(len(new), len(classes), minimax), []
+    tally, folds = combine(len(new), len(classes)), []
     for f in batch:
         model, fold = model_of(f)
         rows = new.under(model, classes)

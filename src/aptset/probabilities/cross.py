@@ -13,6 +13,7 @@ from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.promises import Promises
+from aptset.calibrations.split import Scheme
 from aptset.calibrations.tally import Tally
 from aptset.chance import BY_CONTENT, Chance
 from aptset.groups import Ids
@@ -25,6 +26,8 @@ from aptset.validation.matrices import check_new_probabilities, check_rows, tole
 from aptset.validation.outcomes import check_flag, check_flag_or_none
 from aptset.validation.scores import formula_of
 from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
+
+_COMBINE: dict[str, Scheme] = {"plus": CVPlus(), "minimax": Minimax()}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -50,6 +53,7 @@ class CrossCalibration:
     allow_empty: bool = True
     columns: NDArray[Any] | None = None
     normalize: bool = False
+    scheme: Scheme = _COMBINE["plus"]
 
     @property
     def n(self) -> int:
@@ -57,9 +61,8 @@ class CrossCalibration:
         return self.held_out.n
 
     def __repr__(self) -> str:
-        how = "minimax" if self.held_out.minimax else "CV+"
         sizes = f"n={self.n} in {len(self.folds)} folds, {len(self.classes)} classes"
-        return f"CrossCalibration({how}, {sizes}, {self.conformity})"
+        return f"CrossCalibration({self.scheme.name}, {sizes}, {self.conformity})"
 
     def guarantee(self, alpha: float = 0.1) -> float:
         """Return the coverage that Theorem 2 (or the minimax bound) promises at this level, in every group.
@@ -67,8 +70,7 @@ class CrossCalibration:
         The theorems speak of folds that were made without a look at the labels, and of models that do not depend on
         the order of their training rows (one seed for all folds, or chance of their own).
         """
-        scheme = Minimax() if self.held_out.minimax else CVPlus()
-        return float(Promises(scheme, self.held_out.sizes_of_folds).coverage(check_alpha(alpha)))
+        return float(Promises(self.scheme, self.held_out.sizes_of_folds).coverage(check_alpha(alpha)))
 
     def predict_set(
         self,
@@ -141,7 +143,7 @@ class CrossCalibration:
             probabilities, named = take_ids(probabilities, ids)
             matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
             if tally is None:
-                tally = Tally.empty(len(matrix), len(self.classes), self.held_out.minimax)
+                tally = self.scheme.combine(len(matrix), len(self.classes))
                 draw = self.chance.predicts(u, named, len(matrix), self.key, stacklevel=5)
                 groups_of_rows, met = self.held_out.meet(groups, len(matrix))
             check_same_shape(matrix, tally.mass, number)
@@ -199,12 +201,12 @@ def calibrate_cv(
     >>> calibration.predict_set(of_three_models, alpha=0.1, ids=["row 1"])[0]
     array([0])
     """
-    check_option(combine, ("plus", "minimax"), "combine")
+    scheme = _COMBINE[check_option(combine, tuple(_COMBINE), "combine")]
     may_be_empty = check_flag(allow_empty, "allow_empty")
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
     found = score_labels(probabilities, labels, *settings)
     names, fold_of_row = check_fold_ids(folds, len(found.scores))
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
-    held_out = HeldOut(tuple(found.fold(rows) for rows in members), found.groups, combine == "minimax")
+    held_out = HeldOut(tuple(found.fold(rows) for rows in members), found.groups)
     common = (found.classes, found.conformity, found.key, found.chance, may_be_empty, found.columns, bool(normalize))
-    return CrossCalibration(held_out, names, *common)
+    return CrossCalibration(held_out, names, *common, scheme)

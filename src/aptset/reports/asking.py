@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut
-from aptset.calibrations.tally import Tally, p_values_of_one_model, sets_of_one_model
+from aptset.calibrations.tally import p_values_of_one_model, sets_of_one_model
 from aptset.groups import Ids
 from aptset.judging.evidence import FoldCounts
 from aptset.kernels.formula import Floats
@@ -39,7 +39,7 @@ def ask(fitted: Any, samples: Any, columns: Columns, levels: list[Fraction], may
         rows = samples.under(fitted.models[0], classes)
         sets = sets_of_one_model(held_out, rows, ids, levels, classes, may_be_empty, OF_ESTIMATOR)
         return Answer(sets, p_values_of_one_model(held_out, rows, ids, OF_ESTIMATOR), rows.probabilities, None)
-    tally = Tally.empty(len(samples), len(classes), held_out.minimax)
+    tally = fitted.rule.scheme.combine(len(samples), len(classes))
     of_row, folds = group_of_rows(held_out.groups.kind, columns, ids), []
     for model, fold in zip(fitted.models, held_out.folds, strict=True):
         rows = samples.under(model, classes)

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.held_out import HeldOut
-from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.split import Scheme, Split
 from aptset.chance import Chance
@@ -92,7 +90,7 @@ def _of_calibration(
 ) -> Evaluation:
     scheme: Scheme = Split()
     if isinstance(calibration, CrossCalibration):
-        scheme = Minimax() if calibration.held_out.minimax else CVPlus()
+        scheme = calibration.scheme
         probabilities = list(folds_in_order(probabilities, calibration.folds))  # they may stream, and are needed again
     else:
         probabilities, ids = take_ids(probabilities, chance["ids"])
