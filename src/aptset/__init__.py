@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aptset.audits.auditing import audit
     from aptset.audits.comparing import compare
+    from aptset.calibrations.bootstrap import Bootstrap
     from aptset.calibrations.cross import CVPlus, JackknifePlus
     from aptset.calibrations.minimax import Minimax
     from aptset.calibrations.split import Split
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "Adaptive": "scores",
+    "Bootstrap": "calibrations.bootstrap",
     "CVPlus": "calibrations.cross",
     "Calibration": "probabilities.calibration",
     "ConformalClassifier": "estimator.classifier",
@@ -103,6 +105,7 @@ _ROOMS = {
 __all__ = [
     "SAPS",
     "Adaptive",
+    "Bootstrap",
     "CVPlus",
     "Calibration",
     "ConformalClassifier",

@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.naive_bayes import GaussianNB
 
-from aptset import ConformalClassifier, CVPlus, JackknifePlus, Minimax, Split
+from aptset import Bootstrap, ConformalClassifier, CVPlus, JackknifePlus, Minimax, Split
 from aptset.calibrations import CALIBRATIONS
 from aptset.scores import SCORES
 
@@ -18,7 +18,7 @@ X, Y = make_classification(
 Y = np.array(["a", "b", "c"])[Y]
 NEW, _ = make_classification(40, n_features=6, n_informative=4, n_classes=3, n_clusters_per_class=1, random_state=1)
 
-SCHEMES = [Split(), CVPlus(5), JackknifePlus(), Minimax(), Minimax(5)]
+SCHEMES = [Split(), CVPlus(5), JackknifePlus(), Minimax(), Minimax(5), Bootstrap(10)]
 GROUPINGS = {"none": None, "label": "label", "callable": lambda X: np.where(X[:, 0] > 0, "high", "low")}
 
 EVERY = [

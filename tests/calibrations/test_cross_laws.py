@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset import ConformalClassifier, CVPlus, JackknifePlus, Minimax
+from aptset import Bootstrap, ConformalClassifier, CVPlus, JackknifePlus, Minimax
 
 CENTRES = np.array([[0.0, 0.0], [1.5, 0.0], [0.0, 1.5], [1.5, 1.5]])
 
@@ -44,7 +44,7 @@ def coverages(model, calibration, repetitions, n=60, m=200, alpha=0.1, **setting
     return np.array(found)
 
 
-@pytest.mark.parametrize("calibration", [CVPlus(6), JackknifePlus()], ids=["CV+", "jackknife+"])
+@pytest.mark.parametrize("calibration", [CVPlus(6), JackknifePlus(), Bootstrap(10)], ids=lambda scheme: scheme.name)
 def test_oracle_coverage_is_exact(calibration):
     """With one model for all folds the rule is the conformal one: mean coverage k/(n+1), Beta-binomial variance.
 
@@ -58,8 +58,8 @@ def test_oracle_coverage_is_exact(calibration):
 
 @pytest.mark.parametrize(
     ("calibration", "promise", "near"),
-    [(CVPlus(10), 0.8, True), (JackknifePlus(), 0.8, True), (Minimax(), 0.9, False)],
-    ids=["CV+", "jackknife+", "minimax"],
+    [(CVPlus(10), 0.8, True), (JackknifePlus(), 0.8, True), (Minimax(), 0.9, False), (Bootstrap(10), 0.8, False)],
+    ids=["CV+", "jackknife+", "minimax", "bootstrap"],
 )
 def test_fitted_model_covers(calibration, promise, near):
     """The mean over 50 repetitions exceeds the promise; CV+ and jackknife+ are near 1 - alpha.

@@ -1,18 +1,21 @@
 """Which rows train and which calibrate, how the counts of folds combine, and what the theorems promise.
 
-To add a calibration, write a frozen dataclass with the methods of :class:`~aptset.calibrations.split.Scheme` and put it
-into :data:`CALIBRATIONS`.
+To add a calibration, write a frozen dataclass with the methods of :class:`~aptset.calibrations.scheme.Scheme` and put
+it into :data:`CALIBRATIONS`.
 """
 
 from collections.abc import Callable
 
+from aptset.calibrations.bootstrap import Bootstrap
 from aptset.calibrations.cross import CVPlus, JackknifePlus
 from aptset.calibrations.minimax import Minimax
-from aptset.calibrations.split import Scheme, Split
+from aptset.calibrations.scheme import Scheme
+from aptset.calibrations.split import Split
 
 CALIBRATIONS: dict[str, Callable[[], Scheme]] = {
     "split": Split,
     "cv+": CVPlus,
     "jackknife+": JackknifePlus,
     "minimax": Minimax,
+    "bootstrap": Bootstrap,
 }

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.bounds import FoldSizes, Line, cross_lines
-from aptset.calibrations.split import Fold
+from aptset.calibrations.folds import Fold
 from aptset.calibrations.tally import Tally
 from aptset.validation.folds import (
     check_fold_count,

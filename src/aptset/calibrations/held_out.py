@@ -64,20 +64,27 @@ class FoldScores:
 
 def score_fold(rows: Rows, columns: NDArray[np.int64], ids: Ids | None, groups: Groups, name: str) -> FoldScores:
     """Score the true label of each held-out row."""
+    return FoldScores.sort(scores_of(rows, columns, name), groups.ids_of_labels(ids, columns), len(groups.names))
+
+
+def scores_of(rows: Rows, columns: NDArray[np.int64], name: str) -> Floats:
+    """Score one label of each row; refuse rows that are no probabilities."""
     found = label_scores(rows, columns)
     check_rows(rows.probabilities, found.first_bad, name, rows.normalize)
-    return FoldScores.sort(found.scores, groups.ids_of_labels(ids, columns), len(groups.names))
+    return found.scores
 
 
 @dataclass(frozen=True)
 class HeldOut:
     """Scores of all folds. A label is in iff fewer than (1 - alpha)(n + 1) scores of its group are below its own.
 
-    How the folds combine when they are compared with a new row is the scheme's to say.
+    How the folds combine when they are compared with a new row is the scheme's to say. ``judges`` says which models'
+    mean judges each fold, (folds, models); None: each fold has a model of its own.
     """
 
     folds: tuple[FoldScores, ...]
     groups: Groups = EVERYONE
+    judges: NDArray[np.bool_] | None = None
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -89,6 +96,11 @@ class HeldOut:
     def sizes_of_folds(self) -> NDArray[np.int64]:
         """Number of calibration samples of each group in each fold, (folds, groups)."""
         return np.array([np.diff(fold.offsets) for fold in self.folds])
+
+    @property
+    def n_models(self) -> int:
+        """Number of models that judge."""
+        return len(self.folds) if self.judges is None else self.judges.shape[1]
 
     @property
     def n(self) -> int:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.bounds import FoldSizes, Line, minimax_lines
 from aptset.calibrations.cross import JackknifePlus, folds_of_splitter, random_folds
+from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import FoldScores, HeldOut
-from aptset.calibrations.split import Fold
 from aptset.calibrations.tally import Tally
 from aptset.groups import Ids
 from aptset.kernels.counts import count_below, lower

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.bounds import FoldSizes, Line, bound, level, sizes_by_group
-from aptset.calibrations.split import Fold, Scheme
+from aptset.calibrations.folds import Fold
+from aptset.calibrations.scheme import Scheme
 from aptset.groups import Groups, Ids
 from aptset.kernels.counts import rank_at
 from aptset.validation.settings import check_reachable
@@ -35,7 +36,10 @@ class Promises:
     ) -> Promises:
         """Return what will be promised once these folds are fitted."""
         group = groups.ids_of_labels(ids, columns)
-        return cls(scheme, np.array([np.bincount(group[fold.held_out], minlength=len(groups.names)) for fold in folds]))
+        held_out = [fold.held_out for fold in folds]
+        if sum(map(len, held_out)) > len(np.unique(np.concatenate(held_out))):  # several judges, one calibration
+            held_out = [np.arange(len(columns))]
+        return cls(scheme, np.array([np.bincount(group[rows], minlength=len(groups.names)) for rows in held_out]))
 
     @property
     def lines(self) -> list[list[Line]]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import FoldScores, HeldOut
-from aptset.groups import Ids
+from aptset.groups import Groups, Ids
 from aptset.kernels.counts import add_counts
 from aptset.kernels.cuts import cut, masks
 from aptset.kernels.formula import Floats
@@ -32,12 +33,24 @@ def on_mean_grid(probabilities: NDArray[np.generic]) -> Floats:
     return (probabilities.astype(np.float64) + _MEAN_GRID) - _MEAN_GRID
 
 
+def plain_mass(rows: Rows) -> Floats:
+    """Return the probabilities of rows so that sums over models are exact, before a score raises them."""
+    plain = replace(rows, formula=replace(rows.formula, power=1.0))
+    return on_mean_grid(plain.block(0, len(rows)).probabilities)
+
+
+# From probabilities of all calibration rows to the scores of their labels, and the group of each row.
+ScoreAll = Callable[[Floats], tuple[Floats, NDArray[np.intp]]]
+
+
 class Tally:
     """What the folds seen so far say about every label of some new rows: here the sum of their counts.
 
-    A scheme names the tally that combines its folds: one that combines them otherwise overrides ``take``, ``merge`` and
-    ``close``.
+    A scheme names the tally that combines its folds. One that combines them otherwise overrides ``take``, ``merge`` and
+    ``close``, for new rows, and where models do not judge alone ``keep`` and ``join`` as well, for calibration rows.
     """
+
+    holds_all_models: ClassVar[bool] = False  # whether nothing is counted before every model has spoken
 
     def __init__(self, n_rows: int, n_classes: int) -> None:
         self.counts = np.zeros((n_rows, n_classes), dtype=np.int32)
@@ -46,9 +59,8 @@ class Tally:
     def add(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
         """Take in the probabilities that the model of one fold gives the new rows; return the first bad row or -1."""
         first_bad = self.take(fold, rows, ids)
-        if first_bad < 0:  # the mean is that of the models' own probabilities, before a score raises them
-            plain = replace(rows, formula=replace(rows.formula, power=1.0))
-            self.mass += on_mean_grid(plain.block(0, len(rows)).probabilities)
+        if first_bad < 0:
+            self.mass += plain_mass(rows)
         return first_bad
 
     def take(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
@@ -64,25 +76,38 @@ class Tally:
         """Return the counts over all folds."""
         return self.counts
 
+    @staticmethod
+    def keep(scores: FoldScores, rows: Rows) -> Any:
+        """Return what must be remembered of a fold's calibration rows: their scores under its model."""
+        return scores
+
+    @staticmethod
+    def join(kept: Sequence[Any], folds: Sequence[Fold], n_rows: int, score: ScoreAll, groups: Groups) -> HeldOut:
+        """Put together what was remembered of all folds."""
+        return HeldOut(tuple(kept), groups)
+
     def p_values(self, held_out: HeldOut, ids: Ids | None) -> Floats:
         """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
         return _by_group(self.close(held_out, ids), held_out, ids)
 
-    def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> NDArray[np.bool_]:
-        """Return which labels are in the set at a level."""
-        mask: NDArray[np.bool_] = self.close(held_out, ids) < _by_label(held_out.ranks(alpha), ids)
-        if not allow_empty:
-            empty = np.flatnonzero(~mask.any(axis=1))
-            mask[empty, self.mass[empty].argmax(axis=1)] = True
-        return mask
+    def masks(
+        self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], allow_empty: bool
+    ) -> Iterator[NDArray[np.bool_]]:
+        """Yield which labels are in the set at each level."""
+        counts = self.close(held_out, ids)
+        for alpha in alphas:
+            mask: NDArray[np.bool_] = counts < _by_label(held_out.ranks(alpha), ids)
+            if not allow_empty:
+                empty = np.flatnonzero(~mask.any(axis=1))
+                mask[empty, self.mass[empty].argmax(axis=1)] = True
+            yield mask
 
     def sets(
         self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
     ) -> list[PredictionSets]:
         """Return the sets at each level, labels by their mean probability downward."""
         found = []
-        for alpha in alphas:
-            mask = self.mask(held_out, ids, alpha, allow_empty)
+        for mask in self.masks(held_out, ids, alphas, allow_empty):
             row, column = np.nonzero(mask)
             order = np.lexsort((-self.mass[row, column], row))
             indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1), dtype=np.int64)])
@@ -160,7 +185,7 @@ def mask_of_one_model(
 def _masks_by_label(held_out: HeldOut, rows: Rows, alpha: Fraction, allow_empty: bool, name: str) -> NDArray[np.bool_]:
     flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
     for piece, tally in _tallies(held_out, rows, None, name):
-        flags[piece] = tally.mask(held_out, None, alpha, allow_empty)
+        (flags[piece],) = tally.masks(held_out, None, [alpha], allow_empty)
     return flags
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routi
 from sklearn.utils.validation import check_is_fitted
 
 from aptset.calibrations.promises import Promises
-from aptset.calibrations.split import Scheme
+from aptset.calibrations.scheme import Scheme
 from aptset.estimator.conformal import Fitted, fit, fit_and_predict, prepare
 from aptset.estimator.fitting import mean_probabilities
 from aptset.kernels.formula import Floats

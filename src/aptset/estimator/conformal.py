@@ -13,9 +13,11 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples
 
 from aptset.calibrations import CALIBRATIONS
-from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.calibrations.folds import Fold
+from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.promises import Promises
-from aptset.calibrations.split import Fold, Scheme, Split
+from aptset.calibrations.scheme import Scheme
+from aptset.calibrations.split import Split
 from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
 from aptset.chance import Chance
 from aptset.estimator import fitting
@@ -133,7 +135,8 @@ def prepare(
     content = X if ids is None else samples.seeds  # rows that have ids go by them
     places = canonical_places(content, y, fit_params, key) if len(folds) > 1 else None
     promises = Promises.before_fit(scheme, folds, groups, samples.ids, columns)
-    training = fitting.Training(settings.estimator, samples, y, classes, groups, folds, seeds, fit_params, places)
+    training = fitting.Training(settings.estimator, samples, y, classes, groups, folds, seeds, fit_params)
+    training = replace(training, places=places, combine=scheme.combine)
     return rule, training, promises
 
 
@@ -162,11 +165,6 @@ class Fitted:
     rule: Rule
     held_out: HeldOut
     models: list[Any]
-
-    @classmethod
-    def of(cls, rule: Rule, models: list[Any], folds: list[FoldScores]) -> Fitted:
-        """Put folds together."""
-        return cls(rule, HeldOut(tuple(folds), rule.groups), models)
 
     @property
     def promises(self) -> Promises:
@@ -199,11 +197,13 @@ class Fitted:
         return np.concatenate(parts)
 
     def _pieces(self, samples: fitting.Samples) -> Iterator[fitting.Samples]:
-        pieces = chunks(len(samples), len(self.rule.classes))
+        voices = len(self.models) if self.rule.scheme.combine.holds_all_models else 1
+        pieces = chunks(len(samples), len(self.rule.classes) * voices)
         yield from [samples] if len(pieces) == 1 else map(samples.some, pieces)
 
     def _tally(self, samples: fitting.Samples, n_jobs: int | None) -> Tally:
-        kept = list(zip(self.models, self.held_out.folds, strict=True))
+        folds = self.held_out.folds if self.held_out.judges is None else [None] * len(self.models)
+        kept = list(zip(self.models, folds, strict=True))
         _, tally = fitting.tally_folds(
             kept.__getitem__, len(kept), samples, self.rule.classes, self.rule.scheme.combine, n_jobs, prefer="threads"
         )
@@ -213,7 +213,7 @@ class Fitted:
 def fit(rule: Rule, training: fitting.Training, n_jobs: int | None, progress: bool) -> Fitted:
     """Fit every fold and keep its model."""
     fitted = fitting.fit_folds(training, n_jobs, progress)
-    return Fitted.of(rule, [model for model, _ in fitted], [fold for _, fold in fitted])
+    return Fitted(rule, training.join([kept for _, kept in fitted]), [model for model, _ in fitted])
 
 
 def fit_and_predict(
@@ -227,9 +227,9 @@ def fit_and_predict(
 ) -> tuple[Fitted, list[PredictionSets]]:
     """Fit each fold, use its model on the new samples and drop it."""
     n_folds, classes = len(training.folds), rule.classes
-    if n_folds == 1:  # one model is one model, kept or not
+    if n_folds == 1 or rule.scheme.combine.holds_all_models:
         fitted = fit(rule, training, n_jobs, progress)
         return Fitted(rule, fitted.held_out, []), fitted.sets(samples, levels, allow_empty, n_jobs)
     folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.combine, n_jobs, progress)
-    fitted = Fitted.of(rule, [], folds)
+    fitted = Fitted(rule, training.join(folds), [])
     return fitted, tally.sets(fitted.held_out, samples.ids, levels, classes, allow_empty)

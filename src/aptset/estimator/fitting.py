@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,8 +16,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
-from aptset.calibrations.held_out import FoldScores, score_fold
-from aptset.calibrations.split import Fold
+from aptset.calibrations.folds import Fold
+from aptset.calibrations.held_out import HeldOut, score_fold, scores_of
 from aptset.calibrations.tally import Tally, on_mean_grid
 from aptset.groups import Groups, Ids
 from aptset.kernels.formula import Floats, Formula
@@ -66,7 +66,10 @@ class Samples:
 
     def under(self, model: Any, classes: NDArray[Any]) -> Rows:
         """Return the rows of probabilities that a model gives the samples."""
-        probabilities = probabilities_of(model, self.X, classes)
+        return self.rows(probabilities_of(model, self.X, classes))
+
+    def rows(self, probabilities: NDArray[np.generic]) -> Rows:
+        """Return the rows with these probabilities."""
         return Rows(probabilities, self.formula, self.key, tolerance_of(probabilities), self.seeds, self.u)
 
 
@@ -83,20 +86,32 @@ class Training:
     seeds: list[int | None]
     fit_params: dict[str, Any]
     places: NDArray[np.intp] | None = None  # of each row in the order in which they train; None: as they came
+    combine: type[Tally] = Tally
 
-    def __call__(self, f: int) -> tuple[Any, FoldScores]:
-        """Fit fold f and score its held-out rows."""
+    def __call__(self, f: int) -> tuple[Any, Any]:
+        """Fit fold f and return its model with what is to be remembered of its held-out rows."""
         try:
             model = self.fit_model(f)
             held_out = self.folds[f].held_out
             samples = self.samples.some(held_out)
             rows = samples.under(model, self.classes)
             columns = columns_of(self.y[held_out], self.classes)
-            return model, score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR)
+            return model, self.combine.keep(score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR), rows)
         except Exception as error:
             if len(self.folds) == 1:
                 raise
             raise fold_error(error, f, len(self.folds)) from error
+
+    def join(self, kept: list[Any]) -> HeldOut:
+        """Put together what was remembered of all folds."""
+        return self.combine.join(kept, self.folds, len(self.y), self._score, self.groups)
+
+    def _score(self, probabilities: Floats) -> tuple[Floats, NDArray[np.intp]]:
+        """Score the labels of all rows, given probabilities for each; return the group of each row as well."""
+        columns, samples = columns_of(self.y, self.classes), self.samples
+        rows = replace(samples.rows(probabilities), tolerance=np.inf)  # what they come from was checked
+        scores = scores_of(rows, columns, OF_ESTIMATOR)
+        return scores, self.groups.ids_of_labels(samples.ids, columns)
 
     def fit_model(self, f: int) -> Any:
         """Fit the model of fold f."""
@@ -128,14 +143,14 @@ def seed_unseeded(model: Any, seed: int) -> None:
             model.set_params(**{name: int(generator.integers(2**31))})
 
 
-def fit_folds(training: Training, n_jobs: int | None, progress: bool) -> list[tuple[Any, FoldScores]]:
+def fit_folds(training: Training, n_jobs: int | None, progress: bool) -> list[tuple[Any, Any]]:
     """Fit every fold and keep its model."""
     n_folds = len(training.folds)
     return list(_run(training, list(range(n_folds)), [1] * n_folds, n_jobs, progress))
 
 
 def tally_folds(
-    model_of: Callable[[int], tuple[Any, FoldScores]],
+    model_of: Callable[[int], tuple[Any, Any]],
     n_folds: int,
     new: Samples,
     classes: NDArray[Any],
@@ -143,7 +158,7 @@ def tally_folds(
     n_jobs: int | None,
     progress: bool = False,
     prefer: str | None = None,
-) -> tuple[list[FoldScores], Tally]:
+) -> tuple[list[Any], Tally]:
     """Tally new samples under every fold, holding one model per worker (unless they are kept already)."""
     batches = [batch.tolist() for batch in np.array_split(np.arange(n_folds), min(n_folds, _BATCHES))]
     work = partial(_tally_batch, model_of, new, classes, combine)
@@ -155,12 +170,12 @@ def tally_folds(
 
 
 def _tally_batch(
-    model_of: Callable[[int], tuple[Any, FoldScores]],
+    model_of: Callable[[int], tuple[Any, Any]],
     new: Samples,
     classes: NDArray[Any],
     combine: type[Tally],
     batch: list[int],
-) -> tuple[list[FoldScores], Tally]:
+) -> tuple[list[Any], Tally]:
     tally, folds = combine(len(new), len(classes)), []
     for f in batch:
         model, fold = model_of(f)

@@ -13,7 +13,7 @@ from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.promises import Promises
-from aptset.calibrations.split import Scheme
+from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.tally import Tally
 from aptset.chance import BY_CONTENT, Chance
 from aptset.groups import Ids

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.promises import Promises
-from aptset.calibrations.split import Scheme, Split
+from aptset.calibrations.scheme import Scheme
+from aptset.calibrations.split import Split
 from aptset.chance import Chance
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.evidence import Evidence, FoldCounts, Origin, as_group_list
