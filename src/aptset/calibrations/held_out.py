@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -98,9 +99,9 @@ class HeldOut:
         return np.array([np.diff(fold.offsets) for fold in self.folds])
 
     @property
-    def n_models(self) -> int:
-        """Number of models that judge."""
-        return len(self.folds) if self.judges is None else self.judges.shape[1]
+    def of_models(self) -> Sequence[FoldScores | None]:
+        """The scores that each model judges alone, if models do."""
+        return self.folds if self.judges is None else [None] * self.judges.shape[1]
 
     @property
     def n(self) -> int:

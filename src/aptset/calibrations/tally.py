@@ -56,7 +56,7 @@ class Tally:
         self.counts = np.zeros((n_rows, n_classes), dtype=np.int32)
         self.mass = np.zeros((n_rows, n_classes))  # the sum of the models' probabilities: it orders the labels of a set
 
-    def add(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
+    def add(self, fold: Any, rows: Rows, ids: Ids | None) -> int:
         """Take in the probabilities that the model of one fold gives the new rows; return the first bad row or -1."""
         first_bad = self.take(fold, rows, ids)
         if first_bad < 0:

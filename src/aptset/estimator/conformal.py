@@ -202,8 +202,7 @@ class Fitted:
         yield from [samples] if len(pieces) == 1 else map(samples.some, pieces)
 
     def _tally(self, samples: fitting.Samples, n_jobs: int | None) -> Tally:
-        folds = self.held_out.folds if self.held_out.judges is None else [None] * len(self.models)
-        kept = list(zip(self.models, folds, strict=True))
+        kept = list(zip(self.models, self.held_out.of_models, strict=True))
         _, tally = fitting.tally_folds(
             kept.__getitem__, len(kept), samples, self.rule.classes, self.rule.scheme.combine, n_jobs, prefer="threads"
         )

@@ -41,12 +41,13 @@ def ask(fitted: Any, samples: Any, columns: Columns, levels: list[Fraction], may
         return Answer(sets, p_values_of_one_model(held_out, rows, ids, OF_ESTIMATOR), rows.probabilities, None)
     tally = fitted.rule.scheme.combine(len(samples), len(classes))
     of_row, folds = group_of_rows(held_out.groups.kind, columns, ids), []
-    for model, fold in zip(fitted.models, held_out.folds, strict=True):
+    for model, fold in zip(fitted.models, held_out.of_models, strict=True):
         rows = samples.under(model, classes)
         check_rows(rows.probabilities, tally.add(fold, rows, ids), OF_ESTIMATOR, normalize=False)
-        folds.append(_counts(fold, _below(fold, rows, columns, of_row), of_row))
+        if fold is not None:  # a model that judges by itself is a split by itself
+            folds.append(_counts(fold, _below(fold, rows, columns, of_row), of_row))
     sets = tally.sets(held_out, ids, levels, classes, may_be_empty)
-    return Answer(sets, tally.p_values(held_out, ids), tally.mass / len(folds), tuple(folds))
+    return Answer(sets, tally.p_values(held_out, ids), tally.mass / len(fitted.models), tuple(folds))
 
 
 def group_of_rows(kind: str, columns: Columns, ids: Ids | None) -> NDArray[np.int64]:
