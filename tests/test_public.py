@@ -12,6 +12,7 @@ def test_public_names():
     assert aptset.__all__ == [
         "SAPS",
         "Adaptive",
+        "Bootstrap",
         "CVPlus",
         "Calibration",
         "ConformalClassifier",
@@ -22,6 +23,7 @@ def test_public_names():
         "JackknifePlus",
         "Margin",
         "Minimax",
+        "OutOfBag",
         "Places",
         "PredictionSets",
         "Rank",

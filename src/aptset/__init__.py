@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aptset.audits.auditing import audit
     from aptset.audits.comparing import compare
-    from aptset.calibrations.bootstrap import Bootstrap
+    from aptset.calibrations.bootstrap import Bootstrap, OutOfBag
     from aptset.calibrations.cross import CVPlus, JackknifePlus
     from aptset.calibrations.minimax import Minimax
     from aptset.calibrations.split import Split
@@ -60,6 +60,7 @@ _ROOMS = {
     "JackknifePlus": "calibrations.cross",
     "Margin": "scores",
     "Minimax": "calibrations.minimax",
+    "OutOfBag": "calibrations.bootstrap",
     "Places": "scores",
     "PredictionSets": "sets",
     "Rank": "scores",
@@ -116,6 +117,7 @@ __all__ = [
     "JackknifePlus",
     "Margin",
     "Minimax",
+    "OutOfBag",
     "Places",
     "PredictionSets",
     "Rank",

@@ -5,9 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import BaggingClassifier
 from sklearn.naive_bayes import GaussianNB
 
-from aptset import Bootstrap, ConformalClassifier
+from aptset import Bootstrap, ConformalClassifier, OutOfBag
 from aptset.calibrations.bootstrap import mean_of_judges
 from reference import adaptive_score, exact_row
 
@@ -28,14 +29,18 @@ class Table(ClassifierMixin, BaseEstimator):
         found[:] = np.array(rows)[:, self.classes_]
         return found / found.sum(axis=1, keepdims=True)
 
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
 
 def literal_counts(classifier, X, y, u, new, u_new, group=None, group_new=None):
     """How many calibration rows score lower than each label, in exact arithmetic from the mean probabilities on."""
-    bags = [set(model.bag_.tolist()) for model in classifier.models_]
+    models = [m.ensemble.estimators_[m.number] if hasattr(m, "ensemble") else m for m in classifier.models_]
+    bags = [set(model.bag_.tolist()) for model in models]
 
     def mean_without(i, x):
         said = []
-        for model, bag in zip(classifier.models_, bags, strict=True):
+        for model, bag in zip(models, bags, strict=True):
             if i not in bag:
                 row = dict(zip(model.classes_, model.predict_proba(np.array([[x]]))[0], strict=True))
                 said.append([row.get(label, 0.0) for label in range(3)])
@@ -65,14 +70,19 @@ def steady(p):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("grouped", [False, True])
-def test_definition(seed, grouped):
+@pytest.mark.parametrize(
+    ("model", "scheme"),
+    [(Table(), Bootstrap(25)), (BaggingClassifier(Table(), n_estimators=25), OutOfBag())],
+    ids=["bootstrap", "out-of-bag"],
+)
+def test_definition(seed, grouped, model, scheme):
     generator = np.random.default_rng(seed)
     n, m = 12, 3
     X, new = np.arange(n)[:, None] * 1.0, 100.0 + np.arange(m)[:, None]
     y = np.arange(n) % 3
     u, u_new = generator.random(n), generator.random(m)
     groups = (np.arange(n) % 2, np.arange(m) % 2) if grouped else (None, None)
-    classifier = ConformalClassifier(Table(), calibration=Bootstrap(25), random_state=seed)
+    classifier = ConformalClassifier(model, calibration=scheme, random_state=seed)
     classifier.fit(X, y, u=u, groups=groups[0])
     counts = literal_counts(classifier, X, y, u, new, u_new, *groups)
     sizes = np.full((m, 1), n) if not grouped else np.array([[(groups[0] == g).sum()] for g in groups[1]])

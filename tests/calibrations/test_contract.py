@@ -6,9 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
+from sklearn.ensemble import BaggingClassifier
 from sklearn.naive_bayes import GaussianNB
 
-from aptset import Bootstrap, ConformalClassifier, CVPlus, JackknifePlus, Minimax, Split
+from aptset import Bootstrap, ConformalClassifier, CVPlus, JackknifePlus, Minimax, OutOfBag, Split
 from aptset.calibrations import CALIBRATIONS
 from aptset.scores import SCORES
 
@@ -18,7 +19,7 @@ X, Y = make_classification(
 Y = np.array(["a", "b", "c"])[Y]
 NEW, _ = make_classification(40, n_features=6, n_informative=4, n_classes=3, n_clusters_per_class=1, random_state=1)
 
-SCHEMES = [Split(), CVPlus(5), JackknifePlus(), Minimax(), Minimax(5), Bootstrap(10)]
+SCHEMES = [Split(), CVPlus(5), JackknifePlus(), Minimax(), Minimax(5), Bootstrap(10), OutOfBag()]
 GROUPINGS = {"none": None, "label": "label", "callable": lambda X: np.where(X[:, 0] > 0, "high", "low")}
 
 EVERY = [
@@ -35,8 +36,9 @@ def every(function):
 
 
 def make(score, scheme, grouping, **settings):
+    model = BaggingClassifier(GaussianNB()) if isinstance(scheme, OutOfBag) else GaussianNB()
     return ConformalClassifier(
-        GaussianNB(), calibration=scheme, conformity=score, groups=GROUPINGS[grouping], random_state=0, **settings
+        model, calibration=scheme, conformity=score, groups=GROUPINGS[grouping], random_state=0, **settings
     )
 
 

@@ -6,7 +6,7 @@ it into :data:`CALIBRATIONS`.
 
 from collections.abc import Callable
 
-from aptset.calibrations.bootstrap import Bootstrap
+from aptset.calibrations.bootstrap import Bootstrap, OutOfBag
 from aptset.calibrations.cross import CVPlus, JackknifePlus
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.scheme import Scheme
@@ -18,4 +18,5 @@ CALIBRATIONS: dict[str, Callable[[], Scheme]] = {
     "jackknife+": JackknifePlus,
     "minimax": Minimax,
     "bootstrap": Bootstrap,
+    "out-of-bag": OutOfBag,
 }

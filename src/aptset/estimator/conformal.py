@@ -13,6 +13,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples
 
 from aptset.calibrations import CALIBRATIONS
+from aptset.calibrations.bootstrap import OutOfBag
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.promises import Promises
@@ -21,6 +22,7 @@ from aptset.calibrations.split import Split
 from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
 from aptset.chance import Chance
 from aptset.estimator import fitting
+from aptset.estimator.ensembles import drawn_ensemble, members
 from aptset.estimator.order import canonical_places
 from aptset.estimator.tuning import set_aside_and_choose
 from aptset.groups import Groups
@@ -124,6 +126,8 @@ def prepare(
         X, y, passed_groups, u, ids = rest.of(X, y, passed_groups, u, ids)
     every = Fold(np.arange(len(y)), np.arange(0))  # nothing to train: one fold that holds every row out
     folds = [every] if frozen else scheme.folds(X, y, generator)
+    opens = isinstance(scheme, OutOfBag)
+    estimator = drawn_ensemble(settings.estimator, len(y), generator) if opens else settings.estimator
     classes = check_label_space(settings.classes, classes)
     columns = columns_of(y, classes)
     unseen = _unseen_label_chance(settings, columns, classes, frozen)
@@ -133,9 +137,9 @@ def prepare(
     samples, rule = rule.calibration_samples(X, passed_groups, u, ids)
     seeds = _seeds_of_folds(settings, len(folds), generator)
     content = X if ids is None else samples.seeds  # rows that have ids go by them
-    places = canonical_places(content, y, fit_params, key) if len(folds) > 1 else None
+    places = canonical_places(content, y, fit_params, key) if len(folds) > 1 or opens else None
     promises = Promises.before_fit(scheme, folds, groups, samples.ids, columns)
-    training = fitting.Training(settings.estimator, samples, y, classes, groups, folds, seeds, fit_params)
+    training = fitting.Training(estimator, samples, y, classes, groups, folds, seeds, fit_params)
     training = replace(training, places=places, combine=scheme.combine)
     return rule, training, promises
 
@@ -211,6 +215,10 @@ class Fitted:
 
 def fit(rule: Rule, training: fitting.Training, n_jobs: int | None, progress: bool) -> Fitted:
     """Fit every fold and keep its model."""
+    if isinstance(rule.scheme, OutOfBag):
+        models, folds = members(training.fit_model(0), training.train_rows(0))
+        kept = [training.remember(model, fold) for model, fold in zip(models, folds, strict=True)]
+        return Fitted(rule, replace(training, folds=folds).join(kept), models)
     fitted = fitting.fit_folds(training, n_jobs, progress)
     return Fitted(rule, training.join([kept for _, kept in fitted]), [model for model, _ in fitted])
 

@@ -92,15 +92,17 @@ class Training:
         """Fit fold f and return its model with what is to be remembered of its held-out rows."""
         try:
             model = self.fit_model(f)
-            held_out = self.folds[f].held_out
-            samples = self.samples.some(held_out)
-            rows = samples.under(model, self.classes)
-            columns = columns_of(self.y[held_out], self.classes)
-            return model, self.combine.keep(score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR), rows)
+            return model, self.remember(model, self.folds[f])
         except Exception as error:
             if len(self.folds) == 1:
                 raise
             raise fold_error(error, f, len(self.folds)) from error
+
+    def remember(self, model: Any, fold: Fold) -> Any:
+        """Return what is to be remembered of the held-out rows of a fold."""
+        samples = self.samples.some(fold.held_out)
+        rows, columns = samples.under(model, self.classes), columns_of(self.y[fold.held_out], self.classes)
+        return self.combine.keep(score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR), rows)
 
     def join(self, kept: list[Any]) -> HeldOut:
         """Put together what was remembered of all folds."""
@@ -113,13 +115,16 @@ class Training:
         scores = scores_of(rows, columns, OF_ESTIMATOR)
         return scores, self.groups.ids_of_labels(samples.ids, columns)
 
+    def train_rows(self, f: int) -> NDArray[np.intp]:
+        """Return the rows that train the model of fold f, in the order in which they do."""
+        rows = self.folds[f].train_rows(len(self.y))
+        return rows if self.places is None else rows[np.argsort(self.places[rows])]
+
     def fit_model(self, f: int) -> Any:
         """Fit the model of fold f."""
         if is_frozen(self.estimator):
             return self.estimator
-        rows = self.folds[f].train_rows(len(self.y))
-        if self.places is not None:
-            rows = rows[np.argsort(self.places[rows])]
+        rows = self.train_rows(f)
         model = clone(self.estimator)
         seed = self.seeds[f]
         if seed is not None:

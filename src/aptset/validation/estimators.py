@@ -32,6 +32,27 @@ def check_estimator_can(estimator: Any) -> None:
             )
 
 
+def check_ensemble(estimator: Any, n_rows: int) -> int:
+    """Return the size of the bags on which the models of an ensemble are trained."""
+    from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomForestClassifier  # slow to load
+
+    settings = estimator.get_params(deep=False)
+    if type(estimator) not in (RandomForestClassifier, ExtraTreesClassifier, BaggingClassifier):
+        raise TypeError(
+            "estimator must be a RandomForestClassifier, ExtraTreesClassifier or BaggingClassifier itself for "
+            f"calibration='out-of-bag'; got {type(estimator).__name__}. Pass calibration='bootstrap' for other models."
+        )
+    if not settings["bootstrap"]:
+        raise ValueError(
+            f"estimator must draw its bags with replacement for calibration='out-of-bag'; got {estimator!r}. "
+            "Pass bootstrap=True to it."
+        )
+    share = settings["max_samples"]
+    if share is None or isinstance(share, float):
+        return max(1, round(n_rows * (1.0 if share is None else share)))
+    return int(share)
+
+
 def check_training_data(
     owner: Any, X: Any, y: Any, minimum: int, known: Any = None
 ) -> tuple[Any, NDArray[Any], NDArray[Any]]:

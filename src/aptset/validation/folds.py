@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.validation.labels import check_length, columns_of, refuse_masked, some
 from aptset.validation.outcomes import distinct
-
-T = TypeVar("T")
 
 
 def check_fold_count(n_folds: Any, n_rows: int) -> int:
@@ -29,25 +27,25 @@ def check_fold_count(n_folds: Any, n_rows: int) -> int:
     return int(n_folds)
 
 
-def check_bag_count(n_models: Any) -> int:
+def check_bag_count(n_models: Any, name: str) -> int:
     """Return about how many bags are wanted."""
     if isinstance(n_models, bool) or not isinstance(n_models, int | np.integer):
-        raise TypeError(f"n_models must be a whole number; got {n_models!r}. Pass n_models=30, for instance.")
+        raise TypeError(f"{name} must be a whole number; got {n_models!r}. Pass {name}=30, for instance.")
     if n_models < 10:
         raise ValueError(
-            f"n_models must be at least 10, since the number of models is drawn around it; got {n_models}. "
+            f"{name} must be at least 10, since the number of models is drawn around it; got {n_models}. "
             "Pass calibration='cv+' for a few models."
         )
     return int(n_models)
 
 
-def check_some_bags(bags: list[T]) -> list[T]:
-    """Return the bags if there are two at least."""
-    if len(bags) < 2:
+def check_some_bags(n_bags: int) -> int:
+    """Return the number of bags that was drawn if there are two at least."""
+    if n_bags < 2:
         raise ValueError(
-            f"n_models must be large enough for two models to be drawn; {len(bags)} came. Pass a larger n_models."
+            f"the number of models must be large enough for two to be drawn; {n_bags} came. Ask for more of them."
         )
-    return bags
+    return n_bags
 
 
 def check_splitter(splitter: Any) -> None:
