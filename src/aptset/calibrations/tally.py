@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Ids
-from aptset.kernels.counts import add_counts, count_below, lower
+from aptset.kernels.counts import add_counts, count_below, lower, p_values_of
 from aptset.kernels.cuts import cut, masks
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
-from aptset.kernels.quotients import p_values_of
 from aptset.sets import PredictionSets, concatenate
 from aptset.validation.matrices import check_rows
 
@@ -49,7 +48,7 @@ class Tally:
     def add(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
         """Take in the probabilities that the model of one fold gives the new rows; return the first bad row or -1."""
         if self.lowest is None:
-            first_bad = add_counts(rows, fold.scores, fold.offsets, ids, self.counts, fold.index)
+            first_bad = add_counts(rows, fold.calibrated, ids, self.counts)
         else:
             first_bad = lower(rows, self.lowest)
         if first_bad < 0:  # the mean is that of the models' own probabilities, before a score raises them
@@ -68,8 +67,7 @@ class Tally:
         """Return the counts over all folds."""
         if self.lowest is None:
             return self.counts
-        pooled = held_out.pooled()
-        return count_below(self.lowest, pooled.scores, pooled.offsets, ids)
+        return count_below(self.lowest, held_out.pooled().calibrated, ids)
 
     def p_values(self, held_out: HeldOut, ids: Ids | None) -> Floats:
         """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
@@ -149,7 +147,8 @@ def sets_of_one_model(
 
 def _thresholds(held_out: HeldOut, ids: Ids, alphas: list[Fraction]) -> Floats:
     """Return the thresholds of each row, or one row for all: count < k is the same as score <= k-th smallest score."""
-    by_group: Floats = np.array([held_out.thresholds(alpha) for alpha in alphas]).T
+    found = [held_out.thresholds(alpha) for alpha in alphas]
+    by_group: Floats = found[0][:, None] if len(found) == 1 else np.array(found).T
     return by_group[:1] if held_out.groups.kind == "all" else by_group[ids]
 
 
@@ -178,7 +177,7 @@ def p_values_of_one_model(held_out: HeldOut, rows: Rows, ids: Ids | None, name: 
     for piece in chunks(len(rows), rows.n_columns):
         some, of_piece = rows.block(piece.start, piece.stop), None if ids is None else ids[piece]
         counts = np.zeros((len(some), rows.n_columns), dtype=np.int32)
-        bad = add_counts(some, fold.scores, fold.offsets, of_piece, counts, fold.index)
+        bad = add_counts(some, fold.calibrated, of_piece, counts)
         check_rows(rows.probabilities, bad if bad < 0 else bad + piece.start, name, rows.normalize)
         p_values[piece] = _by_group(counts, held_out, of_piece)
     return p_values
