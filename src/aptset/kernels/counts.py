@@ -15,18 +15,8 @@ from aptset.kernels.engines.seam import NO_INDEX, Calibrated, Groups, Index
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, first_bad_row
 
-__all__ = [
-    "NO_INDEX",
-    "Calibrated",
-    "Index",
-    "add_counts",
-    "count_below",
-    "index_of",
-    "lower",
-    "p_values_of",
-    "rank_at",
-]
-__all__ += ["size_needed", "sort_upward"]
+__all__ = ["NO_INDEX", "Calibrated", "Index", "add_counts", "count_below", "index_of", "lower", "p_values_of"]
+__all__ += ["rank_at", "size_needed", "sort_upward"]
 
 _LONG = 2**17  # scores from here on are sorted in parts, on every core
 
