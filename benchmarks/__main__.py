@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.kernels import backend
+from aptset.kernels import engines
 from benchmarks import folds, growth, peers, report, slices, split, whole
 from benchmarks.timing import Line, cores
 
@@ -31,7 +31,7 @@ def machine() -> dict[str, Any]:
         "processor": processor,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "level": "numpy" if backend.compiled is None else backend.compiled.use_level(""),
+        "level": engines.chosen.loops.use_level("") if engines.chosen.name == "compiled" else engines.chosen.name,
     }
 
 

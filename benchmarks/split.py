@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import aptset
-from aptset.kernels import backend
+from aptset.kernels import engines
 from benchmarks.data import of_kind, shared
 from benchmarks.peers import ADAPTIVE, Peer
 from benchmarks.timing import Line, Work, in_new_process, lines_of, race, stream
@@ -24,11 +24,11 @@ NUMPY_SORT, NUMPY_PATH = "numpy, sorting", "aptset without its compiled loops"
 @contextmanager
 def numpy_path() -> Iterator[None]:
     """Switch the compiled loops off."""
-    compiled, backend.compiled = backend.compiled, None
+    engine, engines.chosen = engines.chosen, engines.NUMPY
     try:
         yield
     finally:
-        backend.compiled = compiled
+        engines.chosen = engine
 
 
 def without_loops(work: Work) -> Work:

@@ -4,30 +4,32 @@ import pyarrow.ipc
 import pytest
 from hypothesis import settings
 
-from aptset.kernels import backend
+from aptset.kernels import engines
 from shell import NAMES, table
 
 # Fixed examples: a red run can be repeated, and a green suite stays green.
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=150)
 settings.load_profile("fixed")
 
-COMPILED = backend.compiled
+LEVELS = ("baseline", "v3")  # loops for lesser machines than this one
 
 
-@pytest.fixture(params=["compiled", "baseline", "v3", "numpy"])
+@pytest.fixture(params=["compiled", *LEVELS, *sorted(engines.ENGINES.keys() - {"compiled"})])
 def path(request, monkeypatch):
-    """Run a test once on each path of the kernels: the best loops for this machine, those for lesser ones, numpy."""
-    if request.param == "numpy":
-        monkeypatch.setattr(backend, "compiled", None)
+    """Run a test once on every engine of the kernels, and on the compiled loops for lesser machines."""
+    assert "compiled" in engines.ENGINES, "the extension was not built: is there a C compiler?"
+    is_level = request.param in LEVELS
+    engine = engines.ENGINES["compiled" if is_level else request.param]
+    monkeypatch.setattr(engines, "chosen", engine)
+    if not is_level:
         yield request.param
         return
-    assert backend.compiled is not None, "the extension was not built: is there a C compiler?"
     try:
-        backend.compiled.use_level("" if request.param == "compiled" else request.param)
+        engine.loops.use_level(request.param)
     except ValueError as error:
         pytest.skip(str(error))
     yield request.param
-    backend.compiled.use_level("")
+    engine.loops.use_level("")
 
 
 @pytest.fixture

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
         worst_slice_score,
     )
     from aptset.judging.worst_slice import WorstSlice, worst_slice_coverage
-    from aptset.probabilities.calibration import Calibration, calibrate, load
+    from aptset.probabilities.calibrating import calibrate, load
+    from aptset.probabilities.calibration import Calibration
     from aptset.probabilities.cross import CrossCalibration, calibrate_cv
     from aptset.probabilities.formulas import adaptive_scores, conformal_rank
     from aptset.probabilities.oracle import oracle_sets
@@ -73,7 +74,7 @@ _ROOMS = {
     "adaptive_scores": "probabilities.formulas",
     "audit": "audits.auditing",
     "breakdown": "judging.metrics",
-    "calibrate": "probabilities.calibration",
+    "calibrate": "probabilities.calibrating",
     "calibrate_cv": "probabilities.cross",
     "calibration_size": "judging.planning",
     "compare": "audits.comparing",
@@ -85,7 +86,7 @@ _ROOMS = {
     "coverage_test": "judging.planning",
     "empty_rate": "judging.metrics",
     "evaluate": "judging.evaluation",
-    "load": "probabilities.calibration",
+    "load": "probabilities.calibrating",
     "mean_size": "judging.metrics",
     "mean_size_by": "judging.metrics",
     "negative_mean_size": "judging.scorers",

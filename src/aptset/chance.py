@@ -30,6 +30,9 @@ class Draw(NamedTuple):
     u: Floats | None
 
 
+NO_DRAW = Draw(None, None)
+
+
 @dataclass(frozen=True)
 class Chance:
     """How the u of the calibration rows arose.
@@ -74,6 +77,8 @@ class Chance:
         stacklevel: int = 4,
     ) -> Draw:
         """Return the draw of new rows; a mixture with the calibration's that is not valid is refused."""
+        if u is None and ids is None and self.source != "given" and (n_rows > 1 or not is_whole or not self.copies):
+            return NO_DRAW if self.randomized else Draw(None, np.ones(n_rows))
         check_one_of_two(u, ids)
         refuse_default_index(ids)
         draw = self._draw(u, check_ids(ids, n_rows, least_distinct=0.05, fewest=100), n_rows, key)

@@ -19,12 +19,12 @@ from aptset.kernels.rowhash import (
     Words,
     canonical_words,
     column_keys,
-    hash_rows,
     hash_words,
     keys_of_columns,
     mix,
     seeds_of,
 )
+from aptset.kernels.seeding import hash_rows
 from aptset.tables import is_table, iterate_columns, matrix_of_table
 from aptset.validation.labels import refuse_unstable_value
 

@@ -6,7 +6,8 @@ from sklearn.dummy import DummyClassifier
 
 import aptset
 from aptset.kernels.copies import CALIBRATION, PREDICTION, own_seeds
-from aptset.kernels.rowhash import hash_rows, uniforms
+from aptset.kernels.rowhash import uniforms
+from aptset.kernels.seeding import hash_rows
 from aptset.seeds import row_seeds
 
 Y = np.arange(300) % 3

@@ -9,7 +9,8 @@ from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copi
 from aptset.kernels.cuts import cut, masks
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, label_scores
-from aptset.kernels.rowhash import hash_rows, uniforms
+from aptset.kernels.rowhash import uniforms
+from aptset.kernels.seeding import hash_rows
 from aptset.scores import SCORES
 from aptset.validation.scores import formula_of
 

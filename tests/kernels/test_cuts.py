@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptset.kernels import backend
+from aptset.kernels import engines
 from aptset.kernels.cuts import cut, masks
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
@@ -93,15 +93,16 @@ def test_homogeneous_cut_right_below_the_labels_without_mass(path, n_classes):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n_classes", [2, 10, 40, 41, 300])
 @pytest.mark.parametrize("spread", [0.0, 1.0, 8.0, 60.0])
-def test_compiled_and_numpy_agree_to_the_last_bit(monkeypatch, name, n_classes, spread):
+def test_engines_agree_to_the_last_bit(monkeypatch, name, n_classes, spread):
     generator = np.random.default_rng([n_classes, int(spread)])
     logits = generator.normal(size=(200, n_classes)).round(1) * spread  # rounded: some ties
     matrix = np.exp(logits - logits.max(axis=1, keepdims=True))
     matrix = (matrix / matrix.sum(axis=1, keepdims=True)).astype(np.float32)
     labels = generator.integers(n_classes, size=200)
     answers = []
-    for compiled in (backend.compiled, None):
-        monkeypatch.setattr(backend, "compiled", compiled)
+    assert len(engines.ENGINES) > 1
+    for engine in engines.ENGINES.values():
+        monkeypatch.setattr(engines, "chosen", engine)
         for dtype in (np.float32, np.float64):
             rows = rows_of(matrix.astype(dtype), name)
             found = cut(rows, np.tile([0.1, 0.5, 0.9, 1.0, 1.5], (200, 1)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aptset.kernels.copies import CALIBRATION
-from aptset.kernels.counts import NO_INDEX, add_counts, index_of
+from aptset.kernels.counts import NO_INDEX, Calibrated, add_counts, index_of
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from aptset.scores import SCORES
 from aptset.validation.scores import formula_of
@@ -35,7 +35,7 @@ def test_counts_are_those_of_a_binary_search(path, name, kind):
         counts = np.zeros((N, 7), dtype=np.int32)
         groups, offsets = np.zeros(N, dtype=np.int32), np.array([0, N])
         groups[::10] = -1  # of a group never seen: nothing is below
-        assert add_counts(rows, scores, offsets, groups, counts, given) == -1
+        assert add_counts(rows, Calibrated(scores, offsets, given), groups, counts) == -1
         expected = np.searchsorted(scores, every, side="left")
         expected[::10] = 0
         np.testing.assert_array_equal(counts, expected)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from aptset.kernels.rowhash import hash_rows, uniforms
+from aptset.kernels import engines
+from aptset.kernels.rowhash import uniforms
+from aptset.kernels.seeding import hash_rows
 
 # Fixed seeds. Each p-value below is uniform if the law holds, and 1e-7 is the false alarm rate of each check;
 # there are fewer than 150 of them.
@@ -39,13 +41,11 @@ def test_uniform_and_unrelated_to_the_content(path, name, key):
     assert stats.pearsonr(u, other).pvalue > FALSE_ALARM, "another key is another draw"
 
 
-def test_compiled_and_numpy_agree(monkeypatch):
-    from aptset.kernels import backend
-
+def test_engines_agree(monkeypatch):
     for rows in contents().values():
         expected = hash_rows(rows, 5)
-        with monkeypatch.context() as patch:
-            patch.setattr(backend, "compiled", None)
+        for engine in engines.ENGINES.values():
+            monkeypatch.setattr(engines, "chosen", engine)
             np.testing.assert_array_equal(hash_rows(rows, 5), expected)
 
 

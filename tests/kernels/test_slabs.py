@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptset.kernels.slabs import find_slab, least_mean, least_mean_bounds
+from aptset.kernels import engines
+from aptset.kernels.slabs import find_slab
 
 
 def brute_force(position, covered, least):
@@ -29,7 +30,7 @@ def test_equals_all_pairs(path, points, data):
     covered = np.array([c for _, c in points], dtype=np.uint8)
     least = data.draw(st.integers(1, len(points)))
     expected = brute_force(position, covered, least)
-    assert least_mean(position, covered, least) == expected
+    assert engines.chosen.least_mean(position, covered, least) == expected
     slab = find_slab(position, covered, least, expected)
     inside = (position >= slab.low) & (position <= slab.high)
     assert inside.sum() >= least
@@ -41,7 +42,7 @@ def test_long_random_sequences(path):
     for n, least in ((300, 30), (301, 1), (300, 300), (250, 25)):
         position = np.sort(generator.normal(size=n).round(1))
         covered = (generator.random(n) < 0.8).astype(np.uint8)
-        assert least_mean(position, covered, least) == brute_force(position, covered, least)
+        assert engines.chosen.least_mean(position, covered, least) == brute_force(position, covered, least)
 
 
 @settings(max_examples=400)
@@ -56,14 +57,14 @@ def test_no_slab_falls_below_the_bound(points, data):
     covered = np.array([c for _, c in points], dtype=np.uint8)
     least = data.draw(st.integers(1, len(points)))
     order = np.argsort(place)
-    (bound,) = least_mean_bounds(place[None, :], covered, least)
-    assert bound <= least_mean(place[order], covered[order], least) + 1e-12
+    (bound,) = engines.chosen.least_mean_bounds(place[None, :], covered, least)
+    assert bound <= engines.chosen.least_mean(place[order], covered[order], least) + 1e-12
 
 
 def test_the_bound_is_worth_its_while():
     """Half of the random directions are ruled out by their bound alone."""
     generator = np.random.default_rng(0)
     places, covered = generator.normal(size=(100, 2000)), (generator.random(2000) < 0.9).astype(np.uint8)
-    means = [float(least_mean(np.sort(place), covered[np.argsort(place)], 200)) for place in places]
-    bounds = least_mean_bounds(places, covered, 200)
+    means = [float(engines.chosen.least_mean(np.sort(place), covered[np.argsort(place)], 200)) for place in places]
+    bounds = engines.chosen.least_mean_bounds(places, covered, 200)
     assert (bounds > min(means)).mean() > 0.5

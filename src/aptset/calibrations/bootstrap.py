@@ -60,7 +60,7 @@ class OfBags(Tally):
             means = mean_of_judges(judges.astype(np.float64) @ said, judges.sum(axis=1), shape[1])
             for fold, mean in zip(held_out.folds[start : start + step], means, strict=True):
                 rows = replace(self.rows, probabilities=mean.reshape(shape), tolerance=np.inf)  # each was checked
-                add_counts(rows, fold.scores, fold.offsets, ids, counts, fold.index)
+                add_counts(rows, fold.calibrated, ids, counts)
         return counts
 
     @staticmethod

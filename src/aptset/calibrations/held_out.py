@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.groups import EVERYONE, Groups, Ids, hashable
-from aptset.kernels.counts import NO_INDEX, Index, index_of, rank_at, sort_upward
+from aptset.kernels.counts import NO_INDEX, Calibrated, index_of, rank_at, sort_upward
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.validation.groups import check_group_values, check_same_kind
 from aptset.validation.matrices import check_rows
+
+_MOST_LEVELS = 256  # whose thresholds are kept
 
 
 class FoldScores:
@@ -26,7 +29,7 @@ class FoldScores:
 
     def __init__(self, scores: Floats, offsets: NDArray[np.int64], is_sorted: bool = True) -> None:
         self._scores, self.offsets, self._is_sorted = scores, offsets, is_sorted
-        self._index: Index | None = None
+        self._calibrated: Calibrated | None = None
 
     @property
     def scores(self) -> Floats:
@@ -38,11 +41,12 @@ class FoldScores:
         return self._scores
 
     @property
-    def index(self) -> Index:
-        """Where to look first in the scores, if there are many, of one group."""
-        if self._index is None:
-            self._index = index_of(self.scores) if len(self.offsets) == 2 else NO_INDEX
-        return self._index
+    def calibrated(self) -> Calibrated:
+        """The scores as the loops take them, with an index if there are many, of one group."""
+        if self._calibrated is None:
+            index = index_of(self.scores) if len(self.offsets) == 2 else NO_INDEX
+            self._calibrated = Calibrated(self.scores, self.offsets, index)
+        return self._calibrated
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -87,11 +91,16 @@ class HeldOut:
     groups: Groups = EVERYONE
     judges: NDArray[np.bool_] | None = None
 
-    @property
+    @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """Number of calibration samples in each group."""
         total: NDArray[np.int64] = self.sizes_of_folds.sum(axis=0)
         return total
+
+    @cached_property
+    def size_of_group(self) -> dict[Any, int]:
+        """Number of calibration samples in each group, by its name."""
+        return dict(zip(self.groups.names, self.sizes.tolist(), strict=True))
 
     @property
     def sizes_of_folds(self) -> NDArray[np.int64]:
@@ -142,11 +151,13 @@ class HeldOut:
 
     def meet(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
         """Return the group ids of new rows, and the calibration sample size of each group that they can meet."""
+        if values is None and self.groups.kind == "all":
+            return np.zeros(n_rows, dtype=np.int32), self.size_of_group
         found = None if values is None else check_group_values(None, values, None, n_rows)
         check_same_kind(self.groups.kind, found)
         ids, sizes = self.groups.ids(found, n_rows), self.sizes.tolist()
         if found is None or ids is None:
-            return ids, dict(zip(self.groups.names, sizes, strict=True))
+            return ids, self.size_of_group
         met, rows = np.unique(ids, return_index=True)
         seen = {found[row]: sizes[number] for number, row in zip(met, rows, strict=True) if number >= 0}
         never = {hashable(found[row]): 0 for row in np.flatnonzero(ids < 0)}
@@ -158,12 +169,27 @@ class HeldOut:
 
     def thresholds(self, alpha: Fraction) -> Floats:
         """Return for each group, and last for a group never seen, the k-th smallest score; infinite if k exceeds n."""
+        found = self._thresholds.get(alpha)
+        if found is None:
+            found = self._find_thresholds(alpha)
+            if len(self._thresholds) < _MOST_LEVELS:
+                self._thresholds[alpha] = found
+        return found
+
+    @cached_property
+    def _thresholds(self) -> dict[Fraction, Floats]:
+        """Those that were asked for: a level comes again with every batch."""
+        return {}
+
+    def _find_thresholds(self, alpha: Fraction) -> Floats:
         pooled = self.pooled()
         scores, offsets = pooled.scores, pooled.offsets
         ranks = self.ranks(alpha)
-        return np.array(
+        found = np.array(
             [
                 scores[start + rank - 1] if rank <= stop - start else np.inf
                 for start, stop, rank in zip([*offsets[:-1], 0], [*offsets[1:], 0], ranks, strict=True)
             ]
         )
+        found.flags.writeable = False
+        return found

@@ -37,8 +37,7 @@ class LowestScores(Tally):
 
     def close(self, held_out: HeldOut, ids: Ids | None) -> NDArray[np.int32]:
         """Return how many scores of all folds are below the lowest."""
-        pooled = held_out.pooled()
-        return count_below(self.lowest, pooled.scores, pooled.offsets, ids)
+        return count_below(self.lowest, held_out.pooled().calibrated, ids)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Groups, Ids
-from aptset.kernels.counts import add_counts
+from aptset.kernels.counts import add_counts, p_values_of
 from aptset.kernels.cuts import cut, masks
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
-from aptset.kernels.quotients import p_values_of
 from aptset.sets import PredictionSets, concatenate
 from aptset.validation.matrices import check_rows
 
@@ -65,7 +64,7 @@ class Tally:
 
     def take(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
         """Count the fold's scores below those of the new rows under its model; return the first bad row or -1."""
-        return add_counts(rows, fold.scores, fold.offsets, ids, self.counts, fold.index)
+        return add_counts(rows, fold.calibrated, ids, self.counts)
 
     def merge(self, other: Self) -> None:
         """Take in what another tally saw of the same rows in other folds, which come later."""
@@ -167,7 +166,8 @@ def sets_of_one_model(
 
 def _thresholds(held_out: HeldOut, ids: Ids, alphas: list[Fraction]) -> Floats:
     """Return the thresholds of each row, or one row for all: count < k is the same as score <= k-th smallest score."""
-    by_group: Floats = np.array([held_out.thresholds(alpha) for alpha in alphas]).T
+    found = [held_out.thresholds(alpha) for alpha in alphas]
+    by_group: Floats = found[0][:, None] if len(found) == 1 else np.array(found).T
     return by_group[:1] if held_out.groups.kind == "all" else by_group[ids]
 
 
@@ -196,7 +196,7 @@ def p_values_of_one_model(held_out: HeldOut, rows: Rows, ids: Ids | None, name: 
     for piece in chunks(len(rows), rows.n_columns):
         some, of_piece = rows.block(piece.start, piece.stop), None if ids is None else ids[piece]
         counts = np.zeros((len(some), rows.n_columns), dtype=np.int32)
-        bad = add_counts(some, fold.scores, fold.offsets, of_piece, counts, fold.index)
+        bad = add_counts(some, fold.calibrated, of_piece, counts)
         check_rows(rows.probabilities, bad if bad < 0 else bad + piece.start, name, rows.normalize)
         p_values[piece] = _by_group(counts, held_out, of_piece)
     return p_values

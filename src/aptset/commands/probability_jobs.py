@@ -18,7 +18,8 @@ from aptset.commands.writer import SetsWriter
 from aptset.judging.evaluation import Evaluation
 from aptset.probabilities.artefacts import read, read_calibration
 from aptset.probabilities.border import score_labels
-from aptset.probabilities.calibration import Calibration, calibrate, calibration_of, load
+from aptset.probabilities.calibrating import calibrate, calibration_of, load
+from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.stored_scores import find_score
 from aptset.running.writing import atomic_write
 from aptset.scores import Score

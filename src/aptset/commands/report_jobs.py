@@ -11,7 +11,7 @@ from aptset.commands.demo import demo_classifier
 from aptset.commands.files import ProbabilityFile
 from aptset.commands.reading import as_texts
 from aptset.commands.table_jobs import run_table, sliceable
-from aptset.probabilities.calibration import load
+from aptset.probabilities.calibrating import load
 from aptset.reports.making import Report, report
 from aptset.reports.render import need_jinja
 from aptset.validation.files import check_labels_present, check_same_classes

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.judging.estimates import Estimate, share
 from aptset.judging.features import Features, features_of, project
+from aptset.kernels import engines
 from aptset.kernels.blocks import thread_count
 from aptset.kernels.formula import Floats
-from aptset.kernels.slabs import Slab, find_slab, least_mean, least_mean_bounds
+from aptset.kernels.slabs import Slab, find_slab
 from aptset.sets import PredictionSets
 from aptset.tables import is_table
 from aptset.validation.outcomes import (
@@ -179,7 +180,7 @@ def _search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Fra
             break  # neither this direction nor any later one can be worse
         (place,) = project(matrix, vectors[number : number + 1])
         order = np.argsort(place)
-        mean = least_mean(place[order], flags[order], least)
+        mean = engines.chosen.least_mean(place[order], flags[order], least)
         if best is None or (mean, number) < best[:2]:
             best = mean, number, find_slab(place[order], flags[order], least, mean)
     assert best is not None  # there is at least one direction
@@ -191,7 +192,8 @@ def _bounds(matrix: Any, flags: NDArray[np.uint8], vectors: Floats, least: int) 
     starts = range(0, len(vectors), _DIRECTIONS_AT_ONCE)
 
     def work(start: int) -> Floats:
-        return least_mean_bounds(project(matrix, vectors[start : start + _DIRECTIONS_AT_ONCE]), flags, least)
+        places = project(matrix, vectors[start : start + _DIRECTIONS_AT_ONCE])
+        return engines.chosen.least_mean_bounds(places, flags, least)
 
     if len(flags) * len(vectors) < 50_000:
         return np.concatenate([work(start) for start in starts])

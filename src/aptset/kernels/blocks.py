@@ -23,11 +23,8 @@ def thread_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def over_blocks(
-    n_rows: int, n_columns: int, work: Callable[[int, int], Result], in_place: bool = False
-) -> list[Result]:
+def over_blocks(n_rows: int, step: int, work: Callable[[int, int], Result]) -> list[Result]:
     """Call ``work(start, stop)`` on consecutive blocks of rows; results in the order of the rows."""
-    step = max(1, BLOCK_CELLS * (READ_IN_PLACE if in_place else 1) // max(1, n_columns))
     starts = range(0, n_rows, step)
     stops = [min(start + step, n_rows) for start in starts]
     threads = min(thread_count(), len(stops))

@@ -2,21 +2,21 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from itertools import pairwise
+from functools import lru_cache
 from math import ceil
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels import backend
-from aptset.kernels.blocks import over_blocks, thread_count
+from aptset.kernels import engines
+from aptset.kernels.blocks import BLOCK_CELLS, over_blocks, thread_count
+from aptset.kernels.engines.numpy_engine import count_below
+from aptset.kernels.engines.seam import NO_INDEX, Calibrated, Groups, Index
 from aptset.kernels.formula import Floats
-from aptset.kernels.places import Rows, all_scores_of_block, compiled_arguments, first_bad_row
-from aptset.kernels.rowhash import column_keys
+from aptset.kernels.places import Rows, first_bad_row
 
-Groups = NDArray[np.int32] | None
-
+__all__ = ["NO_INDEX", "Calibrated", "Index", "add_counts", "count_below", "index_of", "lower", "p_values_of"]
+__all__ += ["rank_at", "size_needed", "sort_upward"]
 
 _LONG = 2**17  # scores from here on are sorted in parts, on every core
 
@@ -37,20 +37,12 @@ def rank_at(n: int, alpha: Fraction) -> int:
     return ceil((1 - alpha) * (n + 1))
 
 
+@lru_cache(maxsize=1024)
 def size_needed(alpha: Fraction) -> int:
     """Return the smallest n whose rank at ``alpha`` is at most n."""
     return ceil((1 - alpha) / alpha)
 
 
-class Index(NamedTuple):
-    """Where to look first in many scores: those of bucket b stand from ``starts[b]`` on. Twin of the one in C."""
-
-    starts: NDArray[np.int32] | None = None
-    low: float = 0.0
-    scale: float = 0.0
-
-
-NO_INDEX = Index()
 _FEWEST = 2**12  # scores that an index pays for
 _IN_A_BUCKET = 8  # scores on average: one line of the cache
 
@@ -67,53 +59,45 @@ def index_of(sorted_scores: Floats) -> Index:
     return Index(np.searchsorted(buckets, np.arange(n_buckets + 1)).astype(np.int32), low, scale)
 
 
-def add_counts(
-    rows: Rows,
-    sorted_scores: Floats,
-    offsets: NDArray[np.int64],
-    row_groups: Groups,
-    counts: NDArray[np.int32],
-    index: Index = NO_INDEX,
-) -> int:
+def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
     """Add to the count of every label the calibration scores of its group that are strictly below its score.
 
-    The scores of group g are ``sorted_scores[offsets[g]:offsets[g + 1]]``. The group of a label is the one of its row
-    (-1 for none, which adds nothing), or its own column if ``row_groups`` is None. An index, of one group only, makes
-    it faster and changes nothing. Returns the first bad row or -1.
+    The group of a label is the one of its row (-1 for none, which adds nothing), or its own column if ``row_groups`` is
+    None. Returns the first bad row or -1.
     """
-    keys = column_keys(rows.key, rows.n_columns)
 
-    def work(start: int, stop: int) -> int:
+    def work(block: Rows, start: int, stop: int) -> int:
         groups = None if row_groups is None else np.ascontiguousarray(row_groups[start:stop])
-        if backend.compiled is not None and rows.is_compiled:
-            arguments = (*compiled_arguments(rows.block(start, stop), keys), sorted_scores, offsets, groups, *index)
-            bad = int(backend.compiled.add_counts(*arguments, counts[start:stop]))
-            return start + bad if bad >= 0 else -1
-        scores, bad = all_scores_of_block(rows, start, stop)
-        if bad < 0:
-            counts[start:stop] += count_below(scores, sorted_scores, offsets, groups)
-        return bad
+        bad = block.engine.add_counts(block, calibrated, groups, counts[start:stop])
+        return start + bad if bad >= 0 else -1
 
-    return first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
-
-
-def count_below(
-    scores: Floats, sorted_scores: Floats, offsets: NDArray[np.int64], row_groups: Groups
-) -> NDArray[np.int32]:
-    """Count the calibration scores of its group below each of a matrix of scores (rows, labels)."""
-    counts = np.zeros(scores.shape, dtype=np.int32)
-    for group, (start, stop) in enumerate(pairwise(offsets.tolist())):
-        mine = np.s_[:, group] if row_groups is None else np.flatnonzero(row_groups == group)
-        counts[mine] = np.searchsorted(sorted_scores[start:stop], scores[mine], side="left")
-    return counts
+    return first_bad_row(rows.over_blocks(work))
 
 
 def lower(rows: Rows, lowest: Floats) -> int:
     """Lower each entry of a matrix to the score of its label; return the first bad row or -1."""
 
-    def work(start: int, stop: int) -> int:
-        scores, bad = all_scores_of_block(rows, start, stop)
+    def work(block: Rows, start: int, stop: int) -> int:
+        scores = np.empty(block.probabilities.shape)
+        bad = block.engine.all_scores(block, scores)
         np.minimum(lowest[start:stop], scores, out=lowest[start:stop])
-        return bad
+        return start + bad if bad >= 0 else -1
 
-    return first_bad_row(over_blocks(len(rows), rows.n_columns, work))
+    return first_bad_row(rows.over_blocks(work))
+
+
+_SHORT = 2**12  # cells up to here are looked up at once
+
+
+def p_values_of(counts: NDArray[np.int32], n: int) -> Floats:
+    """Return (n + 1 - count) / (n + 1) for every count, rounded as :mod:`aptset.kernels.quotients` says."""
+    table = engines.chosen.p_value_table(n, counts)
+    if counts.size <= _SHORT:
+        return table[counts]
+    p_values = np.empty(counts.shape)
+
+    def work(start: int, stop: int) -> None:
+        table.take(counts[start:stop], out=p_values[start:stop], mode="clip")  # in place; counts are never beyond n
+
+    over_blocks(len(counts), max(1, BLOCK_CELLS // max(1, counts.size // len(counts))), work)
+    return p_values

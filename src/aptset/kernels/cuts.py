@@ -5,15 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels import backend
-from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
-from aptset.kernels.formula import Floats, Weights
+from aptset.kernels import engines
+from aptset.kernels.blocks import over_blocks
+from aptset.kernels.engines.seam import Columns
+from aptset.kernels.formula import Floats
 from aptset.kernels.free_cuts import FreeCut, cut_freely, mask_freely
-from aptset.kernels.opened import OpenBlock, open_block, ordered_scores
-from aptset.kernels.places import Rows, compiled_arguments, first_bad_row, piece_of
-from aptset.kernels.rowhash import Words, column_keys
-
-Columns = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]
+from aptset.kernels.places import Rows, first_bad_row, piece_of
 
 
 class Cut(NamedTuple):
@@ -35,11 +32,7 @@ class Cut(NamedTuple):
         if pointers[-1] == len(self.members):
             return pointers, self.members
         taken = np.empty(pointers[-1], dtype=np.int32)
-        if backend.compiled is not None:
-            backend.compiled.beginnings(self.members, self.longest, sizes, taken)
-        else:
-            starts = np.cumsum(self.longest, dtype=np.int64) - self.longest
-            taken[:] = self.members[np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], sizes)]
+        engines.chosen.beginnings(self.members, self.longest, sizes, taken)
         return pointers, taken
 
     def with_rows(self, rows: NDArray[np.int64], others: "Cut") -> "Cut":
@@ -55,7 +48,9 @@ class Cut(NamedTuple):
 
     def at_each(self) -> list[tuple[NDArray[np.int64], NDArray[np.int32]]]:
         """Return the sets at every threshold, several at a time."""
-        return over_blocks(len(self.sizes), max(self.sizes.shape[1], BLOCK_CELLS), lambda which, _: self.at(which))
+        if len(self.sizes) == 1:
+            return [self.at(0)]
+        return over_blocks(len(self.sizes), 1, lambda which, _: self.at(which))
 
 
 def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut | FreeCut:
@@ -63,60 +58,47 @@ def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut | FreeCut:
 
     Thresholds are (rows, thresholds), or (1, thresholds) if they are the same for all rows.
     """
-    weights = rows.formula.weights
-    return cut_freely(rows, thresholds, at_least) if weights is None else _cut(rows, weights, thresholds, at_least)
+    return cut_freely(rows, thresholds, at_least) if rows.formula.weights is None else _cut(rows, thresholds, at_least)
 
 
-def _cut(rows: Rows, weights: Weights, thresholds: Floats, at_least: int) -> Cut:
-    keys, noted = column_keys(rows.key, rows.n_columns), rows.room_for_seeds()
-    sizes = np.empty((thresholds.shape[1], len(rows)), dtype=np.int32)
+def _cut(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
+    noted, sizes = rows.room_for_seeds(), np.empty((thresholds.shape[1], len(rows.probabilities)), dtype=np.int32)
 
-    def work(start: int, stop: int) -> tuple[int, Columns]:
-        block, wanted = rows.block(start, stop), _of_block(thresholds, start, stop)
-        if backend.compiled is None:
-            seeds = piece_of(noted, start, stop)
-            bad, sizes[:, start:stop], members = _cut_block(block, keys, weights, wanted, at_least, seeds)
-        else:
-            found = np.empty((wanted.shape[1], stop - start), dtype=np.int32)
-            room = np.empty((stop - start) * rows.n_columns, dtype=_dtype_of_columns(rows.n_columns))
-            given = (*_wanted_arguments(wanted, at_least), found, room, room.itemsize)
-            arguments = compiled_arguments(block, keys, piece_of(noted, start, stop))
-            bad, written = backend.compiled.cuts(*arguments, *given)
-            sizes[:, start:stop], members = found, room[:written].copy()
-        return (start + int(bad) if bad >= 0 else -1), members
+    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns]:
+        wanted, seeds = _of_block(thresholds, start, stop), piece_of(noted, start, stop)
+        bad, members = block.engine.cut(block, wanted, at_least, sizes[:, start:stop], seeds)
+        return (start + bad if bad >= 0 else -1), members
 
-    results = over_blocks(len(rows), rows.n_columns, work, rows.in_place)
+    results = rows.over_blocks(work)
     first_bad = first_bad_row([bad for bad, _ in results])
-    which = thresholds.argmax(axis=1)
-    longest = sizes[which[0]] if (which == which[0]).all() else sizes.max(axis=0)
+    longest = _longest(sizes, thresholds)
     found = Cut(sizes, longest, _join([members for _, members in results]), first_bad)
     copies = None if first_bad >= 0 else rows.copies(noted)
     if copies is None:
         return found
-    again = _cut(rows.again(copies), weights, _of_rows(thresholds, copies.rows), at_least)
+    again = _cut(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
     return found.with_rows(copies.rows, again)
+
+
+def _longest(sizes: NDArray[np.int32], thresholds: Floats) -> NDArray[np.int32]:
+    """Return the sizes at the largest threshold of each row."""
+    which = thresholds.argmax(axis=1)
+    longest: NDArray[np.int32] = sizes[which[0]] if (which == which[0]).all() else sizes.max(axis=0)
+    return longest
 
 
 def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
     """Return the members at one threshold as a boolean matrix, and the first bad row or -1."""
-    weights = rows.formula.weights
-    if weights is None:
+    if rows.formula.weights is None:
         return mask_freely(rows, thresholds, at_least)
-    keys, noted = column_keys(rows.key, rows.n_columns), rows.room_for_seeds()
-    flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
+    noted, flags = rows.room_for_seeds(), np.empty(rows.probabilities.shape, dtype=np.bool_)
 
-    def work(start: int, stop: int) -> int:
-        block, wanted = rows.block(start, stop), _of_block(thresholds, start, stop)
-        if backend.compiled is not None:
-            given = (*_wanted_arguments(wanted, at_least), flags[start:stop])
-            arguments = compiled_arguments(block, keys, piece_of(noted, start, stop))
-            bad = int(backend.compiled.masks(*arguments, *given))
-        else:
-            opened = open_block(block, keys, piece_of(noted, start, stop))
-            bad = _mask_block(opened, weights, wanted, at_least, flags[start:stop])
+    def work(block: Rows, start: int, stop: int) -> int:
+        wanted, seeds = _of_block(thresholds, start, stop), piece_of(noted, start, stop)
+        bad = block.engine.mask(block, wanted, at_least, flags[start:stop], seeds)
         return start + bad if bad >= 0 else -1
 
-    first_bad = first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
+    first_bad = first_bad_row(rows.over_blocks(work))
     copies = None if first_bad >= 0 else rows.copies(noted)
     if copies is not None:
         flags[copies.rows], _ = masks(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
@@ -131,49 +113,13 @@ def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
     return np.ascontiguousarray(thresholds if len(thresholds) == 1 else thresholds[start:stop])
 
 
-def _wanted_arguments(thresholds: Floats, at_least: int) -> tuple[object, ...]:
-    """Return the arguments that say where to cut (``WANTED_FORMAT`` in ``c/compiled.c``)."""
-    n_thresholds = thresholds.shape[1]
-    return thresholds, n_thresholds, n_thresholds if len(thresholds) > 1 else 0, at_least
-
-
-def _dtype_of_columns(n_columns: int) -> type[np.generic]:
-    """Return the smallest type for a column: what waits to be joined then takes little memory beside the result."""
-    if n_columns <= 40:  # WIDEST_TILE in c/tile.h
-        return np.uint8
-    return np.uint16 if n_columns <= 2**16 else np.int32
-
-
 def _join(parts: list[Columns]) -> NDArray[np.int32]:
     """Widen and join parts, dropping each one when it is done."""
+    if len(parts) == 1:
+        return parts[0].astype(np.int32, copy=False)
     stops = np.cumsum([len(part) for part in parts]).tolist()
     joined = np.empty(stops[-1] if stops else 0, dtype=np.int32)
     while parts:
         stop, part = stops.pop(), parts.pop()
         joined[stop - len(part) : stop] = part
     return joined
-
-
-def _mask_block(
-    opened: OpenBlock, weights: Weights, thresholds: Floats, at_least: int, flags: NDArray[np.bool_]
-) -> int:
-    if opened.first_bad < 0:
-        order, scores = ordered_scores(opened, weights)
-        inside = scores <= thresholds
-        inside[:, :at_least] = True
-        np.put_along_axis(flags, order, inside, axis=1)
-    return opened.first_bad
-
-
-def _cut_block(
-    block: Rows, keys: Words, weights: Weights, thresholds: Floats, at_least: int, noted: Words | None
-) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
-    opened = open_block(block, keys, noted)
-    none = np.zeros((thresholds.shape[1], len(block)), dtype=np.int32)
-    if opened.first_bad >= 0:
-        return opened.first_bad, none, none[0, :0]
-    order, scores = ordered_scores(opened, weights)
-    counts = [(scores <= thresholds[:, a, None]).sum(axis=1) for a in range(thresholds.shape[1])]
-    sizes = np.maximum(np.array(counts, dtype=np.int32), at_least)
-    is_member = np.arange(block.n_columns)[None, :] < sizes.max(axis=0)[:, None]
-    return -1, sizes, order[is_member].astype(np.int32)

@@ -5,11 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats
 from aptset.kernels.opened import free_order_and_scores
 from aptset.kernels.places import Rows, first_bad_row
-from aptset.kernels.rowhash import column_keys
 
 Set = tuple[NDArray[np.int64], NDArray[np.int32]]
 
@@ -31,10 +29,10 @@ class FreeCut(NamedTuple):
 
 def cut_freely(rows: Rows, thresholds: Floats, at_least: int) -> FreeCut:
     """Return the labels whose score is at most each threshold; sets hold ``at_least`` labels (0 or 1)."""
-    rows, keys = rows.seeded(), column_keys(rows.key, rows.n_columns)
+    rows = rows.seeded()
 
-    def work(start: int, stop: int) -> tuple[int, list[tuple[NDArray[np.int64], NDArray[np.int32]]]]:
-        order, scores, bad = free_order_and_scores(rows.block(start, stop), keys)
+    def work(block: Rows, start: int, stop: int) -> tuple[int, list[tuple[NDArray[np.int64], NDArray[np.int32]]]]:
+        order, scores, bad = free_order_and_scores(block)
         ordered = np.take_along_axis(scores, order, axis=1)
         wanted = thresholds if len(thresholds) == 1 else thresholds[start:stop]
         found = []
@@ -43,7 +41,7 @@ def cut_freely(rows: Rows, thresholds: Floats, at_least: int) -> FreeCut:
             found.append((inside.sum(axis=1), order[inside].astype(np.int32)))
         return (start + bad if bad >= 0 else -1), found
 
-    results = over_blocks(len(rows), rows.n_columns, work)
+    results = rows.over_blocks(work)
     sets = []
     for a in range(thresholds.shape[1]):
         sizes = np.concatenate([found[a][0] for _, found in results])
@@ -54,17 +52,17 @@ def cut_freely(rows: Rows, thresholds: Floats, at_least: int) -> FreeCut:
 
 def mask_freely(rows: Rows, thresholds: Floats, at_least: int) -> tuple[NDArray[np.bool_], int]:
     """Return the members at one threshold as a boolean matrix, and the first bad row or -1."""
-    rows, keys = rows.seeded(), column_keys(rows.key, rows.n_columns)
+    rows = rows.seeded()
     flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
 
-    def work(start: int, stop: int) -> int:
-        order, scores, bad = free_order_and_scores(rows.block(start, stop), keys)
+    def work(block: Rows, start: int, stop: int) -> int:
+        order, scores, bad = free_order_and_scores(block)
         wanted = thresholds if len(thresholds) == 1 else thresholds[start:stop]
         inside = _filled(np.take_along_axis(scores, order, axis=1) <= wanted, at_least)
         np.put_along_axis(flags[start:stop], order, inside, axis=1)
         return start + bad if bad >= 0 else -1
 
-    return flags, first_bad_row(over_blocks(len(rows), rows.n_columns, work))
+    return flags, first_bad_row(rows.over_blocks(work))
 
 
 def _filled(inside: NDArray[np.bool_], at_least: int) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels.formula import Floats, Places, Weights, mass_score, zero_score
-from aptset.kernels.rowhash import Words, canonical_words, hash_words, seeds_of, ties, uniforms
+from aptset.kernels.rowhash import Words, canonical_words, column_keys, hash_words, seeds_of, ties, uniforms
 
 if TYPE_CHECKING:
     from aptset.kernels.places import Rows
@@ -34,7 +34,7 @@ class OpenBlock:
         return ties(self.seeds[rows], self.u[rows], self.values.shape[1])
 
 
-def open_block(block: Rows, keys: Words, noted: Words | None = None) -> OpenBlock:
+def open_block(block: Rows, noted: Words | None = None) -> OpenBlock:
     """Widen, put on the grid, sum and check a block (``load_row`` in ``c/order.h``); note the seeds that are hashed."""
     # Short rows lie side by side, so that sums over them run along memory; sums are exact, so their order is free.
     values = block.probabilities.astype(np.float64, order="F" if block.n_columns < _SHORT else "C") + 0.0
@@ -45,6 +45,7 @@ def open_block(block: Rows, keys: Words, noted: Words | None = None) -> OpenBloc
         bad = invalid | ~(np.abs(total - 1.0) <= block.tolerance)
     seeds = block.seeds
     if seeds is None:
+        keys = column_keys(block.key, block.n_columns)
         seeds = seeds_of(hash_words(canonical_words(values), keys).sum(axis=1, dtype=np.uint64), block.key)
         if noted is not None:
             noted[:] = seeds
@@ -88,12 +89,36 @@ def places_of(block: OpenBlock, order: NDArray[np.intp], mass: Floats) -> Places
     return Places(np.ascontiguousarray(block.mass), above, rank, *of_rows, mass.shape[1])
 
 
-def free_order_and_scores(block: Rows, keys: Words, noted: Words | None = None) -> tuple[NDArray[np.intp], Floats, int]:
+def free_order_and_scores(block: Rows, noted: Words | None = None) -> tuple[NDArray[np.intp], Floats, int]:
     """Order of the labels of each row, their scores by column under any function of places, and the first bad row."""
-    opened = open_block(block, keys, noted)
+    opened = open_block(block, noted)
     if opened.first_bad >= 0:
         none = np.zeros(block.probabilities.shape)
         return none.astype(np.intp), none, opened.first_bad
     assert block.formula.of is not None
     order, mass = order_of(opened)
     return order, block.formula.of(places_of(opened, order, mass)), -1
+
+
+def label_scores_of(opened: OpenBlock, weights: Weights, labels: NDArray[np.int64]) -> Floats:
+    """Score of one label a row, without an order of the others."""
+    values, mass, u = opened.values, opened.mass, opened.u
+    mine = np.take_along_axis(values, labels[:, None], axis=1)
+    own = np.take_along_axis(mass, labels[:, None], axis=1)[:, 0]
+    is_greater = values > mine
+    before = np.zeros(len(values))
+    tied = np.flatnonzero((values == mine).sum(axis=1) > 1)
+    if len(tied):
+        breakers = opened.ties(tied)
+        my_breaker = np.take_along_axis(breakers, labels[tied, None], axis=1)
+        before[tied] = ((values[tied] == mine[tied]) & (breakers < my_breaker)).sum(axis=1)
+    greater = is_greater.sum(axis=1)
+    above = np.where(is_greater, mass, 0.0).sum(axis=1) + before * own
+    rank = greater + before + 1.0
+    second, top = np.partition(mass, -2, axis=1)[:, -2:].T
+    scores = mass_score(weights, above, own, top, second, opened.total, rank, u)
+    if not weights.behind:
+        return scores
+    with_mass = (mass > 0.0).sum(axis=1)
+    zeros = np.maximum(values.shape[1] - with_mass, 1)
+    return np.where(own > 0.0, scores, zero_score(weights, greater - with_mass + before, zeros, rank, u))

@@ -1,17 +1,23 @@
 """Scores of labels from where they stand in their rows: one label a row in one pass, or every label."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels import backend
-from aptset.kernels.blocks import BLOCK_CELLS, contiguous, over_blocks
-from aptset.kernels.copies import PREDICTION, Copies, find_copies, own_seeds
-from aptset.kernels.formula import Floats, Formula, mass_score, raised, zero_score
-from aptset.kernels.opened import free_order_and_scores, open_block, ordered_scores
-from aptset.kernels.rowhash import Words, column_keys, hash_rows
+from aptset.kernels import engines
+from aptset.kernels.blocks import contiguous, over_blocks
+from aptset.kernels.copies import PREDICTION, find_copies, own_seeds
+from aptset.kernels.engines.seam import BLOCK_ROWS, Copies, Engine
+from aptset.kernels.formula import Floats, Formula, raised
+from aptset.kernels.rowhash import Words
+
+Result = TypeVar("Result")
+
+_READ = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,8 @@ class Rows:
 
     def block(self, start: int, stop: int) -> "Rows":
         """Return rows start .. stop - 1 as contiguous arrays, normalised and raised if that was asked for."""
+        if stop - start == len(self.probabilities) and self.is_plain and self.seeds is None and self.u is None:
+            return self
         values = contiguous(self.probabilities[start:stop])
         if self.normalize:
             values = _normalised(values.astype(np.float64))
@@ -53,15 +61,23 @@ class Rows:
             u=None if self.u is None else np.ascontiguousarray(self.u[start:stop]),
         )
 
+    def over_blocks(self, work: Callable[["Rows", int, int], Result]) -> list[Result]:
+        """Call ``work(block, start, stop)`` on consecutive blocks of the size that the engine takes."""
+        n_rows, step = len(self.probabilities), self.engine.step(self)
+        if n_rows <= step:
+            return [work(self.block(0, n_rows), 0, n_rows)]
+        return over_blocks(n_rows, step, lambda start, stop: work(self.block(start, stop), start, stop))
+
     def room_for_seeds(self) -> Words | None:
         """Return where the loops note the seeds that they hash, if they do: copies are found among them afterwards."""
-        return np.empty(len(self), dtype=np.uint64) if self.seeds is None else None
+        return np.empty(len(self.probabilities), dtype=np.uint64) if self.seeds is None else None
 
     def copies(self, noted: Words | None) -> Copies | None:
         """Return the rows that must be looked at again, with a seed of their own, or None."""
         if noted is None or len(noted) < 2:
             return None
-        found = find_copies(noted, self.side, self.first_row)
+        look = self.engine.copies if len(noted) <= BLOCK_ROWS else find_copies
+        found = look(noted, self.side, self.first_row)
         return found if len(found.rows) else None
 
     def again(self, copies: Copies) -> "Rows":
@@ -73,12 +89,8 @@ class Rows:
         """Return the rows with their seeds worked out beforehand, for what looks at them in several ways."""
         if self.seeds is not None:
             return self
-        seeds = np.empty(len(self), dtype=np.uint64)
-        changes = self.normalize or self.formula.power != 1.0
-        step = max(1, BLOCK_CELLS // self.n_columns) if changes else len(self)
-        for start in range(0, len(self), step):
-            some = self.block(start, start + step) if changes else self
-            seeds[start : start + step] = hash_rows(some.probabilities, self.key)
+        seeds, key = np.empty(len(self), dtype=np.uint64), self.key
+        self.over_blocks(lambda block, start, stop: block.engine.hash_rows(block.probabilities, key, seeds[start:stop]))
         return replace(self, seeds=own_seeds(seeds, self.side, self.first_row))
 
     def __len__(self) -> int:
@@ -89,17 +101,16 @@ class Rows:
         """Number of labels."""
         return int(self.probabilities.shape[1])
 
-    @property
-    def in_place(self) -> bool:
-        """Whether the compiled loops read the matrix where it lies."""
-        readable = self.probabilities.dtype in (np.float32, np.float64) and self.probabilities.flags.c_contiguous
-        as_it_is = not self.normalize and self.formula.power == 1.0
-        return bool(self.is_compiled and readable and as_it_is)
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the matrix can be read where it lies."""
+        readable = self.probabilities.dtype in _READ and self.probabilities.flags.c_contiguous
+        return readable and not self.normalize and self.formula.power == 1.0
 
     @property
-    def is_compiled(self) -> bool:
-        """Whether the compiled loops score these rows."""
-        return backend.compiled is not None and self.formula.weights is not None
+    def engine(self) -> Engine:
+        """What runs the loops over these rows: only numpy takes any function of places."""
+        return engines.NUMPY if self.formula.weights is None else engines.chosen
 
 
 def _normalised(values: Floats) -> Floats:
@@ -112,14 +123,9 @@ def _normalised(values: Floats) -> Floats:
 
 def first_bad_row(rows_of_blocks: list[int]) -> int:
     """Return the first bad row that any block reported, or -1."""
+    if len(rows_of_blocks) == 1:
+        return rows_of_blocks[0]
     return min((row for row in rows_of_blocks if row >= 0), default=-1)
-
-
-def compiled_arguments(block: Rows, keys: Words, noted: Words | None = None) -> tuple[object, ...]:
-    """Return the arguments that every compiled loop takes first (``JOB_FORMAT`` in ``c/compiled.c``)."""
-    assert block.formula.weights is not None
-    of_rows = (block.probabilities, block.n_columns, block.formula.weights.flat, keys, block.key, block.tolerance)
-    return (*of_rows, block.seeds, block.u, noted)
 
 
 def piece_of(noted: Words | None, start: int, stop: int) -> Words | None:
@@ -141,23 +147,13 @@ def label_scores(rows: Rows, labels: NDArray[np.int64]) -> LabelScores:
     scores, noted = np.empty(len(rows)), rows.room_for_seeds()
     seeds = rows.seeds if noted is None else noted
     assert seeds is not None  # there is room for them if none came
-    keys = column_keys(rows.key, rows.n_columns)
 
-    def work(start: int, stop: int) -> int:
-        block = rows.block(start, stop)
+    def work(block: Rows, start: int, stop: int) -> int:
         chosen = np.ascontiguousarray(labels[start:stop], dtype=np.int64)
-        seeds_of_block = piece_of(noted, start, stop)
-        if backend.compiled is not None and rows.is_compiled:
-            arguments = compiled_arguments(block, keys, seeds_of_block)
-            bad = backend.compiled.label_scores(*arguments, chosen, scores[start:stop])
-        elif rows.formula.weights is not None:
-            bad = _label_scores_of_block(block, keys, chosen, scores[start:stop], seeds_of_block)
-        else:
-            _, every, bad = free_order_and_scores(block, keys, seeds_of_block)
-            scores[start:stop] = np.take_along_axis(every, chosen[:, None], axis=1)[:, 0]
-        return start + int(bad) if bad >= 0 else -1
+        bad = block.engine.label_scores(block, chosen, scores[start:stop], piece_of(noted, start, stop))
+        return start + bad if bad >= 0 else -1
 
-    first_bad = first_bad_row(over_blocks(len(rows), rows.n_columns, work, rows.in_place))
+    first_bad = first_bad_row(rows.over_blocks(work))
     copies = None if first_bad >= 0 else rows.copies(noted)
     if copies is None:
         return LabelScores(scores, first_bad, 0, seeds)
@@ -168,46 +164,6 @@ def label_scores(rows: Rows, labels: NDArray[np.int64]) -> LabelScores:
 
 def all_scores_of_block(rows: Rows, start: int, stop: int) -> tuple[Floats, int]:
     """Score of every label of rows start .. stop - 1, and the first bad row or -1."""
-    block = rows.block(start, stop)
-    keys = column_keys(rows.key, rows.n_columns)
-    scores = np.empty((stop - start, rows.n_columns))
-    if backend.compiled is not None and rows.is_compiled:
-        bad = int(backend.compiled.all_scores(*compiled_arguments(block, keys), scores))
-    elif rows.formula.weights is None:
-        _, scores, bad = free_order_and_scores(block, keys)
-    else:
-        opened = open_block(block, keys)
-        bad = opened.first_bad
-        if bad < 0:
-            order, ordered = ordered_scores(opened, rows.formula.weights)
-            np.put_along_axis(scores, order, ordered, axis=1)
+    block, scores = rows.block(start, stop), np.empty((stop - start, rows.n_columns))
+    bad = block.engine.all_scores(block, scores)
     return scores, start + bad if bad >= 0 else -1
-
-
-def _label_scores_of_block(
-    block: Rows, keys: Words, labels: NDArray[np.int64], out: Floats, noted: Words | None
-) -> int:
-    opened, weights = open_block(block, keys, noted), block.formula.weights
-    assert weights is not None
-    if opened.first_bad >= 0:
-        return opened.first_bad
-    values, mass, u = opened.values, opened.mass, opened.u
-    mine = np.take_along_axis(values, labels[:, None], axis=1)
-    own = np.take_along_axis(mass, labels[:, None], axis=1)[:, 0]
-    is_greater = values > mine
-    before = np.zeros(len(values))
-    tied = np.flatnonzero((values == mine).sum(axis=1) > 1)
-    if len(tied):
-        breakers = opened.ties(tied)
-        my_breaker = np.take_along_axis(breakers, labels[tied, None], axis=1)
-        before[tied] = ((values[tied] == mine[tied]) & (breakers < my_breaker)).sum(axis=1)
-    greater = is_greater.sum(axis=1)
-    above = np.where(is_greater, mass, 0.0).sum(axis=1) + before * own
-    rank = greater + before + 1.0
-    second, top = np.partition(mass, -2, axis=1)[:, -2:].T
-    out[:] = mass_score(weights, above, own, top, second, opened.total, rank, u)
-    if weights.behind:
-        with_mass = (mass > 0.0).sum(axis=1)
-        zeros = np.maximum(values.shape[1] - with_mass, 1)
-        out[:] = np.where(own > 0.0, out, zero_score(weights, greater - with_mass + before, zeros, rank, u))
-    return -1

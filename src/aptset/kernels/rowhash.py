@@ -5,11 +5,10 @@ shifted by a secret of the column (the NH family). A sum does not care about the
 sparse formats visit the columns, and equal values of different dtypes are widened to the same float64 bits first.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
-
-from aptset.kernels import backend
-from aptset.kernels.blocks import contiguous, over_blocks
 
 Words = NDArray[np.uint64]
 GOLDEN = 0x9E3779B97F4A7C15
@@ -33,9 +32,12 @@ def keys_of_columns(key: int, columns: NDArray[np.int64]) -> Words:
     return mix(_one(key) + (columns.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN))
 
 
+@lru_cache(maxsize=16)
 def column_keys(key: int, n_columns: int) -> Words:
     """Return the secrets of columns 0 .. n_columns - 1."""
-    return keys_of_columns(key, np.arange(n_columns))
+    keys = keys_of_columns(key, np.arange(n_columns))
+    keys.flags.writeable = False
+    return keys
 
 
 def canonical_words(values: NDArray[np.float64]) -> Words:
@@ -54,24 +56,6 @@ def hash_words(words: Words, keys: Words) -> Words:
 def seeds_of(hashes: Words, key: int) -> Words:
     """Turn summed hashes into seeds."""
     return mix(hashes + mix(_one(key + GOLDEN)))
-
-
-def hash_rows(values: NDArray[np.generic], key: int) -> Words:
-    """Seed of every row of a numeric matrix."""
-    keys = column_keys(key, values.shape[1])
-    seeds = np.empty(len(values), dtype=np.uint64)
-
-    def work(start: int, stop: int) -> None:
-        block = contiguous(values[start:stop])
-        if backend.compiled is not None:
-            backend.compiled.hash_rows(block, keys, key, seeds[start:stop])
-        else:
-            words = canonical_words(block.astype(np.float64))
-            seeds[start:stop] = seeds_of(hash_words(words, keys).sum(axis=1, dtype=np.uint64), key)
-
-    in_place = backend.compiled is not None and values.flags.c_contiguous and values.dtype in (np.float32, np.float64)
-    over_blocks(len(values), values.shape[1], work, in_place)
-    return seeds
 
 
 def uniforms(seeds: Words) -> NDArray[np.float64]:

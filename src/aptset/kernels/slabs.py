@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels import backend
 from aptset.kernels.formula import Floats
 
 
@@ -28,10 +27,8 @@ class Sorted(NamedTuple):
     covered: NDArray[np.int64]
 
 
-def least_mean(position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:
+def least_mean_by_rounds(position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:
     """Return the least mean over slabs with at least ``least`` points; positions are sorted."""
-    if backend.compiled is not None:
-        return Fraction(*backend.compiled.least_mean(position, covered, least))
     groups = group(position, covered)
     mean = Fraction(1)
     while True:  # Dinkelbach: a slab below the present mean, if there is one, is the next one; ends after a few rounds
@@ -40,15 +37,6 @@ def least_mean(position: Floats, covered: NDArray[np.uint8], least: int) -> Frac
             return mean
         points = groups.points[end] - groups.points[start]
         mean = Fraction(int(groups.covered[end] - groups.covered[start]), int(points))
-
-
-def least_mean_bounds(places: Floats, covered: NDArray[np.uint8], least: int) -> Floats:
-    """Return for each direction (a row of places) a mean that none of its slabs falls below; 0 says nothing."""
-    bounds = np.zeros(len(places))
-    if backend.compiled is not None:
-        n_bins = min(max(len(covered) // 5, 16), 4096)
-        backend.compiled.least_mean_bounds(np.ascontiguousarray(places), covered, least, n_bins, bounds)
-    return bounds
 
 
 def find_slab(position: Floats, covered: NDArray[np.uint8], least: int, mean: Fraction) -> Slab:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
@@ -12,20 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tally import mask_of_one_model, p_values_of_one_model, sets_of_one_model
-from aptset.calibrations.tuning import Tuning
 from aptset.chance import BY_CONTENT, Chance
 from aptset.kernels.copies import BLOCK_ROWS, PREDICTION
-from aptset.kernels.formula import Floats
+from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
-from aptset.probabilities.artefacts import read_calibration, write_calibration
-from aptset.probabilities.border import NAME, Scored, score_labels, take_ids
-from aptset.scores import Places, Score
+from aptset.probabilities.artefacts import write_calibration
+from aptset.probabilities.border import NAME, take_ids
+from aptset.probabilities.merging import merged
+from aptset.scores import Score
 from aptset.sets import PredictionSets
-from aptset.validation.artefacts import check_mergeable
-from aptset.validation.chance import check_first_row, warn_of_equal_shards
+from aptset.validation.chance import check_first_row
 from aptset.validation.matrices import check_new_probabilities, softmax_of, tolerance_of
-from aptset.validation.outcomes import check_flag, check_flag_or_none
-from aptset.validation.scores import AUTO, formula_of
+from aptset.validation.outcomes import check_flag
+from aptset.validation.scores import formula_of
 from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
 
 
@@ -182,7 +182,7 @@ class Calibration:
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
-        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
+        may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
         sets = sets_of_one_model(self.held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
         return sets if is_sequence else sets[0]
 
@@ -214,7 +214,7 @@ class Calibration:
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, [level], self.held_out.groups.kind != "all")
-        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
+        may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
         return mask_of_one_model(self.held_out, rows, ids, level, may_be_empty, NAME)
 
     def p_values(
@@ -245,28 +245,7 @@ class Calibration:
         Where rows come more than once, give each shard a ``first_row`` of its own (or ids): copies in shards that start
         at the same row share their chance, and less is known than n says.
         """
-        same = {
-            "score": self.conformity == other.conformity,
-            "key (random_state)": self.key == other.key,
-            "randomized": self.randomized == other.randomized,
-            "where u comes from (u, ids)": self.chance.source == other.chance.source,
-            "normalize": self.normalize == other.normalize,
-            "allow_empty": self.allow_empty == other.allow_empty,
-            "classes": np.array_equal(self.classes, other.classes),
-            "kind of groups": self.held_out.groups.kind == other.held_out.groups.kind,
-        }
-        mine, theirs = ({*one.parts, sum(one.parts) % 2**64} if one.parts else set() for one in (self, other))
-        check_mergeable([name for name, equal in same.items() if not equal], bool(mine & theirs))
-        if self.chance.source == "content" and {*self.first_rows} & {*other.first_rows}:
-            warn_of_equal_shards(min(self.chance.copies, other.chance.copies))
-        n_copies = self.chance.copies * self.n + other.chance.copies * other.n
-        return replace(
-            self,
-            held_out=self.held_out.merge(other.held_out),
-            chance=self.chance.with_copies(n_copies, self.n + other.n),
-            parts=self.parts + other.parts,
-            first_rows=self.first_rows + other.first_rows,
-        )
+        return merged(self, other)
 
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file that :func:`load` reads; opening it runs no code.
@@ -276,123 +255,20 @@ class Calibration:
         """
         write_calibration(path, {field.name: getattr(self, field.name) for field in fields(self)})
 
+    @cached_property
+    def _formula(self) -> Formula:
+        return formula_of(self.conformity)
+
     def _rows(
         self, probabilities: Any, u: ArrayLike | None, ids: Any, normalize: bool | None, logits: bool, first_row: int
     ) -> Rows:
-        probabilities, ids = take_ids(probabilities, ids)
+        if ids is not None:
+            probabilities, ids = take_ids(probabilities, ids)
         matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
-        matrix = softmax_of(matrix, NAME) if check_flag(logits, "logits") else matrix
+        if logits is not False:
+            matrix = softmax_of(matrix, NAME) if check_flag(logits, "logits") else matrix
         is_whole = first_row == 0  # the last piece of a file may well be one row
         draw = self.chance.predicts(u, ids, len(matrix), self.key, is_whole, stacklevel=5)
-        divide = check_flag_or_none(normalize, self.normalize, "normalize")
-        start = check_first_row(first_row, BLOCK_ROWS)
-        tolerance = tolerance_of(matrix)
-        return Rows(matrix, formula_of(self.conformity), self.key, tolerance, *draw, divide, PREDICTION, start)
-
-
-def calibrate(
-    probabilities: Any,
-    labels: ArrayLike,
-    *,
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
-    classes: ArrayLike | None = None,
-    groups: str | ArrayLike | None = None,
-    randomized: bool = True,
-    allow_empty: bool = True,
-    normalize: bool = False,
-    logits: bool = False,
-    u: ArrayLike | None = None,
-    ids: Any = None,
-    random_state: Any = None,
-    first_row: int = 0,
-) -> Calibration:
-    """Calibrate prediction sets on the probabilities and true labels of samples that no model was trained on.
-
-    Parameters
-    ----------
-    probabilities : array or data frame, shape (rows, classes)
-        Rows must sum to 1, up to rounding. float16 and float32 are widened to float64 first. A data frame goes by the
-        names of its columns, here and in ``predict_set``.
-    labels : array, shape (rows,)
-        The true label of each row.
-    conformity : str, score or function of :class:`Places`, default="adaptive"
-        How strange a label is for a row: "adaptive" ("aps"), "homogeneous" ("lac", "thr"), "regularized" ("raps"),
-        "saps", "margin", "rank" ("topk"), a score with settings of its own, or any function. "auto" chooses one as
-        :func:`tune` does, on a fifth of the rows (4,000 at most, drawn by ``random_state``), which then do not
-        calibrate.
-    classes : array, optional
-        The label of each column; by default the column names of a data frame, else the column numbers 0, 1, ...
-    groups : None, "label" or array, optional
-        Calibrate within groups, so that the promise holds in each: "label" for every true label, an array for the
-        group of each row (``predict_set`` then needs the groups of the new rows).
-    randomized : bool, default=True
-        False takes u = 1 everywhere: chance only orders equal probabilities. Sets cover as promised, or far more
-        where scores tie: with confident probabilities most scores are 0. With the adaptive score no set is empty.
-    allow_empty : bool, default=True
-        If False, an empty set gets its most likely label, which can only raise the coverage.
-    normalize : bool, default=False
-        Divide each row by its sum instead of refusing rows that do not sum to 1; new rows likewise.
-    logits : bool, default=False
-        The numbers are logits: a softmax in float64 makes them probabilities. Say so to ``predict_set``, too.
-    u : array of float in [0, 1], optional
-        The uniform of each row; by default a keyed hash of the row and of which copy it is, where equal rows come more
-        than once. Whoever passes it here must pass it with the new rows as well.
-    ids : array or name of a column, optional
-        One id per row: u then comes from the id alone. A text names a column of the data frame of probabilities; an
-        index that names the rows is passed as ``ids=frame.index`` (one that only numbers them is refused with new
-        rows).
-    random_state : None, int or numpy random generator, optional
-        Where the key of the hash comes from; None draws a fresh one, which the calibration keeps.
-    first_row : int, default=0
-        The number of the first row, where a long table is calibrated in pieces: a multiple of 4096.
-
-    Returns
-    -------
-    Calibration
-
-    Examples
-    --------
-    >>> import aptset
-    >>> calibration = aptset.calibrate([[0.5, 0.375, 0.125]] * 3, [0, 0, 1], u=[0.5, 1.0, 0.0])
-    >>> calibration.scores
-    array([0.   , 0.25 , 0.875])
-    """
-    may_be_empty = check_flag(allow_empty, "allow_empty")
-    tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
-    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row, logits)
-    found = score_labels(probabilities, labels, *settings, tuning)
-    return calibration_of(found, may_be_empty, bool(normalize), first_row)
-
-
-def calibration_of(found: Scored, allow_empty: bool, normalize: bool, first_row: int = 0) -> Calibration:
-    """Keep what was scored."""
-    held_out, parts = HeldOut((found.fold(slice(None)),), found.groups), (found.fingerprint,)
-    of_rows = (found.classes, found.conformity, found.key, found.chance, allow_empty, found.columns)
-    return Calibration(held_out, *of_rows, normalize, parts, (int(first_row),))
-
-
-def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()) -> Calibration:
-    """Read a calibration that was saved; a damaged, truncated, forged or newer file is refused with one clear error.
-
-    Parameters
-    ----------
-    path : path
-        What ``save`` wrote.
-    scores : mapping, optional
-        Scores of your own by the name under which they were saved, "module:object": a function, or the class of a
-        dataclass, whose settings are in the file.
-    trust : list of str, optional
-        Modules that may be imported to find such a score. Without either, nothing is imported and such a file is
-        refused.
-
-    Examples
-    --------
-    >>> import aptset, tempfile, pathlib
-    >>> calibration = aptset.calibrate([[0.9, 0.1]] * 20, [0] * 20, random_state=0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     calibration.save(pathlib.Path(folder) / "cal.aptset")
-    ...     aptset.load(pathlib.Path(folder) / "cal.aptset")
-    Calibration(n=20, 2 classes, Adaptive())
-    """
-    fields, _ = read_calibration(path, scores, trust)
-    return Calibration(**fields)
+        divide = self.normalize if normalize is None else check_flag(normalize, "normalize")
+        start = 0 if type(first_row) is int and is_whole else check_first_row(first_row, BLOCK_ROWS)
+        return Rows(matrix, self._formula, self.key, tolerance_of(matrix), *draw, divide, PREDICTION, start)

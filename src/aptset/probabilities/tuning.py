@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibrations.tuning import Trial, Tuning
 from aptset.probabilities.border import score_labels
-from aptset.probabilities.calibration import Calibration, calibration_of
+from aptset.probabilities.calibrating import calibration_of
+from aptset.probabilities.calibration import Calibration
 from aptset.scores import Score
 from aptset.validation.outcomes import check_flag
 from aptset.validation.scores import AUTO, check_conformity

@@ -57,6 +57,10 @@ def check_new_probabilities(
     probabilities: Any, name: str, classes: NDArray[Any], columns: NDArray[Any] | None
 ) -> NDArray[np.generic]:
     """Return a matrix with one column per class; a table goes by its column names, as at calibration (``columns``)."""
+    if type(probabilities) is np.ndarray and probabilities.dtype.kind == "f" and probabilities.ndim == 2:
+        n_rows, n_columns = probabilities.shape
+        if n_columns == len(classes) and n_columns > 1 and n_rows:  # the usual case: nothing to ask
+            return probabilities
     matrix, names = check_probabilities(probabilities, name)
     if matrix.shape[1] != len(classes):
         raise ValueError(

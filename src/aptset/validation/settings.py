@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -27,8 +28,16 @@ def check_alpha(alpha: Any) -> Fraction:
     return Fraction(alpha) if isinstance(alpha, Fraction | Decimal) else Fraction(str(alpha))
 
 
+@lru_cache(maxsize=256)
+def _level_of_float(alpha: float) -> Fraction:
+    """Return the decimal of a level that comes again and again."""
+    return check_alpha(alpha)
+
+
 def check_alphas(alpha: Any) -> tuple[list[Fraction], bool]:
     """Return the levels, and whether there was a sequence of them."""
+    if type(alpha) is float:
+        return [_level_of_float(alpha)], False
     if isinstance(alpha, Sequence | np.ndarray) and not isinstance(alpha, str) and np.ndim(alpha) == 1:
         if len(alpha) == 0:
             raise ValueError("alpha must be a number or a non-empty sequence of numbers; got an empty sequence.")
@@ -71,11 +80,11 @@ def warn_if_too_few(
     """
     strictest, inner = min(alphas), min(levels or alphas)
     needed = size_needed(inner)
+    if min(sizes.values(), default=needed) >= needed:
+        return
     asked = f"alpha={float(strictest):g}"
     asked += f" (level='guaranteed' runs at {float(inner):.4g})" if inner != strictest else ""
     short = {name: n for name, n in sizes.items() if n < needed}
-    if not short:
-        return
     if by_group:
         shown = ", ".join(f"{name!r} ({n if n else 'never seen'})" for name, n in list(short.items())[:8])
         what = f"groups with too few calibration samples for {asked}: {shown}"

@@ -1,0 +1,28 @@
+"""Engines of the loops: one object each, with the members of :class:`~aptset.kernels.engines.seam.Engine`.
+
+``chosen`` runs all scores that have a fast form; a plain function of places runs on numpy. Callers never ask which
+engine they have. Set ``APTSET_KERNELS=numpy`` to leave the compiled loops unused.
+"""
+
+import os
+from importlib import import_module
+
+from aptset.kernels.engines.compiled_engine import CompiledEngine
+from aptset.kernels.engines.numpy_engine import NumpyEngine
+from aptset.kernels.engines.seam import Engine
+
+NUMPY: Engine = NumpyEngine()
+
+
+def available() -> dict[str, Engine]:
+    """Return the engines that run here by their names, the slowest first."""
+    found = {NUMPY.name: NUMPY}
+    try:
+        compiled: Engine = CompiledEngine(import_module("aptset.kernels._compiled"))
+    except ImportError:  # no compiler when this was installed: the numpy path gives the same bits, slower
+        return found
+    return found | {compiled.name: compiled}
+
+
+ENGINES = available()
+chosen: Engine = ENGINES.get(os.environ.get("APTSET_KERNELS", ""), list(ENGINES.values())[-1])

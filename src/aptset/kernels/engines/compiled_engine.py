@@ -1,0 +1,125 @@
+"""The compiled loops: prepares their arguments. What they do is written in C, in ``c/``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels import blocks
+from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups
+from aptset.kernels.formula import Floats
+from aptset.kernels.quotients import by_decimals
+from aptset.kernels.rowhash import Words, column_keys
+
+if TYPE_CHECKING:
+    from aptset.kernels.places import Rows
+
+
+@dataclass(frozen=True)
+class CompiledEngine:
+    """Loops in C, for the level of this machine."""
+
+    loops: Any  # the extension module
+    name: str = "compiled"
+
+    def step(self, rows: Rows) -> int:
+        """Return larger blocks where nothing is copied: calls are few, and memory is bounded all the same."""
+        cells = blocks.BLOCK_CELLS * (blocks.READ_IN_PLACE if rows.is_plain else 1)
+        return max(1, cells // rows.n_columns)
+
+    def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
+        """Score one label of each row."""
+        return int(self.loops.label_scores(*_job(rows, noted), labels, scores))
+
+    def all_scores(self, rows: Rows, scores: Floats) -> int:
+        """Score every label."""
+        return int(self.loops.all_scores(*_job(rows, None), scores))
+
+    def cut(
+        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+    ) -> tuple[int, Columns]:
+        """Return the members at the largest threshold."""
+        n_rows, n_columns = rows.probabilities.shape
+        # The smallest type for a column: what waits to be joined then takes little memory beside the result.
+        width = 1 if n_columns <= 40 else 2 if n_columns <= 2**16 else 4  # WIDEST_TILE in c/tile.h
+        room = np.empty(n_rows * n_columns, dtype=f"u{width}" if width < 4 else np.int32)
+        found = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
+        bad, written = self.loops.cuts(*_job(rows, noted), *_wanted(thresholds, at_least), found, room, width)
+        if found is not sizes:
+            sizes[:] = found
+        return bad, room[:written].copy()
+
+    def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
+        """Flag the members."""
+        return int(self.loops.masks(*_job(rows, noted), *_wanted(thresholds, at_least), flags))
+
+    def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
+        """Count the scores below every label."""
+        of_scores = (calibrated.scores, calibrated.offsets, row_groups, *calibrated.index)
+        return int(self.loops.add_counts(*_job(rows, None), *of_scores, counts))
+
+    def hash_rows(self, values: NDArray[np.generic], key: int, seeds: Words) -> None:
+        """Seed every row."""
+        self.loops.hash_rows(values, column_keys(key, values.shape[1]), key, seeds)
+
+    def copies(self, seeds: Words, side: int, first_row: int) -> Copies:
+        """Find the copies."""
+        rows, own = np.empty(len(seeds), dtype=np.int64), np.empty(len(seeds), dtype=np.uint64)
+        found = self.loops.copies(np.ascontiguousarray(seeds), first_row // BLOCK_ROWS, side, rows, own)
+        return Copies(rows[:found].copy(), own[:found].copy())
+
+    def beginnings(
+        self,
+        members: NDArray[np.int32],
+        longest: NDArray[np.int32],
+        sizes: NDArray[np.int32],
+        taken: NDArray[np.int32],
+    ) -> None:
+        """Take the first members of each row."""
+        self.loops.beginnings(members, longest, sizes, taken)
+
+    def p_value_table(self, n: int, counts: NDArray[np.int32]) -> Floats:
+        """Return the p-values of all counts, which depend on n alone and are kept."""
+        return _large_table(self.loops, n) if n >= _LARGE else _table(self.loops, n)
+
+    def least_mean(self, position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:
+        """Return the least mean of a slab."""
+        return Fraction(*self.loops.least_mean(position, covered, least))
+
+    def least_mean_bounds(self, places: Floats, covered: NDArray[np.uint8], least: int) -> Floats:
+        """Return what no slab falls below."""
+        bounds, n_bins = np.zeros(len(places)), min(max(len(covered) // 5, 16), 4096)
+        self.loops.least_mean_bounds(np.ascontiguousarray(places), covered, least, n_bins, bounds)
+        return bounds
+
+
+def _compute(loops: Any, n: int) -> Floats:
+    table = np.empty(n + 1)
+    done = loops.p_value_table(table)  # the smallest p-values are left to the decimals
+    table[done:] = by_decimals(n, np.arange(done, n + 1))[done:]
+    table.flags.writeable = False
+    return table
+
+
+_LARGE = 2**14  # tables from here on take memory: few are kept
+_table = lru_cache(maxsize=256)(_compute)
+_large_table = lru_cache(maxsize=2)(_compute)
+
+
+def _job(rows: Rows, noted: Words | None) -> tuple[object, ...]:
+    """Return the arguments that every loop over probabilities takes first (``JOB_FORMAT`` in ``c/compiled.c``)."""
+    values, weights = rows.probabilities, rows.formula.weights
+    assert weights is not None
+    keys = column_keys(rows.key, values.shape[1])
+    return values, values.shape[1], weights.flat, keys, rows.key, rows.tolerance, rows.seeds, rows.u, noted
+
+
+def _wanted(thresholds: Floats, at_least: int) -> tuple[object, ...]:
+    """Return the arguments that say where to cut (``WANTED_FORMAT`` in ``c/compiled.c``)."""
+    n_thresholds = thresholds.shape[1]
+    return thresholds, n_thresholds, n_thresholds if len(thresholds) > 1 else 0, at_least

@@ -1,0 +1,145 @@
+"""The loops in numpy: what every other engine must equal, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels import blocks
+from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups
+from aptset.kernels.formula import Floats
+from aptset.kernels.opened import free_order_and_scores, label_scores_of, open_block, ordered_scores
+from aptset.kernels.quotients import by_decimals
+from aptset.kernels.rowhash import GOLDEN, Words, canonical_words, column_keys, hash_words, mix, seeds_of
+from aptset.kernels.slabs import least_mean_by_rounds
+
+if TYPE_CHECKING:
+    from aptset.kernels.places import Rows
+
+
+@dataclass(frozen=True)
+class NumpyEngine:
+    """Loops in numpy; the only ones that also take any function of places."""
+
+    name: str = "numpy"
+
+    def step(self, rows: Rows) -> int:
+        """Return blocks that stay in the cache of a core."""
+        return max(1, blocks.BLOCK_CELLS // rows.n_columns)
+
+    def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
+        """Score one label of each row."""
+        if rows.formula.weights is None:
+            _, every, bad = free_order_and_scores(rows, noted)
+            scores[:] = np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
+            return bad
+        opened = open_block(rows, noted)
+        if opened.first_bad < 0:
+            scores[:] = label_scores_of(opened, rows.formula.weights, labels)
+        return opened.first_bad
+
+    def all_scores(self, rows: Rows, scores: Floats) -> int:
+        """Score every label."""
+        if rows.formula.weights is None:
+            _, scores[:], bad = free_order_and_scores(rows)
+            return bad
+        opened = open_block(rows)
+        if opened.first_bad < 0:
+            order, ordered = ordered_scores(opened, rows.formula.weights)
+            np.put_along_axis(scores, order, ordered, axis=1)
+        return opened.first_bad
+
+    def cut(
+        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+    ) -> tuple[int, Columns]:
+        """Return the members at the largest threshold."""
+        opened = open_block(rows, noted)
+        if opened.first_bad >= 0:
+            return opened.first_bad, np.empty(0, dtype=np.int32)
+        assert rows.formula.weights is not None
+        order, scores = ordered_scores(opened, rows.formula.weights)
+        for a in range(thresholds.shape[1]):
+            np.maximum((scores <= thresholds[:, a, None]).sum(axis=1), at_least, out=sizes[a], casting="unsafe")
+        is_member = np.arange(order.shape[1])[None, :] < sizes.max(axis=0)[:, None]
+        return -1, order[is_member].astype(np.int32)
+
+    def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
+        """Flag the members."""
+        opened = open_block(rows, noted)
+        if opened.first_bad < 0:
+            assert rows.formula.weights is not None
+            order, scores = ordered_scores(opened, rows.formula.weights)
+            inside = scores <= thresholds
+            inside[:, :at_least] = True
+            np.put_along_axis(flags, order, inside, axis=1)
+        return opened.first_bad
+
+    def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
+        """Count the scores below every label."""
+        scores = np.empty(rows.probabilities.shape)
+        bad = self.all_scores(rows, scores)
+        if bad < 0:
+            counts += count_below(scores, calibrated, row_groups)
+        return bad
+
+    def hash_rows(self, values: NDArray[np.generic], key: int, seeds: Words) -> None:
+        """Seed every row."""
+        words = canonical_words(values.astype(np.float64))
+        hashes = hash_words(words, column_keys(key, values.shape[1])).sum(axis=1, dtype=np.uint64)
+        seeds[:] = seeds_of(hashes, key)
+
+    def copies(self, seeds: Words, side: int, first_row: int) -> Copies:
+        """Find the copies."""
+        block = np.arange(len(seeds)) // BLOCK_ROWS
+        order = np.lexsort((seeds, block))  # stable: equal ones stay in the order of the rows
+        starts = np.flatnonzero(np.append(True, (np.diff(seeds[order]) != 0) | (np.diff(block[order]) != 0)))
+        copy = np.arange(len(seeds)) - np.repeat(starts, np.diff(np.append(starts, len(seeds))))
+        rows = np.sort(order[copy > 0])
+        number = np.empty(len(seeds), dtype=np.uint64)
+        number[order] = copy
+        blocks_before = np.uint64(first_row // BLOCK_ROWS)
+        place = (block[rows].astype(np.uint64) + blocks_before) * np.uint64(BLOCK_ROWS) + number[rows]
+        return Copies(rows, mix(seeds[rows] + mix(place * np.uint64(2) + np.uint64(side) + np.uint64(GOLDEN))))
+
+    def beginnings(
+        self,
+        members: NDArray[np.int32],
+        longest: NDArray[np.int32],
+        sizes: NDArray[np.int32],
+        taken: NDArray[np.int32],
+    ) -> None:
+        """Take the first members of each row."""
+        starts = np.cumsum(longest, dtype=np.int64) - longest
+        ends = np.cumsum(sizes, dtype=np.int64)
+        taken[:] = members[np.arange(len(taken)) + np.repeat(starts - (ends - sizes), sizes)]
+
+    def p_value_table(self, n: int, counts: NDArray[np.int32]) -> Floats:
+        """Return a table that is right at these counts: a decimal for each of them."""
+        return by_decimals(n, np.flatnonzero(np.bincount(counts.ravel(), minlength=n + 1)))
+
+    def least_mean(self, position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:
+        """Return the least mean of a slab."""
+        return least_mean_by_rounds(position, covered, least)
+
+    def least_mean_bounds(
+        self,
+        places: Floats,
+        covered: NDArray[np.uint8],
+        least: int,
+    ) -> Floats:
+        """Say nothing."""
+        return np.zeros(len(places))
+
+
+def count_below(scores: Floats, calibrated: Calibrated, row_groups: Groups) -> NDArray[np.int32]:
+    """Count the calibration scores of its group below each of a matrix of scores (rows, labels)."""
+    counts = np.zeros(scores.shape, dtype=np.int32)
+    for group, (start, stop) in enumerate(pairwise(calibrated.offsets.tolist())):
+        mine = np.s_[:, group] if row_groups is None else np.flatnonzero(row_groups == group)
+        counts[mine] = np.searchsorted(calibrated.scores[start:stop], scores[mine], side="left")
+    return counts

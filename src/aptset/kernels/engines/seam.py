@@ -1,0 +1,136 @@
+"""The seam of the engines: what each of them does with a block of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels.formula import Floats
+from aptset.kernels.rowhash import Words
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from aptset.kernels.places import Rows
+
+Columns = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]
+Groups = NDArray[np.int32] | None
+
+BLOCK_ROWS = 4096  # of copies; COPY_BITS in c/copies.h
+
+
+class Copies(NamedTuple):
+    """The rows that are copies, upward, and a seed of its own for each."""
+
+    rows: NDArray[np.int64]
+    seeds: Words
+
+
+class Index(NamedTuple):
+    """Where to look first in many scores: those of bucket b stand from ``starts[b]`` on. Twin of the one in C."""
+
+    starts: NDArray[np.int32] | None = None
+    low: float = 0.0
+    scale: float = 0.0
+
+
+NO_INDEX = Index()
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """Calibration scores: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
+
+    The group of a label is that of its row, or its own column. An index, of one group only, makes counting faster and
+    changes nothing. Engines may keep what they worked out from the scores in ``kept``, under their name.
+    """
+
+    scores: Floats
+    offsets: NDArray[np.int64]
+    index: Index = NO_INDEX
+    kept: dict[str, Any] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """The loops over blocks of rows. Every engine gives the same bits.
+
+    A block is a :class:`~aptset.kernels.places.Rows` in C order, float32 or float64, neither to be divided nor raised
+    any more. Results go into arrays that the caller made, in numpy's memory. Methods return the first bad row of the
+    block, or -1; what they wrote is then worth nothing. ``noted``, where it is there, takes the seeds that were hashed
+    (nothing is hashed where the rows have seeds): the caller finds copies among them and runs those rows again.
+    Several blocks may run at once, on threads.
+    """
+
+    @property
+    def name(self) -> str:
+        """What ``APTSET_KERNELS`` calls it."""
+        ...
+
+    def step(self, rows: Rows) -> int:
+        """Return how many of the rows the engine takes at a time."""
+        ...
+
+    def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
+        """Score one label (a column number) of each row."""
+        ...
+
+    def all_scores(self, rows: Rows, scores: Floats) -> int:
+        """Score every label, (rows, labels)."""
+        ...
+
+    def cut(
+        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+    ) -> tuple[int, Columns]:
+        """Return the members at the largest threshold of each row, most likely first, one row after the other.
+
+        Thresholds are (rows, thresholds), or (1, thresholds) for all rows alike; ``sizes`` are (thresholds, rows).
+        Sets hold ``at_least`` labels (0 or 1). Columns come in any type that holds them.
+        """
+        ...
+
+    def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
+        """Flag the members at one threshold, (rows, labels)."""
+        ...
+
+    def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
+        """Add to the count of every label the calibration scores of its group that are strictly below its score.
+
+        The group of a row may be -1 (none): it adds nothing. Without ``row_groups`` each column is a group.
+        """
+        ...
+
+    def hash_rows(self, values: NDArray[np.generic], key: int, seeds: Words) -> None:
+        """Seed every row of a matrix of any numbers."""
+        ...
+
+    def copies(self, seeds: Words, side: int, first_row: int) -> Copies:
+        """Find the rows whose seed came before in their block of 4096, the first of which starts at ``first_row``."""
+        ...
+
+    def beginnings(
+        self,
+        members: NDArray[np.int32],
+        longest: NDArray[np.int32],
+        sizes: NDArray[np.int32],
+        taken: NDArray[np.int32],
+    ) -> None:
+        """Take the first ``sizes[i]`` of the ``longest[i]`` members of each row."""
+        ...
+
+    def p_value_table(self, n: int, counts: NDArray[np.int32]) -> Floats:
+        """Return a table of the p-values of counts 0 .. n among n scores that is right at these counts at least.
+
+        :mod:`aptset.kernels.quotients` says how they are rounded.
+        """
+        ...
+
+    def least_mean(self, position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:
+        """Return the least mean over slabs with at least ``least`` points; positions are sorted."""
+        ...
+
+    def least_mean_bounds(self, places: Floats, covered: NDArray[np.uint8], least: int) -> Floats:
+        """Return for each direction (a row of places) a mean that none of its slabs falls below; 0 says nothing."""
+        ...

@@ -1,0 +1,126 @@
+"""Calibrate on probabilities and labels, or read a calibration from its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from aptset.calibrations.held_out import HeldOut
+from aptset.calibrations.tuning import Tuning
+from aptset.probabilities.artefacts import read_calibration
+from aptset.probabilities.border import Scored, score_labels
+from aptset.probabilities.calibration import Calibration
+from aptset.scores import Places, Score
+from aptset.validation.outcomes import check_flag
+from aptset.validation.scores import AUTO
+
+
+def calibrate(
+    probabilities: Any,
+    labels: ArrayLike,
+    *,
+    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    classes: ArrayLike | None = None,
+    groups: str | ArrayLike | None = None,
+    randomized: bool = True,
+    allow_empty: bool = True,
+    normalize: bool = False,
+    logits: bool = False,
+    u: ArrayLike | None = None,
+    ids: Any = None,
+    random_state: Any = None,
+    first_row: int = 0,
+) -> Calibration:
+    """Calibrate prediction sets on the probabilities and true labels of samples that no model was trained on.
+
+    Parameters
+    ----------
+    probabilities : array or data frame, shape (rows, classes)
+        Rows must sum to 1, up to rounding. float16 and float32 are widened to float64 first. A data frame goes by the
+        names of its columns, here and in ``predict_set``.
+    labels : array, shape (rows,)
+        The true label of each row.
+    conformity : str, score or function of :class:`Places`, default="adaptive"
+        How strange a label is for a row: "adaptive" ("aps"), "homogeneous" ("lac", "thr"), "regularized" ("raps"),
+        "saps", "margin", "rank" ("topk"), a score with settings of its own, or any function. "auto" chooses one as
+        :func:`tune` does, on a fifth of the rows (4,000 at most, drawn by ``random_state``), which then do not
+        calibrate.
+    classes : array, optional
+        The label of each column; by default the column names of a data frame, else the column numbers 0, 1, ...
+    groups : None, "label" or array, optional
+        Calibrate within groups, so that the promise holds in each: "label" for every true label, an array for the
+        group of each row (``predict_set`` then needs the groups of the new rows).
+    randomized : bool, default=True
+        False takes u = 1 everywhere: chance only orders equal probabilities. Sets cover as promised, or far more
+        where scores tie: with confident probabilities most scores are 0. With the adaptive score no set is empty.
+    allow_empty : bool, default=True
+        If False, an empty set gets its most likely label, which can only raise the coverage.
+    normalize : bool, default=False
+        Divide each row by its sum instead of refusing rows that do not sum to 1; new rows likewise.
+    logits : bool, default=False
+        The numbers are logits: a softmax in float64 makes them probabilities. Say so to ``predict_set``, too.
+    u : array of float in [0, 1], optional
+        The uniform of each row; by default a keyed hash of the row and of which copy it is, where equal rows come more
+        than once. Whoever passes it here must pass it with the new rows as well.
+    ids : array or name of a column, optional
+        One id per row: u then comes from the id alone. A text names a column of the data frame of probabilities; an
+        index that names the rows is passed as ``ids=frame.index`` (one that only numbers them is refused with new
+        rows).
+    random_state : None, int or numpy random generator, optional
+        Where the key of the hash comes from; None draws a fresh one, which the calibration keeps.
+    first_row : int, default=0
+        The number of the first row, where a long table is calibrated in pieces: a multiple of 4096.
+
+    Returns
+    -------
+    Calibration
+
+    Examples
+    --------
+    >>> import aptset
+    >>> calibration = aptset.calibrate([[0.5, 0.375, 0.125]] * 3, [0, 0, 1], u=[0.5, 1.0, 0.0])
+    >>> calibration.scores
+    array([0.   , 0.25 , 0.875])
+    """
+    may_be_empty = check_flag(allow_empty, "allow_empty")
+    tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
+    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row, logits)
+    found = score_labels(probabilities, labels, *settings, tuning)
+    return calibration_of(found, may_be_empty, bool(normalize), first_row)
+
+
+def calibration_of(found: Scored, allow_empty: bool, normalize: bool, first_row: int = 0) -> Calibration:
+    """Keep what was scored."""
+    held_out, parts = HeldOut((found.fold(slice(None)),), found.groups), (found.fingerprint,)
+    of_rows = (found.classes, found.conformity, found.key, found.chance, allow_empty, found.columns)
+    return Calibration(held_out, *of_rows, normalize, parts, (int(first_row),))
+
+
+def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()) -> Calibration:
+    """Read a calibration that was saved; a damaged, truncated, forged or newer file is refused with one clear error.
+
+    Parameters
+    ----------
+    path : path
+        What ``save`` wrote.
+    scores : mapping, optional
+        Scores of your own by the name under which they were saved, "module:object": a function, or the class of a
+        dataclass, whose settings are in the file.
+    trust : list of str, optional
+        Modules that may be imported to find such a score. Without either, nothing is imported and such a file is
+        refused.
+
+    Examples
+    --------
+    >>> import aptset, tempfile, pathlib
+    >>> calibration = aptset.calibrate([[0.9, 0.1]] * 20, [0] * 20, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     calibration.save(pathlib.Path(folder) / "cal.aptset")
+    ...     aptset.load(pathlib.Path(folder) / "cal.aptset")
+    Calibration(n=20, 2 classes, Adaptive())
+    """
+    fields, _ = read_calibration(path, scores, trust)
+    return Calibration(**fields)
