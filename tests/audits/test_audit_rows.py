@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from test_audit_laws import rows
+from test_audit_chances import rows
 
 import aptset
 from aptset.audits.auditing import prepare

@@ -9,15 +9,15 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from test_audit_laws import ALPHA, Broken, drifting, rows
+from test_audit_chances import ALPHA, Broken, drifting, rows
 
 import aptset
 from aptset.audits.auditing import prepare
 from aptset.audits.comparing import Comparison, rank
 from aptset.audits.drift import look_for_drift, new_labels_test
-from aptset.audits.laws import judge
 from aptset.audits.results import Splits
 from aptset.audits.splits import RandomSplit
+from aptset.audits.verdicts import judge
 from aptset.validation.audits import check_times
 
 

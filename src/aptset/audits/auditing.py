@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 
 from aptset.audits.drift import LEVEL as DRIFT_LEVEL
 from aptset.audits.drift import Drift, look_for_drift
-from aptset.audits.laws import LEVEL, Verdict, judge
 from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits, distribution
 from aptset.audits.splits import RandomSplit, Rows, as_conformal, by_content
+from aptset.audits.verdicts import LEVEL, Verdict, judge
 from aptset.calibrations import CALIBRATIONS
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import take

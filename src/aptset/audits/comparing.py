@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset.audits.auditing import METRICS, prepare, split_and_measure
-from aptset.audits.laws import LEVEL, Verdict, judge
 from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits
 from aptset.audits.splits import as_conformal
+from aptset.audits.verdicts import LEVEL, Verdict, judge
 from aptset.judging.displays import Display
 from aptset.judging.estimates import Estimate, paired_mean, resampled_mean
 from aptset.reports.render import save_page

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from aptset.audits.paths import PERMUTATIONS, columns_of_features, columns_of_labels, path_test
 from aptset.audits.repeats import repeated_rows, repeats_test
 from aptset.audits.splits import Rows
-from aptset.judging.estimates import beta_binomial
-from aptset.kernels.counts import rank_at
+from aptset.judging.laws import coverage_law
 from aptset.kernels.formula import Floats
 
 # For all checks together. An audit may speak up for nothing in 0.01 of cases; verdicts are sharp and get the rest.
@@ -119,7 +118,7 @@ def look_for_drift(
     p_labels = path_test(columns_of_labels(rows.y)[order], generator)
     columns = columns_of_features(rows.X if rows.features is None else rows.features, generator)
     p_features = None if columns is None else path_test(columns[order], generator)
-    p_last = None if last["laws"] is None else _last_rows_test(last, alpha)
+    p_last = None if last["laws"] is None else coverage_law(last["covered"], last["laws"], alpha).too_low
     if p_last is not None and is_by_label:
         p_last = min(1.0, 2 * min(p_last, new_labels_test(rows.y[order], last["rows"], generator)))
     p_repeats = repeats_test(rows.content)
@@ -164,11 +163,3 @@ def new_labels_test(
     found = new(codes[-n_last:])
     as_many = sum(new(generator.permutation(codes)[-n_last:]) >= found for _ in range(permutations))
     return (1 + as_many) / (1 + permutations)
-
-
-def _last_rows_test(last: dict[str, Any], alpha: Fraction) -> float:
-    """Return the chance that a valid calibration covers as few of the last rows (ties can only make it more)."""
-    chances = np.ones(1)
-    for rows, n in last["laws"]:
-        chances = np.convolve(chances, beta_binomial(rows, n, rank_at(n, alpha)))
-    return float(min(1.0, chances[: last["covered"] + 1].sum()))

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from aptset.audits.drift import Drift
-from aptset.audits.laws import Verdict
 from aptset.audits.results import Splits
+from aptset.audits.verdicts import Verdict
 from aptset.reports.render import SPLITS, render_page
 
 METRICS = {

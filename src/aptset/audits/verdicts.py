@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from aptset.judging.estimates import Estimate, beta_binomial, resampled_share
-from aptset.kernels.counts import rank_at
-from aptset.kernels.formula import Floats
+from aptset.judging.estimates import Estimate, resampled_share
+from aptset.judging.laws import CENTRE, chances_of_sum
 
 # All that an audit or a comparison says is wrong for a valid calibration in at most this share of cases.
 LEVEL = 0.01
 _MOST_ROWS = 2**23  # test rows over all splits that the exact law is worked out for
-
-
-def chances_of_sum(laws: list[tuple[int, int]], alpha: Fraction) -> Floats:
-    """Return the chance of each total of independent Beta-binomial counts, (test rows, calibration rows) each.
-
-    Given the rows, random splits are independent of each other, and each covers a Beta-binomial number of its test rows
-    whatever the rows are, if scores do not tie: the total is the convolution of these laws, worked out by Fourier
-    transforms, to about 1e-15 in every chance.
-    """
-    total = sum(rows for rows, _ in laws)
-    length = 1 << (total + 1).bit_length()
-    transform = np.ones(length // 2 + 1, dtype=np.complex128)
-    for (rows, n), times in Counter(laws).items():
-        transform *= np.fft.rfft(beta_binomial(rows, n, rank_at(n, alpha)), length) ** times
-    chances = np.clip(np.fft.irfft(transform, length)[: total + 1], 0.0, None)
-    return np.asarray(chances / chances.sum())
 
 
 @dataclass(frozen=True)
@@ -120,5 +102,5 @@ def _exact(rows: list[dict[str, Any]], alpha: Fraction) -> tuple[float, float, f
     laws = [(int(m), int(n)) for row in rows for m, n in row["laws"]]
     total, covered = sum(m for m, _ in laws), sum(row["covered"] for row in rows)
     below = np.cumsum(chances_of_sum(laws, alpha))
-    low, high = np.searchsorted(below, [0.025, 0.975]) / max(1, total)
+    low, high = np.searchsorted(below, CENTRE) / max(1, total)
     return float(min(1.0, below[covered])), float(low), float(high)
