@@ -10,8 +10,9 @@ from scipy import stats
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.audits.auditing import prepare, split_and_measure
 from aptset.audits.paths import path_test
+from aptset.audits.pool import prepare
+from aptset.audits.splits import split_and_measure
 from aptset.audits.verdicts import judge
 from aptset.judging.estimates import paired_mean, resampled_mean
 
@@ -39,7 +40,7 @@ def test_the_chance_of_a_verdict_is_a_p_value():
     chances = []
     for seed in range(150):
         splits = split_and_measure(candidates, data, 2, seed, None, 1, False)
-        chances.append(judge(splits.overall("a"), Fraction(1, 5), share).chance)
+        chances.append(judge(splits.of("a"), Fraction(1, 5), share).chance)
     assert stats.binom.sf(30, 150, 0.07) < 1e-6
     assert sum(chance < 0.07 for chance in chances) <= 30
     assert max(chances) > 0.5
