@@ -8,11 +8,11 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from test_audit_laws import rows
+from test_audit_chances import rows
 
 import aptset
-from aptset.audits.auditing import prepare
 from aptset.audits.paths import columns_of_features, columns_of_labels, path_test
+from aptset.audits.pool import prepare
 from aptset.audits.repeats import repeated_rows, repeats_test
 
 QUICK = {"repetitions": 4, "calibrations": "split"}
@@ -27,9 +27,7 @@ def test_the_order_of_the_rows_decides_nothing_but_the_look_along_it():
     found = aptset.audit(GaussianNB(), X, y, groups=groups, time=times, **QUICK)
     mixed = aptset.audit(GaussianNB(), X[order], y[order], groups=groups[order], time=times[order], **QUICK)
     assert found.to_frame().equals(mixed.to_frame())
-    assert [row["values"] for row in found.splits.p_values("split")] == [
-        row["values"] for row in mixed.splits.p_values("split")
-    ]
+    assert [row.values for row in found.splits.tested("split")] == [row.values for row in mixed.splits.tested("split")]
     assert found.drift.p_order == mixed.drift.p_order
 
 

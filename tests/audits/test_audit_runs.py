@@ -11,9 +11,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from test_audit_laws import rows
+from test_audit_chances import rows
 
 import aptset
+from aptset.audits.pool import prepare
+from aptset.audits.splits import RandomSplit, as_conformal
+from aptset.audits.values import SplitResult
 from shell import failure, run
 
 BAYES = GaussianNB()
@@ -28,7 +31,7 @@ def test_every_calibration_has_its_distribution():
     assert found.repetitions == 6
     one = frame[(frame["candidate"] == "cv+") & (frame["repetition"] == 3)].iloc[0]
     assert one["coverage"] == one["covered"] / one["rows"]
-    parts = {(row["candidate"], row["part"], row["name"], row["metric"]) for row in found.summary()}
+    parts = {(row.candidate, row.part, row.name, row.metric) for row in found.summary()}
     assert ("split", "label", "2", "coverage") in parts
     assert ("minimax", "group", "down", "size") in parts
     assert found.verdicts["split"].chance is not None
@@ -41,17 +44,15 @@ def test_every_calibration_has_its_distribution():
 def test_a_split_is_what_it_says():
     X, y = rows(200)
     found = aptset.audit(BAYES, X, y, repetitions=3, calibrations="split", random_state=7)
-    from aptset.audits.auditing import prepare
-    from aptset.audits.splits import RandomSplit, as_conformal
-
-    data, _ = prepare(X, y, None, None, 0.3)
-    task = RandomSplit(data, "split", as_conformal(BAYES, "split", None), 1, 7)
+    data, _ = prepare(X, y, None, None, 0.3, seed=7)
+    task = RandomSplit(data, "split", as_conformal(BAYES, "split", None), 1, 7, "p_values")
     train, test = task.split()
     assert sorted([*train, *test]) == list(range(200))
     assert len(test) == 60
-    row = found.splits.overall("split")[1]
-    assert row["laws"] == [[60, 70]]
-    assert row["covered"] <= 60
+    row = found.splits.of("split")[1]
+    assert row.laws == [(60, 70)]
+    assert row.covered <= 60
+    assert SplitResult.of_row(json.loads(json.dumps(task.run()[0]))) == row
 
 
 def test_workers_and_restarts_change_nothing(tmp_path):
@@ -87,14 +88,14 @@ def test_labels_as_groups_have_an_exact_law_too():
     (verdict,) = found.verdicts.values()
     assert verdict.kept
     assert verdict.low <= verdict.coverage <= verdict.high
-    assert len(found.splits.overall("as given")[0]["laws"]) == 3
+    assert len(found.splits.of("as given")[0].laws) == 3
 
 
 def test_a_fitted_model_calibrates_on_every_other_row():
     X, y = rows(300)
     frozen = FrozenEstimator(GaussianNB().fit(X[:100], y[:100]))
     found = aptset.audit(frozen, X[100:], y[100:], repetitions=3, calibrations="split")
-    assert found.splits.overall("split")[0]["laws"] == [[60, 140]]
+    assert found.splits.of("split")[0].laws == [(60, 140)]
 
 
 def test_data_that_cannot_be_sliced_have_no_worst_slice():

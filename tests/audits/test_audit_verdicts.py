@@ -9,15 +9,16 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from test_audit_laws import ALPHA, Broken, drifting, rows
+from test_audit_chances import ALPHA, Broken, drifting, rows
 
 import aptset
-from aptset.audits.auditing import prepare
 from aptset.audits.comparing import Comparison, rank
 from aptset.audits.drift import look_for_drift, new_labels_test
-from aptset.audits.laws import judge
+from aptset.audits.pool import prepare
 from aptset.audits.results import Splits
 from aptset.audits.splits import RandomSplit
+from aptset.audits.values import SplitResult, TestedRows
+from aptset.audits.verdicts import judge
 from aptset.validation.audits import check_times
 
 
@@ -30,20 +31,20 @@ def test_labels_that_no_training_row_has_are_left_out_of_the_law_and_counted():
     classifier = aptset.ConformalClassifier(GaussianNB(), groups="label", alpha=0.1)
     found = aptset.audit(classifier, X[order], y[order].astype(str), repetitions=20)
     (verdict,) = found.verdicts.values()
-    overall = found.splits.overall("as given")
-    judged = [sum(m for m, _ in row["laws"]) for row in overall]
-    assert verdict.left_out == sum(row["rows"] for row in overall) - sum(judged) > 100
+    overall = found.splits.of("as given")
+    judged = [sum(m for m, _ in row.laws) for row in overall]
+    assert verdict.left_out == sum(row.rows for row in overall) - sum(judged) > 100
     assert float(verdict.coverage) == pytest.approx(
-        np.mean([row["covered"] / m for row, m in zip(overall, judged, strict=True)])
+        np.mean([row.covered / m for row, m in zip(overall, judged, strict=True)])
     )
     assert verdict.low <= verdict.coverage <= verdict.high, "coverage, band and chance are about the same rows"
-    assert float(verdict.coverage_of_all) == pytest.approx(np.mean([row["coverage"] for row in overall]))
+    assert float(verdict.coverage_of_all) == pytest.approx(np.mean([row.metrics["coverage"] for row in overall]))
     assert not verdict.kept, "over all rows the promise is broken"
     assert f"{verdict.left_out:,} of 3,000 test rows have labels that no training row has" in verdict.sentence()
 
 
 def test_the_chance_is_the_lower_tail():
-    one = [{"rows": 5, "covered": 3, "laws": [[5, 9]], "promise": 0.8}]
+    one = [SplitResult("a", 0, rows=5, covered=3, promise=0.8, laws=[(5, 9)])]
     tail = stats.betabinom(5, 8, 2).cdf(3)
     verdict = judge(one, Fraction(1, 5), 0.3)
     assert verdict.chance == pytest.approx(tail)
@@ -52,7 +53,7 @@ def test_the_chance_is_the_lower_tail():
 
 @pytest.mark.parametrize(("shares", "kept"), [([0.5, 0.52, 0.48], False), ([0.8, 0.82, 0.9], True)])
 def test_without_a_law_the_interval_is_compared_with_the_bound(shares, kept):
-    splits = [{"rows": 100, "covered": 100 * share, "laws": None, "promise": 0.8} for share in shares]
+    splits = [SplitResult("a", 0, rows=100, covered=round(100 * share), promise=0.8, laws=None) for share in shares]
     verdict = judge(splits, ALPHA, 0.3)
     assert verdict.kept == kept
     assert ("LOWER than the promise" in verdict.sentence()) == (not kept)
@@ -88,11 +89,11 @@ def test_drift_draws_what_the_sets_cover():
     found = aptset.audit(classifier, X, y, repetitions=5)
     covered, times = np.zeros(300), np.zeros(300)
     place = prepare(X, y, None, None, 0.3)[0].place
-    for row in found.splits.p_values("as given"):
-        covered[row["rows"]] += row["hits"]
-        times[row["rows"]] += 1
-    assert sum(sum(row["hits"]) for row in found.splits.p_values("as given")) == sum(
-        row["covered"] for row in found.splits.overall("as given")
+    for row in found.splits.tested("as given"):
+        covered[row.rows] += row.hits
+        times[row.rows] += 1
+    assert sum(sum(row.hits) for row in found.splits.tested("as given")) == sum(
+        row.covered for row in found.splits.of("as given")
     )
     seen = np.argsort(place)
     seen = seen[times[seen] > 0]
@@ -104,10 +105,10 @@ def test_the_luck_of_a_split_is_taken_out_before_rows_are_compared():
     """Splits that test the first rows only, with higher p-values throughout, are no drift: their mean is their luck."""
     spread = np.random.default_rng(0).normal(scale=0.01, size=(40, 50))
     splits = [
-        {"rows": list(range(start, start + 50)), "values": (level + spread[i]).tolist(), "hits": [1] * 50}
+        TestedRows(list(range(start, start + 50)), (level + spread[i]).tolist(), [1] * 50)
         for i, (start, level) in enumerate([(0, 0.8), (50, 0.2)] * 20)
     ]
-    last = {"laws": None, "covered": 9, "rows": 10}
+    last = SplitResult("a", -1, rows=10, covered=9, promise=0.9, laws=None)
     data, _ = prepare(*rows(100), None, None, 0.3)
     data = replace(data, place=np.arange(100))
     found = look_for_drift(splits, last, data, ALPHA, np.random.default_rng(0))
@@ -125,7 +126,7 @@ def test_what_a_finished_split_is_used_again_for():
         replace(one, repetition=2),
         replace(one, candidate="b"),
         replace(one, keeps="p_values"),
-        replace(one, rows=replace(data, X=X + 1)),
+        replace(one, pool=replace(data, X=X + 1)),
     ]
     assert len({one.key, *(other.key for other in others)}) == 8
     assert replace(one, model=aptset.ConformalClassifier(GaussianNB())).key == one.key
@@ -153,18 +154,19 @@ def splits_of(sizes, covered, rows_of_test=100):
     found = []
     for name in sizes:
         for number, (size, count) in enumerate(zip(sizes[name], covered[name], strict=True)):
-            found.append({"candidate": name, "repetition": number, "part": "all", "name": "", "rows": rows_of_test})
-            found[-1] |= {"covered": count, "size": size, "worst_slice": count / 200, "size_given_coverage": size}
-            found[-1] |= {"promise": 0.9, "laws": [[rows_of_test, 10_000]]}
-            tested = {"rows": list(range(number * rows_of_test, (number + 1) * rows_of_test))}
-            tested |= {"values": [size] * rows_of_test, "hits": [1] * count + [0] * (rows_of_test - count)}
-            found.append({"candidate": name, "repetition": number, "part": "sizes", **tested})
-    return Splits.of(list(sizes), found, 0.3, len(next(iter(sizes.values()))))
+            first, misses = number * rows_of_test, rows_of_test - count
+            numbers, hits = list(range(first, first + rows_of_test)), [1] * count + [0] * misses
+            metrics = {"coverage": count / rows_of_test, "worst_slice": count / 200}
+            metrics |= {"size": size, "size_given_coverage": size}
+            facts = {"rows": rows_of_test, "covered": count, "promise": 0.9, "laws": [(rows_of_test, 10_000)]}
+            tested = TestedRows(numbers, [size] * rows_of_test, hits)
+            found.append(SplitResult(name, number, **facts, metrics=metrics, tested=tested))
+    return Splits(list(sizes), found, 0.3, len(next(iter(sizes.values()))))
 
 
 def comparison(sizes, covered):
     splits = splits_of(sizes, covered)
-    verdicts = {name: judge(splits.overall(name), ALPHA, 0.3) for name in sizes}
+    verdicts = {name: judge(splits.of(name), ALPHA, 0.3) for name in sizes}
     return Comparison(splits, verdicts, rank(splits, verdicts), 0.1, 300, 100)
 
 
@@ -211,10 +213,10 @@ def test_all_candidates_are_printed_and_what_is_left_out_is_said():
 def test_intervals_of_coverage_are_shares_and_groups_keep_apart():
     X, y = rows(60)
     found = aptset.audit(GaussianNB(), X, y, repetitions=2, groups=[1, "1"] * 30, calibrations="split")
-    groups = [row for row in found.summary() if row["part"] == "group"]
-    assert {row["name"] for row in groups} == {"1", "'1'"}
-    shares = [row for row in found.summary() if row["metric"] in ("coverage", "worst_slice")]
-    assert all(0 <= row["low"] <= row["high"] <= 1 for row in shares)
+    groups = [row for row in found.summary() if row.part == "group"]
+    assert {row.name for row in groups} == {"1", "'1'"}
+    shares = [row for row in found.summary() if row.metric in ("coverage", "worst_slice")]
+    assert all(0 <= row.low <= row.high <= 1 for row in shares)
 
 
 def test_a_broken_candidate_loses_however_small_its_sets():

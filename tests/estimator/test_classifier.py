@@ -317,7 +317,7 @@ BAD_FITS = {
         {"calibration": "spilt"},
         NAMES,
         ValueError,
-        r"one of \['cv\+', 'jackknife\+', 'minimax', 'split'\].*got 'spilt'",
+        r"one of \['bootstrap', .*'split'\].*got 'spilt'",
     ),
     "calibration type": (GaussianNB(), {"calibration": 5}, NAMES, TypeError, "calibration must be"),
     "share": (GaussianNB(), {"calibration": Split(share=1.0)}, NAMES, ValueError, r"share must be in \(0, 1\)"),

@@ -6,12 +6,10 @@ import re
 import subprocess
 import sys
 import zlib
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import betabinom
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -19,7 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 import aptset
-from aptset.judging.curves import beta_binomial_range, coverage_curve
+from aptset.judging.curves import coverage_curve
 from aptset.reports import measures
 from aptset.reports.packing import pack
 from aptset.reports.render import as_json
@@ -86,14 +84,6 @@ def test_tables_at_levels_say_the_same_as_all_p_values(monkeypatch, settings):
         assert histogram[at].T.tolist() == [pair.tolist() for pair in pairs]
         assert covered[:, at].tolist() == [hits[y == label].sum() for label in range(4)]
         assert squares[:, at].tolist() == [(sets.sizes[y == label] ** 2).sum() for label in range(4)]
-
-
-def test_band_is_the_beta_binomial_law():
-    for n, rows, level in ((99, 50, Fraction(1, 10)), (500, 1000, Fraction(1, 4)), (20, 7, Fraction(1, 3))):
-        k = int(np.ceil((1 - level) * (n + 1)))
-        expected = betabinom(rows, k, n + 1 - k).ppf([0.025, 0.975]) / rows
-        assert beta_binomial_range(rows, n, level) == pytest.approx(expected)
-    assert beta_binomial_range(10, 5, Fraction(1, 100)).tolist() == [1, 1]
 
 
 def test_evaluation_draws_the_curve_and_gives_its_table():

@@ -7,16 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import betabinom
 from sklearn.model_selection import KFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 from test_report_numbers import data_of, made
 
 import aptset
-from aptset.judging.evidence import FoldCounts
+from aptset.judging.laws import FoldCounts, coverage_law, folds_chance
 from aptset.reports import measures, words
-from aptset.reports.laws import coverage_law, folds_chance
 from aptset.reports.summarise import summarise
 
 ALPHA = Fraction(1, 10)
@@ -28,26 +26,6 @@ def words_of(evaluation):
 
 def kind_of(report):
     return words_of(report.evaluation)["kind"]
-
-
-def test_the_law_of_groups_is_the_convolution():
-    laws = ((40, 30), (25, 99), (7, 5), (300, 500))
-    chances = np.ones(1)
-    for m, n in laws:
-        k = int(np.ceil(Fraction(9, 10) * (n + 1)))
-        one = betabinom(m, k, n + 1 - k).pmf(np.arange(m + 1)) if k <= n else np.append(np.zeros(m), 1)
-        chances = np.convolve(chances, one)
-    below = np.cumsum(chances)
-    for count in (250, 320, 335, 350, 372):
-        law = coverage_law(count, laws, ALPHA)
-        assert law.too_low == pytest.approx(below[count], rel=1e-9)
-        assert law.too_high == pytest.approx(chances[count:].sum(), rel=1e-9)
-    assert (law.low, law.high) == tuple(np.searchsorted(below, [0.025, 0.975]) / 372)
-    assert not law.is_certain
-    assert coverage_law(7, ((7, 5),), ALPHA).is_certain
-    one = aptset.coverage_test(884, m=1000, n=500, alpha=0.1)
-    found = coverage_law(884, ((1000, 500),), ALPHA)
-    assert found[:4] == pytest.approx((one.low, one.high, one.too_low, one.too_high), rel=1e-9)
 
 
 @pytest.mark.parametrize("groups", ["label", "row", None])

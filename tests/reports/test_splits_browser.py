@@ -64,7 +64,7 @@ def test_what_a_figure_of_splits_leaves_out_is_said(opened, tmp_path):
     found = aptset.audit(GaussianNB(), X, y, repetitions=2, calibrations=["split", "cv+"], alpha=0.5)
     found.report(tmp_path / "a.html")
     page = opened(tmp_path / "a.html", viewport={"width": 390, "height": 844})
-    parts = [row for row in found.summary() if row["part"] == "label" and row["metric"] == "coverage"]
+    parts = [row for row in found.summary() if row.part == "label" and row.metric == "coverage"]
     note = f"The lowest 20 of each candidate; {len(parts) - 40} more are in the table below."
     assert note in page.page.inner_text("#part-label")
     for figure in ("metric-coverage", "metric-size", "part-label"):

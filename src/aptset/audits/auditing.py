@@ -10,37 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aptset.audits.drift import LEVEL as DRIFT_LEVEL
+from aptset.audits.drift import FALSE_ALARMS as OF_DRIFT
 from aptset.audits.drift import Drift, look_for_drift
-from aptset.audits.laws import LEVEL, Verdict, judge
 from aptset.audits.pages import splits_page
+from aptset.audits.pool import Pool, prepare
 from aptset.audits.results import Splits, distribution
-from aptset.audits.splits import RandomSplit, Rows, as_conformal, by_content
+from aptset.audits.splits import as_conformal, split_and_measure
+from aptset.audits.values import Distribution, Records
+from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
 from aptset.calibrations import CALIBRATIONS
 from aptset.estimator.classifier import ConformalClassifier
-from aptset.estimator.fitting import take
 from aptset.judging.displays import Display
-from aptset.judging.evidence import as_group_list
-from aptset.judging.features import can_be_sliced, features_of
+from aptset.judging.metrics import OF_SPLITS
 from aptset.reports.render import save_page
-from aptset.running.runner import run_tasks
 from aptset.tables import Backend, make_table
-from aptset.validation.audits import (
-    check_calibrations,
-    check_repetitions,
-    check_seed,
-    check_test_share,
-    check_times,
-    warn_drift,
-)
-from aptset.validation.estimators import check_estimator_can, check_training_data
+from aptset.validation.audits import check_calibrations, check_repetitions, warn_drift
+from aptset.validation.estimators import check_estimator_can
 from aptset.validation.evidence import check_page_path
-from aptset.validation.labels import check_length
 from aptset.validation.settings import check_alpha, check_option
 
-METRICS = ("coverage", "worst_slice", "size", "size_given_coverage")
 ENDING = "  All checks together speak up for nothing in at most one of 100 audits."
-_MOST_TESTED = 2_000_000  # test rows over all splits of a candidate that something is written down about
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,7 +60,7 @@ class Audit:
         """Number of random splits."""
         return self.splits.repetitions
 
-    def summary(self) -> list[dict[str, Any]]:
+    def summary(self) -> Records[Distribution]:
         """Return mean, spread and quantiles over the splits of every metric, overall and by label and group."""
         return self.splits.summary()
 
@@ -81,10 +70,10 @@ class Audit:
 
     def plot(self, metric: str = "coverage", candidate: str | None = None) -> Display:
         """Draw how a metric is distributed over the splits of a calibration (by default the first)."""
-        check_option(metric, METRICS, "metric")
+        check_option(metric, tuple(OF_SPLITS), "metric")
         names = tuple(self.verdicts)
         values = self.splits.values(check_option(candidate or names[0], names, "candidate"), metric)
-        marks = [1 - self.alpha] if metric in ("coverage", "worst_slice") else []
+        marks = [1 - self.alpha] if OF_SPLITS[metric].aims_at_level else []
         title = f"{metric.replace('_', ' ')} over {self.repetitions} random splits"
         return Display(distribution(values, metric), "line", title, metric, "share of splits", marks)
 
@@ -176,78 +165,26 @@ def audit(
         check_estimator_can(estimator)
         chosen = check_calibrations(calibrations, sorted(CALIBRATIONS))
         candidates = {str(one): as_conformal(estimator, one, alpha) for one in chosen}
-    rows, share = prepare(X, y, groups, time, test_share, features, random_state)
+    pool, share = prepare(X, y, groups, time, test_share, features, random_state)
     count = check_repetitions(repetitions)
-    splits = split_and_measure(candidates, rows, count, random_state, folder, n_jobs, progress, in_order=True)
-    level = check_alpha(next(iter(candidates.values())).alpha)
+    splits = split_and_measure(candidates, pool, count, random_state, folder, n_jobs, progress, in_order=True)
+    exact = check_alpha(next(iter(candidates.values())).alpha)
     # One of 100 audits may speak up for nothing; the look at drift takes most of that.
-    each = (LEVEL - DRIFT_LEVEL) / len(candidates)
-    verdicts = {name: judge(splits.overall(name), level, share, each) for name in candidates}
-    drift = _drift(splits, rows, candidates, level, random_state)
-    return Audit(splits, verdicts, drift, float(level), len(rows.y), rows.n_test)
+    each = (FALSE_ALARMS - OF_DRIFT) / len(candidates)
+    verdicts = {name: judge(splits.of(name), exact, share, each) for name in candidates}
+    drift = _drift(splits, pool, candidates, exact, random_state)
+    return Audit(splits, verdicts, drift, float(exact), len(pool.y), pool.n_test)
 
 
 def _drift(
-    splits: Splits, rows: Rows, candidates: dict[str, ConformalClassifier], level: Fraction, random_state: int
+    splits: Splits, pool: Pool, candidates: dict[str, ConformalClassifier], alpha: Fraction, random_state: int
 ) -> Drift:
     first, model = next(iter(candidates.items()))
     is_by_label = isinstance(model.groups, str) and model.groups == "label"
-    found, last = splits.p_values(first), splits.in_order(first)
+    tested, last = splits.tested(first), splits.in_order(first)
     # A stream of its own: data that were drawn with the same seed must not know the reorderings.
     generator = np.random.default_rng([random_state, 4])
-    drift = look_for_drift(found, last, rows, level, generator, is_by_label)
+    drift = look_for_drift(tested, last, pool, alpha, generator, is_by_label)
     if drift.warning:
         warn_drift(drift.sentence())
     return drift
-
-
-def prepare(
-    X: Any, y: Any, groups: Any, time: Any, test_share: float, features: Any = None, seed: int = 0
-) -> tuple[Rows, float]:
-    """Check the rows, and decide how many test."""
-    X, labels, _ = check_training_data(ConformalClassifier(None), X, y, minimum=10)
-    of_rows = as_group_list(groups)
-    if of_rows is not None:
-        check_length(of_rows, len(labels), "groups")
-    if features is not None:
-        features_of(features, None, len(labels))  # refused now, not in the middle of the splits
-    elif can_be_sliced(X, len(labels)):
-        features = X
-    share, n_test = check_test_share(test_share, len(labels))
-    place = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
-    order, content = by_content(X, labels, seed)
-    of_rows = None if of_rows is None else [of_rows[row] for row in order.tolist()]
-    features = None if features is None else take(features, order)
-    return Rows(take(X, order), labels[order], of_rows, place[order], n_test, features, content), share
-
-
-def split_and_measure(
-    candidates: dict[str, ConformalClassifier],
-    rows: Rows,
-    repetitions: int,
-    seed: int,
-    folder: str | Path | None,
-    n_jobs: int | None,
-    progress: bool,
-    in_order: bool = False,
-) -> Splits:
-    """Run every candidate on the same splits, through the experiment runner."""
-    check_seed(seed)
-    enough = max(10, _MOST_TESTED // rows.n_test)
-    numbers = [*range(repetitions), *([-1] if in_order else [])]
-    first = next(iter(candidates))
-
-    def kept(name: str) -> str:
-        """An audit looks along the rows of its first candidate, a comparison at the sizes of all of them."""
-        return "sizes" if not in_order else "p_values" if name == first else ""
-
-    tasks = [
-        RandomSplit(rows, name, model, number, seed, kept(name) if 0 <= number < enough else "")
-        for number in numbers
-        for name, model in candidates.items()
-        if number >= 0 or name == first
-    ]
-    done = run_tasks(tasks, None if folder is None else Path(folder), n_jobs, progress)
-    return Splits.of(
-        list(candidates), [row for one in done for row in one.rows], rows.n_test / len(rows.y), repetitions
-    )

@@ -9,15 +9,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aptset.audits.auditing import METRICS, prepare, split_and_measure
-from aptset.audits.laws import LEVEL, Verdict, judge
 from aptset.audits.pages import splits_page
+from aptset.audits.pool import prepare
 from aptset.audits.results import Splits
-from aptset.audits.splits import as_conformal
+from aptset.audits.splits import as_conformal, split_and_measure
+from aptset.audits.values import Difference, Records
+from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
 from aptset.judging.displays import Display
 from aptset.judging.estimates import Estimate, paired_mean, resampled_mean
+from aptset.judging.metrics import OF_SPLITS
 from aptset.reports.render import save_page
-from aptset.tables import Backend, make_table
+from aptset.tables import Backend
 from aptset.validation.audits import check_candidates, check_repetitions, check_same_level
 from aptset.validation.estimators import check_estimator_can
 from aptset.validation.evidence import check_page_path
@@ -64,8 +66,8 @@ class Comparison:
         ----------
         first, second : str
             Two candidates.
-        metric : {"size", "coverage", "worst_slice", "size_given_coverage"}, default="size"
-            What is compared.
+        metric : str, default="size"
+            What is compared: "size", "coverage", "worst_slice", "size_given_coverage".
         confidence : float, default=0.95
             Of this interval alone.
         about : {"models", "data"}, default="models"
@@ -74,7 +76,7 @@ class Comparison:
             corrected variance of Nadeau and Bengio, which is approximate, and much wider. The metrics of whole splits
             have this one only.
         """
-        check_option(metric, METRICS, "metric")
+        check_option(metric, tuple(OF_SPLITS), "metric")
         check_option(about, ("models", "data"), "about")
         for name in (first, second):
             check_option(name, tuple(self.splits.candidates), "candidate")
@@ -109,22 +111,19 @@ class Comparison:
         best, *others = self.ranking
         return [_sentence(self, best, other) for other in others]
 
-    def differences(self) -> list[dict[str, Any]]:
+    def differences(self) -> Records[Difference]:
         """Return the paired differences of each candidate from the best, metric by metric."""
         best = self.ranking[0]
         found = []
         for name in self.ranking[1:]:
-            for metric in METRICS:
+            for metric in OF_SPLITS:
                 one, other = (self.difference(name, best, metric, self.each, about) for about in _ABOUT)
-                values = {"difference": float(one), "low": one.low, "high": one.high}
-                values |= {"low_on_other_data": other.low, "high_on_other_data": other.high}
-                found.append({"candidate": name, "against": best, "metric": metric, **values})
-        return found
+                found.append(Difference(name, best, metric, float(one), one.low, one.high, other.low, other.high))
+        return Records(found)
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return the paired differences from the best candidate with both intervals; all pairs hold at once."""
-        rows = self.differences()
-        return make_table({name: [row[name] for row in rows] for name in rows[0]}, backend)
+        return self.differences().to_frame(backend)
 
     def report(self, path: str | Path, title: str = "Which model has the better sets?") -> Path:
         """Write one HTML page about the comparison, which works offline, and return its path."""
@@ -133,25 +132,34 @@ class Comparison:
             f"{self.splits.repetitions} random splits of {self.n:,} rows, the same for every candidate; in each, "
             f"{self.n_test:,} test, the others train and calibrate. Best first: {', '.join(self.ranking)}."
         )
-        more: dict[str, Any] = {"headline": self.headline(), "sentences": self.sentences()}
-        more["differences"] = self.differences()
-        return save_page(splits_page(title, self.splits, self.verdicts, self.alpha, how, **more), target)
+        page = splits_page(
+            title,
+            self.splits,
+            self.verdicts,
+            self.alpha,
+            how,
+            headline=self.headline(),
+            sentences=self.sentences(),
+            differences=self.differences(),
+        )
+        return save_page(page, target)
 
     def plot(self, metric: str = "size") -> Display:
         """Draw the mean of a metric for each candidate, best first."""
-        check_option(metric, METRICS, "metric")
+        check_option(metric, tuple(OF_SPLITS), "metric")
         means = [self.splits.mean(self.splits.values(name, metric), metric) for name in self.ranking]
         columns = {"candidate": self.ranking, metric: [float(m) for m in means]}
         columns |= {"low": [m.low for m in means], "high": [m.high for m in means]}
-        marks = [1 - self.alpha] if metric in ("coverage", "worst_slice") else []
+        marks = [1 - self.alpha] if OF_SPLITS[metric].aims_at_level else []
         return Display(columns, "bar", f"{metric.replace('_', ' ')} by candidate", "candidate", metric, marks)
 
     def __repr__(self) -> str:
         head = f"Comparison of {len(self.ranking)} candidates on {self.splits.repetitions} splits of {self.n} rows"
-        lines = [f"  {'':<24} {'coverage':>9} {'worst slice':>12} {'size':>8} {'size if covered':>16}"]
+        widths = {column: max(8, 1 + len(metric.short)) for column, metric in OF_SPLITS.items()}
+        lines = [f"  {'':<24} " + " ".join(f"{OF_SPLITS[m].short:>{width}}" for m, width in widths.items())]
         for name in self.ranking:
-            means = [float(self.splits.mean(self.splits.values(name, m), m)) for m in METRICS]
-            lines.append("  {:<24} {:>9.4g} {:>12.4g} {:>8.4g} {:>16.4g}".format(name[:24], *means))
+            means = {m: float(self.splits.mean(self.splits.values(name, m), m)) for m in OF_SPLITS}
+            lines.append(f"  {name[:24]:<24} " + " ".join(f"{means[m]:>{width}.4g}" for m, width in widths.items()))
         return "\n".join([f"{head}, alpha={self.alpha:g}, best first", *lines, "", *self.sentences()])
 
 
@@ -241,9 +249,9 @@ def compare(
         check_estimator_can(model)
     models = {name: as_conformal(model, calibration, alpha) for name, model in named.items()}
     check_same_level({name: check_alpha(model.alpha) for name, model in models.items()})
-    rows, share = prepare(X, y, groups, None, test_share, features)
-    splits = split_and_measure(models, rows, check_repetitions(repetitions), random_state, folder, n_jobs, progress)
-    each = LEVEL / len(models)
-    verdicts = {name: judge(splits.overall(name), check_alpha(m.alpha), share, each) for name, m in models.items()}
-    level = float(check_alpha(next(iter(models.values())).alpha))
-    return Comparison(splits, verdicts, rank(splits, verdicts), level, len(rows.y), rows.n_test)
+    pool, share = prepare(X, y, groups, None, test_share, features)
+    splits = split_and_measure(models, pool, check_repetitions(repetitions), random_state, folder, n_jobs, progress)
+    each = FALSE_ALARMS / len(models)
+    verdicts = {name: judge(splits.of(name), check_alpha(m.alpha), share, each) for name, m in models.items()}
+    shared = float(check_alpha(next(iter(models.values())).alpha))
+    return Comparison(splits, verdicts, rank(splits, verdicts), shared, len(pool.y), pool.n_test)

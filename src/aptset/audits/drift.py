@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.audits.paths import PERMUTATIONS, columns_of_features, columns_of_labels, path_test
+from aptset.audits.pool import Pool
 from aptset.audits.repeats import repeated_rows, repeats_test
-from aptset.audits.splits import Rows
-from aptset.judging.estimates import beta_binomial
-from aptset.kernels.counts import rank_at
+from aptset.audits.values import SplitResult, TestedRows
+from aptset.judging.laws import coverage_law
 from aptset.kernels.formula import Floats
 
 # For all checks together. An audit may speak up for nothing in 0.01 of cases; verdicts are sharp and get the rest.
-LEVEL = 0.009
+FALSE_ALARMS = 0.009
 CHECKS = 5
 
 
@@ -100,48 +100,46 @@ class Drift:
 
 def speaks_up(p_value: float | None) -> bool:
     """Tell whether one check alone speaks against the rows."""
-    return p_value is not None and p_value <= LEVEL / CHECKS
+    return p_value is not None and p_value <= FALSE_ALARMS / CHECKS
 
 
 def look_for_drift(
-    p_values: list[dict[str, Any]],
-    last: dict[str, Any],
-    rows: Rows,
+    tested: list[TestedRows],
+    last: SplitResult,
+    pool: Pool,
     alpha: Fraction,
     generator: np.random.Generator,
     is_by_label: bool = False,
 ) -> Drift:
     """Return what all checks say; ``last`` is the split whose test rows are the last ones."""
-    values, hits, times = _by_content(p_values, rows.content)
-    order = np.argsort(rows.place)
-    tested = order[times[order] > 0]
-    p_order = path_test(values[tested, None], generator)
-    p_labels = path_test(columns_of_labels(rows.y)[order], generator)
-    columns = columns_of_features(rows.X if rows.features is None else rows.features, generator)
+    values, hits, times = _by_content(tested, pool.content)
+    order = np.argsort(pool.place)
+    met = order[times[order] > 0]
+    p_order = path_test(values[met, None], generator)
+    p_labels = path_test(columns_of_labels(pool.y)[order], generator)
+    columns = columns_of_features(pool.X if pool.features is None else pool.features, generator)
     p_features = None if columns is None else path_test(columns[order], generator)
-    p_last = None if last["laws"] is None else _last_rows_test(last, alpha)
+    p_last = None if last.laws is None else coverage_law(last.covered, last.laws, alpha).too_low
     if p_last is not None and is_by_label:
-        p_last = min(1.0, 2 * min(p_last, new_labels_test(rows.y[order], last["rows"], generator)))
-    p_repeats = repeats_test(rows.content)
+        p_last = min(1.0, 2 * min(p_last, new_labels_test(pool.y[order], last.rows, generator)))
+    p_repeats = repeats_test(pool.content)
     warning = any(map(speaks_up, (p_order, p_labels, p_features, p_last, p_repeats)))
-    means = np.array([piece.mean() if len(piece) else np.nan for piece in np.array_split(hits[tested], 10)])
-    found = (p_order, p_labels, p_features, p_last, p_repeats, repeated_rows(rows.content))
-    return Drift(warning, *found, last["covered"] / last["rows"], means)
+    means = np.array([piece.mean() if len(piece) else np.nan for piece in np.array_split(hits[met], 10)])
+    found = (p_order, p_labels, p_features, p_last, p_repeats, repeated_rows(pool.content))
+    return Drift(warning, *found, last.covered / last.rows, means)
 
 
-def _by_content(
-    p_values: list[dict[str, Any]], content: NDArray[np.intp]
-) -> tuple[Floats, Floats, NDArray[np.float64]]:
+def _by_content(tested: list[TestedRows], content: NDArray[np.intp]) -> tuple[Floats, Floats, NDArray[np.float64]]:
     """Return each row's mean p-value and coverage over the splits that tested it or a copy of it, and their number.
 
     Copies share one value: which of them was tested must not matter, or the order would come back in.
     """
     total, times, hits = (np.zeros(content.max() + 1) for _ in range(3))
-    for row in p_values:
-        which = content[np.asarray(row["rows"])]
+    for one in tested:
+        which = content[np.asarray(one.rows)]
         # Test rows of one split share its luck: take it out.
-        np.add.at(total, which, np.asarray(row["values"]) - np.mean(row["values"]))
-        np.add.at(hits, which, row["hits"])
+        np.add.at(total, which, np.asarray(one.values) - np.mean(one.values))
+        np.add.at(hits, which, one.hits)
         np.add.at(times, which, 1)
     with np.errstate(invalid="ignore"):
         return (total / times)[content], (hits / times)[content], times[content]
@@ -164,11 +162,3 @@ def new_labels_test(
     found = new(codes[-n_last:])
     as_many = sum(new(generator.permutation(codes)[-n_last:]) >= found for _ in range(permutations))
     return (1 + as_many) / (1 + permutations)
-
-
-def _last_rows_test(last: dict[str, Any], alpha: Fraction) -> float:
-    """Return the chance that a valid calibration covers as few of the last rows (ties can only make it more)."""
-    chances = np.ones(1)
-    for rows, n in last["laws"]:
-        chances = np.convolve(chances, beta_binomial(rows, n, rank_at(n, alpha)))
-    return float(min(1.0, chances[: last["covered"] + 1].sum()))

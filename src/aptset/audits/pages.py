@@ -6,16 +6,12 @@ import math
 from typing import Any
 
 from aptset.audits.drift import Drift
-from aptset.audits.laws import Verdict
 from aptset.audits.results import Splits
+from aptset.audits.values import Difference, Records
+from aptset.audits.verdicts import Verdict
+from aptset.judging.metrics import OF_SPLITS
+from aptset.kernels.formula import Floats
 from aptset.reports.render import SPLITS, render_page
-
-METRICS = {
-    "coverage": "Coverage",
-    "worst_slice": "Coverage in the worst slice",
-    "size": "Labels in a set",
-    "size_given_coverage": "Labels in a set that covers",
-}
 
 
 def splits_page(
@@ -27,7 +23,7 @@ def splits_page(
     drift: Drift | None = None,
     headline: str | None = None,
     sentences: list[str] | None = None,
-    differences: list[dict[str, Any]] | None = None,
+    differences: Records[Difference] | None = None,
 ) -> str:
     """Return the page."""
     kept = all(verdict.kept for verdict in verdicts.values())
@@ -52,22 +48,21 @@ def splits_page(
     return render_page("splits.html.jinja", SPLITS, page, data)
 
 
-def _data(
-    splits: Splits, alpha: float, drift: Drift | None, differences: list[dict[str, Any]] | None
-) -> dict[str, Any]:
+def _data(splits: Splits, alpha: float, drift: Drift | None, differences: Records[Difference] | None) -> dict[str, Any]:
     """Return what the script draws."""
-    summary = [{name: _plain(value) for name, value in row.items()} for row in splits.summary()]
-    metrics = {name: words for name, words in METRICS.items() if _is_known(splits, name)}
+    summary = splits.summary().as_json()
+    metrics = {name: metric.heading for name, metric in OF_SPLITS.items() if _is_known(splits, name)}
     names = splits.candidates
     return {
         "alpha": alpha,
         "candidates": names,
         "metrics": metrics,
+        "marked": [name for name in metrics if OF_SPLITS[name].aims_at_level],
         "parts": [part for part in ("label", "group") if any(row["part"] == part for row in summary)],
         "summary": summary,
-        "values": {m: {name: [_plain(v) for v in splits.values(name, m).tolist()] for name in names} for m in metrics},
-        "drift": None if drift is None else [_plain(value) for value in drift.coverage.tolist()],
-        "differences": None if differences is None else [{k: _plain(v) for k, v in r.items()} for r in differences],
+        "values": {m: {name: _finite(splits.values(name, m)) for name in names} for m in metrics},
+        "drift": None if drift is None else _finite(drift.coverage),
+        "differences": None if differences is None else differences.as_json(),
     }
 
 
@@ -85,6 +80,6 @@ def _is_known(splits: Splits, metric: str) -> bool:
     return any(not math.isnan(value) for name in splits.candidates for value in splits.values(name, metric).tolist())
 
 
-def _plain(value: Any) -> Any:
-    """Return a value that JSON knows; what is not finite becomes None."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _finite(values: Floats) -> list[float | None]:
+    """Return numbers that JSON knows; what is not finite becomes None."""
+    return [value if math.isfinite(value) else None for value in values.tolist()]

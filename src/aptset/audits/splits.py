@@ -1,66 +1,40 @@
-"""One random split of the rows, one candidate: train, calibrate, test, and write down what happened."""
+"""One random split of the rows, one candidate: train, calibrate, test, write down what happened; and many of them."""
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pickle import PicklingError
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import hash as content_hash
-from joblib import wrap_non_picklable_objects
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
+from aptset.audits.pool import Pool, fingerprint
+from aptset.audits.results import Splits
+from aptset.audits.values import PartResult, SplitResult, TestedRows
 from aptset.estimator.classifier import ConformalClassifier
-from aptset.judging.metrics import size_given_coverage
-from aptset.judging.worst_slice import worst_slice_coverage
-from aptset.kernels.rowhash import mix
-from aptset.seeds import row_seeds
+from aptset.judging.metrics import OF_SPLITS
+from aptset.judging.outcome import Outcome
+from aptset.kernels.formula import Floats
+from aptset.running.runner import run_tasks
 from aptset.sets import PredictionSets
+from aptset.validation.audits import check_seed
 from aptset.validation.labels import columns_of
 
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The rows that all splits are made of, in an order that their content decides; ``place`` is where they stood.
-
-    Where a row stands must not decide how it is split, trained on or tested, or no reordering would be as likely as any
-    other.
-    """
-
-    X: Any
-    y: NDArray[Any]
-    groups: list[Any] | None
-    place: NDArray[np.intp]
-    n_test: int
-    features: Any  # what slices are made of; None for no slices
-    content: NDArray[np.intp]  # equal for rows with the same features and label
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """A text that changes with any value in the rows."""
-        return fingerprint((self.X, self.y, self.groups, self.place, self.n_test, self.features))
-
-    @cached_property
-    def titles(self) -> dict[str, dict[Any, str]]:
-        """The text of every label and group, the same in every split and never the same for two of them."""
-        parts = {"label": self.y.tolist(), "group": self.groups or []}
-        return {part: _titles(list(dict.fromkeys(values))) for part, values in parts.items()}
+_FORM = 2  # of what is written down: files of another form are left alone
+_MOST_TESTED = 2_000_000  # test rows over all splits of a candidate that something is written down about
 
 
 @dataclass(frozen=True)
 class RandomSplit:
     """A task for the runner. All candidates of a repetition share their rows; repetition -1 tests on the last rows."""
 
-    rows: Rows
+    pool: Pool
     candidate: str
     model: Any
     repetition: int
@@ -71,8 +45,8 @@ class RandomSplit:
     def key(self) -> str:
         """All that the result depends on, as text."""
         model = fingerprint(self.model)
-        kept = f"rows={self.keeps}"
-        return f"{self.candidate} r{self.repetition} seed={self.seed} {self.rows.fingerprint} {model} {kept}"
+        wanted = f"rows={self.keeps} metrics={','.join(OF_SPLITS)} form={_FORM}"
+        return f"{self.candidate} r{self.repetition} seed={self.seed} {self.pool.fingerprint} {model} {wanted}"
 
     @property
     def weight(self) -> float:
@@ -81,88 +55,67 @@ class RandomSplit:
 
     def split(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the rows that train and calibrate, and those that test."""
-        n, n_test = len(self.rows.y), self.rows.n_test
+        n, n_test = len(self.pool.y), self.pool.n_test
         if self.repetition < 0:
-            order = np.argsort(self.rows.place)
+            order = np.argsort(self.pool.place)
             return np.sort(order[: n - n_test]), np.sort(order[n - n_test :])
         order = np.random.default_rng([self.seed, self.repetition, 1]).permutation(n)
         return np.sort(order[n_test:]), np.sort(order[:n_test])
 
-    def run(self) -> list[Row]:
+    def run(self) -> list[dict[str, Any]]:
         """Train, calibrate and test."""
         train, test = self.split()
         seed = int(np.random.default_rng([self.seed, self.repetition + 1, 2]).integers(2**31))
         model = clone(self.model).set_params(random_state=seed)
         with warnings.catch_warnings():  # labels that a training part lacks are counted here, once for all splits
             warnings.filterwarnings("ignore", "a new row carries a label that y does not hold")
-            model.fit(_safe_indexing(self.rows.X, train), self.rows.y[train])
-        X, y = _safe_indexing(self.rows.X, test), self.rows.y[test]
+            model.fit(_safe_indexing(self.pool.X, train), self.pool.y[train])
+        X, y = _safe_indexing(self.pool.X, test), self.pool.y[test]
         sets: PredictionSets = model.predict_set(X)
-        names = {"candidate": self.candidate, "repetition": self.repetition}
-        found = [{**names, **row} for row in self._measure(model, sets, y, test, seed)]
+        tested = None
         if self.keeps:
             covered = sets.covers(y).astype(int).tolist()  # what the sets did, which no p-value alone can tell
             values = sets.sizes if self.keeps == "sizes" else _p_of_truth(model, X, columns_of(y, sets.classes))
-            kept = {"rows": test.tolist(), "values": values.tolist(), "hits": covered}
-            found.append({**names, "part": self.keeps, **kept})
-        return found
+            tested = TestedRows(test.tolist(), values.tolist(), covered)
+        outcome = Outcome.of(sets, y)
+        found = SplitResult(
+            self.candidate,
+            self.repetition,
+            rows=len(y),
+            covered=int(outcome.covered.sum()),
+            promise=model.guarantee(),
+            laws=_laws(model, y),
+            metrics=self._metrics(outcome, test, seed),
+            parts=list(self._parts(outcome, y, test)),
+            tested=tested,
+        )
+        return [found.as_row()]
 
-    def _measure(self, model: ConformalClassifier, sets: PredictionSets, y: Any, test: Any, seed: int) -> Iterator[Row]:
-        covered, sizes = sets.covers(y), sets.sizes
-        worst = float("nan")
-        if self.rows.features is not None:
-            features = _safe_indexing(self.rows.features, test)
-            worst = float(worst_slice_coverage(sets, y, features, random_state=seed).coverage)
-        yield {
-            "part": "all",
-            "name": "",
-            **_counts(covered, sizes),
-            "worst_slice": worst,
-            "size_given_coverage": float(size_given_coverage(sets, y)),
-            "promise": model.guarantee(),
-            "laws": _laws(model, y),
-        }
+    def _metrics(self, outcome: Outcome, test: NDArray[np.intp], seed: int) -> dict[str, float]:
+        """Return every metric of the table that splits show; NaN for those of features where there are none."""
+        features = None if self.pool.features is None else _safe_indexing(self.pool.features, test)
+        alpha = self.model.alpha
+        return {name: one.value(outcome, X=features, alpha=alpha, random_state=seed) for name, one in OF_SPLITS.items()}
+
+    def _parts(self, outcome: Outcome, y: NDArray[Any], test: NDArray[np.intp]) -> Iterator[PartResult]:
+        """Yield what happened within each label and group."""
         parts = {"label": y.tolist()}
-        if self.rows.groups is not None:
-            parts["group"] = [self.rows.groups[row] for row in test.tolist()]
+        if self.pool.groups is not None:
+            parts["group"] = [self.pool.groups[row] for row in test.tolist()]
         for part, values in parts.items():
             for name in dict.fromkeys(values):
                 mine = np.array([value == name for value in values])
-                title = self.rows.titles[part][name]
-                yield {"part": part, "name": title, **_counts(covered[mine], sizes[mine])}
+                counts = (int(mine.sum()), int(outcome.covered[mine].sum()), float(outcome.sizes[mine].mean()))
+                yield PartResult(part, self.pool.titles[part][name], *counts)
 
 
-def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) -> NDArray[np.float64]:
+def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) -> Floats:
     """Return the p-value of each row's true label, 0 for a label that the model does not know."""
     found = np.take_along_axis(model.predict_p(X), np.maximum(columns, 0)[:, None], axis=1)[:, 0]
     return np.where(columns < 0, 0.0, found)
 
 
-def by_content(X: Any, y: NDArray[Any], key: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return an order of the rows that only their content decides, and the number of the content of each, in it."""
-    words = mix(row_seeds(X, key) + mix(row_seeds(y, key)))
-    order = np.argsort(words, kind="stable")
-    return order, np.cumsum(np.diff(words[order], prepend=words[order[:1]]) != 0)
-
-
-def fingerprint(value: Any) -> str:
-    """Return a text that changes with the content of a value."""
-    try:
-        return str(content_hash(value))
-    except (PicklingError, AttributeError, TypeError):  # functions and classes made on the spot
-        return str(content_hash(wrap_non_picklable_objects(value)))
-
-
-def _titles(values: list[Any]) -> dict[Any, str]:
-    times = Counter(str(value) for value in values)
-    return {value: str(value) if times[str(value)] == 1 else repr(value) for value in values}
-
-
-def _counts(covered: NDArray[np.bool_], sizes: NDArray[np.int64]) -> Row:
-    return {"rows": len(covered), "covered": int(covered.sum()), "size": float(sizes.mean())}
-
-
-def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[list[int]] | None:
+def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] | None:
     """Return (test rows, calibration rows) of each part whose count has a Beta-binomial law; None if there is none.
 
     With a promise for every label, test rows with labels that no other row has are in no part.
@@ -171,9 +124,9 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[list[int]] | None
     if len(held_out.folds) > 1 or held_out.groups.kind == "row":
         return None
     if held_out.groups.kind == "all":
-        return [[len(y), held_out.n]]
+        return [(len(y), held_out.n)]
     of_test = columns_of(y, model.classes_)
-    known = [[int((of_test == group).sum()), int(size)] for group, size in enumerate(held_out.sizes.tolist())]
+    known = [(int((of_test == group).sum()), int(size)) for group, size in enumerate(held_out.sizes.tolist())]
     return [law for law in known if law[0] > 0]
 
 
@@ -183,3 +136,34 @@ def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: 
         same: ConformalClassifier = clone(model).set_params(**({} if alpha is None else {"alpha": alpha}))
         return same
     return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)
+
+
+def split_and_measure(
+    candidates: dict[str, ConformalClassifier],
+    pool: Pool,
+    repetitions: int,
+    seed: int,
+    folder: str | Path | None,
+    n_jobs: int | None,
+    progress: bool,
+    in_order: bool = False,
+) -> Splits:
+    """Run every candidate on the same splits, through the experiment runner."""
+    check_seed(seed)
+    enough = max(10, _MOST_TESTED // pool.n_test)
+    numbers = [*range(repetitions), *([-1] if in_order else [])]
+    first = next(iter(candidates))
+
+    def kept(name: str) -> str:
+        """An audit looks along the rows of its first candidate, a comparison at the sizes of all of them."""
+        return "sizes" if not in_order else "p_values" if name == first else ""
+
+    tasks = [
+        RandomSplit(pool, name, model, number, seed, kept(name) if 0 <= number < enough else "")
+        for number in numbers
+        for name, model in candidates.items()
+        if number >= 0 or name == first
+    ]
+    done = run_tasks(tasks, None if folder is None else Path(folder), n_jobs, progress)
+    results = [SplitResult.of_row(row) for one in done for row in one.rows]
+    return Splits(list(candidates), results, pool.n_test / len(pool.y), repetitions)

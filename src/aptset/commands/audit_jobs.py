@@ -69,8 +69,4 @@ def _write_splits(found: Audit | Comparison, out: Path) -> list[str]:
 
 def verdicts_as_json(found: Audit | Comparison) -> dict[str, Any]:
     """Return the verdicts as plain values."""
-    names = ("kept", "promise", "chance", "low", "high")
-    return {
-        name: {"coverage": float(verdict.coverage), **{key: getattr(verdict, key) for key in names}}
-        for name, verdict in found.verdicts.items()
-    }
+    return {name: verdict.as_json() for name, verdict in found.verdicts.items()}

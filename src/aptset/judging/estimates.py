@@ -114,18 +114,6 @@ def _distance(total: int, squares: int, n: int, extreme: int, confidence: float)
     return float(t * (variance / (n + 1)) ** 0.5 + skewness)
 
 
-def beta_binomial(rows: int, n: int, k: int) -> NDArray[np.float64]:
-    """Return the chance of each number of covered rows, 0 to ``rows``, when the k-th smallest of n scores decides."""
-    from scipy.special import betaln, gammaln
-
-    if k > n:  # every set holds every label
-        return np.append(np.zeros(rows), 1.0)
-    count = np.arange(rows + 1.0)
-    ways = gammaln(rows + 1.0) - gammaln(count + 1) - gammaln(rows - count + 1)
-    chances: NDArray[np.float64] = np.exp(ways + betaln(count + k, rows - count + n + 1 - k) - betaln(k, n + 1 - k))
-    return chances
-
-
 def resampled_share(values: NDArray[Any], test_share: float, confidence: float) -> Estimate:
     """Return the mean of shares over random splits; its interval does not leave [0, 1]."""
     one = resampled_mean(values, test_share, confidence)

@@ -4,57 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from numpy.typing import ArrayLike
 
-from aptset.judging import metrics
 from aptset.judging.curves import show_curve
 from aptset.judging.displays import Display, drawable
 from aptset.judging.estimates import Estimate
 from aptset.judging.evidence import Evidence, as_group_list
-from aptset.judging.worst_slice import WorstSlice, worst_slice_coverage
+from aptset.judging.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
+from aptset.judging.outcome import Outcome
+from aptset.judging.worst_slice import WorstSlice
 from aptset.sets import PredictionSets
 from aptset.tables import Backend, make_table
 from aptset.validation.evidence import check_needs_p_values
 from aptset.validation.labels import check_length
 from aptset.validation.settings import check_alpha, check_option
 
-_OVERALL = {
-    "coverage": "coverage",
-    "mean_size": "mean size",
-    "size_given_coverage": "size given coverage",
-    "empty_rate": "empty sets",
-    "singleton_rate": "one-label sets",
-    "singleton_accuracy": "accuracy of one-label sets",
-    "coverage_gap": "coverage gap over labels",
-}
-_BROKEN_DOWN = {
-    "sizes": ("share of sets", "size"),
-    "by_size": ("coverage", "size"),
-    "by_label": ("coverage", "label"),
-    "size_by_label": ("mean size", "label"),
-    "by_group": ("coverage", "group"),
-    "size_by_group": ("mean size", "group"),
-    "covering_size_by_label": ("size given coverage", "label"),
-    "covering_size_by_group": ("size given coverage", "group"),
-}
-Kind = Literal[
-    "sizes",
-    "by_size",
-    "by_label",
-    "size_by_label",
-    "by_group",
-    "size_by_group",
-    "covering_size_by_label",
-    "covering_size_by_group",
-    "curve",
-]
+_BY_NAME = {one.name: one for one in BREAKDOWNS}
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """What a collection of sets is worth; made by :func:`evaluate`. Every number carries its interval and counts.
+
+    The numbers are those of the table of metrics (``aptset.judging.metrics``), each an attribute.
 
     Attributes
     ----------
@@ -69,6 +43,8 @@ class Evaluation:
         Mean size of the sets that hold the true label, by label and by group.
     worst_slice : WorstSlice or None
         If X was given.
+    overall, parts : dict
+        The same numbers by name.
     alpha : float or None
         The level of the sets, if given.
     n : int
@@ -77,35 +53,59 @@ class Evaluation:
         The rows themselves, if p-values were given: what ``plot("curve")`` and :func:`report` need.
     """
 
-    coverage: Estimate
-    mean_size: Estimate
-    size_given_coverage: Estimate
-    empty_rate: Estimate
-    singleton_rate: Estimate
-    singleton_accuracy: Estimate
-    coverage_gap: Estimate
-    sizes: dict[Any, Estimate]
-    by_size: dict[Any, Estimate]
-    by_label: dict[Any, Estimate]
-    size_by_label: dict[Any, Estimate]
-    by_group: dict[Any, Estimate] | None
-    size_by_group: dict[Any, Estimate] | None
-    covering_size_by_label: dict[Any, Estimate]
-    covering_size_by_group: dict[Any, Estimate] | None
-    worst_slice: WorstSlice | None
+    overall: dict[str, Measured | None]
+    parts: dict[str, dict[Any, Estimate] | None]
     alpha: float | None
     n: int
     evidence: Evidence | None = field(default=None, repr=False, compare=False)
 
+    def __getattr__(self, name: str) -> Any:
+        """Return a number, or the numbers of a break-down, by the name in the tables."""
+        if name in METRICS and "overall" in self.__dict__:
+            return self.overall.get(name)
+        if name in _BY_NAME and "parts" in self.__dict__:
+            return self.parts.get(name)
+        raise AttributeError(f"an Evaluation has no {name!r}; it has {', '.join([*METRICS, *_BY_NAME])}.")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *METRICS, *_BY_NAME]
+
+    @property
+    def coverage(self) -> Estimate:
+        """The share of rows whose set holds the true label."""
+        return self._estimate("coverage")
+
+    @property
+    def mean_size(self) -> Estimate:
+        """The mean number of labels in a set."""
+        return self._estimate("mean_size")
+
+    @property
+    def worst_slice(self) -> WorstSlice | None:
+        """The slab of rows where coverage is worst, if X was given."""
+        found = self.overall.get("worst_slice")
+        return found if isinstance(found, WorstSlice) else None
+
+    def _estimate(self, name: str) -> Estimate:
+        found = self.overall[name]
+        assert found is not None, "metrics of all rows without features are always known"
+        return as_estimate(found)
+
+    def estimates(self) -> Iterator[tuple[Metric, Estimate]]:
+        """Yield every metric over all rows that is known, those of features last."""
+        for metric in sorted(METRICS.values(), key=lambda metric: metric.needs_features):
+            found = self.overall.get(metric.name)
+            if found is not None:
+                yield metric, as_estimate(found)
+
     def rows(self) -> Iterator[tuple[str, str, str, Estimate]]:
         """Yield every number as (metric, by, group, estimate)."""
-        for name in _OVERALL:
-            yield name, "all", "", getattr(self, name)
-        if self.worst_slice is not None:
-            yield "worst_slice", "slice", "", self.worst_slice.coverage
-        for name, (_, by) in _BROKEN_DOWN.items():
-            for group, estimate in (getattr(self, name) or {}).items():
-                yield name, by, str(group), estimate
+        for metric, estimate in self.estimates():
+            is_slice = isinstance(self.overall[metric.name], WorstSlice)
+            yield metric.name, "slice" if is_slice else "all", "", estimate
+        for name, broken_down in _BY_NAME.items():
+            for group, estimate in (self.parts.get(name) or {}).items():
+                yield name, broken_down.by, str(group), estimate
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return everything as one tidy data frame: metric, by, group, value, low, high, n, count."""
@@ -117,7 +117,7 @@ class Evaluation:
             columns[name] = [getattr(row[3], name) for row in rows]
         return make_table(columns, backend)
 
-    def plot(self, kind: Kind = "by_label") -> Display:
+    def plot(self, kind: str = "by_label") -> Display:
         """Return a figure; ``.draw()`` draws it, ``.frame()`` gives its table back.
 
         Parameters
@@ -125,12 +125,12 @@ class Evaluation:
         kind : str, default="by_label"
             One of the break-downs, or "curve": coverage at every level, if p-values were given.
         """
-        known = [name for name in _BROKEN_DOWN if getattr(self, name) is not None]
+        known = [name for name in _BY_NAME if self.parts.get(name) is not None]
         check_option(kind, (*known, *(["curve"] if self.evidence is not None else [])), "kind")
         if kind == "curve" and self.evidence is not None:
             return show_curve(self.evidence)
-        what, by = _BROKEN_DOWN[kind]
-        values: dict[Any, Estimate] = getattr(self, kind)
+        what, by = _BY_NAME[kind].words, _BY_NAME[kind].by
+        values = self.parts[kind] or {}
         columns: dict[str, Any] = {by: drawable(list(values)), what: [float(v) for v in values.values()]}
         for name in ("low", "high", "n"):
             columns[name] = [getattr(v, name) for v in values.values()]
@@ -140,14 +140,15 @@ class Evaluation:
     def __repr__(self) -> str:
         level = "" if self.alpha is None else f" at alpha={self.alpha:g}"
         head = f"Evaluation of {self.n} prediction sets{level}"
-        lines = [f"  {words:<28} {getattr(self, name)!r}" for name, words in _OVERALL.items()]
-        for name, (what, by) in _BROKEN_DOWN.items():
-            values = dict(getattr(self, name) or {})
+        known = ((metric, value) for metric, value in self.estimates() if metric.name != "worst_slice")
+        lines = [f"  {metric.words:<28} {value!r}" for metric, value in known]
+        for name, broken_down in _BY_NAME.items():
+            values = dict(self.parts.get(name) or {})
             if name == "by_size":
                 values.pop(0, None)  # empty sets cover nothing: that is no news
-            if values and what == "coverage":
+            if values and broken_down.words == "coverage":
                 worst = min(values, key=lambda group: (values[group] != values[group], float(values[group])))
-                lines.append(f"  {'lowest coverage by ' + by:<28} {values[worst]!r} for {worst}")
+                lines.append(f"  {'lowest coverage by ' + broken_down.by:<28} {values[worst]!r} for {worst}")
         if self.worst_slice is not None:
             lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
         return "\n".join([head, *lines])
@@ -221,29 +222,10 @@ def evaluate(
     rows = None
     if p_values is not None:
         rows = Evidence.of(found, labels, p_values, probabilities, groups, X, level, n, allow_empty)
-    common: dict[str, Any] = {"confidence": confidence}
-    by_group = None if groups is None else metrics.coverage_by(found, labels, groups, **common)
+    outcome, common = Outcome.of(found, labels), {"alpha": alpha, "X": X, "random_state": random_state}
     return Evaluation(
-        coverage=metrics.coverage(found, labels, **common),
-        mean_size=metrics.mean_size(found, **common),
-        size_given_coverage=metrics.size_given_coverage(found, labels, **common),
-        empty_rate=metrics.empty_rate(found, **common),
-        singleton_rate=metrics.singleton_rate(found, **common),
-        singleton_accuracy=metrics.singleton_accuracy(found, labels, **common),
-        coverage_gap=metrics.coverage_gap(found, labels, alpha, **common),
-        sizes=metrics.size_distribution(found, **common),
-        by_size=metrics.size_stratified_coverage(found, labels, **common),
-        by_label=metrics.coverage_by(found, labels, **common),
-        size_by_label=metrics.mean_size_by(found, labels, **common),
-        by_group=by_group,
-        size_by_group=None if groups is None else metrics.mean_size_by(found, labels, groups, **common),
-        covering_size_by_label=metrics.size_given_coverage_by(found, labels, **common),
-        covering_size_by_group=None
-        if groups is None
-        else metrics.size_given_coverage_by(found, labels, groups, **common),
-        worst_slice=None
-        if X is None
-        else worst_slice_coverage(found, labels, X, confidence=confidence, random_state=random_state),
+        overall={name: one.measure(outcome, confidence=confidence, **common) for name, one in METRICS.items()},
+        parts={one.name: one.measure(outcome, groups, confidence) for one in BREAKDOWNS},
         alpha=level,
         n=len(found),
         evidence=rows,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.groups import hashable
+from aptset.judging.laws import FoldCounts
 from aptset.kernels.formula import Floats
 from aptset.sets import PredictionSets
 from aptset.tables import plain_list
@@ -20,14 +21,6 @@ from aptset.validation.labels import as_labels, columns_of
 def as_group_list(groups: Any) -> list[Any] | None:
     """Return the group of each row as plain values, every missing one as the same."""
     return None if groups is None else [hashable(value) for value in plain_list(groups)]
-
-
-class FoldCounts(NamedTuple):
-    """A group of a fold of n scores; ``below[c]``: the test rows with c of them below their own, under its model."""
-
-    rows: int
-    n: int
-    below: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aptset.judging.displays import Display
+from aptset.judging.laws import beta_binomial, central_range, chance_within, realised_coverage
 from aptset.kernels.counts import rank_at, size_needed
 from aptset.kernels.formula import Floats
 from aptset.validation.outcomes import check_confidence, check_counts, check_size_exists, check_within
@@ -71,20 +71,17 @@ def coverage_test(covered: Any, m: int | None = None, n: int | None = None, alph
     >>> round(test.p_value, 3), round(test.too_low, 3)
     (0.336, 0.168)
     """
-    from scipy.stats import betabinom
-
     count, rows = check_counts(covered, m)
     size, level = check_sample_size(n), check_alpha(alpha)
     k = rank_at(size, level)
-    if k > size:  # every set holds every label
-        certain = float(count == rows)
-        return CoverageTest(certain, certain, 1.0, count / rows, 1.0, 1.0, 1.0)
-    law = betabinom(rows, k, size + 1 - k)
-    # The upper tail as the lower tail of the misses: 1 - cdf would lose everything below 1e-16.
-    too_low, too_high = float(law.cdf(count)), float(betabinom(rows, size + 1 - k, k).cdf(rows - count))
-    low, high = law.ppf([0.025, 0.975]) / rows
-    p_value = min(1.0, 2 * min(too_low, too_high))
-    return CoverageTest(p_value, too_low, too_high, count / rows, k / (size + 1), float(low), float(high))
+    chances = beta_binomial(rows, size, k)
+    # Each tail is summed by itself: one minus the other would lose everything below 1e-16.
+    too_low, too_high = (min(1.0, float(tail.sum())) for tail in (chances[: count + 1], chances[count:]))
+    low, high = central_range(rows, size, level)
+    # Where every set holds every label nothing can be too high, and the count is certain.
+    p_value = too_low if k > size else min(1.0, 2 * min(too_low, too_high))
+    expected = min(1.0, k / (size + 1))
+    return CoverageTest(p_value, too_low, too_high, count / rows, expected, float(low), float(high))
 
 
 class CalibrationSize(int):
@@ -103,14 +100,10 @@ class CalibrationSize(int):
     confidence: float
     achieved: float
 
-    def frame(self) -> dict[str, Any]:
+    def frame(self) -> dict[str, Floats]:
         """Return the density of the realised coverage as columns ``coverage`` and ``density``."""
-        from scipy.stats import beta
-
-        k = rank_at(int(self), self.alpha)
-        law = beta(k, int(self) + 1 - k)
-        grid = np.linspace(float(law.ppf(1e-4)), float(law.ppf(1 - 1e-4)), 201)
-        return {"coverage": grid, "density": law.pdf(grid)}
+        coverage, density = realised_coverage(int(self), self.alpha)
+        return {"coverage": coverage, "density": density}
 
     def plot(self) -> Display:
         """Draw the law of the realised coverage, with the margin."""
@@ -151,33 +144,18 @@ def calibration_size(alpha: float, within: float = 0.01, confidence: float = 0.9
     level, margin, chance = check_alpha(alpha), check_within(within), check_confidence(confidence)
     least = max(1, size_needed(level))
     low = high = check_size_exists(least, alpha, within)
-    while _chances(np.array([high]), level, margin)[0] < chance:
+    while chance_within(np.array([high]), level, margin)[0] < chance:
         low, high = high, check_size_exists(2 * high, alpha, within)
     while high - low > 1:
         middle = (low + high) // 2
-        reached = _chances(np.array([middle]), level, margin)[0] >= chance
+        reached = chance_within(np.array([middle]), level, margin)[0] >= chance
         low, high = (low, middle) if reached else (middle, high)
     # Ceilings make the chance wobble with n, by as much as some tens of steps of 1 / alpha: look around the crossing.
     around = min(max(2000, int(20 / level)), 1_000_000)
     sizes = np.arange(max(1, high - around), high + around)
-    short = np.flatnonzero(_chances(sizes, level, margin) < chance)
+    short = np.flatnonzero(chance_within(sizes, level, margin) < chance)
     last_short = int(sizes[short[-1]]) if len(short) else least - 1
     size = CalibrationSize(last_short + 1)
     size.alpha, size.within, size.confidence = level, margin, chance
-    size.achieved = float(_chances(np.array([int(size)]), level, margin)[0])
+    size.achieved = float(chance_within(np.array([int(size)]), level, margin)[0])
     return size
-
-
-def _chances(sizes: NDArray[np.int64], alpha: Fraction, within: float) -> Floats:
-    """Return the chance of a realised coverage within the margin for each n; 0 where n is too small."""
-    from scipy.special import betainc
-
-    top, bottom = (1 - alpha).numerator, alpha.denominator
-    if top * (int(sizes[-1]) + 1) < 2**62:
-        k = (-(-top * (sizes + 1) // bottom)).astype(np.float64)  # ceil((1 - alpha)(n + 1)) in integers
-    else:
-        k = np.array([rank_at(n, alpha) for n in sizes.tolist()], dtype=np.float64)
-    low, high = max(0.0, float(1 - alpha) - within), min(1.0, float(1 - alpha) + within)
-    b = sizes + 1 - k
-    can = b > 0
-    return np.where(can, betainc(k, np.maximum(b, 1), high) - betainc(k, np.maximum(b, 1), low), 0.0)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from aptset.judging.estimates import Estimate, mean_of_sums, share_of_count
 from aptset.judging.evaluation import Evaluation
-from aptset.judging.metrics import gap_of_counts
+from aptset.judging.metrics import METRICS
+from aptset.judging.outcome import Outcome
 from aptset.validation.outcomes import as_objects, check_confidence, distinct
 from aptset.validation.settings import check_alpha
 
@@ -84,35 +85,43 @@ class RunningSums:
         level, sure = None if alpha is None else float(check_alpha(alpha)), check_confidence(confidence)
         labels, sizes = _in_order(self.by_label), _in_order(self.by_size)
         groups = None if self.by_group is None else _in_order(self.by_group)
-        whole, most = Sums(), len(self.members | set(self.by_label))  # every label that came, in a set or as the truth
-        for part in sizes.values():
-            whole.add([part.n, part.covered, part.size, part.squares, part.covering_size, part.covering_squares])
-        empty, single = sizes.get(0, Sums()), sizes.get(1, Sums())
-        counts = [(part.covered, part.n) for part in labels.values()]
+        most = len(self.members | set(self.by_label))  # every label that came, in a set or as the truth
+        outcome = _outcome(sizes, [(part.covered, part.n) for part in labels.values()], most)
+        n = sum(part.n for part in sizes.values())
+        by_label, by_group = _broken_down(labels, most, sure), _broken_down(groups, most, sure)
         return Evaluation(
-            coverage=whole.coverage(sure),
-            mean_size=whole.mean_size(most, sure),
-            size_given_coverage=whole.covering_mean_size(most, sure),
-            empty_rate=share_of_count(empty.n, whole.n, sure),
-            singleton_rate=share_of_count(single.n, whole.n, sure),
-            singleton_accuracy=single.coverage(sure),
-            coverage_gap=gap_of_counts(counts, None if alpha is None else float(1 - check_alpha(alpha)), sure),
-            sizes={size: share_of_count(part.n, whole.n, sure) for size, part in sizes.items()},
-            by_size={size: part.coverage(sure) for size, part in sizes.items()},
-            by_label={name: part.coverage(sure) for name, part in labels.items()},
-            size_by_label={name: part.mean_size(most, sure) for name, part in labels.items()},
-            by_group=None if groups is None else {name: part.coverage(sure) for name, part in groups.items()},
-            size_by_group=None
-            if groups is None
-            else {name: part.mean_size(most, sure) for name, part in groups.items()},
-            covering_size_by_label={name: part.covering_mean_size(most, sure) for name, part in labels.items()},
-            covering_size_by_group=None
-            if groups is None
-            else {name: part.covering_mean_size(most, sure) for name, part in groups.items()},
-            worst_slice=None,
+            overall={name: one.measure(outcome, alpha=alpha, confidence=sure) for name, one in METRICS.items()},
+            parts={
+                "sizes": {size: share_of_count(part.n, n, sure) for size, part in sizes.items()},
+                "by_size": {size: part.coverage(sure) for size, part in sizes.items()},
+                **dict(zip(("by_label", "size_by_label", "covering_size_by_label"), by_label, strict=True)),
+                **dict(zip(("by_group", "size_by_group", "covering_size_by_group"), by_group, strict=True)),
+            },
             alpha=level,
-            n=whole.n,
+            n=n,
         )
+
+
+Numbers = dict[Any, Estimate] | None
+
+
+def _broken_down(parts: dict[Any, Sums] | None, most: int, sure: float) -> tuple[Numbers, Numbers, Numbers]:
+    """Return coverage, mean size and the mean size of covering sets of each part."""
+    if parts is None:
+        return None, None, None
+    return (
+        {name: part.coverage(sure) for name, part in parts.items()},
+        {name: part.mean_size(most, sure) for name, part in parts.items()},
+        {name: part.covering_mean_size(most, sure) for name, part in parts.items()},
+    )
+
+
+def _outcome(sizes: dict[int, Sums], counts_of_labels: list[tuple[int, int]], most: int) -> Outcome:
+    """Return what metrics look at: each size twice, for sets that cover and sets that miss, with their number."""
+    values, parts = np.array(list(sizes), dtype=np.int64), list(sizes.values())
+    times = np.array([part.covered for part in parts] + [part.n - part.covered for part in parts], dtype=np.int64)
+    holds = np.repeat([True, False], len(parts))
+    return Outcome(np.tile(values, 2), holds, most, times=times, counts_of_labels=counts_of_labels)
 
 
 def _add_to(table: dict[Any, Sums], codes: Codes, sizes: NDArray[np.int64], covered: NDArray[np.bool_]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from aptset.judging.metrics import coverage, mean_size, size_given_coverage
-from aptset.judging.worst_slice import worst_slice_coverage
+from aptset.judging.metrics import METRICS
+from aptset.judging.outcome import Outcome
 from aptset.sets import PredictionSets
 from aptset.validation.outcomes import check_can_predict_sets
+from aptset.validation.settings import check_option
 
 
 def predict_set_of(estimator: Any, X: Any) -> tuple[PredictionSets, Any]:
@@ -21,6 +23,43 @@ def predict_set_of(estimator: Any, X: Any) -> tuple[PredictionSets, Any]:
             break
     check_can_predict_sets(estimator)
     return estimator.predict_set(X), X
+
+
+@dataclass(frozen=True)
+class MetricScorer:
+    """Scores an estimator by a metric of its sets; larger is better. Made by :func:`scorer`."""
+
+    metric: str
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Return the score on some rows."""
+        sets, features = predict_set_of(estimator, X)
+        metric = METRICS[self.metric]
+        value = metric.value(Outcome.of(sets, y), X=features)
+        return value if metric.better == "higher" else -value
+
+
+def scorer(metric: str) -> MetricScorer:
+    """Return a scorer by any metric of an evaluation; where less is better, the sign is turned.
+
+    Parameters
+    ----------
+    metric : str
+        One of the metrics over all rows, such as "mean_size", "coverage_gap" or "singleton_rate".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import cross_validate
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> import aptset
+    >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0)
+    >>> scoring = {name: aptset.scorer(name) for name in ("coverage", "empty_rate")}
+    >>> found = cross_validate(classifier, *load_iris(return_X_y=True), scoring=scoring, cv=3)
+    >>> bool((found["test_coverage"] > 0.7).all() and (found["test_empty_rate"] <= 0).all())
+    True
+    """
+    return MetricScorer(check_option(metric, tuple(METRICS), "metric"))
 
 
 def negative_mean_size(estimator: Any, X: Any, y: Any) -> float:
@@ -38,20 +77,19 @@ def negative_mean_size(estimator: Any, X: Any, y: Any) -> float:
     >>> search.fit(*load_iris(return_X_y=True)).best_params_
     {'estimator__var_smoothing': 1e-09}
     """
-    return -float(mean_size(predict_set_of(estimator, X)[0]))
+    return MetricScorer("mean_size")(estimator, X, y)
 
 
 def negative_size_given_coverage(estimator: Any, X: Any, y: Any) -> float:
     """Score by the mean size of the sets that hold the true label: smaller sets, larger score."""
-    return -float(size_given_coverage(predict_set_of(estimator, X)[0], y))
+    return MetricScorer("size_given_coverage")(estimator, X, y)
 
 
 def coverage_score(estimator: Any, X: Any, y: Any) -> float:
     """Score by the coverage of the sets."""
-    return float(coverage(predict_set_of(estimator, X)[0], y))
+    return MetricScorer("coverage")(estimator, X, y)
 
 
 def worst_slice_score(estimator: Any, X: Any, y: Any) -> float:
     """Score by the held-out worst-slice coverage of the sets."""
-    sets, features = predict_set_of(estimator, X)
-    return float(worst_slice_coverage(sets, y, features))
+    return MetricScorer("worst_slice")(estimator, X, y)

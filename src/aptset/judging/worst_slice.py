@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.judging.estimates import Estimate, share
 from aptset.judging.features import Features, features_of, project
+from aptset.judging.outcome import Outcome
 from aptset.kernels import engines
 from aptset.kernels.blocks import thread_count
 from aptset.kernels.formula import Floats
 from aptset.kernels.slabs import Slab, find_slab
-from aptset.sets import PredictionSets
 from aptset.tables import is_table
 from aptset.validation.outcomes import (
     check_confidence,
@@ -149,7 +149,7 @@ def worst_slice_coverage(
     (0.01, 'x1')
     """
     check_option(method, ("held-out", "in-sample"), "method")
-    covered = PredictionSets.of(sets, classes).covers(labels)
+    covered = Outcome.of(sets, labels, classes).covered
     features = features_of(X, None, len(covered))
     least_share, level = check_delta(delta), check_confidence(confidence)
     generator = check_generator(random_state)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.tally import p_values_of_one_model, sets_of_one_model
 from aptset.groups import Ids
-from aptset.judging.evidence import FoldCounts
+from aptset.judging.laws import FoldCounts
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.probabilities.cross import CrossCalibration

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aptset.judging.evidence import Evidence, Origin
-from aptset.reports.laws import coverage_law
+from aptset.judging.laws import chance_of_so_few, coverage_law
 from aptset.reports.measures import Partition
 from aptset.validation.settings import check_alpha
 
@@ -41,8 +41,6 @@ def too_low(evidence: Evidence, parts: dict[str, Partition], alpha: float, level
     With a law: a count so low would be rare if the rows of the part were scored no worse than those that calibrated.
     The luck of the calibration is in it. Without one: if these very sets covered the promised share of such rows.
     """
-    from scipy.special import bdtr
-
     covered, promise = evidence.covered_at(alpha), evidence.origin.promise(alpha)
     laws = laws_of_parts(evidence.origin, parts)
     looked_at = sum(len(part.names) for part in parts.values())
@@ -52,7 +50,7 @@ def too_low(evidence: Evidence, parts: dict[str, Partition], alpha: float, level
         hits = np.bincount(part.of_row, weights=covered, minlength=len(part.names)).astype(int).tolist()
         for which, name in enumerate(part.names):
             if laws is None:
-                chance = float(bdtr(hits[which], rows[which], promise))
+                chance = chance_of_so_few(hits[which], rows[which], promise)
             else:
                 chance = coverage_law(hits[which], laws[kind][which], check_alpha(alpha)).too_low
             if chance < level / looked_at:

@@ -15,8 +15,9 @@ from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.split import Split
 from aptset.chance import Chance
 from aptset.judging.evaluation import Evaluation, evaluate
-from aptset.judging.evidence import Evidence, FoldCounts, Origin, as_group_list
+from aptset.judging.evidence import Evidence, Origin, as_group_list
 from aptset.judging.features import can_be_sliced
+from aptset.judging.laws import FoldCounts
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.cross import CrossCalibration

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aptset.judging.estimates import Estimate, share_of_count
-from aptset.judging.evidence import Evidence, FoldCounts, Origin
-from aptset.reports.laws import NEGLIGIBLE, coverage_law, folds_chance
+from aptset.judging.evidence import Evidence, Origin
+from aptset.judging.laws import NEGLIGIBLE, FoldCounts, coverage_law, folds_chance
 from aptset.reports.measures import Partition
 from aptset.reports.parts import too_low
 from aptset.validation.settings import check_alpha

@@ -30,7 +30,7 @@ function rowsFrame(id, names, low, high, title, mark) {
 }
 function drawMetric(metric) {
   const names = data.candidates,
-    mark = metric === "coverage" || metric === "worst_slice" ? 1 - data.alpha : undefined;
+    mark = data.marked.includes(metric) ? 1 - data.alpha : undefined;
   const [low, high] = span(
     names.flatMap((name) => data.values[metric][name]),
     ...(mark === undefined ? [] : [mark]),

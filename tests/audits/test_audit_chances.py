@@ -3,7 +3,6 @@
 import itertools
 from dataclasses import replace
 from fractions import Fraction
-from math import comb
 
 import numpy as np
 import pytest
@@ -11,10 +10,11 @@ from scipy import stats
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.audits.auditing import prepare, split_and_measure
-from aptset.audits.laws import chances_of_sum, judge
 from aptset.audits.paths import path_test
-from aptset.judging.estimates import beta_binomial, paired_mean, resampled_mean
+from aptset.audits.pool import prepare
+from aptset.audits.splits import split_and_measure
+from aptset.audits.verdicts import judge
+from aptset.judging.estimates import paired_mean, resampled_mean
 
 ALPHA = Fraction(1, 10)
 
@@ -24,31 +24,6 @@ def rows(n=400, seed=0, n_features=3):
     X = generator.normal(size=(n, n_features))
     y = (X[:, 0] + generator.normal(size=n) > 0).astype(int) + (X[:, 1] > 1)
     return X, y
-
-
-def exact_chance(covered, m, n, k):
-    """Count orders of n calibration and m test scores with the given number of test scores up to the k-th of n."""
-    total = 0
-    for places in itertools.combinations(range(n + m), n):  # where the calibration scores stand
-        total += (places[k - 1] - (k - 1)) == covered  # test scores before the k-th calibration score
-    return Fraction(total, comb(n + m, n))
-
-
-@pytest.mark.parametrize(("m", "n", "k"), [(3, 4, 2), (5, 3, 3), (4, 4, 4)])
-def test_the_law_of_one_split_counts_orders(m, n, k):
-    expected = [float(exact_chance(covered, m, n, k)) for covered in range(m + 1)]
-    assert beta_binomial(m, n, k) == pytest.approx(expected, rel=1e-12)
-
-
-def test_the_law_of_the_total_is_the_convolution():
-    laws = [(5, 9), (5, 9), (3, 19), (4, 5)]  # five rows are too few for 0.1: all four are covered
-    direct = np.ones(1)
-    for m, n in laws:
-        k = -int(-(1 - ALPHA) * (n + 1) // 1)
-        direct = np.convolve(
-            direct, stats.betabinom(m, k, n + 1 - k).pmf(np.arange(m + 1)) if k <= n else [0] * m + [1]
-        )
-    assert chances_of_sum(laws, ALPHA) == pytest.approx(direct, abs=1e-14)
 
 
 def test_the_chance_of_a_verdict_is_a_p_value():
@@ -65,7 +40,7 @@ def test_the_chance_of_a_verdict_is_a_p_value():
     chances = []
     for seed in range(150):
         splits = split_and_measure(candidates, data, 2, seed, None, 1, False)
-        chances.append(judge(splits.overall("a"), Fraction(1, 5), share).chance)
+        chances.append(judge(splits.of("a"), Fraction(1, 5), share).chance)
     assert stats.binom.sf(30, 150, 0.07) < 1e-6
     assert sum(chance < 0.07 for chance in chances) <= 30
     assert max(chances) > 0.5

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from aptset.judging.estimates import Estimate, beta_binomial, resampled_share
-from aptset.kernels.counts import rank_at
-from aptset.kernels.formula import Floats
+from aptset.audits.values import SplitResult
+from aptset.judging.estimates import Estimate, resampled_share
+from aptset.judging.laws import CENTRE, chances_of_sum
 
 # All that an audit or a comparison says is wrong for a valid calibration in at most this share of cases.
-LEVEL = 0.01
+FALSE_ALARMS = 0.01
 _MOST_ROWS = 2**23  # test rows over all splits that the exact law is worked out for
-
-
-def chances_of_sum(laws: list[tuple[int, int]], alpha: Fraction) -> Floats:
-    """Return the chance of each total of independent Beta-binomial counts, (test rows, calibration rows) each.
-
-    Given the rows, random splits are independent of each other, and each covers a Beta-binomial number of its test rows
-    whatever the rows are, if scores do not tie: the total is the convolution of these laws, worked out by Fourier
-    transforms, to about 1e-15 in every chance.
-    """
-    total = sum(rows for rows, _ in laws)
-    length = 1 << (total + 1).bit_length()
-    transform = np.ones(length // 2 + 1, dtype=np.complex128)
-    for (rows, n), times in Counter(laws).items():
-        transform *= np.fft.rfft(beta_binomial(rows, n, rank_at(n, alpha)), length) ** times
-    chances = np.clip(np.fft.irfft(transform, length)[: total + 1], 0.0, None)
-    return np.asarray(chances / chances.sum())
 
 
 @dataclass(frozen=True)
@@ -41,7 +24,7 @@ class Verdict:
     Attributes
     ----------
     kept : bool
-        False if the coverage is lower than the promise allows, at ``level``.
+        False if the coverage is lower than the promise allows, at a share ``false_alarms``.
     coverage : Estimate
         Mean coverage over the splits, of the rows that are judged; its interval knows that splits share rows.
     promise : float
@@ -50,7 +33,7 @@ class Verdict:
         With an exact law: the chance, under a valid calibration, of a total as low as the one found.
     low, high : float or None
         With an exact law: where 95 of 100 valid audits lie.
-    level : float
+    false_alarms : float
         A valid calibration is called broken in at most this share of cases: what an audit may get wrong, 0.01, is
         shared out over its verdicts and checks.
     left_out, tested : int
@@ -66,10 +49,15 @@ class Verdict:
     chance: float | None
     low: float | None
     high: float | None
-    level: float = LEVEL
+    false_alarms: float = FALSE_ALARMS
     left_out: int = 0
     tested: int = 0
     coverage_of_all: Estimate | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the numbers as plain values."""
+        names = ("kept", "promise", "chance", "low", "high")
+        return {"coverage": float(self.coverage), **{name: getattr(self, name) for name in names}}
 
     def sentence(self) -> str:
         """Return the verdict in words."""
@@ -80,7 +68,7 @@ class Verdict:
                 f"{found} {words}, {self.promise:.4g} (interval {self.coverage.low:.4g} to {self.coverage.high:.4g})."
             )
         law = f"95 of 100 valid audits lie between {self.low:.4g} and {self.high:.4g}, chance of so low a count"
-        end = f"{law} {self.chance:.3g} (exact; judged at level {self.level:.3g}).{self._about_left_out()}"
+        end = f"{law} {self.chance:.3g} (exact; judged at level {self.false_alarms:.3g}).{self._about_left_out()}"
         words = "agrees with the promise of" if self.kept else "the promise is NOT kept:"
         return f"{found}{' ' if self.kept else ': '}{words} {self.promise:.4g}; {end}"
 
@@ -93,32 +81,34 @@ class Verdict:
         )
 
 
-def judge(rows: list[dict[str, Any]], alpha: Fraction, test_share: float, level: float = LEVEL) -> Verdict:
+def judge(
+    results: list[SplitResult], alpha: Fraction, test_share: float, false_alarms: float = FALSE_ALARMS
+) -> Verdict:
     """Return the verdict on the splits of one candidate."""
-    of_all = _mean_coverage(rows, [row["rows"] for row in rows], test_share, level)
-    promise = min(row["promise"] for row in rows)
-    if any(row["laws"] is None for row in rows):
-        return Verdict(of_all.high >= promise, of_all, promise, None, None, None, level)
-    judged = [sum(m for m, _ in row["laws"]) for row in rows]
-    tested = sum(row["rows"] for row in rows)
+    of_all = _mean_coverage(results, [one.rows for one in results], test_share, false_alarms)
+    promise = min(one.promise for one in results)
+    laws = [one.laws for one in results if one.laws is not None]
+    if len(laws) < len(results):
+        return Verdict(of_all.high >= promise, of_all, promise, None, None, None, false_alarms)
+    judged = [sum(m for m, _ in one) for one in laws]
+    tested = sum(one.rows for one in results)
     left_out = tested - sum(judged)
-    used = rows[: max(1, _MOST_ROWS // max(row["rows"] for row in rows))]
-    chance, low, high = _exact(used, alpha)
+    used = max(1, _MOST_ROWS // max(one.rows for one in results))
+    covered = sum(one.covered for one in results[:used])
+    chance, low, high = _exact([law for one in laws[:used] for law in one], covered, alpha)
     # Labels that no calibration knows have no law, but they count: too many of them break the promise over all rows.
-    kept = chance >= level and (left_out == 0 or of_all.high >= promise)
-    coverage = _mean_coverage(rows, judged, test_share, level)
-    return Verdict(kept, coverage, promise, chance, low, high, level, left_out, tested, of_all if left_out else None)
+    kept = chance >= false_alarms and (left_out == 0 or of_all.high >= promise)
+    exact = (chance, low, high, false_alarms, left_out, tested, of_all if left_out else None)
+    return Verdict(kept, _mean_coverage(results, judged, test_share, false_alarms), promise, *exact)
 
 
-def _mean_coverage(rows: list[dict[str, Any]], judged: list[int], test_share: float, level: float) -> Estimate:
-    shares = [row["covered"] / m if m else np.nan for row, m in zip(rows, judged, strict=True)]
-    return resampled_share(np.array(shares), test_share, 1 - 2 * level)
+def _mean_coverage(results: list[SplitResult], judged: list[int], test_share: float, false_alarms: float) -> Estimate:
+    shares = [one.covered / m if m else np.nan for one, m in zip(results, judged, strict=True)]
+    return resampled_share(np.array(shares), test_share, 1 - 2 * false_alarms)
 
 
-def _exact(rows: list[dict[str, Any]], alpha: Fraction) -> tuple[float, float, float]:
+def _exact(laws: list[tuple[int, int]], covered: int, alpha: Fraction) -> tuple[float, float, float]:
     """Return the chance of so low a total, and where the central 95 % of the law lie, as shares of the judged rows."""
-    laws = [(int(m), int(n)) for row in rows for m, n in row["laws"]]
-    total, covered = sum(m for m, _ in laws), sum(row["covered"] for row in rows)
     below = np.cumsum(chances_of_sum(laws, alpha))
-    low, high = np.searchsorted(below, [0.025, 0.975]) / max(1, total)
+    low, high = np.searchsorted(below, CENTRE) / max(1, sum(m for m, _ in laws))
     return float(min(1.0, below[covered])), float(low), float(high)

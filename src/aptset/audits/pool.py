@@ -1,0 +1,92 @@
+"""The rows that all splits are drawn from, checked and put in an order that their content decides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pickle import PicklingError
+from typing import Any
+
+import numpy as np
+from joblib import hash as content_hash
+from joblib import wrap_non_picklable_objects
+from numpy.typing import NDArray
+
+from aptset.estimator.classifier import ConformalClassifier
+from aptset.estimator.fitting import take
+from aptset.judging.evidence import as_group_list
+from aptset.judging.features import can_be_sliced, features_of
+from aptset.kernels.rowhash import mix
+from aptset.seeds import row_seeds
+from aptset.validation.audits import check_seed, check_test_share, check_times
+from aptset.validation.estimators import check_training_data
+from aptset.validation.labels import check_length
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The rows that all splits are drawn from, in an order that their content decides; ``place`` is where they stood.
+
+    Where a row stands must not decide how it is split, trained on or tested, or no reordering would be as likely as any
+    other.
+    """
+
+    X: Any  # the user's: any kind of rows that the model takes
+    y: NDArray[Any]
+    groups: list[Any] | None
+    place: NDArray[np.intp]
+    n_test: int
+    features: Any  # what slices are made of; None for no slices
+    content: NDArray[np.intp]  # equal for rows with the same features and label
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A text that changes with any value in the rows."""
+        return fingerprint((self.X, self.y, self.groups, self.place, self.n_test, self.features))
+
+    @cached_property
+    def titles(self) -> dict[str, dict[Any, str]]:
+        """The text of every label and group, the same in every split and never the same for two of them."""
+        parts = {"label": self.y.tolist(), "group": self.groups or []}
+        return {part: _titles(list(dict.fromkeys(values))) for part, values in parts.items()}
+
+
+def prepare(
+    X: Any, y: Any, groups: Any, time: Any, test_share: float, features: Any = None, seed: int = 0
+) -> tuple[Pool, float]:
+    """Check the rows, and decide how many test."""
+    X, labels, _ = check_training_data(ConformalClassifier(None), X, y, minimum=10)
+    of_rows = as_group_list(groups)
+    if of_rows is not None:
+        check_length(of_rows, len(labels), "groups")
+    if features is not None:
+        features_of(features, None, len(labels))  # refused now, not in the middle of the splits
+    elif can_be_sliced(X, len(labels)):
+        features = X
+    share, n_test = check_test_share(test_share, len(labels))
+    place = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
+    order, content = by_content(X, labels, seed)
+    of_rows = None if of_rows is None else [of_rows[row] for row in order.tolist()]
+    features = None if features is None else take(features, order)
+    return Pool(take(X, order), labels[order], of_rows, place[order], n_test, features, content), share
+
+
+def by_content(X: Any, y: NDArray[Any], key: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return an order of the rows that only their content decides, and the number of the content of each, in it."""
+    words = mix(row_seeds(X, key) + mix(row_seeds(y, key)))
+    order = np.argsort(words, kind="stable")
+    return order, np.cumsum(np.diff(words[order], prepend=words[order[:1]]) != 0)
+
+
+def fingerprint(value: Any) -> str:
+    """Return a text that changes with the content of a value."""
+    try:
+        return str(content_hash(value))
+    except (PicklingError, AttributeError, TypeError):  # functions and classes made on the spot
+        return str(content_hash(wrap_non_picklable_objects(value)))
+
+
+def _titles(values: list[Any]) -> dict[Any, str]:
+    times = Counter(str(value) for value in values)
+    return {value: str(value) if times[str(value)] == 1 else repr(value) for value in values}

@@ -1,0 +1,147 @@
+"""The law of coverage: after a split the number of covered rows is Beta-binomial, and all else follows from that.
+
+If scores are distinct and rows exchangeable, the number of m new rows whose score is at most the k-th smallest of n,
+k = ceil((1 - alpha)(n + 1)), is Beta-binomial with parameters (m, k, n + 1 - k), and the coverage of one calibration is
+Beta(k, n + 1 - k). Independent groups, splits and folds add up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels.counts import rank_at
+from aptset.kernels.formula import Floats
+
+# Chances below this are left away, so that the laws of many groups are quickly joined; the page's script does the same.
+NEGLIGIBLE = 1e-60
+CENTRE = (0.025, 0.975)  # between these quantiles lie 95 of 100 valid calibrations
+
+
+class FoldCounts(NamedTuple):
+    """A group of a fold of n scores; ``below[c]``: the test rows with c of them below their own, under its model."""
+
+    rows: int
+    n: int
+    below: NDArray[np.int64]
+
+
+class CoverageLaw(NamedTuple):
+    """Where the central 95 % of the measured coverages of valid calibrations lie, and the tails of a count."""
+
+    low: float
+    high: float
+    too_low: float
+    too_high: float
+    is_certain: bool
+
+
+def beta_binomial(rows: int, n: int, k: int) -> Floats:
+    """Return the chance of each number of covered rows, 0 to ``rows``, when the k-th smallest of n scores decides."""
+    from scipy.special import betaln, gammaln
+
+    if k > n:  # every set holds every label
+        return np.append(np.zeros(rows), 1.0)
+    count = np.arange(rows + 1.0)
+    ways = gammaln(rows + 1.0) - gammaln(count + 1) - gammaln(rows - count + 1)
+    return np.asarray(np.exp(ways + betaln(count + k, rows - count + n + 1 - k) - betaln(k, n + 1 - k)))
+
+
+def central_range(rows: int, n: int, alpha: Fraction, quantiles: tuple[float, float] = CENTRE) -> Floats:
+    """Return where the central part of the measured coverages of valid calibrations lies."""
+    below = np.cumsum(beta_binomial(rows, n, rank_at(n, alpha)))
+    return np.asarray(np.minimum(np.searchsorted(below, quantiles), rows) / rows)
+
+
+def coverage_law(count: int, laws: Sequence[tuple[int, int]], alpha: Fraction) -> CoverageLaw:
+    """Judge a count of covered rows; ``laws`` has (rows, calibration rows) of each independent group."""
+    first, chances, total = 0, np.ones(1), 0
+    for rows, n in laws:
+        start, one = _trimmed(beta_binomial(rows, n, rank_at(n, alpha)))
+        further, chances = _trimmed(np.convolve(chances, one))
+        first, total = first + start + further, total + rows
+    low, high = np.minimum(np.searchsorted(np.cumsum(chances), CENTRE) + first, total) / max(1, total)
+    # Each tail is summed by itself: one minus the other would lose everything below 1e-16.
+    too_low = min(1.0, chances[: max(0, count - first + 1)].sum())
+    too_high = min(1.0, chances[max(0, count - first) :].sum())
+    is_certain = all(rank_at(n, alpha) > n for _, n in laws)
+    return CoverageLaw(float(low), float(high), float(too_low), float(too_high), is_certain)
+
+
+def chances_of_sum(laws: Sequence[tuple[int, int]], alpha: Fraction) -> Floats:
+    """Return the chance of each total of very many independent counts, (rows, calibration rows) each.
+
+    Given the rows, random splits are independent of each other, and each covers a Beta-binomial number of its test rows
+    whatever the rows are, if scores do not tie: the total is the convolution of these laws, worked out by Fourier
+    transforms, to about 1e-15 in every chance (:func:`coverage_law` is exact in the tails too, and slow for many).
+    """
+    total = sum(rows for rows, _ in laws)
+    length = 1 << (total + 1).bit_length()
+    transform = np.ones(length // 2 + 1, dtype=np.complex128)
+    for (rows, n), times in Counter(laws).items():
+        transform *= np.fft.rfft(beta_binomial(rows, n, rank_at(n, alpha)), length) ** times
+    chances = np.clip(np.fft.irfft(transform, length)[: total + 1], 0.0, None)
+    return np.asarray(chances / chances.sum())
+
+
+def folds_chance(folds: Sequence[Sequence[FoldCounts]], alpha: Fraction) -> float | None:
+    """Return the chance that some fold by itself covers as few test rows as the one that is furthest off.
+
+    A fold is a split: its model never saw the rows that it holds out, so its own threshold covers a Beta-binomial
+    number of test rows. Folds depend on each other in ways that nobody knows; as many times the smallest chance as
+    there are folds is a valid p-value all the same. None if no fold holds out enough rows for this level.
+    """
+    chances = []
+    for fold in folds:
+        ranks = [rank_at(group.n, alpha) for group in fold]
+        covered = sum(int(group.below[:rank].sum()) for group, rank in zip(fold, ranks, strict=True))
+        law = coverage_law(covered, [(group.rows, group.n) for group in fold], alpha)
+        if not law.is_certain:
+            chances.append(law.too_low)
+    return min(1.0, len(chances) * min(chances)) if chances else None
+
+
+def chance_of_so_few(covered: int, rows: int, share: float) -> float:
+    """Return the chance of so few covered rows if each is covered with a known chance (a binomial law)."""
+    from scipy.special import bdtr
+
+    return float(bdtr(covered, rows, share))
+
+
+def chance_within(sizes: NDArray[np.int64], alpha: Fraction, within: float) -> Floats:
+    """Return for each n, rising, the chance that a calibration covers 1 - alpha up to a margin; 0 where n is too small.
+
+    Given the calibration rows, coverage is Beta(k, n + 1 - k).
+    """
+    from scipy.special import betainc
+
+    top, bottom = (1 - alpha).numerator, alpha.denominator
+    if top * (int(sizes[-1]) + 1) < 2**62:
+        k = (-(-top * (sizes + 1) // bottom)).astype(np.float64)  # ceil((1 - alpha)(n + 1)) in integers
+    else:
+        k = np.array([rank_at(n, alpha) for n in sizes.tolist()], dtype=np.float64)
+    low, high = max(0.0, float(1 - alpha) - within), min(1.0, float(1 - alpha) + within)
+    b = sizes + 1 - k
+    can = b > 0
+    return np.where(can, betainc(k, np.maximum(b, 1), high) - betainc(k, np.maximum(b, 1), low), 0.0)
+
+
+def realised_coverage(n: int, alpha: Fraction, points: int = 201) -> tuple[Floats, Floats]:
+    """Return coverages that a calibration on n rows may realise, and their density, Beta(k, n + 1 - k)."""
+    from scipy.stats import beta
+
+    k = rank_at(n, alpha)
+    law = beta(k, n + 1 - k)
+    grid = np.linspace(float(law.ppf(1e-4)), float(law.ppf(1 - 1e-4)), points)
+    return grid, np.asarray(law.pdf(grid))
+
+
+def _trimmed(chances: Floats) -> tuple[int, Floats]:
+    """Return the first place that counts, and the chances from there to the last that does."""
+    kept = np.flatnonzero(chances >= NEGLIGIBLE)
+    return int(kept[0]), chances[kept[0] : kept[-1] + 1]

@@ -1,0 +1,112 @@
+"""What sets did with the true labels: all that a metric looks at, worked out once for all metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.judging.estimates import Estimate, mean_of_sizes, mean_of_sums, share_of_count
+from aptset.sets import PredictionSets
+from aptset.validation.labels import columns_of
+from aptset.validation.outcomes import check_by, check_confidence, distinct
+
+Chosen = NDArray[np.bool_] | NDArray[np.intp]  # some rows: a flag for each, or their numbers
+
+
+class Part(NamedTuple):
+    """The rows of one label or group, by number."""
+
+    name: Any
+    rows: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Sizes, and whether sets hold the true label; row by row, or for each kind of row with its number of rows.
+
+    A metric that only asks for shares and mean sizes works for both, so it needs no second version for files that are
+    read in pieces.
+
+    Attributes
+    ----------
+    sizes : array of int
+        The number of labels in each set.
+    most : int
+        The number of labels that a set can hold.
+    sets, labels
+        The sets and the true labels themselves; None where rows have gone by.
+    times : array of int or None
+        How many rows each entry stands for; None for one each.
+    counts_of_labels : list of (covered, rows) or None
+        For each true label, where rows have gone by.
+    """
+
+    sizes: NDArray[np.int64]
+    holds: NDArray[np.bool_] | None
+    most: int
+    sets: PredictionSets | None = None
+    labels: Any = None
+    times: NDArray[np.int64] | None = None
+    counts_of_labels: list[tuple[int, int]] | None = None
+
+    @classmethod
+    def of(cls, sets: Any, labels: ArrayLike | None = None, classes: ArrayLike | None = None) -> Outcome:
+        """Return what sets did with the true labels, if there are any; an outcome as it is."""
+        if isinstance(sets, Outcome):
+            return sets
+        found = PredictionSets.of(sets, classes)
+        holds = None if labels is None else found.covers(labels)
+        return cls(found.sizes, holds, len(found.classes), found, labels)
+
+    @property
+    def covered(self) -> NDArray[np.bool_]:
+        """Which sets hold the true label."""
+        assert self.holds is not None, "a metric that asks which sets cover takes the labels"
+        return self.holds
+
+    def share(self, hits: NDArray[np.bool_], confidence: float, among: Chosen | None = None) -> Estimate:
+        """Return the share of rows with a property, among some or all, with the exact (Clopper-Pearson) interval."""
+        times = self._times(among)
+        hit = hits if among is None else hits[among]
+        count = np.count_nonzero(hit) if times is None else times[hit].sum()
+        rows = len(hit) if times is None else times.sum()
+        return share_of_count(int(count), int(rows), check_confidence(confidence))
+
+    def mean_size(self, confidence: float, among: Chosen | None = None, least: int = 0) -> Estimate:
+        """Return the mean size of some or all sets, which hold at least so many labels."""
+        times = self._times(among)
+        sizes = (self.sizes if among is None else self.sizes[among]).astype(np.int64)
+        ends, sure = (least, max(least, self.most)), check_confidence(confidence)
+        if times is None:
+            return mean_of_sizes(sizes, *ends, sure)
+        return mean_of_sums(int(times.sum()), int(times @ sizes), int(times @ np.square(sizes)), *ends, sure)
+
+    def parts(self, by: Any = "label") -> list[Part]:
+        """Return the rows of each true label, or of each value of an array."""
+        return self._parts_of_labels if isinstance(by, str) and by == "label" else _parts(by, self.labels)
+
+    def counts(self, by: Any = "label") -> list[tuple[int, int]]:
+        """Return for each part how many of how many rows are covered."""
+        if self.counts_of_labels is not None:
+            return self.counts_of_labels
+        return [(int(np.count_nonzero(self.covered[part.rows])), len(part.rows)) for part in self.parts(by)]
+
+    @cached_property
+    def _parts_of_labels(self) -> list[Part]:
+        return _parts("label", self.labels)
+
+    def _times(self, among: Chosen | None) -> NDArray[np.int64] | None:
+        return self.times if among is None or self.times is None else self.times[among]
+
+
+def _parts(by: Any, labels: ArrayLike) -> list[Part]:
+    values = check_by(by, labels)
+    names = distinct(values)
+    number = columns_of(values, names)
+    order = np.argsort(number, kind="stable")
+    rows = np.split(order, np.searchsorted(number[order], np.arange(1, max(len(names), 1))))
+    return [Part(name, mine) for name, mine in zip(names.tolist(), rows, strict=False)]
