@@ -192,6 +192,15 @@ def fold_error(error: Exception, fold: int, n_folds: int) -> Exception:
         return RuntimeError(f"{message} ({type(error).__name__})")
 
 
+def uncloneable(estimator: Any, error: Exception) -> TypeError:
+    """Return the error about a model of which no unfitted copy can be made."""
+    name = type(estimator).__name__
+    return TypeError(
+        f"estimator must be a model that scikit-learn can clone; got {name}: {error}. A setting that the constructor "
+        "changes goes to fit instead: CatBoostClassifier() with fit(X, y, cat_features=[...])."
+    )
+
+
 def check_models_kept(models: Any) -> None:
     """Refuse to predict after the models were dropped."""
     if not models:
