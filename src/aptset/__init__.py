@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from aptset.calibrations.minimax import Minimax
     from aptset.calibrations.split import Split
     from aptset.estimator.classifier import ConformalClassifier
+    from aptset.estimator.loading import load
     from aptset.judging.estimates import Estimate
     from aptset.judging.evaluation import Evaluation, evaluate
     from aptset.judging.metrics import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
         worst_slice_score,
     )
     from aptset.judging.worst_slice import WorstSlice, worst_slice_coverage
-    from aptset.probabilities.calibrating import calibrate, load
+    from aptset.probabilities.calibrating import calibrate
     from aptset.probabilities.calibration import Calibration
     from aptset.probabilities.cross import CrossCalibration, calibrate_cv
     from aptset.probabilities.formulas import adaptive_scores, conformal_rank
@@ -86,7 +87,7 @@ _ROOMS = {
     "coverage_test": "judging.planning",
     "empty_rate": "judging.metrics",
     "evaluate": "judging.evaluation",
-    "load": "probabilities.calibrating",
+    "load": "estimator.loading",
     "mean_size": "judging.metrics",
     "mean_size_by": "judging.metrics",
     "negative_mean_size": "judging.scorers",
