@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,30 @@ from click.core import ParameterSource
 
 from aptset.commands.options import (
     ALPHA,
+    ALPHAS,
     AS_JSON,
+    CALIBRATIONS,
+    COLUMNS,
+    CONFORMITY,
+    DIALECT,
     JOBS,
+    LEVEL,
     MODEL,
+    MODEL_HELP,
     QUIET,
+    RANDOMIZED,
     ROW_ID,
     SEED,
+    TRUST,
+    choice_of,
     files_read,
+    is_given,
+    only_one,
+    open_table,
+    options_of_run,
     show,
     source_of,
+    with_options,
     workers,
 )
 
@@ -54,15 +68,16 @@ def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> Non
 @click.command()
 @click.argument("probs", metavar="[FILE]", required=False)
 @click.option("--target", help="FILE is a table: train and calibrate on it, with this column to predict.")
-@click.option("-c", "--calibration", default="split", help="With --target its name; else an artefact of `calibrate`.")
+@click.option("-c", "--calibration", default="split", help="With --target its name; else an artefact, or a folder.")
 @click.option("--label", help="FILE holds probabilities: the column (or array, or .npy file) of true labels.")
 @MODEL
 @click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers.")
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
 @ROW_ID
-@ALPHA
+@with_options([CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
+@with_options([*COLUMNS, *DIALECT, TRUST])
 @click.option("--title", help="The heading of the page.")
 @click.option("-o", "--out", default="report.html", show_default=True, help="The page to write.")
 @JOBS
@@ -76,33 +91,43 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     Examples:
       aptset report                                  # on embedded data
       aptset report patients.csv --target diagnosis --model forest
+      aptset report new.csv -c results               # labelled rows, and the folder of `aptset run`
       aptset report test.parquet --label y --prefix p_ -c cal.aptset
     """
     _refuse_what_does_not_fit(probs, options)
     from aptset.commands import report_jobs as reportjob
     from aptset.commands.probability_jobs import evaluation_as_json
-    from aptset.commands.standard_input import as_path
+    from aptset.commands.table_jobs import Settings, evaluations_as_json
     from aptset.validation.paths import check_other_files
 
-    page, title, alpha = Path(out), options["title"], options["alpha"]
+    page, title, alpha, artefact = Path(out), options["title"], options["alphas"][0], Path(options["calibration"])
+    dialect = (options["sep"], options["encoding"], quiet)
     check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])
     if probs is None:
-        made = reportjob.report_demo(alpha, options["seed"], page, title)
+        made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title)
     elif options["target"] is not None:
-        names = ("model", "calibration", "alpha", "groups", "seed", "jobs", "row_id")
-        settings = {name: options[name] for name in names}
-        made = reportjob.report_table(as_path(probs), options["target"], page, title, **settings)
+        settings = Settings(**options_of_run(options), progress=not quiet)
+        made, result = reportjob.report_table(open_table(probs, *dialect), options["target"], page, title, settings)
+        content = evaluations_as_json(result.evaluations, out=out)
+        show(content, f"{result.text()}\n\nWritten: {out}", quiet, as_json)
+        return
+    elif artefact.is_dir():
+        asked = alpha if is_given("alphas") else None
+        path = open_table(probs, *dialect)
+        made = reportjob.report_folder(path, artefact, asked, page, title, options["trust"])
     elif options["label"] is not None:
         source = source_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"])
-        artefact = Path(options["calibration"])
         made = reportjob.report_probabilities(source, artefact, alpha, page, title, options["normalize"])
     else:
-        raise click.UsageError("FILE needs --target COLUMN (a table), or --label COLUMN with -c ARTEFACT.")
+        raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
     show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)
 
 
 SPLITTING = [
     click.option("--target", required=True, help="The column to predict."),
+    *COLUMNS,
+    *DIALECT,
+    TRUST,
     ALPHA,
     click.option("--repetitions", default=100, show_default=True, help="Number of random splits."),
     click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test."),
@@ -114,21 +139,15 @@ SPLITTING = [
     QUIET,
     AS_JSON,
 ]
-CALIBRATIONS = click.Choice(["split", "cv+", "jackknife+", "minimax"])
-
-
-def with_splits(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of commands that split a table again and again."""
-    for option in reversed(SPLITTING):
-        command = option(command)
-    return command
+with_splits = with_options(SPLITTING)
 
 
 def settings_of(options: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a run over many splits."""
     names = {"alpha": "alpha", "repetitions": "repetitions", "test_share": "test_share", "jobs": "n_jobs"}
     found = {name: options[option] for option, name in names.items()}
-    return {**found, "random_state": options["seed"], "progress": not options["quiet"]}
+    found |= {"random_state": options["seed"], "progress": not options["quiet"]}
+    return {**found, "choice": choice_of(options), "trust": options["trust"]}
 
 
 @click.command()
@@ -150,11 +169,11 @@ def audit(table: str, out: str, model: str, calibrations: tuple[str, ...], time:
       aptset audit patients.csv --target diagnosis --model forest --time admitted
     """
     from aptset.commands.audit_jobs import audit_table, verdicts_as_json
-    from aptset.commands.standard_input import as_path
 
     target, groups = options["target"], options["groups"]
     settings = settings_of(options)
-    found, written = audit_table(as_path(table), target, model, calibrations, groups, time, Path(out), **settings)
+    path = open_table(table, options["sep"], options["encoding"], options["quiet"])
+    found, written = audit_table(path, target, model, calibrations, groups, time, Path(out), **settings)
     content = {"verdicts": verdicts_as_json(found), "drift": found.drift.warning, "out": out, "written": written}
     show(content, f"{found!r}\n\nWritten to {out}: {', '.join(written)}", options["quiet"], options["as_json"])
 
@@ -166,7 +185,7 @@ def audit(table: str, out: str, model: str, calibrations: tuple[str, ...], time:
     "models",
     multiple=True,
     required=True,
-    help="A model by name, or module:object, which RUNS that module's code; at least two.",
+    help=f"At least two. {MODEL_HELP}",
 )
 @click.option("--calibration", default="split", show_default=True, type=CALIBRATIONS, help="The same for every model.")
 @click.option("-o", "--out", default="aptset-compare", show_default=True, help="Folder for the results.")
@@ -179,11 +198,11 @@ def compare(table: str, out: str, models: tuple[str, ...], calibration: str, **o
       aptset compare patients.csv --target diagnosis --model logistic --model forest
     """
     from aptset.commands.audit_jobs import compare_table, verdicts_as_json
-    from aptset.commands.standard_input import as_path
 
     target, groups = options["target"], options["groups"]
     settings = settings_of(options)
-    found, written = compare_table(as_path(table), target, models, calibration, groups, Path(out), **settings)
+    path = open_table(table, options["sep"], options["encoding"], options["quiet"])
+    found, written = compare_table(path, target, models, calibration, groups, Path(out), **settings)
     content = {"ranking": found.ranking, "sentences": found.sentences(), "verdicts": verdicts_as_json(found)}
     text = f"{found!r}\n\nWritten to {out}: {', '.join(written)}"
     show({**content, "out": out, "written": written}, text, options["quiet"], options["as_json"])

@@ -49,11 +49,13 @@ _FACTS: dict[str, Any] = {
 # Types that skops itself does not list, and that the models which people use are made of.
 TRUSTED = (
     "collections.OrderedDict",
+    "numpy.dtype",
     "catboost.core.CatBoostClassifier",
     "lightgbm.basic.Booster",
     "lightgbm.sklearn.LGBMClassifier",
     "xgboost.core.Booster",
     "xgboost.sklearn.XGBClassifier",
+    "aptset.estimator.columns",
     "sklearn._loss",
     "sklearn.ensemble._hist_gradient_boosting",
     "sklearn.metrics._dist_metrics",
@@ -248,3 +250,23 @@ def _read_file(folder: Path, facts: dict[str, Any], what: str) -> bytes:
     if blake2b(content, digest_size=16).hexdigest() != digest:
         raise broken(folder, f"{name} does not match its digest")
     return content
+
+
+def check_table(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return how rows of a file become rows of X; refuse a folder that does not say."""
+    table = facts["table"]
+    if table is None:
+        raise ValueError(
+            f"{folder} does not say which columns of a file its model takes: it was saved from Python. Load it there, "
+            "with aptset.load, or make a folder with `aptset run`."
+        )
+    columns = table.get("columns")
+    wanted = {"name", "kind", "values", "missing", "left_out", "format"}
+    if table.keys() != {"target", "columns", "groups", "id"} or not isinstance(columns, list):
+        raise unknown_kind(folder, "description of its table", sorted(table))
+    for column in columns:
+        if not isinstance(column, dict) or column.keys() != wanted:
+            raise unknown_kind(folder, "description of a column", column)
+        if column["kind"] not in ("number", "category", "date", "text"):
+            raise unknown_kind(folder, "kind of column", column["kind"])
+    return dict(table)
