@@ -30,6 +30,7 @@ SETTINGS = {
     "by label": {"groups": "label", "conformity": aptset.Regularized(penalty=0.2), "allow_empty": False},
     "by column": {"groups": 3, "randomized": False, "calibration": aptset.Split(share=0.3)},
     "known labels": {"classes": np.array(["setosa", "versicolor", "virginica", "yet to come"]), "alpha": 0.2},
+    "bootstrap": {"calibration": aptset.Bootstrap(12)},
     "splitter": {"calibration": aptset.CVPlus(splitter=KFold(5))},
 }
 
@@ -72,6 +73,15 @@ def test_models_of_scikit_learn_need_no_trust(model, tmp_path):
     classifier = fitted(estimator=model)
     classifier.save(tmp_path)
     assert aptset.load(tmp_path).predict_set(X) == classifier.predict_set(X)
+
+
+def test_the_trees_of_a_forest_travel_as_one_forest(tmp_path):
+    classifier = fitted(estimator=RandomForestClassifier(12), calibration="out-of-bag")
+    classifier.save(tmp_path)
+    assert np.array_equal(aptset.load(tmp_path).predict_p(X), classifier.predict_p(X))
+    assert np.array_equal(pickle.loads(pickle.dumps(classifier)).predict_p(X), classifier.predict_p(X))
+    asked = skops.io.get_untrusted_types(data=skops.io.dumps(classifier))
+    assert [name for name in asked if "aptset" in name] == ["aptset.estimator.classifier.ConformalClassifier"]
 
 
 def test_a_frozen_model_travels_too(tmp_path):

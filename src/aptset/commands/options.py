@@ -35,7 +35,7 @@ MODEL_HELP = (
     "found in the working folder first; or a .skops file, or a .joblib file with --trust."
 )
 MODEL = click.option("--model", default="logistic", show_default=True, help=MODEL_HELP)
-CALIBRATIONS = click.Choice(["split", "cv+", "jackknife+", "minimax"])
+CALIBRATIONS = click.Choice(["split", "cv+", "jackknife+", "minimax", "bootstrap"])
 CONFORMITY = click.option(
     "--conformity",
     default="adaptive",

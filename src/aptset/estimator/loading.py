@@ -68,6 +68,7 @@ def load_folder(
         "classes": facts["class_labels"],
         "scores": tensors["scores"],
         "offsets": tensors["offsets"],
+        "judges": tensors.get("judges"),
         "models": models["models"],
         "labels": [
             None if count < 0 else part for part, count in zip(labels, tensors["label_counts"].tolist(), strict=True)

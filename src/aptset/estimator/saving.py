@@ -2,7 +2,7 @@
 
 Layout, format 1. ``aptset.json`` names everything: settings, classes, groups, the score, the calibration, and the two
 other files with the blake2b of their bytes. ``scores-*.safetensors`` holds the tensors ``scores``, ``offsets``,
-``labels`` and ``label_counts``; ``models-*.skops`` a dictionary of the unfitted estimator, the fitted models and the
+``labels``, ``label_counts`` and, where several models judge a row together, ``judges``; ``models-*.skops`` a dictionary of the unfitted estimator, the fitted models and the
 settings of the calibration. The two carry their digest in their names, so that a folder is saved anew by replacing
 one small file: a kill at any moment leaves the old classifier or the new one.
 """
@@ -83,6 +83,7 @@ def _describe(
         "unseen_label_chance": state["unseen_label_chance"],
         "n": len(state["scores"]),
         "n_models": len(state["labels"]),
+        "n_members": state["n_members"],
         "table": table,
         "library": version("aptset"),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}},
@@ -110,6 +111,8 @@ def _tensors(state: dict[str, Any]) -> bytes:
         "labels": np.array(labels, dtype=np.int64),
         "label_counts": np.array(lengths, dtype=np.int64),
     }
+    if state["judges"] is not None:
+        tensors["judges"] = np.ascontiguousarray(state["judges"], dtype=np.bool_)
     content: bytes = save(tensors)
     return content
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from aptset.calibrations import CALIBRATIONS
 from aptset.calibrations.held_out import FoldScores, HeldOut
-from aptset.calibrations.split import Scheme
+from aptset.calibrations.scheme import Scheme
 from aptset.chance import Chance
 from aptset.estimator.conformal import Fitted, Rule
 from aptset.estimator.encoding import LabelledModel
+from aptset.estimator.ensembles import Member
 from aptset.groups import Groups
 from aptset.probabilities.stored_scores import describe_score, find_score
 from aptset.scores import SCORES, Score, Tempered
@@ -30,6 +31,9 @@ STATE = "state of aptset"  # where a pickle or a skops file keeps it, instead of
 def flatten(fitted: Fitted) -> dict[str, Any]:
     """Return all of it without an object of ours; a scheme or a score of the user's own stays as it is."""
     rule, held_out = fitted.rule, fitted.held_out
+    models, n_members = fitted.models, 0
+    if models and isinstance(models[0], Member):  # of one ensemble, which is kept once
+        models, n_members = [models[0].ensemble], len(models)
     return {
         "format": FORMAT_VERSION,
         "scheme": flat_scheme(rule.scheme),
@@ -44,8 +48,10 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
         "unseen_label_chance": float(rule.unseen_label_chance),
         "scores": np.concatenate([fold.scores for fold in held_out.folds]),
         "offsets": np.array([fold.offsets for fold in held_out.folds], dtype=np.int64),
-        "models": [model.model if isinstance(model, LabelledModel) else model for model in fitted.models],
-        "labels": [_columns_of_model(model, rule.classes) for model in fitted.models],
+        "judges": held_out.judges,
+        "n_members": n_members,
+        "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
+        "labels": [_columns_of_model(model, rule.classes) for model in models],
     }
 
 
@@ -67,7 +73,9 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
         model if columns is None else LabelledModel(model, classes[np.asarray(columns, dtype=np.intp)])
         for model, columns in zip(state["models"], state["labels"], strict=True)
     ]
-    return Fitted(rule, HeldOut(tuple(folds), groups), models)
+    if state["n_members"]:
+        models = [Member(models[0], number) for number in range(state["n_members"])]
+    return Fitted(rule, HeldOut(tuple(folds), groups, state["judges"]), models)
 
 
 def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:

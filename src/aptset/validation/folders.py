@@ -39,6 +39,7 @@ _FACTS: dict[str, Any] = {
     "unseen_label_chance": int | float,
     "n": int,
     "n_models": int,
+    "n_members": int,
     "table": dict | None,
     "library": str,
     "versions": dict,
@@ -46,6 +47,7 @@ _FACTS: dict[str, Any] = {
     "files": dict,
     "digest": str,
 }
+_TENSORS = {"scores": ("<f8", 1), "offsets": ("<i8", 2), "labels": ("<i8", 1), "label_counts": ("<i8", 1)}
 # Types that skops itself does not list, and that the models which people use are made of.
 TRUSTED = (
     "collections.OrderedDict",
@@ -170,7 +172,8 @@ def read_tensors(folder: Path, facts: dict[str, Any]) -> dict[str, NDArray[Any]]
     except (SafetensorError, ValueError, KeyError) as error:
         raise broken(folder, f"its scores are no file of tensors ({error})") from error
     found = {name: (values.dtype.str, values.ndim) for name, values in tensors.items()}
-    if found != {"scores": ("<f8", 1), "offsets": ("<i8", 2), "labels": ("<i8", 1), "label_counts": ("<i8", 1)}:
+    judges = tensors.get("judges")
+    if found != {**_TENSORS, **({} if judges is None else {"judges": ("|b1", 2)})}:
         raise broken(folder, "its tensors have other names, types or dimensions")
     scores, offsets = tensors["scores"], tensors["offsets"]
     counts, labels = tensors["label_counts"], tensors["labels"]
@@ -184,6 +187,10 @@ def read_tensors(folder: Path, facts: dict[str, Any]) -> dict[str, NDArray[Any]]
         "it must have labels for each model": len(counts) == facts["n_models"] > 0
         and bool(((counts >= -1) & (counts <= len(labels))).all())
         and int(np.maximum(counts, 0).sum()) == len(labels),
+        "judges must be those of its folds": judges is None
+        or judges.shape == (len(offsets), facts["n_members"] or facts["n_models"]),
+        "it must have as many members as judges": 0 <= facts["n_members"] and (facts["n_members"] == 0 or judges is not None),
+        "it must have one model for each fold": judges is not None or facts["n_models"] == len(offsets),
         "labels must be among the classes": bool(((labels >= 0) & (labels < len(facts["class_labels"]))).all()),
     }
     for rule, holds in rules.items():
