@@ -31,7 +31,7 @@ SEED = click.option(
 # The names of aptset.commands.models, which loads scikit-learn: help must not wait for it. A test compares the two.
 MODEL_NAMES = ("logistic", "forest", "boosting", "bayes", "neighbours", "tree", "xgboost", "lightgbm", "catboost")
 MODEL_HELP = (
-    f"{', '.join(MODEL_NAMES)}; or module:object, or 'module.Class(argument=value)', which RUN that module's code, "
+    f"{', '.join(MODEL_NAMES)}; or module:object, or 'module.Class(argument=value)', which RUNS that module's code, "
     "found in the working folder first; or a .skops file, or a .joblib file with --trust."
 )
 MODEL = click.option("--model", default="logistic", show_default=True, help=MODEL_HELP)
