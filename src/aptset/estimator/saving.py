@@ -2,9 +2,10 @@
 
 Layout, format 1. ``aptset.json`` names everything: settings, classes, groups, the score, the calibration, and the two
 other files with the blake2b of their bytes. ``scores-*.safetensors`` holds the tensors ``scores``, ``offsets``,
-``labels``, ``label_counts`` and, where several models judge a row together, ``judges``; ``models-*.skops`` a dictionary of the unfitted estimator, the fitted models and the
-settings of the calibration. The two carry their digest in their names, so that a folder is saved anew by replacing
-one small file: a kill at any moment leaves the old classifier or the new one.
+``labels``, ``label_counts`` and, where several models judge a row together, ``judges``; ``models-*.skops`` a dictionary
+of the unfitted estimator, the fitted models and the settings of the calibration. The two carry their digest in their
+names, so that a folder is saved anew by replacing one small file: a kill at any moment leaves the old classifier or the
+new one.
 """
 
 from __future__ import annotations

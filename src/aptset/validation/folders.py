@@ -189,7 +189,8 @@ def read_tensors(folder: Path, facts: dict[str, Any]) -> dict[str, NDArray[Any]]
         and int(np.maximum(counts, 0).sum()) == len(labels),
         "judges must be those of its folds": judges is None
         or judges.shape == (len(offsets), facts["n_members"] or facts["n_models"]),
-        "it must have as many members as judges": 0 <= facts["n_members"] and (facts["n_members"] == 0 or judges is not None),
+        "it must have as many members as judges": facts["n_members"] == 0
+        or (facts["n_members"] > 0 and judges is not None),
         "it must have one model for each fold": judges is not None or facts["n_models"] == len(offsets),
         "labels must be among the classes": bool(((labels >= 0) & (labels < len(facts["class_labels"]))).all()),
     }
