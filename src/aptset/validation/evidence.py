@@ -52,7 +52,7 @@ def check_evidence(
     if mask[differ].any() or (members[differ].sum(axis=1) != 1).any() or (allow_empty and len(differ)):
         raise ValueError(
             f"p_values must exceed alpha={alpha:g} exactly for the labels in the sets; row {differ[0]} differs. "
-            "Pass the p-values (predict_p) of the rows, in the order of the columns sets.classes, and the sets' alpha."
+            "Pass what p_values gives for the rows, in the order of the columns sets.classes, and the sets' alpha."
         )
     if allow_empty:
         return found, chances, None
@@ -84,7 +84,7 @@ def check_reportable(evaluation: Any) -> Any:
     """Return the rows of an evaluation that a report can be made of."""
     if evaluation.evidence is None:
         raise ValueError(
-            "evaluation must know the p-values; this one holds sets only. Pass p_values=classifier.predict_p(X) to "
+            "evaluation must know the p-values; this one holds sets only. Pass p_values=classifier.p_values(X) to "
             "evaluate, or the classifier itself: aptset.report(classifier, X, y)."
         )
     if evaluation.n == 0:
