@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aptset.experiments.designs import Design
+from aptset.judging.metrics import OF_SPLITS
 from aptset.running.writing import atomic_path
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _draw_panel(axes: Any, panel: Panel, design: Design, methods: list[str], alp
             _draw_boxes(axes, [v for _, v in filled], at, width, COLOURS[method])
     axes.set_xticks(range(len(places)), places)
     axes.set_title(panel.title, fontsize=10)
-    if "coverage" in panel.metric.split("_")[0] or panel.metric == "worst_slice":
+    if OF_SPLITS[panel.metric].aims_at_level:
         axes.axhline(1 - alpha, color="black", linestyle="--", linewidth=0.8, zorder=0)
     else:
         _leave_out_extremes(axes, panel)

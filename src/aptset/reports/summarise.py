@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.judging.curves import LEVELS, coverage_curve
+from aptset.judging.estimates import Estimate
 from aptset.judging.evaluation import Evaluation
 from aptset.judging.evidence import Evidence, Origin
+from aptset.judging.metrics import Metric
 from aptset.judging.worst_slice import WorstSlice
 from aptset.reports import examples, measures, words
 from aptset.reports.packing import pack
@@ -122,4 +125,21 @@ def _page(
         "is_upper_open": evidence.origin.is_upper_open,
         "most_labels": examples.MOST_LABELS,
         "has_more_labels": len(evidence.sets.classes) > examples.MOST_LABELS,
+        "metrics": [_line(metric, value) for metric, value in evaluation.estimates()],
     }
+
+
+class MetricLine(NamedTuple):
+    """A metric of the table in words, at the level at which the page opens."""
+
+    words: str
+    value: str
+    interval: str
+    sentence: str
+
+
+def _line(metric: Metric, value: Estimate) -> MetricLine:
+    if math.isnan(value):
+        return MetricLine(metric.words, "–", "–", metric.sentence)
+    interval = f"{words.number(value.low)} to {words.number(value.high)}"
+    return MetricLine(metric.words, words.number(value), interval, metric.sentence)
