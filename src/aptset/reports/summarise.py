@@ -140,6 +140,6 @@ class MetricLine(NamedTuple):
 
 def _line(metric: Metric, value: Estimate) -> MetricLine:
     if math.isnan(value):
-        return MetricLine(metric.words, "–", "–", metric.sentence)
+        return MetricLine(metric.words, "none", "", metric.sentence)
     interval = f"{words.number(value.low)} to {words.number(value.high)}"
     return MetricLine(metric.words, words.number(value), interval, metric.sentence)
