@@ -45,18 +45,18 @@ class Partition:
 
 
 def every_row(evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None) -> dict[str, Any]:
-    """Return the p-values themselves, as places among the distinct ones, each row's largest first.
+    """Return the p-values themselves, as steps among the distinct ones, each row's largest first.
 
-    A place is the number of distinct values up to the p-value, so a label is in the set iff its place exceeds the
+    A step is the number of distinct values up to the p-value, so a label is in the set iff its step exceeds the
     number of distinct values up to alpha: the same comparison as ``p > alpha``, in whole numbers.
     """
     levels = np.unique(evidence.p_values)
-    places = np.searchsorted(levels, evidence.p_values, side="right")
-    places = -np.sort(-places, axis=1)
+    steps = np.searchsorted(levels, evidence.p_values, side="right")
+    steps = -np.sort(-steps, axis=1)
     truth = np.searchsorted(levels, evidence.p_of_truth, side="right")
     truth[evidence.columns < 0] = 0
     order = np.lexsort((truth, *(part.of_row for part in parts.values())))
-    content = {"levels": pack(levels), "places": pack(places[order].T), "truth": pack(truth[order])}
+    content = {"levels": pack(levels), "steps": pack(steps[order].T), "truth": pack(truth[order])}
     for name, part in parts.items():
         content[name] = pack(part.of_row[order])
     if evidence.most_likely is not None:

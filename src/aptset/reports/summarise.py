@@ -72,7 +72,7 @@ def _facts(evaluation: Evaluation, evidence: Evidence, parts: dict[str, measures
         "is_upper_open": origin.is_upper_open,
         "losses": origin.losses,
         "confidence": CONFIDENCE,
-        "level": words.LEVEL,
+        "level": words.FALSE_ALARMS,
         "sentences": words.SENTENCES,
         "headlines": words.HEADLINES,
         "most_parts": words.MOST_PARTS,
