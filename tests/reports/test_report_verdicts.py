@@ -20,7 +20,7 @@ def words_of(evaluation):
 
 
 def kind_of(report):
-    return words_of(report.evaluation)["kind"]
+    return words_of(report.evaluation).kind
 
 
 @pytest.mark.parametrize("groups", ["label", "row", None])
@@ -45,10 +45,10 @@ def test_no_verdict_without_the_number_of_calibration_rows():
     wrong = (y + 1) % 4  # however low: luck cannot be told from fault
     for labels in (y, wrong):
         evaluation = aptset.evaluate(sets, labels, alpha=0.1, p_values=p_values)
-        assert words_of(evaluation)["kind"] == "unknown"
-        assert words_of(evaluation)["headline"] == "No verdict"
+        assert words_of(evaluation).kind == "unknown"
+        assert words_of(evaluation).headline == "No verdict"
     known = aptset.evaluate(sets, wrong, alpha=0.1, p_values=p_values, n=calibration.n)
-    assert words_of(known)["kind"] == "low"
+    assert words_of(known).kind == "low"
 
 
 def test_a_label_far_below_stands_at_the_top():
@@ -62,14 +62,14 @@ def test_a_label_far_below_stands_at_the_top():
     report = aptset.report(calibration, worse[1000:], y[1000:])
     found = summarise(report.evaluation, "t", 0, 0).page["words"]
     covered = report.evaluation.by_label[2]
-    assert found["kind"] == "uneven"
-    assert found["parts"][0] == f"class 2: {float(covered):.4g} of {covered.n:,} rows, less than chance allows"
-    assert "1 % level for all 3 classes and groups" in found["parts"][-1]
-    assert "allows it" in found["parts"][-1]
+    assert found.kind == "uneven"
+    assert found.parts[0] == f"class 2: {float(covered):.4g} of {covered.n:,} rows, less than chance allows"
+    assert "1 % level for all 3 classes and groups" in found.parts[-1]
+    assert "allows it" in found.parts[-1]
     within = aptset.calibrate(chances[:1000], y[:1000], groups="label", random_state=0)
     found = summarise(aptset.report(within, worse[1000:], y[1000:]).evaluation, "t", 0, 0).page["words"]
-    assert found["kind"].startswith("low")
-    assert found["parts"][-1].endswith("The promise was made within every class.")
+    assert found.kind.startswith("low")
+    assert found.parts[-1].endswith("The promise was made within every class.")
 
 
 def test_labels_of_a_valid_calibration_are_not_named():
@@ -81,7 +81,7 @@ def test_labels_of_a_valid_calibration_are_not_named():
         y = (generator.random((1540, 1)) > chances.cumsum(axis=1)[:, :-1]).sum(axis=1)
         calibration = aptset.calibrate(chances[:40], y[:40], random_state=seed)
         report = aptset.report(calibration, chances[40:], y[40:], groups=y[40:] % 2, examples=0)
-        named += bool(summarise(report.evaluation, "t", 0, 0).page["words"]["parts"])
+        named += bool(summarise(report.evaluation, "t", 0, 0).page["words"].parts)
     assert named <= 6
 
 
@@ -93,10 +93,10 @@ def test_the_verdict_says_why_it_agrees_where_the_interval_does_not():
         report = aptset.report(few, chances[60:], y[60:], examples=0)
         coverage, found = report.evaluation.coverage, words_of(report.evaluation)
         excludes = not coverage.low <= 0.9 <= coverage.high
-        assert ("all the same" in found["verdict"]) == (excludes and found["kind"] == "kept")
-        if excludes and found["kind"] == "kept":
+        assert ("all the same" in found.verdict) == (excludes and found.kind == "kept")
+        if excludes and found.kind == "kept":
             seen.add("below" if coverage.high < 0.9 else "above")
-            assert f"lies {'below' if coverage.high < 0.9 else 'above'} 0.9 all the same" in found["verdict"]
+            assert f"lies {'below' if coverage.high < 0.9 else 'above'} 0.9 all the same" in found.verdict
     assert seen == {"below", "above"}
 
 
@@ -106,9 +106,9 @@ def test_sets_that_are_never_empty_have_a_law_from_below_only():
     found = words_of(report.evaluation)
     law = coverage_law(report.evaluation.coverage.count, report.evaluation.evidence.origin.laws, Fraction(3, 5))
     assert report.evaluation.coverage > law.high, "filled sets cover more than the law says"
-    assert found["kind"] == "kept"
-    assert f"39 of 40 valid calibrations show a coverage of at least {law.low:.4g}" in found["verdict"]
-    assert f"{law.high:.4g}" not in found["verdict"]
+    assert found.kind == "kept"
+    assert f"39 of 40 valid calibrations show a coverage of at least {law.low:.4g}" in found.verdict
+    assert f"{law.high:.4g}" not in found.verdict
     curve = data_of(report)["curve"]
     assert set(curve["high"]) == {1.0}
     assert max(curve["low"]) < 1
@@ -121,13 +121,13 @@ def test_labels_that_a_calibration_within_labels_does_not_know():
     y = np.where(np.arange(300) < 12, 99, y)
     report = aptset.report(calibration, chances, y)
     found = words_of(report.evaluation)
-    assert "on 288 test rows" in found["verdict"]
-    assert " 12 test rows have labels that the calibration does not know" in found["verdict"]
+    assert "on 288 test rows" in found.verdict
+    assert " 12 test rows have labels that the calibration does not know" in found.verdict
     count = aptset.coverage(calibration.predict_set(chances[12:], 0.1), y[12:]).count
     sizes = np.bincount(y[12:], minlength=4)
     laws = tuple(zip(sizes.tolist(), calibration.held_out.sizes.tolist(), strict=True))
     assert report.evaluation.evidence.origin.laws == laws
-    assert f"{coverage_law(count, laws, ALPHA).low:.4g}" in found["verdict"]
+    assert f"{coverage_law(count, laws, ALPHA).low:.4g}" in found.verdict
 
 
 def test_the_interval_in_the_words_is_the_one_they_name():

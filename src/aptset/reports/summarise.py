@@ -43,16 +43,17 @@ def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state:
     parts = {"label": measures.Partition.of(evidence.labels.tolist())}
     if evidence.groups is not None:
         parts["group"] = measures.Partition.of(evidence.groups)
-    data = _measured(evidence, parts, evaluation.worst_slice, alpha, shown)
-    position = data.pop("position", None)
+    found = _measured(evidence, parts, evaluation.worst_slice, alpha, shown)
+    columns = dict(found.columns)
     if evidence.origin.folds is not None:
         every = [group.below for fold in evidence.origin.folds for group in fold]
-        data["columns"]["folds"] = pack(np.concatenate([np.zeros(0, dtype=np.int64), *every]))
-    data |= _facts(evaluation, evidence, parts)
-    data["examples"] = examples.describe(evidence, shown)
-    if position is not None:
-        for example in data["examples"]:
-            example["position"] = int(position[example["row"]])
+        columns["folds"] = pack(np.concatenate([np.zeros(0, dtype=np.int64), *every]))
+    rows = examples.describe(evidence, shown)
+    if found.position is not None:
+        rows = [{**row, "position": int(found.position[row["row"]])} for row in rows]
+    mode = "rows" if found.is_whole else "levels"
+    data = {"mode": mode, "columns": columns, "alphas": found.alphas, **_facts(evaluation, evidence, parts)}
+    data["examples"] = rows
     return Summary(_page(evaluation, evidence, title, data, parts), data)
 
 
@@ -93,7 +94,7 @@ def _measured(
     worst: WorstSlice | None,
     alpha: float,
     shown: NDArray[np.intp],
-) -> dict[str, Any]:
+) -> measures.Statistics:
     in_slice = None
     if worst is not None:
         in_slice = np.zeros(len(evidence.labels), dtype=np.bool_)

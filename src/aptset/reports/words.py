@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 from aptset.judging.estimates import Estimate, share_of_count
 from aptset.judging.evidence import Evidence, Origin
@@ -120,6 +120,17 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+class Words(NamedTuple):
+    """What stands at the top of the page; ``kind`` is the name of the verdict."""
+
+    promise: str
+    measured: str
+    verdict: str
+    parts: list[str]
+    headline: str
+    kind: str
+
+
 def first_words(
     evidence: Evidence,
     alpha: float,
@@ -127,7 +138,7 @@ def first_words(
     size: Estimate,
     confidence: float,
     parts: dict[str, Partition] | None = None,
-) -> dict[str, Any]:
+) -> Words:
     """Return the promise, the measurement and the verdict at the level of the evaluation."""
     origin = evidence.origin
     measured = share_of_count(coverage.count or 0, coverage.n, confidence)  # the evaluation's may be another
@@ -143,11 +154,11 @@ def first_words(
         "level": f"{100 * FALSE_ALARMS:.3g} %",
     }
     kind = _verdict(evidence, alpha, measured, facts)
-    words = {name: SENTENCES[name].format(**facts) for name in ("promise", "measured")}
+    promise, measurement = (SENTENCES[name].format(**facts) for name in ("promise", "measured"))
     about_others = SENTENCES["left_out"].format(**facts) if facts.get("left_out", "0") != "0" else ""
     verdict = SENTENCES[kind].format(**facts) + _aside(origin, alpha, kind, measured, facts) + about_others
     about_parts, kind = _parts(evidence, parts or {}, alpha, kind, facts)
-    return {**words, "verdict": verdict, "parts": about_parts, "headline": HEADLINES[kind], "kind": kind}
+    return Words(promise, measurement, verdict, about_parts, HEADLINES[kind], kind)
 
 
 def _verdict(evidence: Evidence, alpha: float, coverage: Estimate, facts: dict[str, str]) -> str:
