@@ -57,7 +57,7 @@ class RandomSplit:
         """Return the rows that train and calibrate, and those that test."""
         n, n_test = len(self.pool.y), self.pool.n_test
         if self.repetition < 0:
-            order = np.argsort(self.pool.place)
+            order = np.argsort(self.pool.position)
             return np.sort(order[: n - n_test]), np.sort(order[n - n_test :])
         order = np.random.default_rng([self.seed, self.repetition, 1]).permutation(n)
         return np.sort(order[n_test:]), np.sort(order[:n_test])

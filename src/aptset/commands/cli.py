@@ -17,12 +17,14 @@ from aptset.commands import reports as cli_reports
 from aptset.commands.options import (
     ALPHA,
     AS_JSON,
+    CALIBRATIONS,
     JOBS,
     MODEL,
     QUIET,
     ROW_ID,
     SEED,
     SEEDS,
+    TRUST,
     files_read,
     printable,
     row_counter,
@@ -74,7 +76,7 @@ def main(debug: bool) -> None:
     "--calibration",
     default="split",
     show_default=True,
-    type=click.Choice(["split", "cv+", "jackknife+", "minimax"]),
+    type=CALIBRATIONS,
     help="Which rows train and which calibrate.",
 )
 @ALPHA
@@ -156,7 +158,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 @ALPHA
 @click.option("--groups", help="The column of groups, if calibration was done by one.")
 @click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
-@click.option("--trust", multiple=True, metavar="MODULE", help="Import a score of your own from this module.")
+@TRUST
 @QUIET
 @AS_JSON
 def predict(

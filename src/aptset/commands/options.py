@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import click
@@ -24,6 +25,24 @@ MODEL = click.option(
     show_default=True,
     help="A model by name, or module:object, which RUNS that module's code, found in the working folder first.",
 )
+TRUST = click.option(
+    "--trust", multiple=True, metavar="MODULE", help="Import a score of your own from this module, which RUNS its code."
+)
+
+
+class NamesOf(click.Choice):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """Choices that are the names in a table of the library, imported when they are needed: --help stays quick."""
+
+    def __init__(self, module: str, table: str) -> None:
+        self.module, self.table, self.case_sensitive = module, table, True
+
+    def __getattr__(self, name: str) -> tuple[str, ...]:
+        if name != "choices":
+            raise AttributeError(name)
+        return tuple(getattr(import_module(self.module), self.table))
+
+
+CALIBRATIONS = NamesOf("aptset.calibrations", "CALIBRATIONS")
 
 
 def workers(_: Any, __: Any, jobs: int | None) -> int | None:

@@ -12,11 +12,13 @@ from click.core import ParameterSource
 from aptset.commands.options import (
     ALPHA,
     AS_JSON,
+    CALIBRATIONS,
     JOBS,
     MODEL,
     QUIET,
     ROW_ID,
     SEED,
+    TRUST,
     files_read,
     show,
     source_of,
@@ -30,6 +32,7 @@ OF_PROBABILITIES = {
     "prefix": "--prefix",
     "logits": "--logits",
     "normalize": "--normalize",
+    "trust": "--trust",
 }
 
 
@@ -60,6 +63,7 @@ def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> Non
 @click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers.")
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
+@TRUST
 @ROW_ID
 @ALPHA
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
@@ -80,7 +84,7 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     """
     _refuse_what_does_not_fit(probs, options)
     from aptset.commands import report_jobs as reportjob
-    from aptset.commands.probability_jobs import evaluation_as_json
+    from aptset.commands.probability_jobs import evaluation_as_json, load_artefact
     from aptset.commands.standard_input import as_path
     from aptset.validation.paths import check_other_files
 
@@ -94,8 +98,8 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
         made = reportjob.report_table(as_path(probs), options["target"], page, title, **settings)
     elif options["label"] is not None:
         source = source_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"])
-        artefact = Path(options["calibration"])
-        made = reportjob.report_probabilities(source, artefact, alpha, page, title, options["normalize"])
+        calibration = load_artefact(Path(options["calibration"]), options["trust"])
+        made = reportjob.report_probabilities(source, calibration, alpha, page, title, options["normalize"])
     else:
         raise click.UsageError("FILE needs --target COLUMN (a table), or --label COLUMN with -c ARTEFACT.")
     show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)
@@ -114,7 +118,6 @@ SPLITTING = [
     QUIET,
     AS_JSON,
 ]
-CALIBRATIONS = click.Choice(["split", "cv+", "jackknife+", "minimax"])
 
 
 def with_splits(command: Callable[..., Any]) -> Callable[..., Any]:
