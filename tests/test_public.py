@@ -1,74 +1,46 @@
 """The public names, and that the package stays light."""
 
+import ast
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import aptset
+from aptset.calibrations import CALIBRATIONS
+from aptset.scores import SCORES
 
 
 def test_public_names():
-    assert aptset.__all__ == [
-        "SAPS",
-        "Adaptive",
-        "Bootstrap",
-        "CVPlus",
-        "Calibration",
-        "ConformalClassifier",
-        "CrossCalibration",
-        "Estimate",
-        "Evaluation",
-        "Homogeneous",
-        "JackknifePlus",
-        "Margin",
-        "Minimax",
-        "OutOfBag",
-        "Places",
-        "PredictionSets",
-        "Rank",
-        "Regularized",
-        "Split",
-        "Tempered",
-        "Tuned",
-        "WorstSlice",
-        "adaptive_scores",
-        "audit",
-        "breakdown",
-        "calibrate",
-        "calibrate_cv",
-        "calibration_size",
-        "compare",
-        "conformal_rank",
-        "coverage",
-        "coverage_by",
-        "coverage_gap",
-        "coverage_score",
-        "coverage_test",
-        "empty_rate",
-        "evaluate",
-        "load",
-        "mean_size",
-        "mean_size_by",
-        "negative_mean_size",
-        "negative_size_given_coverage",
-        "oracle_sets",
-        "report",
-        "singleton_accuracy",
-        "singleton_rate",
-        "size_distribution",
-        "size_given_coverage",
-        "size_given_coverage_by",
-        "size_stratified_coverage",
-        "tune",
-        "worst_slice_coverage",
-        "worst_slice_score",
-    ]
-    assert all(getattr(aptset, name).__doc__ for name in aptset.__all__)
+    """The stub, which type checkers read, and the table, which loads the names, are held to each other."""
+    stub = ast.parse(Path(aptset.__file__).with_suffix(".pyi").read_text())
+    typed = {}
+    for line in (one for one in stub.body if isinstance(one, ast.ImportFrom)):
+        assert all(name.name == name.asname for name in line.names), "only `import x as x` is exported by a stub"
+        typed |= {name.name: line.module.removeprefix("aptset.") for name in line.names}
+    assert typed == aptset._ROOMS, "add the name to __init__.py and to __init__.pyi"
+    assert aptset.__all__ == sorted(typed)
+    for name in aptset.__all__:
+        assert getattr(aptset, name).__doc__, name
     assert set(aptset.__all__) <= set(dir(aptset))
     assert aptset.__version__ == "0.1.0"
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = aptset.no_such_name
+
+
+def test_what_can_be_named_can_be_imported():
+    for table in (SCORES, CALIBRATIONS):
+        assert {made.__name__ for made in table.values()} <= set(aptset.__all__)
+
+
+def test_the_readme_names_what_stands_in_the_tables():
+    text = (Path(__file__).parents[1] / "README.md").read_text()
+    for name in (*SCORES, *CALIBRATIONS):
+        assert f'"{name}"' in text, name
+    for name in set(re.findall(r"aptset\.(\w+)\(", text)):
+        assert hasattr(aptset, name), f"README calls aptset.{name}, which is not there"
 
 
 def modules_after(code):

@@ -94,4 +94,4 @@ def test_catboost_takes_its_categories_either_way():
     quiet = {"iterations": 5, "verbose": 0, "allow_writing_files": False}
     settled = ConformalClassifier(CatBoostClassifier(**quiet, cat_features=["colour"]), random_state=0).fit(frame, y)
     passed = ConformalClassifier(CatBoostClassifier(**quiet), random_state=0).fit(frame, y, cat_features=["colour"])
-    assert np.array_equal(settled.predict_p(frame), passed.predict_p(frame))
+    assert np.array_equal(settled.p_values(frame), passed.p_values(frame))

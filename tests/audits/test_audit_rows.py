@@ -39,7 +39,7 @@ def test_all_that_belongs_to_a_row_stays_with_it():
     assert np.array_equal(data.X.to_numpy(), X[where])
     assert np.array_equal(data.y, y[where])
     assert np.array_equal(data.features, X[where, :2])
-    assert np.array_equal(data.place, times[where])
+    assert np.array_equal(data.position, times[where])
     assert len(np.unique(data.content)) == 50
 
 

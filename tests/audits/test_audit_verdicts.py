@@ -75,9 +75,9 @@ def test_the_last_split_follows_the_times():
     times = np.random.default_rng(1).permutation(50)
     data, _ = prepare(X, y, None, times, 0.3)
     train, test = RandomSplit(data, "a", None, -1, 0).split()
-    assert sorted(data.place[test]) == list(range(35, 50))
-    assert sorted(data.place[train]) == list(range(35))
-    where = np.argsort(times)[data.place]  # the row that each stands for
+    assert sorted(data.position[test]) == list(range(35, 50))
+    assert sorted(data.position[train]) == list(range(35))
+    where = np.argsort(times)[data.position]  # the row that each stands for
     assert np.array_equal(data.X, X[where])
     assert np.array_equal(data.y, y[where])
 
@@ -88,7 +88,7 @@ def test_drift_draws_what_the_sets_cover():
     classifier = aptset.ConformalClassifier(GaussianNB(), alpha=0.6, allow_empty=False)
     found = aptset.audit(classifier, X, y, repetitions=5)
     covered, times = np.zeros(300), np.zeros(300)
-    place = prepare(X, y, None, None, 0.3)[0].place
+    place = prepare(X, y, None, None, 0.3)[0].position
     for row in found.splits.tested("as given"):
         covered[row.rows] += row.hits
         times[row.rows] += 1
@@ -110,7 +110,7 @@ def test_the_luck_of_a_split_is_taken_out_before_rows_are_compared():
     ]
     last = SplitResult("a", -1, rows=10, covered=9, promise=0.9, laws=None)
     data, _ = prepare(*rows(100), None, None, 0.3)
-    data = replace(data, place=np.arange(100))
+    data = replace(data, position=np.arange(100))
     found = look_for_drift(splits, last, data, ALPHA, np.random.default_rng(0))
     assert found.p_order > 0.01
 

@@ -87,7 +87,7 @@ def test_definition(seed, grouped, model, scheme):
     counts = literal_counts(classifier, X, y, u, new, u_new, *groups)
     sizes = np.full((m, 1), n) if not grouped else np.array([[(groups[0] == g).sum()] for g in groups[1]])
     expected = (sizes + 1 - counts) / (sizes + 1)
-    np.testing.assert_allclose(classifier.predict_p(new, u=u_new, groups=groups[1]), expected, rtol=1e-15)
+    np.testing.assert_allclose(classifier.p_values(new, u=u_new, groups=groups[1]), expected, rtol=1e-15)
 
 
 def test_bags_are_drawn_as_the_theorem_asks():

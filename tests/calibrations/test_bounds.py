@@ -53,7 +53,7 @@ def test_guaranteed_level_promises_what_was_asked(calibration, n):
         assert chosen == alpha / 2
     assert classifier.predict_set(X) == nominal.predict_set(X, Fraction(chosen).limit_denominator(10**9))
     # The sets are the p-values above the level used, to the last one; not those above alpha.
-    np.testing.assert_array_equal(classifier.predict_set(X).mask, classifier.predict_p(X) > chosen)
+    np.testing.assert_array_equal(classifier.predict_set(X).mask, classifier.p_values(X) > chosen)
     assert f"level {chosen:.4g}" in repr(classifier)
     assert "promises coverage >= 0.75" in repr(classifier)
 
@@ -138,7 +138,7 @@ def test_too_few_samples_name_the_level_that_was_asked_for():
 def test_p_values_are_compared_at_the_level_used(calibration):
     """Float against float, at levels where a p-value may stand exactly at the level."""
     classifier = fitted(calibration, n=60, level="guaranteed", alpha=0.9)
-    p_values, alphas = classifier.predict_p(X), [float(Fraction(2 * j, 61)) for j in range(15, 30)] + [0.7, 0.9]
+    p_values, alphas = classifier.p_values(X), [float(Fraction(2 * j, 61)) for j in range(15, 30)] + [0.7, 0.9]
     for alpha, sets in zip(alphas, classifier.predict_set(X, alphas), strict=True):
         np.testing.assert_array_equal(sets.mask, p_values > classifier.input_level(alpha))
         assert classifier.guarantee(alpha) >= 1 - alpha - 1e-12

@@ -49,7 +49,7 @@ def test_the_table_is_walked():
 @every
 def test_sets_and_p_values(score, scheme, grouping, monkeypatch):
     classifier = make(score, scheme, grouping).fit(X, Y)
-    p_values = classifier.predict_p(NEW)
+    p_values = classifier.p_values(NEW)
     alphas = [0.1, 0.21, 0.33, 0.5, 0.9]
     sets = classifier.predict_set(NEW, alphas)
     for alpha, found in zip(alphas, sets, strict=True):
@@ -104,7 +104,7 @@ def test_minimax_holds_the_plus_set(score, folds):
 def test_cv_plus_with_one_fold_per_row_is_the_jackknife_plus(score):
     jackknife = make(score, JackknifePlus(), "none").fit(X, Y)
     cross = make(score, CVPlus(len(Y)), "none").fit(X, Y)
-    np.testing.assert_array_equal(jackknife.predict_p(NEW), cross.predict_p(NEW))
+    np.testing.assert_array_equal(jackknife.p_values(NEW), cross.p_values(NEW))
 
 
 @pytest.mark.parametrize("grouping", ["label", "callable"])

@@ -224,7 +224,7 @@ def test_streaming_drops_the_models():
     sets = classifier.fit_predict_set(X, NAMES, X[:5], alpha=[0.1, 0.2])
     assert [len(some) for some in sets] == [5, 5]
     assert classifier.n_calibration_ == 150
-    for method in ("predict_set", "predict", "predict_p", "predict_proba"):
+    for method in ("predict_set", "predict", "p_values", "predict_proba"):
         with pytest.raises(NotFittedError, match="call fit"):
             getattr(classifier, method)(X)
 
@@ -307,7 +307,7 @@ def test_groups_from_any_source_agree():
 
     def p_values(data, groups=None, passed=None):
         classifier = ConformalClassifier(GaussianNB(), calibration=CVPlus(5), groups=groups, random_state=0)
-        return classifier.fit(data, NAMES, groups=passed).predict_p(data, groups=passed)
+        return classifier.fit(data, NAMES, groups=passed).p_values(data, groups=passed)
 
     expected = p_values(extended, passed=GROUPS)
     np.testing.assert_array_equal(p_values(extended, groups=4), expected)

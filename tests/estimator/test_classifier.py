@@ -54,17 +54,17 @@ def test_what_a_user_sees():
     sets = classifier.predict_set(X)
     assert sets[0].tolist() == ["setosa"]
     assert set(classifier.predict(X)) == {"setosa", "versicolor", "virginica"}
-    assert classifier.predict_proba(X).shape == classifier.predict_p(X).shape == (150, 3)
+    assert classifier.predict_proba(X).shape == classifier.p_values(X).shape == (150, 3)
     assert classifier.score(X, NAMES) == np.mean(classifier.predict(X) == NAMES)
     assert classifier.n_calibration_ == 75
     assert classifier.n_features_in_ == 4
-    np.testing.assert_array_equal(sets.mask, classifier.predict_p(X) > 0.1)
+    np.testing.assert_array_equal(sets.mask, classifier.p_values(X) > 0.1)
     for alpha, some in zip((0.05, 0.3), classifier.predict_set(X, [0.05, 0.3]), strict=True):
         assert some == classifier.predict_set(X, alpha)
 
 
 def test_before_fit():
-    for method in ("predict_set", "predict", "predict_proba", "predict_p"):
+    for method in ("predict_set", "predict", "predict_proba", "p_values"):
         with pytest.raises(NotFittedError):
             getattr(ConformalClassifier(GaussianNB()), method)(X)
 
@@ -116,7 +116,7 @@ def test_frozen_model_calibrates_on_every_row_and_keeps_its_class_order():
     reverse = ConformalClassifier(FrozenEstimator(Reversed().fit(X, NAMES)), random_state=0).fit(X, NAMES)
     assert plain.n_calibration_ == 150
     assert plain.predict_set(X) == reverse.predict_set(X)
-    np.testing.assert_array_equal(plain.predict_p(X), reverse.predict_p(X))
+    np.testing.assert_array_equal(plain.p_values(X), reverse.p_values(X))
 
 
 def test_frozen_model_is_not_refitted():
@@ -288,10 +288,10 @@ def test_sparse_rows_and_texts():
 
 def test_memory_is_bounded_by_pieces(monkeypatch):
     classifier = fitted()
-    expected, p_values = classifier.predict_set(X, [0.05, 0.2]), classifier.predict_p(X)
+    expected, p_values = classifier.predict_set(X, [0.05, 0.2]), classifier.p_values(X)
     monkeypatch.setattr("aptset.calibrations.tally.CHUNK_CELLS", 40)
     assert classifier.predict_set(X, [0.05, 0.2]) == expected
-    np.testing.assert_array_equal(classifier.predict_p(X), p_values)
+    np.testing.assert_array_equal(classifier.p_values(X), p_values)
 
 
 def test_deterministic_and_never_empty():

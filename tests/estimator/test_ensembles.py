@@ -41,7 +41,7 @@ def test_data_frames_keep_their_names():
     plain = make(RandomForestClassifier(30, random_state=0)).fit(X[TRAIN], Y[TRAIN], u=u)
     named = make(RandomForestClassifier(30, random_state=0)).fit(frame.iloc[TRAIN], Y[TRAIN], u=u)
     assert named.feature_names_in_.tolist() == frame.columns.tolist()
-    np.testing.assert_array_equal(named.predict_p(frame.iloc[NEW], u=u_new), plain.predict_p(X[NEW], u=u_new))
+    np.testing.assert_array_equal(named.p_values(frame.iloc[NEW], u=u_new), plain.p_values(X[NEW], u=u_new))
 
 
 def test_the_forest_is_fitted_once(monkeypatch):

@@ -49,7 +49,7 @@ def test_sets_are_those_of_a_model_that_takes_any_labels(kind, calibration):
     picky = ConformalClassifier(Picky(), **settings).fit(X, y)
     plain = ConformalClassifier(GaussianNB(), **settings).fit(X, y)
     assert picky.classes_.tolist() == sorted(set(y.tolist()))
-    assert np.array_equal(picky.predict_p(X), plain.predict_p(X))
+    assert np.array_equal(picky.p_values(X), plain.p_values(X))
     assert np.array_equal(picky.predict(X), plain.predict(X))
     assert all(set(model.classes_.tolist()) <= set(y.tolist()) for model in picky.models_)
 

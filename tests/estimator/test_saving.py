@@ -48,12 +48,12 @@ def test_a_classifier_comes_back_as_it_was(kind, tmp_path):
     classifier.save(tmp_path)
     found = aptset.load(tmp_path)
     assert found.predict_set(X) == classifier.predict_set(X)
-    assert np.array_equal(found.predict_p(X), classifier.predict_p(X))
+    assert np.array_equal(found.p_values(X), classifier.p_values(X))
     assert found.guarantee() == classifier.guarantee()
     assert repr(found) == repr(classifier)
     assert found.n_features_in_ == 4
     again = found.fit(X, names)  # the settings are all there: it is trained as before
-    assert np.array_equal(again.predict_p(X), classifier.predict_p(X))
+    assert np.array_equal(again.p_values(X), classifier.p_values(X))
 
 
 @pytest.mark.parametrize("y", [codes, codes * 5 - 3, codes > 0, names.astype(object), codes.astype(float)])
@@ -78,8 +78,8 @@ def test_models_of_scikit_learn_need_no_trust(model, tmp_path):
 def test_the_trees_of_a_forest_travel_as_one_forest(tmp_path):
     classifier = fitted(estimator=RandomForestClassifier(12), calibration="out-of-bag")
     classifier.save(tmp_path)
-    assert np.array_equal(aptset.load(tmp_path).predict_p(X), classifier.predict_p(X))
-    assert np.array_equal(pickle.loads(pickle.dumps(classifier)).predict_p(X), classifier.predict_p(X))
+    assert np.array_equal(aptset.load(tmp_path).p_values(X), classifier.p_values(X))
+    assert np.array_equal(pickle.loads(pickle.dumps(classifier)).p_values(X), classifier.p_values(X))
     asked = skops.io.get_untrusted_types(data=skops.io.dumps(classifier))
     assert [name for name in asked if "aptset" in name] == ["aptset.estimator.classifier.ConformalClassifier"]
 
@@ -100,7 +100,7 @@ def test_skops_asks_for_one_name_of_ours(kind):
 
 def test_pickles_and_copies_hold_the_same(tmp_path):
     classifier = fitted(conformity=_own_score)
-    assert np.array_equal(pickle.loads(pickle.dumps(classifier)).predict_p(X), classifier.predict_p(X))
+    assert np.array_equal(pickle.loads(pickle.dumps(classifier)).p_values(X), classifier.p_values(X))
     unfitted = pickle.loads(pickle.dumps(aptset.ConformalClassifier(GaussianNB(), calibration=aptset.CVPlus(5))))
     assert unfitted.calibration == aptset.CVPlus(5)
     assert not hasattr(unfitted, "fitted_")

@@ -92,11 +92,11 @@ def test_named_labels_get_a_column_of_zeros(calibration):
     classifier = ConformalClassifier(GaussianNB(), classes=classes, **settings).fit(X[::3], NAMES[::3])
     assert classifier.classes_.tolist() == sorted(classes)
     p = classifier.predict_proba(X)
-    assert p.shape == classifier.predict_p(X).shape == (150, 5)
+    assert p.shape == classifier.p_values(X).shape == (150, 5)
     assert (p[:, [0, 1]] == 0).all()
     assert set(classifier.predict(X)) <= set(NAMES)
     # A label without mass has a larger score than any with mass: it comes in last.
-    values = classifier.predict_p(X)
+    values = classifier.p_values(X)
     assert (values[:, :2].max(axis=1) <= values[:, 2:].max(axis=1)).all()
     assert classifier.classes is classes, "the parameter is left alone"
 

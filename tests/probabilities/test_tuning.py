@@ -114,11 +114,11 @@ def test_the_classifier_sets_rows_aside(calibration):
         settings["calibration"] = calibration
     classifier = aptset.ConformalClassifier(model, **settings).fit(X, y)
     assert classifier.n_calibration_ == n
-    p_values = classifier.predict_p(X[:50])
+    p_values = classifier.p_values(X[:50])
     np.testing.assert_array_equal(classifier.predict_set(X[:50], 0.3).mask, p_values > 0.3)
     again = aptset.ConformalClassifier(model, **settings).fit(X, y)
     assert again.conformity_ == classifier.conformity_
-    np.testing.assert_array_equal(again.predict_p(X[:50]), p_values)
+    np.testing.assert_array_equal(again.p_values(X[:50]), p_values)
 
 
 def test_the_classifier_keeps_its_promise(monkeypatch):

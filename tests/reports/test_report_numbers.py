@@ -61,7 +61,7 @@ def test_packing_loses_nothing(values):
 def test_every_p_value_is_in_the_page():
     calibration, chances, y = made()
     data = data_of(aptset.report(calibration, chances, y))
-    levels, places = unpack(data["columns"]["levels"]), unpack(data["columns"]["places"]).reshape(4, -1)
+    levels, places = unpack(data["columns"]["levels"]), unpack(data["columns"]["steps"]).reshape(4, -1)
     p_values = np.sort(calibration.p_values(chances), axis=1)[:, ::-1]
     assert sorted(map(tuple, levels[places.T - 1].tolist())) == sorted(map(tuple, p_values.tolist()))
 

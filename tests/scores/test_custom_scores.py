@@ -93,7 +93,7 @@ def test_the_estimator_takes_them(score, scheme):
     X[:, 0] += y
     classifier = aptset.ConformalClassifier(GaussianNB(), calibration=scheme, conformity=score, random_state=0)
     classifier.fit(X, y)
-    p_values = classifier.predict_p(X[:20])
+    p_values = classifier.p_values(X[:20])
     for alpha in (0.15, 0.4):
         np.testing.assert_array_equal(classifier.predict_set(X[:20], alpha).mask, p_values > alpha)
         streamed = classifier.fit_predict_set(X, y, X[:20], alpha)

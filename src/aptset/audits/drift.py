@@ -113,7 +113,7 @@ def look_for_drift(
 ) -> Drift:
     """Return what all checks say; ``last`` is the split whose test rows are the last ones."""
     values, hits, times = _by_content(tested, pool.content)
-    order = np.argsort(pool.place)
+    order = np.argsort(pool.position)
     met = order[times[order] > 0]
     p_order = path_test(values[met, None], generator)
     p_labels = path_test(columns_of_labels(pool.y)[order], generator)

@@ -60,9 +60,9 @@ def columns_of_labels(labels: NDArray[Any]) -> Floats:
     """Return a column of zeros and ones for each of the labels that occur most, and one for all others."""
     _, codes = np.unique(labels, return_inverse=True)
     common = np.argsort(-np.bincount(codes), kind="stable")[:_MOST_COLUMNS]
-    place = np.full(codes.max() + 1, len(common))
-    place[common] = np.arange(len(common))
-    return np.asarray(np.eye(len(common) + 1)[place[codes]])
+    column = np.full(codes.max() + 1, len(common))
+    column[common] = np.arange(len(common))
+    return np.asarray(np.eye(len(common) + 1)[column[codes]])
 
 
 def columns_of_features(X: Any, generator: np.random.Generator) -> Floats | None:

@@ -26,7 +26,7 @@ from aptset.validation.labels import check_length
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The rows that all splits are drawn from, in an order that their content decides; ``place`` is where they stood.
+    """The rows that all splits are drawn from, in an order that their content decides; ``position``: where they stood.
 
     Where a row stands must not decide how it is split, trained on or tested, or no reordering would be as likely as any
     other.
@@ -35,7 +35,7 @@ class Pool:
     X: Any  # the user's: any kind of rows that the model takes
     y: NDArray[Any]
     groups: list[Any] | None
-    place: NDArray[np.intp]
+    position: NDArray[np.intp]
     n_test: int
     features: Any  # what slices are made of; None for no slices
     content: NDArray[np.intp]  # equal for rows with the same features and label
@@ -43,7 +43,7 @@ class Pool:
     @cached_property
     def fingerprint(self) -> str:
         """A text that changes with any value in the rows."""
-        return fingerprint((self.X, self.y, self.groups, self.place, self.n_test, self.features))
+        return fingerprint((self.X, self.y, self.groups, self.position, self.n_test, self.features))
 
     @cached_property
     def titles(self) -> dict[str, dict[Any, str]]:
@@ -65,11 +65,11 @@ def prepare(
     elif can_be_sliced(X, len(labels)):
         features = X
     share, n_test = check_test_share(test_share, len(labels))
-    place = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
+    position = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
     order, content = by_content(X, labels, seed)
     of_rows = None if of_rows is None else [of_rows[row] for row in order.tolist()]
     features = None if features is None else take(features, order)
-    return Pool(take(X, order), labels[order], of_rows, place[order], n_test, features, content), share
+    return Pool(take(X, order), labels[order], of_rows, position[order], n_test, features, content), share
 
 
 def by_content(X: Any, y: NDArray[Any], key: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

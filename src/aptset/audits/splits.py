@@ -57,7 +57,7 @@ class RandomSplit:
         """Return the rows that train and calibrate, and those that test."""
         n, n_test = len(self.pool.y), self.pool.n_test
         if self.repetition < 0:
-            order = np.argsort(self.pool.place)
+            order = np.argsort(self.pool.position)
             return np.sort(order[: n - n_test]), np.sort(order[n - n_test :])
         order = np.random.default_rng([self.seed, self.repetition, 1]).permutation(n)
         return np.sort(order[n_test:]), np.sort(order[:n_test])
@@ -111,7 +111,7 @@ class RandomSplit:
 
 def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) -> Floats:
     """Return the p-value of each row's true label, 0 for a label that the model does not know."""
-    found = np.take_along_axis(model.predict_p(X), np.maximum(columns, 0)[:, None], axis=1)[:, 0]
+    found = np.take_along_axis(model.p_values(X), np.maximum(columns, 0)[:, None], axis=1)[:, 0]
     return np.where(columns < 0, 0.0, found)
 
 
@@ -120,7 +120,7 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] 
 
     With a promise for every label, test rows with labels that no other row has are in no part.
     """
-    held_out = model.fitted_.held_out
+    held_out = model.calibration_.held_out
     if len(held_out.folds) > 1 or held_out.groups.kind == "row":
         return None
     if held_out.groups.kind == "all":

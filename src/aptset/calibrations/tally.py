@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Groups, Ids
-from aptset.kernels.counts import add_counts, p_values_of
-from aptset.kernels.cuts import cut, masks
+from aptset.kernels.counts import add_counts, p_values_of, p_values_of_rows
+from aptset.kernels.cuts import Cut, cut, cut_by_label, masks, masks_by_label
 from aptset.kernels.formula import Floats
+from aptset.kernels.free_cuts import FreeCut
 from aptset.kernels.places import Rows
-from aptset.sets import PredictionSets, concatenate
+from aptset.sets import PredictionSets
 from aptset.validation.matrices import check_rows
 
 # Adding and subtracting this rounds a probability to 2^-36: sums over a hundred thousand folds are then exact, so the
@@ -153,13 +154,11 @@ def sets_of_one_model(
     name: str,
 ) -> list[PredictionSets]:
     """Return the sets at each level under the only model."""
-    if ids is None:  # the threshold differs from label to label: count them all
-        parts = [
-            tally.sets(held_out, None, alphas, classes, allow_empty)
-            for _, tally in _tallies(held_out, rows, None, name)
-        ]
-        return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
-    found = cut(rows, _thresholds(held_out, ids, alphas), at_least=0 if allow_empty else 1)
+    at_least = 0 if allow_empty else 1
+    if ids is None:
+        found: Cut | FreeCut = cut_by_label(rows, _by_label_thresholds(held_out, alphas), at_least)
+    else:
+        found = cut(rows, _thresholds(held_out, ids, alphas), at_least)
     check_rows(rows.probabilities, found.first_bad, name, rows.normalize)
     return [PredictionSets.trusted(pointers, members, classes) for pointers, members in found.at_each()]
 
@@ -171,44 +170,27 @@ def _thresholds(held_out: HeldOut, ids: Ids, alphas: list[Fraction]) -> Floats:
     return by_group[:1] if held_out.groups.kind == "all" else by_group[ids]
 
 
+def _by_label_thresholds(held_out: HeldOut, alphas: list[Fraction]) -> Floats:
+    """Return the thresholds of each label, (levels, labels): what comes last is for groups never seen."""
+    return np.array([held_out.thresholds(alpha)[:-1] for alpha in alphas])
+
+
 def mask_of_one_model(
     held_out: HeldOut, rows: Rows, ids: Ids | None, alpha: Fraction, allow_empty: bool, name: str
 ) -> NDArray[np.bool_]:
     """Return the sets at one level under the only model as a boolean matrix."""
+    at_least = 0 if allow_empty else 1
     if ids is None:
-        return _masks_by_label(held_out, rows, alpha, allow_empty, name)
-    flags, first_bad = masks(rows, _thresholds(held_out, ids, [alpha]), at_least=0 if allow_empty else 1)
+        flags, first_bad = masks_by_label(rows, _by_label_thresholds(held_out, [alpha])[0], at_least)
+    else:
+        flags, first_bad = masks(rows, _thresholds(held_out, ids, [alpha]), at_least)
     check_rows(rows.probabilities, first_bad, name, rows.normalize)
-    return flags
-
-
-def _masks_by_label(held_out: HeldOut, rows: Rows, alpha: Fraction, allow_empty: bool, name: str) -> NDArray[np.bool_]:
-    flags = np.empty((len(rows), rows.n_columns), dtype=np.bool_)
-    for piece, tally in _tallies(held_out, rows, None, name):
-        (flags[piece],) = tally.masks(held_out, None, [alpha], allow_empty)
     return flags
 
 
 def p_values_of_one_model(held_out: HeldOut, rows: Rows, ids: Ids | None, name: str) -> Floats:
     """Return the p-value of every label under the only model."""
     (fold,) = held_out.folds
-    rows, p_values = rows.seeded(), np.empty((len(rows), rows.n_columns))
-    for piece in chunks(len(rows), rows.n_columns):
-        some, of_piece = rows.block(piece.start, piece.stop), None if ids is None else ids[piece]
-        counts = np.zeros((len(some), rows.n_columns), dtype=np.int32)
-        bad = add_counts(some, fold.calibrated, of_piece, counts)
-        check_rows(rows.probabilities, bad if bad < 0 else bad + piece.start, name, rows.normalize)
-        p_values[piece] = _by_group(counts, held_out, of_piece)
+    p_values, first_bad = p_values_of_rows(rows, fold.calibrated, ids)
+    check_rows(rows.probabilities, first_bad, name, rows.normalize)
     return p_values
-
-
-def _tallies(held_out: HeldOut, rows: Rows, ids: Ids | None, name: str) -> Iterator[tuple[slice, Tally]]:
-    (fold,) = held_out.folds
-    rows = rows.seeded()
-    for piece in chunks(len(rows), rows.n_columns):
-        some = rows.block(piece.start, piece.stop)
-        tally = Tally(len(some), rows.n_columns)
-        bad = tally.add(fold, some, None if ids is None else ids[piece])
-        check_rows(rows.probabilities, bad if bad < 0 else bad + piece.start, name, rows.normalize)
-        tally.mass = some.probabilities.astype(np.float64)  # of one model nothing is summed: as it came
-        yield piece, tally

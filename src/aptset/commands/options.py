@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import click
@@ -35,7 +36,21 @@ MODEL_HELP = (
     "found in the working folder first; or a .skops file, or a .joblib file with --trust."
 )
 MODEL = click.option("--model", default="logistic", show_default=True, help=MODEL_HELP)
-CALIBRATIONS = click.Choice(["split", "cv+", "jackknife+", "minimax", "bootstrap"])
+
+
+class NamesOf(click.Choice):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """Choices that are the names in a table of the library, imported when they are needed: --help stays quick."""
+
+    def __init__(self, module: str, table: str) -> None:
+        self.module, self.table, self.case_sensitive = module, table, True
+
+    def __getattr__(self, name: str) -> tuple[str, ...]:
+        if name != "choices":
+            raise AttributeError(name)
+        return tuple(getattr(import_module(self.module), self.table))
+
+
+CALIBRATIONS = NamesOf("aptset.calibrations", "CALIBRATIONS")
 CONFORMITY = click.option(
     "--conformity",
     default="adaptive",

@@ -13,7 +13,7 @@ from aptset.commands.files import ProbabilityFile
 from aptset.commands.prediction_jobs import labelled_rows
 from aptset.commands.reading import as_texts
 from aptset.commands.table_jobs import Settings, TableResult, run_table
-from aptset.probabilities.calibrating import load
+from aptset.probabilities.calibration import Calibration
 from aptset.reports.making import Report, report
 from aptset.reports.render import need_jinja
 from aptset.validation.files import check_labels_present, check_same_classes
@@ -44,10 +44,9 @@ def report_folder(
 
 
 def report_probabilities(
-    source: ProbabilityFile, artefact: Path, alpha: float, out: Path, title: str | None, normalize: bool
+    source: ProbabilityFile, calibration: Calibration, alpha: float, out: Path, title: str | None, normalize: bool
 ) -> Report:
-    """Write the page about a file of probabilities and true labels, with sets by an artefact."""
-    calibration = load(artefact)
+    """Write the page about a file of probabilities and true labels, with sets by a calibration."""
     names = [str(name) for name in calibration.classes.tolist()]
     order = check_same_classes(source.path, source.classes(), names)
     parts: list[Any] = []

@@ -44,6 +44,7 @@ OF_PROBABILITIES = {
     "prefix": "--prefix",
     "logits": "--logits",
     "normalize": "--normalize",
+    "trust": "--trust",
 }
 
 
@@ -96,7 +97,7 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     """
     _refuse_what_does_not_fit(probs, options)
     from aptset.commands import report_jobs as reportjob
-    from aptset.commands.probability_jobs import evaluation_as_json
+    from aptset.commands.probability_jobs import evaluation_as_json, load_artefact
     from aptset.commands.table_jobs import Settings, evaluations_as_json
     from aptset.validation.paths import check_other_files
 
@@ -117,7 +118,8 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
         made = reportjob.report_folder(path, artefact, asked, page, title, options["trust"])
     elif options["label"] is not None:
         source = source_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"])
-        made = reportjob.report_probabilities(source, artefact, alpha, page, title, options["normalize"])
+        calibration = load_artefact(artefact, options["trust"])
+        made = reportjob.report_probabilities(source, calibration, alpha, page, title, options["normalize"])
     else:
         raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
     show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)

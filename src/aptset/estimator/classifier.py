@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -21,9 +22,11 @@ from aptset.estimator.fitting import mean_probabilities
 from aptset.estimator.saving import save_classifier
 from aptset.estimator.state import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
 from aptset.kernels.formula import Floats
+from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.cross import CrossCalibration
 from aptset.scores import Places, Score
 from aptset.sets import PredictionSets
-from aptset.validation.estimators import check_models_kept, warn_unseen_labels
+from aptset.validation.estimators import warn_unseen_labels
 from aptset.validation.folds import warn_no_promise
 from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
 
@@ -88,6 +91,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     unseen_label_chance_ : float
         About the chance that a new row carries a label that is not in ``classes_``: (labels seen once) / (rows + 1), a
         frozen model's labels apart; 0 if ``classes`` was given.
+    calibration_ : Calibration or CrossCalibration
+        What was calibrated, apart from the models: to be saved, merged, asked with probabilities of the same models.
     fitted_ : Fitted
         Everything that was learned, as one value.
 
@@ -294,7 +299,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         sets = fitted.sets(samples, levels, self.allow_empty, self.n_jobs)
         return sets if is_sequence else sets[0]
 
-    def predict_p(
+    def p_values(
         self, X: Any, *, groups: ArrayLike | None = None, u: ArrayLike | None = None, ids: Any = None
     ) -> Floats:
         """Return the p-value of every label, (rows, classes): the share of scores at least as large as the label's own.
@@ -310,6 +315,11 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         samples, _ = fitted.rule.samples(X, groups, u, ids)
         return fitted.p_values(samples, self.n_jobs)
 
+    def predict_p(self, X: Any, **options: Any) -> Floats:
+        """Return :meth:`p_values`, which is its name now; the old one goes after 0.1."""
+        warnings.warn("predict_p is now called p_values; the old name goes after 0.1.", FutureWarning, stacklevel=2)
+        return self.p_values(X, **options)
+
     def predict_proba(self, X: Any) -> NDArray[np.generic]:
         """Return the probabilities of the fitted model (the mean over folds), one column per entry of ``classes_``."""
         return mean_probabilities(self._fitted().models, X, self.classes_)
@@ -318,6 +328,19 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """Return the most likely label of each row."""
         labels: NDArray[Any] = self._fitted().rule.classes[np.argmax(self.predict_proba(X), axis=1)]
         return labels
+
+    @property
+    def calibration_(self) -> Calibration | CrossCalibration:
+        """What was calibrated, for people who have the probabilities of the models at hand.
+
+        After a split it is a :class:`Calibration`, after several folds a :class:`CrossCalibration` that takes the
+        probabilities of each model in ``models_``. With ``ids`` in ``fit`` its sets are those of the classifier.
+        Otherwise the classifier draws u from X, which a calibration never sees: a :class:`Calibration` draws its own
+        from the probabilities, so that a set near the threshold may differ, and a :class:`CrossCalibration` asks for u.
+        """
+        check_is_fitted(self)
+        fitted: Fitted = self.fitted_
+        return fitted.calibration(self.allow_empty)
 
     def guarantee(self, alpha: float | None = None) -> float:
         """Return the coverage that the theorem promises at this level, for this calibration and sample size.
@@ -336,7 +359,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     def input_level(self, alpha: float | None = None) -> float:
         """Return the level at which calibration runs: alpha itself, or a smaller one with level="guaranteed".
 
-        ``predict_p(X) > input_level(alpha)`` is ``predict_set(X, alpha).mask``, to the last label.
+        ``p_values(X) > input_level(alpha)`` is ``predict_set(X, alpha).mask``, to the last label.
         """
         check_is_fitted(self)
         (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], self.fitted_.promises)
@@ -348,8 +371,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def _fitted(self) -> Fitted:
         check_is_fitted(self)
-        check_models_kept(self.models_)
-        fitted: Fitted = self.fitted_
+        fitted: Fitted = self.fitted_.with_models()
         return fitted
 
     def _route(self, fit_params: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from aptset.groups import Groups
 from aptset.kernels.copies import CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
+from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.cross import CrossCalibration
 from aptset.scores import Adaptive, Score
 from aptset.seeds import row_seeds
 from aptset.sets import PredictionSets, concatenate
@@ -38,6 +40,7 @@ from aptset.validation.estimators import (
     check_frozen,
     check_frozen_calibration,
     check_label_space,
+    check_models_kept,
     check_some_rows,
     check_training_data,
     check_workers,
@@ -77,28 +80,26 @@ class Rule:
         check_some_rows(n)
         draw = self.chance.predicts(u, column_or_values(ids, X), n, self.key, stacklevel=5)
         seeds = own_seeds(row_seeds(X, self.key), PREDICTION) if draw.seeds is None else draw.seeds
-        return self._samples(X, passed_groups, n, seeds, draw.u)
+        values = check_group_values(self.group_setting, passed_groups, X, n)
+        check_same_kind(self.groups.kind, values)
+        return self._samples(X, values, seeds, draw.u), values
 
     def calibration_samples(
-        self, X: Any, passed_groups: Any, u: ArrayLike | None, ids: Any
+        self, X: Any, values: list[Any] | None, u: ArrayLike | None, ids: Any
     ) -> tuple[fitting.Samples, Rule]:
         """Return what the scores of training rows depend on, and the rule that knows how many of them are copies."""
         n = _num_samples(X)
         draw = self.chance.calibrates(u, column_or_values(ids, X), n, self.key)
         if draw.seeds is not None:
-            return self._samples(X, passed_groups, n, draw.seeds, draw.u)[0], self
+            return self._samples(X, values, draw.seeds, draw.u), self
         seeds = row_seeds(X, self.key)
         copies = find_copies(seeds, CALIBRATION)
         seeds[copies.rows] = copies.seeds
         rule = replace(self, chance=self.chance.with_copies(len(copies.rows), n))
-        return self._samples(X, passed_groups, n, seeds, draw.u)[0], rule
+        return self._samples(X, values, seeds, draw.u), rule
 
-    def _samples(
-        self, X: Any, passed_groups: Any, n: int, seeds: Words, u: Floats | None
-    ) -> tuple[fitting.Samples, list[Any] | None]:
-        values = check_group_values(self.group_setting, passed_groups, X, n)
-        check_same_kind(self.groups.kind, values)
-        return fitting.Samples(X, seeds, u, self.groups.ids(values, n), formula_of(self.score), self.key), values
+    def _samples(self, X: Any, values: list[Any] | None, seeds: Words, u: Floats | None) -> fitting.Samples:
+        return fitting.Samples(X, seeds, u, self.groups.ids(values, len(seeds)), formula_of(self.score), self.key)
 
 
 def prepare(
@@ -131,10 +132,11 @@ def prepare(
     classes = check_label_space(settings.classes, classes)
     columns = columns_of(y, classes)
     unseen = _unseen_label_chance(settings, columns, classes, frozen)
-    groups = Groups.of(check_group_values(settings.groups, passed_groups, X, len(y)), settings.groups, classes)
+    values = check_group_values(settings.groups, passed_groups, X, len(y))
+    groups = Groups.of(values, settings.groups, classes)
     chance = Chance.of(u, ids, settings.randomized)
     rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen)
-    samples, rule = rule.calibration_samples(X, passed_groups, u, ids)
+    samples, rule = rule.calibration_samples(X, values, u, ids)
     seeds = _seeds_of_folds(settings, len(folds), generator)
     content = X if ids is None else samples.seeds  # rows that have ids go by them
     places = canonical_places(content, y, fit_params, key) if len(folds) > 1 or opens else None
@@ -170,10 +172,28 @@ class Fitted:
     held_out: HeldOut
     models: list[Any]
 
+    def with_models(self) -> Fitted:
+        """Return the same, or refuse if the models were dropped."""
+        check_models_kept(self.models)
+        return self
+
     @property
     def promises(self) -> Promises:
         """What is promised."""
         return Promises(self.rule.scheme, self.held_out.sizes_of_folds)
+
+    def calibration(self, allow_empty: bool) -> Calibration | CrossCalibration:
+        """Return what was calibrated, apart from the models.
+
+        Several models must judge a new row by one u. The classifier takes it from X, which a calibration does not see:
+        it is then the caller's to pass, as the promise asks.
+        """
+        rule, common = self.rule, (self.rule.classes, self.rule.score, self.rule.key)
+        judges = len(self.held_out.of_models)
+        if judges == 1:
+            return Calibration(self.held_out, *common, rule.chance, allow_empty)
+        chance = replace(rule.chance, source="given") if rule.chance.source == "content" else rule.chance
+        return CrossCalibration(self.held_out, np.arange(judges), *common, chance, allow_empty, scheme=rule.scheme)
 
     def sets(
         self, samples: fitting.Samples, levels: list[Fraction], allow_empty: bool, n_jobs: int | None

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aptset.experiments.claims import Results
-from aptset.experiments.measures import METRICS
-from aptset.experiments.published import NOTEBOOK, PAIRED, RERUN
+from aptset.experiments.published import METRICS, NOTEBOOK, PAIRED, RERUN
 from aptset.judging.estimates import Estimate, mean
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _CLEAR = 0.02  # medians of the notebook that differ by less are not called diff
 PUBLISHED_ALPHA = 0.1  # the level of all the numbers to compare with
 
 
-class Comparison(NamedTuple):
+class Beside(NamedTuple):
     """One number of theirs and the same of ours; z is the difference in combined standard errors."""
 
     box: str
@@ -39,7 +38,7 @@ class Comparison(NamedTuple):
         return abs(self.z) <= LARGEST_Z
 
 
-def compare_rerun(frame: pd.DataFrame, alpha: float) -> list[Comparison]:
+def compare_rerun(frame: pd.DataFrame, alpha: float) -> list[Beside]:
     """Compare means on model 1, n = 1000, with the re-run of the authors' code."""
     results, found = Results(frame, alpha).some("model1", 1000), []
     for row in RERUN:
@@ -50,7 +49,7 @@ def compare_rerun(frame: pd.DataFrame, alpha: float) -> list[Comparison]:
                 mine, theirs = len(values), row.repetitions
                 pooled = ((mine - 1) * values.var(ddof=1) + (theirs - 1) * deviation**2) / (mine + theirs - 2)
                 z = (float(values.mean()) - centre) / (pooled * (1 / mine + 1 / theirs)) ** 0.5
-                found.append(Comparison(row.box, row.method, metric, centre, float(values.mean()), z))
+                found.append(Beside(row.box, row.method, metric, centre, float(values.mean()), z))
     return found
 
 

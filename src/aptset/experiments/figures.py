@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aptset.experiments.designs import Design
+from aptset.judging.metrics import OF_SPLITS
 from aptset.running.writing import atomic_path
 
 if TYPE_CHECKING:
@@ -81,18 +82,18 @@ def panels(design: Design, frame: pd.DataFrame) -> list[tuple[Panel, Panel]]:
 
 def _draw_panel(axes: Any, panel: Panel, design: Design, methods: list[str], alpha: float) -> None:
     present = set(panel.frame[panel.by])
-    places = [box for box in design.boxes if box in present] if panel.by == "box" else sorted(present, key=float)
+    names = [box for box in design.boxes if box in present] if panel.by == "box" else sorted(present, key=float)
     width = 0.8 / max(len(methods), 1)
     for number, method in enumerate(methods):
         mine = panel.frame[panel.frame["method"] == method]
-        values = [mine.loc[mine[panel.by] == place, panel.metric].dropna().to_numpy() for place in places]
+        values = [mine.loc[mine[panel.by] == name, panel.metric].dropna().to_numpy() for name in names]
         filled = [(k, v) for k, v in enumerate(values) if len(v)]
         if filled:
             at = [k - 0.4 + width * (number + 0.5) for k, _ in filled]
             _draw_boxes(axes, [v for _, v in filled], at, width, COLOURS[method])
-    axes.set_xticks(range(len(places)), places)
+    axes.set_xticks(range(len(names)), names)
     axes.set_title(panel.title, fontsize=10)
-    if "coverage" in panel.metric.split("_")[0] or panel.metric == "worst_slice":
+    if OF_SPLITS[panel.metric].aims_at_level:
         axes.axhline(1 - alpha, color="black", linestyle="--", linewidth=0.8, zorder=0)
     else:
         _leave_out_extremes(axes, panel)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from aptset.experiments.claims import ABOUT
 from aptset.experiments.designs import Design
-from aptset.experiments.measures import METRICS
 from aptset.judging.estimates import Estimate, mean
+from aptset.judging.metrics import OF_SPLITS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +37,9 @@ def listing(design: Design, frame: pd.DataFrame, alpha: float) -> pd.DataFrame:
 
 def _line(n_train: int, box: str, method: str, frame: pd.DataFrame, alpha: float) -> dict[str, object]:
     line: dict[str, object] = {"n_train": n_train, "box": box, "method": method, "repetitions": len(frame)}
-    for metric in METRICS:
-        values = frame[metric].dropna().to_numpy()
+    for metric in OF_SPLITS:
+        known = frame[metric] if metric in frame else frame.iloc[:0, 0].astype("float64")  # cells of an earlier table
+        values = known.dropna().to_numpy()
         found = mean(values, 0.95)
         error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
         line |= {metric: float(found), f"{metric}_se": error, f"{metric}_low": found.low, f"{metric}_high": found.high}
@@ -54,14 +55,16 @@ def _reached(worst: Estimate, alpha: float) -> str:
 
 def as_markdown(title: str, lines: pd.DataFrame, alpha: float) -> str:
     """Return a listing as a Markdown table."""
-    head = ["n_train", "box", "method", "coverage", "worst slice", "", "size", "size given coverage", "repetitions"]
+    shown = [(name, metric.digits, name == "worst_slice") for name, metric in OF_SPLITS.items()]
+    titles = [title for name, _, is_slice in shown for title in (name.replace("_", " "), *([""] if is_slice else []))]
+    head = ["n_train", "box", "method", *titles, "repetitions"]
     rows = [head, ["---"] * len(head)]
     for line in lines.to_dict("records"):
-        mark = _MARKS[line["conditional_coverage"]]
         cells = [str(line["n_train"]), line["box"], line["method"]]
-        cells += [_number(line, "coverage", 3), _number(line, "worst_slice", 3), mark]
-        cells += [_number(line, "size", 2), _number(line, "size_given_coverage", 2), str(line["repetitions"])]
-        rows.append(cells)
+        for name, digits, is_slice in shown:
+            mark = [_MARKS[line["conditional_coverage"]]] if is_slice else []
+            cells += [_number(line, name, digits), *mark]
+        rows.append([*cells, str(line["repetitions"])])
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     return f"# {title}\n\n{RULE.format(least=1 - alpha - ABOUT)}\n\n{table}\n"
 

@@ -9,33 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.experiments.models import Model
-from aptset.judging.metrics import coverage, mean_size, size_given_coverage
-from aptset.judging.worst_slice import worst_slice_coverage
+from aptset.judging.metrics import OF_SPLITS
+from aptset.judging.outcome import Outcome
 from aptset.kernels.formula import Floats
 from aptset.sets import PredictionSets
-
-METRICS = ("coverage", "worst_slice", "size", "size_given_coverage")
 
 
 def measure(
     sets: PredictionSets, X: Floats, y: NDArray[Any], model: Model | None, seed: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield one row for all test rows, then one for each condition.
+    """Yield one row for all test rows, then one for each condition, where metrics of features are not looked for.
 
     ``expected_coverage`` is the mean true probability of the labels in a set, known for simulated data only: coverage
     without the chance of the test labels.
     """
-    worst = worst_slice_coverage(sets, y, X, random_state=seed).coverage
     expected = np.full(len(y), np.nan) if model is None else (model.probabilities(X) * sets.mask).sum(axis=1)
     for condition, rows in _conditions(X, y, model):
-        some = sets[rows]
+        outcome, features = Outcome.of(sets[rows], y[rows]), X if condition == "all" else None
         yield {
             "condition": condition,
             "n": len(rows),
-            "coverage": float(coverage(some, y[rows])),
-            "worst_slice": float(worst) if condition == "all" else float("nan"),
-            "size": float(mean_size(some)),
-            "size_given_coverage": float(size_given_coverage(some, y[rows])),
+            **{name: one.value(outcome, X=features, random_state=seed) for name, one in OF_SPLITS.items()},
             "expected_coverage": float(expected[rows].mean()),
         }
 

@@ -63,13 +63,13 @@ class Display:
             ax.axvline(mark, color="0.5", linestyle="--", linewidth=1)
 
     def _draw_bars(self, ax: Any, x: Any, y: Floats) -> None:
-        places = np.arange(len(y))
+        positions = np.arange(len(y))
         error = None
         if "low" in self.columns:
             ends = [y - np.asarray(self.columns["low"]), np.asarray(self.columns["high"]) - y]
             error = np.clip(np.stack(ends), 0.0, None)
-        ax.bar(places, y, yerr=error, capsize=3)
-        ax.set_xticks(places, [str(value) for value in x])
+        ax.bar(positions, y, yerr=error, capsize=3)
+        ax.set_xticks(positions, [str(value) for value in x])
         for mark in self.marks:
             ax.axhline(mark, color="0.5", linestyle="--", linewidth=1)
 

@@ -190,7 +190,7 @@ def evaluate(
     random_state : None, int or numpy random generator, default=0
         For the worst slice.
     p_values : array, shape (rows, classes), optional
-        The p-value of every label, as ``predict_p`` gives them: lets :func:`report` and ``plot("curve")`` see every
+        The p-value of every label, as ``p_values`` gives them: lets :func:`report` and ``plot("curve")`` see every
         level. They must be those of the sets at ``alpha``.
     probabilities : array, shape (rows, classes), optional
         What the model said, to be shown beside the p-values.

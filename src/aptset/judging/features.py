@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aptset.groups import hashable
 from aptset.kernels.formula import Floats
 from aptset.tables import is_table, iterate_columns, names_of_columns
-from aptset.validation.outcomes import check_features, check_places
+from aptset.validation.outcomes import check_features, check_projections
 
 MOST_VALUES = 50  # of a text that slices are made of; one of more values is a name, an id or prose
 _ROWS_AT_ONCE = 4096  # few enough to stay in the cache
@@ -60,14 +60,14 @@ def project(matrix: Any, vectors: Floats) -> Floats:
     points that tie exactly stay tied wherever the slab is looked for, judged or asked about.
     """
     if hasattr(matrix, "tocsr"):
-        return check_places(np.ascontiguousarray((matrix @ vectors.T).T))
-    places = np.zeros((len(vectors), len(matrix)))
+        return check_projections(np.ascontiguousarray((matrix @ vectors.T).T))
+    projections = np.zeros((len(vectors), len(matrix)))
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(matrix), _ROWS_AT_ONCE):
-            part, columns = places[:, start : start + _ROWS_AT_ONCE], matrix[start : start + _ROWS_AT_ONCE].T
+            part, columns = projections[:, start : start + _ROWS_AT_ONCE], matrix[start : start + _ROWS_AT_ONCE].T
             for j, column in enumerate(columns):
                 part += vectors[:, j, None] * column
-    return check_places(places)
+    return check_projections(projections)
 
 
 def features_of(

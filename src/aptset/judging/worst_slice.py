@@ -24,7 +24,7 @@ from aptset.validation.outcomes import (
     check_delta,
     check_directions,
     check_flag,
-    check_places,
+    check_projections,
     check_share_to_find,
 )
 from aptset.validation.settings import check_generator, check_option
@@ -114,8 +114,8 @@ class WorstSlice:
 
     def contains(self, X: Any) -> NDArray[np.bool_]:
         """Tell which rows of X lie in the slab; X must have the columns the slab was found with."""
-        (place,) = project(features_of(X, self.names, fill=self.fill).matrix, self.direction[None, :])
-        return np.asarray((place >= self.low) & (place <= self.high))
+        (projection,) = project(features_of(X, self.names, fill=self.fill).matrix, self.direction[None, :])
+        return np.asarray((projection >= self.low) & (projection <= self.high))
 
 
 def worst_slice_coverage(
@@ -171,21 +171,21 @@ def worst_slice_coverage(
     check_option(method, ("held-out", "in-sample"), "method")
     covered = Outcome.of(sets, labels, classes).covered
     features = features_of(X, None, len(covered))
-    least_share, level = check_delta(delta), check_confidence(confidence)
+    least_share, sure = check_delta(delta), check_confidence(confidence)
     generator = check_generator(random_state)
     vectors = check_directions(directions, features.matrix.shape[1], generator)
     if is_table(X) if standardize is None else check_flag(standardize, "standardize"):
-        spread = check_places(features.spread)
-        vectors = check_places(vectors / np.where(spread > 0, spread, 1.0))
+        spread = check_projections(features.spread)
+        vectors = check_projections(vectors / np.where(spread > 0, spread, 1.0))
     find, judge = np.arange(len(covered)), np.arange(len(covered))
     if method == "held-out":
         order = generator.permutation(len(covered))
         n_find = max(1, round(check_share_to_find(share_to_find) * len(covered)))
         find, judge = order[:n_find], order[n_find:]
     slab, vector = _search(features.matrix[find], covered[find], vectors, least_share)
-    (place,) = project(features.matrix, vector[None, :])
-    inside = (place >= slab.low) & (place <= slab.high)
-    return _summarise(features, covered, vector, slab, find, judge, inside, level, method)
+    (projection,) = project(features.matrix, vector[None, :])
+    inside = (projection >= slab.low) & (projection <= slab.high)
+    return _summarise(features, covered, vector, slab, find, judge, inside, sure, method)
 
 
 def _search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Fraction) -> tuple[Slab, Floats]:
@@ -198,11 +198,11 @@ def _search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Fra
     for number in np.argsort(bounds, kind="stable").tolist():
         if best is not None and bounds[number] > float(best[0]) + 1e-9:
             break  # neither this direction nor any later one can be worse
-        (place,) = project(matrix, vectors[number : number + 1])
-        order = np.argsort(place)
-        mean = engines.chosen.least_mean(place[order], flags[order], least)
+        (projection,) = project(matrix, vectors[number : number + 1])
+        order = np.argsort(projection)
+        mean = engines.chosen.least_mean(projection[order], flags[order], least)
         if best is None or (mean, number) < best[:2]:
-            best = mean, number, find_slab(place[order], flags[order], least, mean)
+            best = mean, number, find_slab(projection[order], flags[order], least, mean)
     assert best is not None  # there is at least one direction
     return best[2], vectors[best[1]]
 
@@ -212,8 +212,8 @@ def _bounds(matrix: Any, flags: NDArray[np.uint8], vectors: Floats, least: int) 
     starts = range(0, len(vectors), _DIRECTIONS_AT_ONCE)
 
     def work(start: int) -> Floats:
-        places = project(matrix, vectors[start : start + _DIRECTIONS_AT_ONCE])
-        return engines.chosen.least_mean_bounds(places, flags, least)
+        projections = project(matrix, vectors[start : start + _DIRECTIONS_AT_ONCE])
+        return engines.chosen.least_mean_bounds(projections, flags, least)
 
     if len(flags) * len(vectors) < 50_000:
         return np.concatenate([work(start) for start in starts])

@@ -13,10 +13,10 @@ from aptset.kernels.blocks import BLOCK_CELLS, over_blocks, thread_count
 from aptset.kernels.engines.numpy_engine import count_below
 from aptset.kernels.engines.seam import NO_INDEX, Calibrated, Groups, Index
 from aptset.kernels.formula import Floats
-from aptset.kernels.places import Rows, first_bad_row
+from aptset.kernels.places import Rows, first_bad_row, piece_of
 
 __all__ = ["NO_INDEX", "Calibrated", "Index", "add_counts", "count_below", "index_of", "lower", "p_values_of"]
-__all__ += ["rank_at", "size_needed", "sort_upward"]
+__all__ += ["p_values_of_rows", "rank_at", "size_needed", "sort_upward"]
 
 _LONG = 2**17  # scores from here on are sorted in parts, on every core
 
@@ -72,6 +72,23 @@ def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: N
         return start + bad if bad >= 0 else -1
 
     return first_bad_row(rows.over_blocks(work))
+
+
+def p_values_of_rows(rows: Rows, calibrated: Calibrated, row_groups: Groups) -> tuple[Floats, int]:
+    """Return the p-value of every label, and the first bad row or -1."""
+    noted, p_values = rows.room_for_seeds(), np.empty(rows.probabilities.shape)
+
+    def work(block: Rows, start: int, stop: int) -> int:
+        groups = None if row_groups is None else np.ascontiguousarray(row_groups[start:stop])
+        bad = block.engine.p_values(block, calibrated, groups, p_values[start:stop], piece_of(noted, start, stop))
+        return start + bad if bad >= 0 else -1
+
+    first_bad = first_bad_row(rows.over_blocks(work))
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    if copies is not None:
+        groups_of_copies = None if row_groups is None else row_groups[copies.rows]
+        p_values[copies.rows], _ = p_values_of_rows(rows.again(copies), calibrated, groups_of_copies)
+    return p_values, first_bad
 
 
 def lower(rows: Rows, lowest: Floats) -> int:

@@ -9,7 +9,7 @@ from aptset.kernels import engines
 from aptset.kernels.blocks import over_blocks
 from aptset.kernels.engines.seam import Columns
 from aptset.kernels.formula import Floats
-from aptset.kernels.free_cuts import FreeCut, cut_freely, mask_freely
+from aptset.kernels.free_cuts import FreeCut, cut_freely
 from aptset.kernels.places import Rows, first_bad_row, piece_of
 
 
@@ -89,8 +89,6 @@ def _longest(sizes: NDArray[np.int32], thresholds: Floats) -> NDArray[np.int32]:
 
 def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
     """Return the members at one threshold as a boolean matrix, and the first bad row or -1."""
-    if rows.formula.weights is None:
-        return mask_freely(rows, thresholds, at_least)
     noted, flags = rows.room_for_seeds(), np.empty(rows.probabilities.shape, dtype=np.bool_)
 
     def work(block: Rows, start: int, stop: int) -> int:
@@ -102,6 +100,47 @@ def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np
     copies = None if first_bad >= 0 else rows.copies(noted)
     if copies is not None:
         flags[copies.rows], _ = masks(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
+    return flags, first_bad
+
+
+def cut_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> FreeCut:
+    """Return the sets where each label has a threshold of its own: (thresholds, labels)."""
+    found = [_cut_by_label(rows, np.ascontiguousarray(of_level), at_least) for of_level in thresholds]
+    return FreeCut([one.at(0) for one in found], found[0].first_bad)
+
+
+def _cut_by_label(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
+    noted, sizes = rows.room_for_seeds(), np.empty(len(rows), dtype=np.int32)
+
+    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns]:
+        seeds = piece_of(noted, start, stop)
+        bad, members = block.engine.cut_by_label(block, thresholds, at_least, sizes[start:stop], seeds)
+        return (start + bad if bad >= 0 else -1), members
+
+    results = rows.over_blocks(work)
+    first_bad = first_bad_row([bad for bad, _ in results])
+    found = Cut(sizes[None, :], sizes, _join([members for _, members in results]), first_bad)
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    return (
+        found
+        if copies is None
+        else found.with_rows(copies.rows, _cut_by_label(rows.again(copies), thresholds, at_least))
+    )
+
+
+def masks_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
+    """Return the members where each label has a threshold of its own, and the first bad row or -1."""
+    noted, flags = rows.room_for_seeds(), np.zeros(rows.probabilities.shape, dtype=np.bool_)
+
+    def work(block: Rows, start: int, stop: int) -> int:
+        seeds = piece_of(noted, start, stop)
+        bad = block.engine.mask_by_label(block, thresholds, at_least, flags[start:stop], seeds)
+        return start + bad if bad >= 0 else -1
+
+    first_bad = first_bad_row(rows.over_blocks(work))
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    if copies is not None:
+        flags[copies.rows], _ = masks_by_label(rows.again(copies), thresholds, at_least)
     return flags, first_bad
 
 

@@ -89,15 +89,17 @@ def places_of(block: OpenBlock, order: NDArray[np.intp], mass: Floats) -> Places
     return Places(np.ascontiguousarray(block.mass), above, rank, *of_rows, mass.shape[1])
 
 
-def free_order_and_scores(block: Rows, noted: Words | None = None) -> tuple[NDArray[np.intp], Floats, int]:
-    """Order of the labels of each row, their scores by column under any function of places, and the first bad row."""
+def order_and_scores(block: Rows, noted: Words | None = None) -> tuple[NDArray[np.intp], Floats, int]:
+    """Order of the labels of each row, their scores in that order, and the first bad row (then the others are none)."""
     opened = open_block(block, noted)
     if opened.first_bad >= 0:
         none = np.zeros(block.probabilities.shape)
         return none.astype(np.intp), none, opened.first_bad
+    if block.formula.weights is not None:
+        return *ordered_scores(opened, block.formula.weights), -1
     assert block.formula.of is not None
     order, mass = order_of(opened)
-    return order, block.formula.of(places_of(opened, order, mass)), -1
+    return order, np.take_along_axis(block.formula.of(places_of(opened, order, mass)), order, axis=1), -1
 
 
 def label_scores_of(opened: OpenBlock, weights: Weights, labels: NDArray[np.int64]) -> Floats:

@@ -148,7 +148,7 @@ class CrossCalibration:
                 groups_of_rows, met = self.held_out.meet(groups, len(matrix))
             check_same_shape(matrix, tally.mass, number)
             rows = Rows(matrix, formula_of(self.conformity), self.key, tolerance_of(matrix), *draw, divide).seeded()
-            first_bad = tally.add(self.held_out.folds[number], rows, groups_of_rows)
+            first_bad = tally.add(self.held_out.of_models[number], rows, groups_of_rows)
             check_rows(matrix, first_bad, f"{NAME} of fold {self.folds[number]}", divide)
         assert tally is not None  # there are at least two folds
         return tally, groups_of_rows, met

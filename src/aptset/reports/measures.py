@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aptset.judging.evidence import Evidence
 from aptset.kernels.formula import Floats
-from aptset.reports.packing import pack
+from aptset.reports.packing import Packed, pack
 from aptset.validation.labels import columns_of
 from aptset.validation.outcomes import as_objects, distinct
 
@@ -44,19 +44,43 @@ class Partition:
         return total
 
 
-def every_row(evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None) -> dict[str, Any]:
-    """Return the p-values themselves, as places among the distinct ones, each row's largest first.
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What the page's script computes with.
 
-    A place is the number of distinct values up to the p-value, so a label is in the set iff its place exceeds the
+    Attributes
+    ----------
+    columns : dict of Packed
+        The arrays by name.
+    alphas : list of float or None
+        The levels that the arrays are about; None if they hold every p-value, and so are about any level.
+    position : array of int or None
+        With every p-value: where each row stands in the arrays.
+    """
+
+    columns: dict[str, Packed]
+    alphas: list[float] | None = None
+    position: NDArray[np.int64] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every p-value is there."""
+        return self.alphas is None
+
+
+def every_row(evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None) -> Statistics:
+    """Return the p-values themselves, as steps among the distinct ones, each row's largest first.
+
+    A step is the number of distinct values up to the p-value, so a label is in the set iff its step exceeds the
     number of distinct values up to alpha: the same comparison as ``p > alpha``, in whole numbers.
     """
     levels = np.unique(evidence.p_values)
-    places = np.searchsorted(levels, evidence.p_values, side="right")
-    places = -np.sort(-places, axis=1)
+    steps = np.searchsorted(levels, evidence.p_values, side="right")
+    steps = -np.sort(-steps, axis=1)
     truth = np.searchsorted(levels, evidence.p_of_truth, side="right")
     truth[evidence.columns < 0] = 0
     order = np.lexsort((truth, *(part.of_row for part in parts.values())))
-    content = {"levels": pack(levels), "places": pack(places[order].T), "truth": pack(truth[order])}
+    content = {"levels": pack(levels), "steps": pack(steps[order].T), "truth": pack(truth[order])}
     for name, part in parts.items():
         content[name] = pack(part.of_row[order])
     if evidence.most_likely is not None:
@@ -65,7 +89,7 @@ def every_row(evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray
         content["slice"] = pack(in_slice[order].astype(np.uint8))
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
-    return {"mode": "rows", "columns": content, "position": position}
+    return Statistics(content, position=position)
 
 
 def at_levels(
@@ -74,7 +98,7 @@ def at_levels(
     in_slice: NDArray[np.bool_] | None,
     alphas: list[float],
     shown: NDArray[np.intp],
-) -> dict[str, Any]:
+) -> Statistics:
     """Return counts and sums over all rows at each of some levels; ``shown`` are rows whose own sizes are wanted."""
     levels, n_classes = np.array(alphas), evidence.p_values.shape[1]
     step = max(1, _CELLS_AT_ONCE // n_classes)
@@ -95,7 +119,7 @@ def at_levels(
         content[f"{name}_rows"] = pack(np.bincount(part.of_row, minlength=len(part.names)))
     if in_slice is not None:
         content["slice_covered"] = pack(covered[in_slice].sum(axis=0))
-    return {"mode": "levels", "columns": content, "alphas": alphas}
+    return Statistics(content, alphas)
 
 
 def _sizes(p_values: Floats, levels: Floats) -> NDArray[np.int32]:
@@ -109,9 +133,9 @@ def _sizes(p_values: Floats, levels: Floats) -> NDArray[np.int32]:
 
 def whole_if_it_fits(
     evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None
-) -> dict[str, Any] | None:
+) -> Statistics | None:
     """Return the p-values themselves, or None if they are too many to travel in a page."""
     if evidence.p_values.size > MOST_CELLS:
         return None
     found = every_row(evidence, parts, in_slice)
-    return found if sum(len(packed["data"]) for packed in found["columns"].values()) <= MOST_BYTES else None
+    return found if sum(len(packed["data"]) for packed in found.columns.values()) <= MOST_BYTES else None

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import base64
 import zlib
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-def pack(values: NDArray[Any]) -> dict[str, Any]:
+class Packed(TypedDict):
+    """An array as the page's script takes it: how numbers are written, how many there are, and their bytes."""
+
+    kind: str
+    length: int
+    data: str
+
+
+def pack(values: NDArray[Any]) -> Packed:
     """Return an array of whole numbers (in 1, 2 or 4 bytes each) or floats (in 8) as plain values for JSON.
 
     Bytes of one weight stand together, where they look alike and compress well; then zlib, then base64.

@@ -35,8 +35,8 @@ def laws_of_parts(origin: Origin, parts: dict[str, Partition]) -> dict[str, list
     }
 
 
-def too_low(evidence: Evidence, parts: dict[str, Partition], alpha: float, level: float) -> list[Part]:
-    """Return the labels and groups with too few covered rows, rarest first, at a level for all of them together.
+def too_low(evidence: Evidence, parts: dict[str, Partition], alpha: float, false_alarms: float) -> list[Part]:
+    """Return the labels and groups with too few covered rows, rarest first; false alarms are shared by all of them.
 
     With a law: a count so low would be rare if the rows of the part were scored no worse than those that calibrated.
     The luck of the calibration is in it. Without one: if these very sets covered the promised share of such rows.
@@ -53,6 +53,6 @@ def too_low(evidence: Evidence, parts: dict[str, Partition], alpha: float, level
                 chance = chance_of_so_few(hits[which], rows[which], promise)
             else:
                 chance = coverage_law(hits[which], laws[kind][which], check_alpha(alpha)).too_low
-            if chance < level / looked_at:
+            if chance < false_alarms / looked_at:
                 found.append(Part(kind, str(name), rows[which], hits[which] / rows[which], chance))
     return sorted(found, key=lambda one: one.chance)

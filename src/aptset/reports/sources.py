@@ -37,7 +37,9 @@ def evaluation_of(
 ) -> Evaluation:
     """Return the evaluation that a report is made from; ``chance`` holds u and ids of the rows, or None."""
     is_evaluation, is_calibration = isinstance(source, Evaluation), isinstance(source, Calibration | CrossCalibration)
-    check_report_source(source, X, y, is_evaluation, is_calibration or hasattr(source, "predict_p") or is_evaluation)
+    check_report_source(
+        source, X, y, is_evaluation, is_calibration or hasattr(source, "fit_predict_set") or is_evaluation
+    )
     if isinstance(source, Evaluation):
         return source
     if isinstance(source, Calibration | CrossCalibration):
@@ -55,9 +57,9 @@ def _of_classifier(
     random_state: Any,
     chance: dict[str, Any],
 ) -> Evaluation:
-    fitted = classifier._fitted()
-    kind = fitted.rule.groups.kind
-    passed = groups if kind == "row" and fitted.rule.group_setting is None else None
+    held_out = classifier.calibration_.held_out
+    fitted = classifier.fitted_.with_models()
+    passed = groups if held_out.groups.kind == "row" and fitted.rule.group_setting is None else None
     level = classifier.input_level(alpha)
     (samples, _) = fitted.rule.samples(X, passed, **chance)
     levels = [Fraction(str(level)), Fraction(str(_NEARLY_ONE))]
@@ -66,13 +68,13 @@ def _of_classifier(
     answer = ask(fitted, samples, columns, levels, classifier.allow_empty)
     sets, last = answer.sets
     settings = {"Model": str(classifier.estimator), "Levels": f"{classifier.level}, alpha runs at {level:g}"}
-    settings |= _settings(rule.scheme.name, fitted.held_out, str(rule.score), rule.chance, classifier.allow_empty)
+    settings |= _settings(rule.scheme.name, held_out, str(rule.score), rule.chance, classifier.allow_empty)
     unseen = classifier.unseen_label_chance_
     known = f"the {len(rule.classes)} labels that are known"
     settings["Promise about"] = known + (f"; a new row carries another one in about {unseen:.2%}" if unseen else "")
-    of_row = group_of_rows(fitted.held_out.groups.kind, columns, samples.ids)
+    of_row = group_of_rows(held_out.groups.kind, columns, samples.ids)
     settled = (rule.randomized, classifier.allow_empty, settings, of_row, answer.folds, passed is not None)
-    origin = _origin(rule.scheme, fitted.held_out, *settled)
+    origin = _origin(rule.scheme, held_out, *settled)
     seen = X if features is None else features
     sliced = seen if features is not None or can_be_sliced(X, len(sets)) else None
     found = evaluate(sets, y, sliced, groups, alpha=level, random_state=random_state)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.judging.curves import LEVELS, coverage_curve
+from aptset.judging.estimates import Estimate
 from aptset.judging.evaluation import Evaluation
 from aptset.judging.evidence import Evidence, Origin
+from aptset.judging.metrics import Metric
 from aptset.judging.worst_slice import WorstSlice
 from aptset.reports import examples, measures, words
 from aptset.reports.packing import pack
@@ -40,16 +43,17 @@ def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state:
     parts = {"label": measures.Partition.of(evidence.labels.tolist())}
     if evidence.groups is not None:
         parts["group"] = measures.Partition.of(evidence.groups)
-    data = _measured(evidence, parts, evaluation.worst_slice, alpha, shown)
-    position = data.pop("position", None)
+    found = _measured(evidence, parts, evaluation.worst_slice, alpha, shown)
+    columns = dict(found.columns)
     if evidence.origin.folds is not None:
         every = [group.below for fold in evidence.origin.folds for group in fold]
-        data["columns"]["folds"] = pack(np.concatenate([np.zeros(0, dtype=np.int64), *every]))
-    data |= _facts(evaluation, evidence, parts)
-    data["examples"] = examples.describe(evidence, shown)
-    if position is not None:
-        for example in data["examples"]:
-            example["position"] = int(position[example["row"]])
+        columns["folds"] = pack(np.concatenate([np.zeros(0, dtype=np.int64), *every]))
+    rows = examples.describe(evidence, shown)
+    if found.position is not None:
+        rows = [{**row, "position": int(found.position[row["row"]])} for row in rows]
+    mode = "rows" if found.is_whole else "levels"
+    data = {"mode": mode, "columns": columns, "alphas": found.alphas, **_facts(evaluation, evidence, parts)}
+    data["examples"] = rows
     return Summary(_page(evaluation, evidence, title, data, parts), data)
 
 
@@ -69,7 +73,7 @@ def _facts(evaluation: Evaluation, evidence: Evidence, parts: dict[str, measures
         "is_upper_open": origin.is_upper_open,
         "losses": origin.losses,
         "confidence": CONFIDENCE,
-        "level": words.LEVEL,
+        "level": words.FALSE_ALARMS,
         "sentences": words.SENTENCES,
         "headlines": words.HEADLINES,
         "most_parts": words.MOST_PARTS,
@@ -90,7 +94,7 @@ def _measured(
     worst: WorstSlice | None,
     alpha: float,
     shown: NDArray[np.intp],
-) -> dict[str, Any]:
+) -> measures.Statistics:
     in_slice = None
     if worst is not None:
         in_slice = np.zeros(len(evidence.labels), dtype=np.bool_)
@@ -122,4 +126,21 @@ def _page(
         "is_upper_open": evidence.origin.is_upper_open,
         "most_labels": examples.MOST_LABELS,
         "has_more_labels": len(evidence.sets.classes) > examples.MOST_LABELS,
+        "metrics": [_line(metric, value) for metric, value in evaluation.estimates()],
     }
+
+
+class MetricLine(NamedTuple):
+    """A metric of the table in words, at the level at which the page opens."""
+
+    words: str
+    value: str
+    interval: str
+    sentence: str
+
+
+def _line(metric: Metric, value: Estimate) -> MetricLine:
+    if math.isnan(value):
+        return MetricLine(metric.words, "none", "", metric.sentence)
+    interval = f"{words.number(value.low)} to {words.number(value.high)}"
+    return MetricLine(metric.words, words.number(value), interval, metric.sentence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 from aptset.judging.estimates import Estimate, share_of_count
 from aptset.judging.evidence import Evidence, Origin
@@ -12,7 +12,7 @@ from aptset.reports.parts import too_low
 from aptset.validation.settings import check_alpha
 
 # A verdict speaks against the promise only if a valid calibration looks like this in fewer than one of 100 cases.
-LEVEL = 0.01
+FALSE_ALARMS = 0.01
 MOST_PARTS = 5  # labels and groups that are named at the top
 
 SENTENCES = {
@@ -120,6 +120,17 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+class Words(NamedTuple):
+    """What stands at the top of the page; ``kind`` is the name of the verdict."""
+
+    promise: str
+    measured: str
+    verdict: str
+    parts: list[str]
+    headline: str
+    kind: str
+
+
 def first_words(
     evidence: Evidence,
     alpha: float,
@@ -127,7 +138,7 @@ def first_words(
     size: Estimate,
     confidence: float,
     parts: dict[str, Partition] | None = None,
-) -> dict[str, Any]:
+) -> Words:
     """Return the promise, the measurement and the verdict at the level of the evaluation."""
     origin = evidence.origin
     measured = share_of_count(coverage.count or 0, coverage.n, confidence)  # the evaluation's may be another
@@ -140,14 +151,14 @@ def first_words(
         "high": number(measured.high),
         "size": number(size),
         "n": "" if origin.n is None else f"{origin.n:,}",
-        "level": f"{100 * LEVEL:.3g} %",
+        "level": f"{100 * FALSE_ALARMS:.3g} %",
     }
     kind = _verdict(evidence, alpha, measured, facts)
-    words = {name: SENTENCES[name].format(**facts) for name in ("promise", "measured")}
+    promise, measurement = (SENTENCES[name].format(**facts) for name in ("promise", "measured"))
     about_others = SENTENCES["left_out"].format(**facts) if facts.get("left_out", "0") != "0" else ""
     verdict = SENTENCES[kind].format(**facts) + _aside(origin, alpha, kind, measured, facts) + about_others
     about_parts, kind = _parts(evidence, parts or {}, alpha, kind, facts)
-    return {**words, "verdict": verdict, "parts": about_parts, "headline": HEADLINES[kind], "kind": kind}
+    return Words(promise, measurement, verdict, about_parts, HEADLINES[kind], kind)
 
 
 def _verdict(evidence: Evidence, alpha: float, coverage: Estimate, facts: dict[str, str]) -> str:
@@ -163,9 +174,9 @@ def _verdict(evidence: Evidence, alpha: float, coverage: Estimate, facts: dict[s
     facts["law"] = SENTENCES["law_open" if origin.is_upper_open else "law"].format(**facts)
     if law.is_certain:
         return "every"
-    is_low = law.too_low < (LEVEL if origin.is_upper_open else LEVEL / 2)
+    is_low = law.too_low < (FALSE_ALARMS if origin.is_upper_open else FALSE_ALARMS / 2)
     facts["chance"] = _chance(law.too_low if is_low else law.too_high)
-    is_high = law.too_high < LEVEL / 2 and not origin.is_upper_open
+    is_high = law.too_high < FALSE_ALARMS / 2 and not origin.is_upper_open
     return "low" if is_low else "high" if is_high else "kept"
 
 
@@ -179,10 +190,10 @@ def _verdict_on_folds(
             return "agrees_small"
         law = coverage_law(coverage.count or 0, ((coverage.n, origin.n or 0),), check_alpha(1 - promise))
         facts["chance"] = _chance(law.too_low)
-        return "low_small" if law.too_low < LEVEL else "agrees_small"
+        return "low_small" if law.too_low < FALSE_ALARMS else "agrees_small"
     facts |= {"chance": _chance(chance), "folds": f"{len(folds):,}"}
     facts["folds_law"] = SENTENCES["folds"].format(**facts)
-    if chance < LEVEL:
+    if chance < FALSE_ALARMS:
         return "low_folds" if coverage < promise else "apart"
     return "below" if coverage.high < promise else "agrees"
 
@@ -204,7 +215,7 @@ def _parts(
     evidence: Evidence, parts: dict[str, Partition], alpha: float, kind: str, facts: dict[str, str]
 ) -> tuple[list[str], str]:
     """Return what is said of labels and groups, and the name of the verdict with them in mind."""
-    origin, found = evidence.origin, too_low(evidence, parts, alpha, LEVEL)
+    origin, found = evidence.origin, too_low(evidence, parts, alpha, FALSE_ALARMS)
     if not found:
         return [], kind
     limit = facts["promise"] if origin.laws is None else "chance allows"

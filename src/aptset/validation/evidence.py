@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from aptset.tables import is_table, matrix_of_table
 from aptset.validation.settings import check_sample_size
 
-Evidence = tuple[NDArray[np.float64], NDArray[Any] | None, NDArray[np.int64] | None]
+
+class Checked(NamedTuple):
+    """P-values, probabilities if there are any, and the label that empty sets got, if they did."""
+
+    p_values: NDArray[np.float64]
+    probabilities: NDArray[Any] | None
+    filled: NDArray[np.int64] | None
 
 
 def check_needs_p_values(p_values: Any, **others: Any) -> None:
@@ -38,7 +44,7 @@ def check_rows_of_calibration(n: Any, p_values: NDArray[np.float64]) -> int:
 
 def check_evidence(
     sets: Any, p_values: Any, probabilities: Any, alpha: float | None, allow_empty: bool | None
-) -> Evidence:
+) -> Checked:
     """Return p-values, probabilities, and the label that empty sets got, if they did; refuse what does not fit."""
     shape = (len(sets), len(sets.classes))
     found = _check_matrix(p_values, shape, "p_values").astype(np.float64, copy=False)
@@ -52,10 +58,10 @@ def check_evidence(
     if mask[differ].any() or (members[differ].sum(axis=1) != 1).any() or (allow_empty and len(differ)):
         raise ValueError(
             f"p_values must exceed alpha={alpha:g} exactly for the labels in the sets; row {differ[0]} differs. "
-            "Pass the p-values (predict_p) of the rows, in the order of the columns sets.classes, and the sets' alpha."
+            "Pass what p_values gives for the rows, in the order of the columns sets.classes, and the sets' alpha."
         )
     if allow_empty:
-        return found, chances, None
+        return Checked(found, chances, None)
     if chances is None:
         raise ValueError(
             "probabilities must be given for sets that are never empty: an empty set gets its most likely label, which "
@@ -65,7 +71,7 @@ def check_evidence(
         raise ValueError("allow_empty must be True for sets of which some are empty; got False.")
     filled = np.argmax(chances, axis=1).astype(np.int64)
     filled[differ] = np.argmax(members[differ], axis=1)
-    return found, chances, filled
+    return Checked(found, chances, filled)
 
 
 def _check_matrix(values: Any, shape: tuple[int, int], name: str) -> NDArray[Any]:
@@ -84,7 +90,7 @@ def check_reportable(evaluation: Any) -> Any:
     """Return the rows of an evaluation that a report can be made of."""
     if evaluation.evidence is None:
         raise ValueError(
-            "evaluation must know the p-values; this one holds sets only. Pass p_values=classifier.predict_p(X) to "
+            "evaluation must know the p-values; this one holds sets only. Pass p_values=classifier.p_values(X) to "
             "evaluate, or the classifier itself: aptset.report(classifier, X, y)."
         )
     if evaluation.n == 0:

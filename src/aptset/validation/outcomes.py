@@ -100,11 +100,11 @@ def check_features(
     return matrix
 
 
-def check_places(places: NDArray[np.float64]) -> NDArray[np.float64]:
+def check_projections(projections: NDArray[np.float64]) -> NDArray[np.float64]:
     """Refuse projections that overflow."""
-    if not np.isfinite(places).all():
+    if not np.isfinite(projections).all():
         raise ValueError("X must have values whose sums stay finite; these overflow. Rescale the columns first.")
-    return places
+    return projections
 
 
 def check_delta(delta: Any) -> Fraction:

@@ -23,7 +23,7 @@ class Metric:
     ----------
     of : callable
         Takes sets (as an :class:`Outcome`) and, by these names and as far as it has them, ``labels``, ``X``, ``alpha``,
-        ``confidence`` and ``random_state``; returns an Estimate.
+        ``confidence`` and ``random_state``; returns an Estimate. ``alpha`` is None where no level is known.
     unit : {"share", "labels"}
         A share lies between 0 and 1; a number of labels does not.
     better : {"higher", "lower"}
@@ -89,8 +89,8 @@ class Metric:
         is_gone = outcome.times is not None and not self.streams
         if is_gone or (self.needs_features and others.get("X") is None):
             return None
-        given = {name: value for name, value in others.items() if name in self.takes}
-        return self.of(outcome, **({"labels": outcome.labels} if "labels" in self.takes else {}), **given)
+        known = {"labels": outcome.labels, "alpha": None, **others}
+        return self.of(outcome, **{name: value for name, value in known.items() if name in self.takes})
 
     def value(self, outcome: Outcome, **others: Any) -> float:
         """Return the value as a plain number, NaN if there is none."""

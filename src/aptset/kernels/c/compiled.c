@@ -137,26 +137,29 @@ static PyObject *all_scores(PyObject *self, PyObject *args) {
     return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
 }
 
-static PyObject *add_counts(PyObject *self, PyObject *args) {
+/* Counts (added to what is there) or, with the bits of their rounding, p-values. */
+static PyObject *count_labels(PyObject *args, int with_p) {
     Arguments a = {0};
-    Py_buffer sorted, offsets, row_groups, starts, counts;
+    Py_buffer sorted, offsets, row_groups, starts, rounding, out;
     double low, scale;
     Scratch scratch;
     Tile *tile;
     long long columns;
     unsigned long long key;
-    if (!PyArg_ParseTuple(args, JOB_FORMAT "y*y*z*z*ddw*", JOB_ARGUMENTS(a, columns, key), &sorted, &offsets, &row_groups,
-                          &starts, &low, &scale, &counts))
+    if (!PyArg_ParseTuple(args, JOB_FORMAT "y*y*z*z*ddz*w*", JOB_ARGUMENTS(a, columns, key), &sorted, &offsets, &row_groups,
+                          &starts, &low, &scale, &rounding, &out))
         return NULL;
-    complete(&a, columns, key, rows_of(counts.len, 4 * columns));
-    Calibrated calibrated = {sorted.buf, offsets.buf, row_groups.buf, {starts.buf, starts.len / 4 - 1, low, scale}};
+    int width = with_p ? 8 : 4;
+    complete(&a, columns, key, rows_of(out.len, width * columns));
+    Calibrated calibrated = {sorted.buf, offsets.buf, row_groups.buf, {starts.buf, starts.len / 4 - 1, low, scale}, rounding.buf};
     int64_t bad = -1;
-    int all_fits = fits(&a) && counts.len == a.n * columns * 4 && calibrated_fits(&sorted, &offsets, &row_groups, a.n, columns)
-        && index_fits(&starts, &offsets);
+    int all_fits = fits(&a) && out.len == a.n * columns * width && calibrated_fits(&sorted, &offsets, &row_groups, a.n, columns)
+        && index_fits(&starts, &offsets) && (!with_p || rounding_fits(&rounding, &offsets));
     void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
-        bad = loops->counts(&a.job, a.n, scratch, tile, &calibrated, counts.buf);
+        bad = with_p ? loops->p_values(&a.job, a.n, scratch, tile, &calibrated, out.buf)
+                     : loops->counts(&a.job, a.n, scratch, tile, &calibrated, out.buf);
         Py_END_ALLOW_THREADS
         PyMem_Free(room);
     }
@@ -165,8 +168,48 @@ static PyObject *add_counts(PyObject *self, PyObject *args) {
     PyBuffer_Release(&offsets);
     PyBuffer_Release(&row_groups);
     PyBuffer_Release(&starts);
-    PyBuffer_Release(&counts);
+    PyBuffer_Release(&rounding);
+    PyBuffer_Release(&out);
     return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
+}
+
+static PyObject *add_counts(PyObject *self, PyObject *args) { return count_labels(args, 0); }
+static PyObject *p_values(PyObject *self, PyObject *args) { return count_labels(args, 1); }
+
+/* Sets with a threshold for every column: sizes and members, or flags (zeros that came). Returns the first bad row, and how many members. */
+static PyObject *by_label(PyObject *self, PyObject *args) {
+    Arguments a = {0};
+    Py_buffer thresholds, sizes, members, flags;
+    Scratch scratch;
+    Tile *tile;
+    long long columns, n, at_least, width;
+    unsigned long long key;
+    if (!PyArg_ParseTuple(args, JOB_FORMAT "Ly*Lz*z*Lz*", JOB_ARGUMENTS(a, columns, key), &n, &thresholds, &at_least, &sizes, &members,
+                          &width, &flags))
+        return NULL;
+    complete(&a, columns, key, n);
+    ByLabel wanted = {thresholds.buf, 0.0, 0, at_least, sizes.buf, {members.buf, (int)width}, flags.buf};
+    int64_t bad = -1, written = 0;
+    int all_fits = fits(&a) && thresholds.len == columns * 8 && (flags.buf ? flags.len == n * columns
+                   : sizes.buf && members.buf && sizes.len == n * 4 && members.len >= n * columns * width);
+    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    if (room) {
+        for (int64_t j = 0, first = 1; j < columns; j++) {
+            if (wanted.thresholds[j] == INFINITY) { wanted.open = 1; continue; }
+            if (first || wanted.thresholds[j] > wanted.most) wanted.most = wanted.thresholds[j];
+            first = 0;
+        }
+        Py_BEGIN_ALLOW_THREADS
+        bad = loops->by_label(&a.job, a.n, scratch, tile, &wanted, &written);
+        Py_END_ALLOW_THREADS
+        PyMem_Free(room);
+    }
+    release(&a);
+    PyBuffer_Release(&thresholds);
+    PyBuffer_Release(&sizes);
+    PyBuffer_Release(&members);
+    PyBuffer_Release(&flags);
+    return room ? Py_BuildValue("LL", (long long)bad, (long long)written) : refuse(all_fits);
 }
 
 #define WANTED_FORMAT "y*LLLw*" /* thresholds, how many a row, how far from row to row, at least, sizes or flags */
@@ -337,6 +380,8 @@ static PyMethodDef methods[] = {
     {"copies", copies_, METH_VARARGS, "Rows that came before in their block, and seeds of their own."},
     {"p_value_table", p_value_table, METH_VARARGS, "The p-value of every count."},
     {"add_counts", add_counts, METH_VARARGS, "Calibration scores below the score of every label."},
+    {"p_values", p_values, METH_VARARGS, "The p-value of every label."},
+    {"by_label", by_label, METH_VARARGS, "Members of each row at a threshold for every label."},
     {"least_mean", least_mean_, METH_VARARGS, "Least mean of a slab of sorted points."},
     {"least_mean_bounds", least_mean_bounds, METH_VARARGS, "What no slab of unsorted points falls below."},
     {"masks", masks, METH_VARARGS, "Flags of the members of each row at its threshold."},

@@ -144,9 +144,8 @@ INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) {
     return !facts.odd && !row_is_bad(facts.total, 0, job->tolerance);
 }
 
-/* Members of wide row i in order, in s.entries, and their number; -1 for a bad row. */
-INLINE int64_t wide_members(const Job *job, int64_t i, int is_single, const Wanted *w, Scratch s) {
-    double threshold = largest_threshold(w, i);
+/* Members of wide row i in order, in s.entries, and their number; -1 for a bad row. The most likely label stands there in any case. */
+INLINE int64_t wide_members(const Job *job, int64_t i, int is_single, double threshold, int with_scores, Loaded *opened, Scratch s) {
     Loaded row;
     Position cut = {0};
     if (open_row(job, i, is_single, &row)) cut = find_cut(job, i, is_single, &row, threshold, s);
@@ -160,7 +159,8 @@ INLINE int64_t wide_members(const Job *job, int64_t i, int is_single, const Want
         if (row.bad) return -1;
         found = careful_members(&row, job, threshold, s);
     }
-    if (w->count > 1) ordered_scores(s.entries, found, &row, job, s.scores);
+    if (with_scores) ordered_scores(s.entries, found, &row, job, s.scores);
+    *opened = row;
     return found;
 }
 
@@ -175,8 +175,9 @@ INLINE void put_member(Members m, int64_t at, int64_t column) {
 /* Cut wide rows; returns the first bad one or -1. */
 INLINE int64_t cut_wide_rows(const Job *job, int64_t n, int is_single, Scratch s, const Wanted *w, Members members, int64_t *end) {
     int64_t written = 0;
+    Loaded row;
     for (int64_t i = 0; i < n; i++) {
-        int64_t found = wide_members(job, i, is_single, w, s);
+        int64_t found = wide_members(job, i, is_single, largest_threshold(w, i), w->count > 1, &row, s);
         if (found < 0) return i;
         found = write_sizes(w, i, s.scores, found);
         for (int64_t k = 0; k < found; k++) put_member(members, written + k, s.entries[k].column);

@@ -35,6 +35,12 @@ static int index_fits(const Py_buffer *starts, const Py_buffer *offsets) {
     return !start || (offsets->len == 16 && last > 0 && start[0] == 0 && start[last] == offset[1]);
 }
 
+/* A bit for every count of every group, 0 .. n of it. */
+static int rounding_fits(const Py_buffer *rounding, const Py_buffer *offsets) {
+    const int64_t *offset = offsets->buf, groups = offsets->len / 8 - 1;
+    return rounding->buf && rounding->len * 8 >= offset[groups] + groups;
+}
+
 static int labels_fit(const Py_buffer *labels, int64_t n, int64_t columns) {
     const int64_t *label = labels->buf;
     if (labels->len != n * 8) return 0;

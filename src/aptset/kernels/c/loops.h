@@ -2,6 +2,7 @@
  * Results do not depend on the level. */
 #ifndef APTSET_LOOPS_H
 #define APTSET_LOOPS_H
+#include "by_label.h"
 #include "copies.h"
 #include "counts.h"
 #include "hashes.h"
@@ -14,6 +15,8 @@ typedef struct {
     int64_t (*label_scores)(const Job *, int64_t, Tile *, const int64_t *, double *);
     int64_t (*all_scores)(const Job *, int64_t, Scratch, Tile *, double *);
     int64_t (*counts)(const Job *, int64_t, Scratch, Tile *, const Calibrated *, int32_t *);
+    int64_t (*p_values)(const Job *, int64_t, Scratch, Tile *, const Calibrated *, double *);
+    int64_t (*by_label)(const Job *, int64_t, Scratch, Tile *, const ByLabel *, int64_t *);
     int64_t (*cuts)(const Job *, int64_t, Scratch, Tile *, const Wanted *, Members, int64_t *);
     int64_t (*masks)(const Job *, int64_t, Scratch, Tile *, const Wanted *, uint8_t *);
     void (*hash_rows)(const void *, int, int64_t, int64_t, const uint64_t *, uint64_t, uint64_t *);

@@ -34,23 +34,47 @@ static void sort_downward(Entry *e, Entry *spare, int64_t n) {
     if (from != e) memcpy(e, from, (size_t)n * sizeof(Entry));
 }
 
-#define DIGIT_BITS 9
-#define FEWEST_FOR_DIGITS 64 /* below this many labels merging is quicker */
+#define DIGIT_BITS 10
+#define FEWEST_FOR_DIGITS 48 /* below this many labels merging is quicker */
 
-/* The same order by digits of the bits that differ at all: linear, without a branch that could be mispredicted. */
+/* Sort runs of probabilities that are the same single float by all of their bits. */
+static void sort_equal_floats(Entry *e, Entry *spare, int64_t n) {
+    for (int64_t start = 0, end; start < n; start = end) {
+        float first = (float)from_bits((uint64_t)e[start].rank_bits);
+        int differ = 0;
+        for (end = start + 1; end < n && (float)from_bits((uint64_t)e[end].rank_bits) == first; end++)
+            differ |= e[end].rank_bits != e[start].rank_bits;
+        if (differ) sort_downward(e + start, spare, end - start);
+    }
+}
+
+/* The same order by digits of the probabilities as single floats, which rounding leaves in order: linear, without a branch that could
+ * be mispredicted. A key is a float, downward, above the number of its entry; two lists of keys fit the spare entries. */
 static void sort_by_digits(Entry *e, Entry *spare, int64_t n) {
-    uint64_t varying = 0;
-    for (int64_t k = 1; k < n; k++) varying |= (uint64_t)(e[k].rank_bits ^ e[0].rank_bits);
-    Entry *from = e, *to = spare;
-    for (int shift = varying ? __builtin_ctzll(varying) : 64; shift < 64 && varying >> shift; shift += DIGIT_BITS) {
+    uint64_t *from = (uint64_t *)spare, *to = from + n, varying = 0;
+    for (int64_t k = 0; k < n; k++) {
+        float x = (float)from_bits((uint64_t)e[k].rank_bits);
+        uint32_t bits;
+        memcpy(&bits, &x, 4);
+        from[k] = (uint64_t)~bits << 32 | (uint64_t)k;
+        varying |= from[k] ^ from[0];
+    }
+    varying >>= 32;
+    for (int shift = varying ? 32 + __builtin_ctzll(varying) : 64; shift < 64 && varying >> (shift - 32); shift += DIGIT_BITS) {
         uint32_t place[1 << DIGIT_BITS] = {0}, next = 0;
         const uint64_t last = (1 << DIGIT_BITS) - 1;
-        for (int64_t k = 0; k < n; k++) place[~(uint64_t)from[k].rank_bits >> shift & last]++;
+        for (int64_t k = 0; k < n; k++) place[from[k] >> shift & last]++;
         for (uint64_t d = 0; d <= last; d++) { uint32_t size = place[d]; place[d] = next; next += size; }
-        for (int64_t k = 0; k < n; k++) to[place[~(uint64_t)from[k].rank_bits >> shift & last]++] = from[k];
-        Entry *swap = from; from = to; to = swap;
+        for (int64_t k = 0; k < n; k++) to[place[from[k] >> shift & last]++] = from[k];
+        uint64_t *swap = from; from = to; to = swap;
     }
-    if (from != e) memcpy(e, from, (size_t)n * sizeof(Entry));
+    for (int64_t k = 0; k < n; k++) {
+        const Entry *entry = e + (uint32_t)from[k];
+        from[k] = (uint64_t)entry->column;
+        to[k] = (uint64_t)entry->rank_bits;
+    }
+    for (int64_t k = 0; k < n; k++) e[k] = (Entry){(int64_t)to[k], (int64_t)from[k]};
+    sort_equal_floats(e, spare, n);
 }
 
 /* Room for one row: entries, as many spare ones, those around the cut, scores, and the row as single floats. */
@@ -107,12 +131,20 @@ INLINE Loaded load_row(const Job *job, int64_t i, Entry *entries) {
 INLINE void ordered_scores(const Entry *ordered, int64_t n, const Loaded *row, const Job *job, double *scores) {
     int64_t above = 0;
     int64_t end = n < row->with_mass || job->weights[BEHIND] == 0.0 ? n : row->with_mass;
-    double zeros = (double)(job->columns - row->with_mass);
-    for (int64_t r = 0; r < end; r++) {
-        int64_t own = steps_of(ordered + r);
-        scores[r] = mass_score(job->weights, (double)above, (double)own, (double)(r + 1), row);
-        above += own;
+    double zeros = (double)(job->columns - row->with_mass), w[N_WEIGHTS], total = (double)row->total, u = row->u;
+    memcpy(w, job->weights, sizeof w);
+    for (int64_t r = 0; r < end; r++) { /* first what one label passes to the next, then what vectors can do */
+        scores[r] = (double)above;
+        above += steps_of(ordered + r);
     }
+    if (asks_for_top(job) || w[RANK] != 0.0)
+        for (int64_t r = 0; r < end; r++)
+            scores[r] = mass_score(w, scores[r], (double)steps_of(ordered + r), (double)(r + 1), row);
+    else
+        for (int64_t r = 0; r < end; r++) {
+            double own = (double)steps_of(ordered + r);
+            scores[r] = MASS_SCORE(w, scores[r], own, total, 0.0, u);
+        }
     for (int64_t r = end; r < n; r++)
         scores[r] = zero_score(job->weights, (double)(r - end), zeros, (double)(r + 1), row->u);
 }

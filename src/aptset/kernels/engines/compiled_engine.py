@@ -44,12 +44,9 @@ class CompiledEngine:
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns]:
         """Return the members at the largest threshold."""
-        n_rows, n_columns = rows.probabilities.shape
-        # The smallest type for a column: what waits to be joined then takes little memory beside the result.
-        width = 1 if n_columns <= 40 else 2 if n_columns <= 2**16 else 4  # WIDEST_TILE in c/tile.h
-        room = np.empty(n_rows * n_columns, dtype=f"u{width}" if width < 4 else np.int32)
+        room = _room_for_members(rows)
         found = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
-        bad, written = self.loops.cuts(*_job(rows, noted), *_wanted(thresholds, at_least), found, room, width)
+        bad, written = self.loops.cuts(*_job(rows, noted), *_wanted(thresholds, at_least), found, room, room.itemsize)
         if found is not sizes:
             sizes[:] = found
         return bad, room[:written].copy()
@@ -58,10 +55,44 @@ class CompiledEngine:
         """Flag the members."""
         return int(self.loops.masks(*_job(rows, noted), *_wanted(thresholds, at_least), flags))
 
+    def cut_by_label(
+        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+    ) -> tuple[int, Columns]:
+        """Return the members at a threshold for every column."""
+        room = _room_for_members(rows)
+        where = (len(rows), thresholds, at_least, sizes, room, room.itemsize, None)
+        bad, written = self.loops.by_label(*_job(rows, noted), *where)
+        return bad, room[:written].copy()
+
+    def mask_by_label(
+        self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
+    ) -> int:
+        """Flag the members at a threshold for every column."""
+        bad, _ = self.loops.by_label(*_job(rows, noted), len(rows), thresholds, at_least, None, None, 1, flags)
+        return int(bad)
+
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Count the scores below every label."""
         of_scores = (calibrated.scores, calibrated.offsets, row_groups, *calibrated.index)
-        return int(self.loops.add_counts(*_job(rows, None), *of_scores, counts))
+        return int(self.loops.add_counts(*_job(rows, None), *of_scores, None, counts))
+
+    def p_values(
+        self, rows: Rows, calibrated: Calibrated, row_groups: Groups, p_values: Floats, noted: Words | None
+    ) -> int:
+        """Divide, and go one step up where the table says so."""
+        rounding = calibrated.kept.get(self.name)
+        if rounding is None:
+            rounding = calibrated.kept[self.name] = self._rounding(calibrated)
+        of_scores = (calibrated.scores, calibrated.offsets, row_groups, *calibrated.index, rounding)
+        return int(self.loops.p_values(*_job(rows, noted), *of_scores, p_values))
+
+    def _rounding(self, calibrated: Calibrated) -> NDArray[np.uint8]:
+        """Return a bit for every count of every group: whether its p-value is not the nearest float, but the next."""
+        sizes = np.diff(calibrated.offsets)
+        if (sizes < 0).any() or calibrated.offsets[-1] > len(calibrated.scores):
+            return np.empty(0, dtype=np.uint8)  # the loops refuse such offsets
+        tables = [self.p_value_table(n, sizes[:0]) > np.arange(n + 1, 0, -1) / (n + 1) for n in sizes.tolist()]
+        return np.packbits(np.concatenate(tables), bitorder="little")
 
     def hash_rows(self, values: NDArray[np.generic], key: int, seeds: Words) -> None:
         """Seed every row."""
@@ -83,7 +114,7 @@ class CompiledEngine:
         """Take the first members of each row."""
         self.loops.beginnings(members, longest, sizes, taken)
 
-    def p_value_table(self, n: int, counts: NDArray[np.int32]) -> Floats:
+    def p_value_table(self, n: int, counts: NDArray[Any]) -> Floats:
         """Return the p-values of all counts, which depend on n alone and are kept."""
         return _large_table(self.loops, n) if n >= _LARGE else _table(self.loops, n)
 
@@ -117,6 +148,13 @@ def _job(rows: Rows, noted: Words | None) -> tuple[object, ...]:
     assert weights is not None
     keys = column_keys(rows.key, values.shape[1])
     return values, values.shape[1], weights.flat, keys, rows.key, rows.tolerance, rows.seeds, rows.u, noted
+
+
+def _room_for_members(rows: Rows) -> Columns:
+    """Return room in the smallest type for a column: what waits to be joined then takes little memory."""
+    n_rows, n_columns = rows.probabilities.shape
+    width = 1 if n_columns <= 40 else 2 if n_columns <= 2**16 else 4  # WIDEST_TILE in c/tile.h
+    return np.empty(n_rows * n_columns, dtype=f"u{width}" if width < 4 else np.int32)
 
 
 def _wanted(thresholds: Floats, at_least: int) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from aptset.kernels import blocks
 from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups
 from aptset.kernels.formula import Floats
-from aptset.kernels.opened import free_order_and_scores, label_scores_of, open_block, ordered_scores
+from aptset.kernels.opened import label_scores_of, open_block, order_and_scores
 from aptset.kernels.quotients import by_decimals
 from aptset.kernels.rowhash import GOLDEN, Words, canonical_words, column_keys, hash_words, mix, seeds_of
 from aptset.kernels.slabs import least_mean_by_rounds
@@ -35,7 +35,8 @@ class NumpyEngine:
     def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
         """Score one label of each row."""
         if rows.formula.weights is None:
-            _, every, bad = free_order_and_scores(rows, noted)
+            every = np.empty(rows.probabilities.shape)
+            bad = self.all_scores(rows, every, noted)
             scores[:] = np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
             return bad
         opened = open_block(rows, noted)
@@ -43,41 +44,44 @@ class NumpyEngine:
             scores[:] = label_scores_of(opened, rows.formula.weights, labels)
         return opened.first_bad
 
-    def all_scores(self, rows: Rows, scores: Floats) -> int:
+    def all_scores(self, rows: Rows, scores: Floats, noted: Words | None = None) -> int:
         """Score every label."""
-        if rows.formula.weights is None:
-            _, scores[:], bad = free_order_and_scores(rows)
-            return bad
-        opened = open_block(rows)
-        if opened.first_bad < 0:
-            order, ordered = ordered_scores(opened, rows.formula.weights)
-            np.put_along_axis(scores, order, ordered, axis=1)
-        return opened.first_bad
+        order, ordered, bad = order_and_scores(rows, noted)
+        np.put_along_axis(scores, order, ordered, axis=1)
+        return bad
 
     def cut(
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns]:
         """Return the members at the largest threshold."""
-        opened = open_block(rows, noted)
-        if opened.first_bad >= 0:
-            return opened.first_bad, np.empty(0, dtype=np.int32)
-        assert rows.formula.weights is not None
-        order, scores = ordered_scores(opened, rows.formula.weights)
+        order, scores, bad = order_and_scores(rows, noted)
         for a in range(thresholds.shape[1]):
             np.maximum((scores <= thresholds[:, a, None]).sum(axis=1), at_least, out=sizes[a], casting="unsafe")
         is_member = np.arange(order.shape[1])[None, :] < sizes.max(axis=0)[:, None]
-        return -1, order[is_member].astype(np.int32)
+        return bad, order[is_member].astype(np.int32)
 
     def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members."""
-        opened = open_block(rows, noted)
-        if opened.first_bad < 0:
-            assert rows.formula.weights is not None
-            order, scores = ordered_scores(opened, rows.formula.weights)
-            inside = scores <= thresholds
-            inside[:, :at_least] = True
-            np.put_along_axis(flags, order, inside, axis=1)
-        return opened.first_bad
+        order, scores, bad = order_and_scores(rows, noted)
+        np.put_along_axis(flags, order, filled(scores <= thresholds, at_least), axis=1)
+        return bad
+
+    def cut_by_label(
+        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+    ) -> tuple[int, Columns]:
+        """Return the members at a threshold for every column."""
+        order, scores, bad = order_and_scores(rows, noted)
+        inside = filled(scores <= thresholds[order], at_least)
+        sizes[:] = inside.sum(axis=1)
+        return bad, order[inside].astype(np.int32)
+
+    def mask_by_label(
+        self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
+    ) -> int:
+        """Flag the members at a threshold for every column."""
+        order, scores, bad = order_and_scores(rows, noted)
+        np.put_along_axis(flags, order, filled(scores <= thresholds[order], at_least), axis=1)
+        return bad
 
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Count the scores below every label."""
@@ -85,6 +89,21 @@ class NumpyEngine:
         bad = self.all_scores(rows, scores)
         if bad < 0:
             counts += count_below(scores, calibrated, row_groups)
+        return bad
+
+    def p_values(
+        self, rows: Rows, calibrated: Calibrated, row_groups: Groups, p_values: Floats, noted: Words | None
+    ) -> int:
+        """Look the counts up, group by group."""
+        scores = np.empty(rows.probabilities.shape)
+        bad = self.all_scores(rows, scores, noted)
+        if bad >= 0:
+            return bad
+        counts = count_below(scores, calibrated, row_groups)
+        p_values[:] = 1.0
+        for group, n in enumerate(np.diff(calibrated.offsets).tolist()):
+            mine = np.s_[:, group] if row_groups is None else np.flatnonzero(row_groups == group)
+            p_values[mine] = self.p_value_table(n, counts[mine])[counts[mine]]
         return bad
 
     def hash_rows(self, values: NDArray[np.generic], key: int, seeds: Words) -> None:
@@ -118,7 +137,7 @@ class NumpyEngine:
         ends = np.cumsum(sizes, dtype=np.int64)
         taken[:] = members[np.arange(len(taken)) + np.repeat(starts - (ends - sizes), sizes)]
 
-    def p_value_table(self, n: int, counts: NDArray[np.int32]) -> Floats:
+    def p_value_table(self, n: int, counts: NDArray[Any]) -> Floats:
         """Return a table that is right at these counts: a decimal for each of them."""
         return by_decimals(n, np.flatnonzero(np.bincount(counts.ravel(), minlength=n + 1)))
 
@@ -134,6 +153,13 @@ class NumpyEngine:
     ) -> Floats:
         """Say nothing."""
         return np.zeros(len(places))
+
+
+def filled(inside: NDArray[np.bool_], at_least: int) -> NDArray[np.bool_]:
+    """Give empty sets their most likely label, if sets must hold one."""
+    if at_least:
+        inside[~inside.any(axis=1), 0] = True
+    return inside
 
 
 def count_below(scores: Floats, calibrated: Calibrated, row_groups: Groups) -> NDArray[np.int32]:

@@ -95,11 +95,29 @@ class Engine(Protocol):
         """Flag the members at one threshold, (rows, labels)."""
         ...
 
+    def cut_by_label(
+        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+    ) -> tuple[int, Columns]:
+        """Return the members, most likely first, where each column has a threshold of its own: (labels,)."""
+        ...
+
+    def mask_by_label(
+        self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
+    ) -> int:
+        """Flag the members where each column has a threshold of its own; flags come as False."""
+        ...
+
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Add to the count of every label the calibration scores of its group that are strictly below its score.
 
         The group of a row may be -1 (none): it adds nothing. Without ``row_groups`` each column is a group.
         """
+        ...
+
+    def p_values(
+        self, rows: Rows, calibrated: Calibrated, row_groups: Groups, p_values: Floats, noted: Words | None
+    ) -> int:
+        """Write the p-value of every label from its count; 1 where the group of a row is -1."""
         ...
 
     def hash_rows(self, values: NDArray[np.generic], key: int, seeds: Words) -> None:
@@ -120,7 +138,7 @@ class Engine(Protocol):
         """Take the first ``sizes[i]`` of the ``longest[i]`` members of each row."""
         ...
 
-    def p_value_table(self, n: int, counts: NDArray[np.int32]) -> Floats:
+    def p_value_table(self, n: int, counts: NDArray[Any]) -> Floats:
         """Return a table of the p-values of counts 0 .. n among n scores that is right at these counts at least.
 
         :mod:`aptset.kernels.quotients` says how they are rounded.

@@ -40,16 +40,16 @@ let sizesOfRows = null;
 function measureRows(alpha) {
   const m = data.rows,
     cut = upTo(columns.levels, alpha),
-    places = columns.places,
+    steps = columns.steps,
     truth = columns.truth,
     saved = columns.saved;
   sizesOfRows = sizesOfRows || new Uint32Array(m);
   sizesOfRows.fill(0);
-  for (let start = 0; start < places.length; start += m) {
+  for (let start = 0; start < steps.length; start += m) {
     // the largest p-values of all rows, then the second largest, ...
     let any = false;
     for (let i = 0; i < m; i++)
-      if (places[start + i] > cut) {
+      if (steps[start + i] > cut) {
         sizesOfRows[i]++;
         any = true;
       }
@@ -127,8 +127,8 @@ function measure(alpha) {
 function rankAt(n, alpha) {
   let [digits, exponent] = String(alpha).split("e");
   const [whole, fraction = ""] = digits.split(".");
-  const places = BigInt(fraction.length - Number(exponent || 0)),
-    bottom = 10n ** places;
+  const power = BigInt(fraction.length - Number(exponent || 0)),
+    bottom = 10n ** power;
   const top = (bottom - BigInt(whole + fraction)) * BigInt(n + 1);
   return Number((top + bottom - 1n) / bottom);
 }
