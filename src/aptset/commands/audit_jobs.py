@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ from aptset.audits.auditing import Audit, audit
 from aptset.audits.comparing import Comparison, compare
 from aptset.commands.models import make_model, takes_raw_columns
 from aptset.commands.reading import read_table
+from aptset.commands.table_jobs import Settings
 from aptset.commands.tables import Choice, model_for, read_rows
+from aptset.estimator.classifier import ConformalClassifier
 from aptset.reports.render import need_jinja
 from aptset.running.writing import atomic_path
 from aptset.validation.paths import check_other_files
@@ -50,27 +54,65 @@ def audit_table(
     return found, ["audit.html", *_write_splits(found, out)]
 
 
+@dataclass(frozen=True)
+class Alternatives:
+    """What is compared: every combination of these."""
+
+    models: tuple[str, ...] = ("logistic",)
+    calibrations: tuple[str, ...] = ("split",)
+    conformities: tuple[str, ...] = ("adaptive",)
+    shares: tuple[float, ...] = ()
+    randomized: tuple[bool, ...] = (True,)
+    level: str = "nominal"
+
+    def names(self) -> list[tuple[str, ...]]:
+        """Return each combination: model, calibration, score, share, and whether chance decides."""
+        found: list[tuple[Any, ...]] = []
+        for one in product(self.models, self.calibrations, self.conformities, self.shares or (None,), self.randomized):
+            share = None if one[1] != "split" else one[3]
+            found.append((*one[:3], share, one[4]))
+        return list(dict.fromkeys(found))
+
+    def candidates(self, made: dict[str, Any]) -> dict[str, ConformalClassifier]:
+        """Return a classifier for each combination, named by what differs."""
+        every = self.names()
+        differs = [len({one[k] for one in every}) > 1 for k in range(5)]
+        found = {}
+        for one in every:
+            model, calibration, conformity, share, randomized = one
+            words = (model, calibration, conformity, f"share {share}", "randomized" if randomized else "deterministic")
+            name = "/".join(str(word) for word, is_told in zip(words, differs, strict=True) if is_told) or str(model)
+            settings = Settings(
+                calibration=str(calibration),
+                conformity=str(conformity),
+                share=None if share is None else float(share),
+                randomized=bool(randomized),
+                level=self.level,
+            )
+            found[name] = settings.classifier(made[str(model)])
+        return found
+
+
 def compare_table(
     path: Path,
     target: str,
-    models: tuple[str, ...],
-    calibration: str,
+    alternatives: Alternatives,
     groups: str | None,
     out: Path,
     choice: Choice,
     trust: Sequence[str],
     **settings: Any,
 ) -> tuple[Comparison, list[str]]:
-    """Compare models on a table; return what was found, and the names of the files that were written."""
+    """Compare models and settings on a table; return what was found, and the names of the files that were written."""
     need_jinja()
     check_other_files([out / "compare.html", out / "splits.csv"], [path])
-    made = {name: make_model(name, trust) for name in models}
+    made = {name: make_model(name, trust) for name in alternatives.models}
     raw = any(map(takes_raw_columns, made.values()))
     rows = read_rows(path, target, groups, may_be_label=False, choice=choice, raw=raw)
-    candidates = {name: model_for(rows.plan, model) for name, model in made.items()}
-    settings |= {"calibration": calibration, "features": rows.sliceable()}
+    candidates = alternatives.candidates({name: model_for(rows.plan, model) for name, model in made.items()})
+    settings |= {"features": rows.sliceable()}
     found = compare(candidates, rows.features, rows.labels, groups=rows.groups, folder=out / "splits", **settings)
-    found.report(out / "compare.html", f"{path.name}: which model has the better sets?")
+    found.report(out / "compare.html", f"{path.name}: which has the better sets?")
     return found, ["compare.html", *_write_splits(found, out)]
 
 

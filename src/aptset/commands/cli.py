@@ -30,6 +30,7 @@ from aptset.commands.options import (
     ROW_ID,
     SEED,
     SEEDS,
+    SHARE,
     TRUST,
     files_read,
     is_given,
@@ -88,7 +89,7 @@ def main(debug: bool) -> None:
 @click.option(
     "--calibration", default="split", show_default=True, type=CALIBRATIONS, help="Which rows train and which calibrate."
 )
-@with_options([CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
+@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @ROW_ID
 @with_options([*COLUMNS, *DIALECT, TRUST])
@@ -237,16 +238,17 @@ def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, qui
 @click.argument("artefact")
 @AS_JSON
 def inspect(artefact: str, as_json: bool) -> None:
-    """Say what an artefact promises, for how many samples, from what data.
+    """Say what an artefact or a folder of a classifier promises, for how many samples, from what data.
 
     \b
-    Example:
+    Examples:
       aptset inspect cal.aptset
+      aptset inspect results
     """
-    from aptset.commands.probability_jobs import inspect_artefact
+    from aptset.commands.inspecting import facts_in_words, facts_of
 
-    facts = inspect_artefact(Path(artefact))
-    show(facts, "\n".join(f"{name:<15} {value}" for name, value in facts.items()), False, as_json)
+    facts = facts_of(Path(artefact))
+    show(facts, facts_in_words(facts), False, as_json)
 
 
 @main.command()

@@ -70,6 +70,7 @@ RANDOMIZED = click.option(
     show_default=True,
     help="Draw u, for exact coverage; or u = 1, for sets that chance has no part in and that cover more.",
 )
+SHARE = click.option("--share", type=float, help="The share of the rows that calibrates in a split; 0.5 by default.")
 TRUST = click.option(
     "--trust", multiple=True, metavar="NAME", help="Run the code of this module, type or pickle: you know who made it."
 )
@@ -149,8 +150,9 @@ def is_given(name: str) -> bool:
 
 def options_of_run(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a command that trains, as the settings of a run."""
-    names = ("model", "calibration", "alphas", "conformity", "level", "randomized", "groups", "row_id", "seed", "jobs")
-    return {**{name: options[name] for name in names}, "trust": options["trust"], "choice": choice_of(options)}
+    names = ["model", "calibration", "share", "alphas", "conformity", "level", "randomized", "groups", "row_id"]
+    found = {name: options[name] for name in [*names, "seed", "jobs", "trust"]}
+    return {**found, "choice": choice_of(options)}
 
 
 def only_one(alphas: tuple[float, ...]) -> float:

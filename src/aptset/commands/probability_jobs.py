@@ -16,7 +16,6 @@ from aptset.commands.files import Batch, ProbabilityFile
 from aptset.commands.reading import as_texts
 from aptset.commands.writer import SetsWriter
 from aptset.judging.evaluation import Evaluation
-from aptset.probabilities.artefacts import read, read_calibration
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.calibrating import calibrate, calibration_of, load
 from aptset.probabilities.calibration import Calibration
@@ -129,40 +128,6 @@ def _groups_of(source: ProbabilityFile, batch: Batch) -> Any:
 def _ids_of(source: ProbabilityFile, batch: Batch) -> Any:
     """Return the id of each row as text, for the same reason."""
     return None if source.row_id is None else as_texts(batch.others[source.row_id])
-
-
-class _Unseen:
-    """Stands for a score of the user's own that only its name is wanted of."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = settings
-
-    def of(self, places: Any) -> Any:
-        """Return something of the right shape."""
-        return places.own
-
-
-def inspect_artefact(path: Path) -> dict[str, Any]:
-    """Return what an artefact says about itself."""
-    name = read(path)[0]["score"].get("name")
-    is_own = isinstance(name, str) and ":" in name
-    fields, facts = read_calibration(path, {name: _Unseen} if is_own else None)  # a score is named here, never needed
-    sizes = fields["held_out"].sizes.tolist()
-    names = [str(name) for name in facts["groups"]["names"]]
-    return {
-        "file": str(path),
-        "score": facts["score"],
-        "n": facts["n"],
-        "classes": facts["classes"]["values"],
-        "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
-        "randomized": facts["randomized"],
-        "promise": "coverage >= 1 - alpha" + ("" if facts["groups"]["kind"] == "all" else " in every group"),
-        "smallest_alpha": 1 / (min(sizes) + 1),
-        "scores_hash": facts["scores_hash"],
-        "library": facts["library"],
-        "created": facts["created"],
-        "format": facts["format"],
-    }
 
 
 def evaluation_as_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:

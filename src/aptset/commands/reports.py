@@ -9,7 +9,6 @@ import click
 from click.core import ParameterSource
 
 from aptset.commands.options import (
-    ALPHA,
     ALPHAS,
     AS_JSON,
     CALIBRATIONS,
@@ -24,6 +23,7 @@ from aptset.commands.options import (
     RANDOMIZED,
     ROW_ID,
     SEED,
+    SHARE,
     TRUST,
     choice_of,
     files_read,
@@ -76,7 +76,7 @@ def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> Non
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
 @ROW_ID
-@with_options([CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
+@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @with_options([*COLUMNS, *DIALECT, TRUST])
 @click.option("--title", help="The heading of the page.")
@@ -130,7 +130,8 @@ SPLITTING = [
     *COLUMNS,
     *DIALECT,
     TRUST,
-    ALPHA,
+    ALPHAS,
+    LEVEL,
     click.option("--repetitions", default=100, show_default=True, help="Number of random splits."),
     click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test."),
     click.option("--groups", help="A column to break coverage and size down by, besides the labels."),
@@ -146,10 +147,15 @@ with_splits = with_options(SPLITTING)
 
 def settings_of(options: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a run over many splits."""
-    names = {"alpha": "alpha", "repetitions": "repetitions", "test_share": "test_share", "jobs": "n_jobs"}
+    names = {"repetitions": "repetitions", "test_share": "test_share", "jobs": "n_jobs", "groups": "groups"}
     found = {name: options[option] for option, name in names.items()}
     found |= {"random_state": options["seed"], "progress": not options["quiet"]}
     return {**found, "choice": choice_of(options), "trust": options["trust"]}
+
+
+def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
+    """Return where the results of a level go: a folder of its own where there are several."""
+    return Path(out) if len(alphas) == 1 else Path(out) / f"alpha-{alpha:g}"
 
 
 @click.command()
@@ -158,10 +164,11 @@ def settings_of(options: dict[str, Any]) -> dict[str, Any]:
 @click.option(
     "--calibration", "calibrations", multiple=True, default=["split", "cv+"], show_default=True, type=CALIBRATIONS
 )
+@with_options([CONFORMITY, RANDOMIZED])
 @click.option("--time", help="A column that says when a row was taken; by default the order of the rows.")
 @click.option("-o", "--out", default="aptset-audit", show_default=True, help="Folder for the results.")
 @with_splits
-def audit(table: str, out: str, model: str, calibrations: tuple[str, ...], time: str | None, **options: Any) -> None:
+def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> None:
     """Split TABLE at random again and again: is the promise kept, and do the rows look exchangeable?
 
     A run can be stopped at any moment; the same command goes on where it was.
@@ -171,43 +178,64 @@ def audit(table: str, out: str, model: str, calibrations: tuple[str, ...], time:
       aptset audit patients.csv --target diagnosis --model forest --time admitted
     """
     from aptset.commands.audit_jobs import audit_table, verdicts_as_json
+    from aptset.commands.probability_jobs import imported_score
 
-    target, groups = options["target"], options["groups"]
-    settings = settings_of(options)
     path = open_table(table, options["sep"], options["encoding"], options["quiet"])
-    found, written = audit_table(path, target, model, calibrations, groups, time, Path(out), **settings)
-    content = {"verdicts": verdicts_as_json(found), "drift": found.drift.warning, "out": out, "written": written}
-    show(content, f"{found!r}\n\nWritten to {out}: {', '.join(written)}", options["quiet"], options["as_json"])
+    settings = settings_of(options) | {name: options[name] for name in ("level", "randomized", "calibrations", "time")}
+    settings |= {"conformity": imported_score(options["conformity"])}
+    contents, texts = [], []
+    for alpha in alphas:
+        folder = folder_of(out, alpha, alphas)
+        found, written = audit_table(path, options["target"], options["model"], out=folder, alpha=alpha, **settings)
+        facts = {"verdicts": verdicts_as_json(found), "drift": found.drift.warning, "out": str(folder)}
+        contents.append({**facts, "written": written})
+        texts.append(f"{found!r}\n\nWritten to {folder}: {', '.join(written)}")
+    content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
+    show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
 
 
 @click.command()
 @click.argument("table")
+@click.option("--model", "models", multiple=True, default=["logistic"], show_default=True, help=MODEL_HELP)
+@click.option("--calibration", "calibrations", multiple=True, default=["split"], show_default=True, type=CALIBRATIONS)
 @click.option(
-    "--model",
-    "models",
-    multiple=True,
-    required=True,
-    help=f"At least two. {MODEL_HELP}",
+    "--conformity", "conformities", multiple=True, default=["adaptive"], show_default=True, help="Scores to compare."
 )
-@click.option("--calibration", default="split", show_default=True, type=CALIBRATIONS, help="The same for every model.")
+@click.option("--share", "shares", multiple=True, type=float, help="Shares of the rows that calibrate in a split.")
+@click.option("--randomized", type=click.Choice(["yes", "no", "both"]), default="yes", show_default=True)
 @click.option("-o", "--out", default="aptset-compare", show_default=True, help="Folder for the results.")
 @with_splits
-def compare(table: str, out: str, models: tuple[str, ...], calibration: str, **options: Any) -> None:
-    """Compare models by the size and coverage of their sets, on the same random splits of TABLE.
+def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> None:
+    """Compare models and settings by the size and coverage of their sets, on the same random splits of TABLE.
+
+    Every option that is given several times is compared: all combinations, at least two. One is recommended.
 
     \b
-    Example:
+    Examples:
       aptset compare patients.csv --target diagnosis --model logistic --model forest
+      aptset compare patients.csv --target diagnosis --conformity adaptive --conformity raps --randomized both
+      aptset compare patients.csv --target diagnosis --share 0.3 --share 0.5 --calibration split --calibration cv+
     """
-    from aptset.commands.audit_jobs import compare_table, verdicts_as_json
+    from aptset.commands.audit_jobs import Alternatives, compare_table, verdicts_as_json
 
-    target, groups = options["target"], options["groups"]
-    settings = settings_of(options)
+    names = ("models", "calibrations", "conformities", "shares", "level")
+    chance = {"yes": (True,), "no": (False,), "both": (True, False)}[options["randomized"]]
+    alternatives = Alternatives(**{name: options[name] for name in names}, randomized=chance)
+    if len(alternatives.names()) < 2:
+        raise click.UsageError(
+            "compare needs two candidates: give --model, --conformity, --calibration or --share twice, or --randomized "
+            "both. For one alone there is `aptset audit`."
+        )
     path = open_table(table, options["sep"], options["encoding"], options["quiet"])
-    found, written = compare_table(path, target, models, calibration, groups, Path(out), **settings)
-    content = {"ranking": found.ranking, "sentences": found.sentences(), "verdicts": verdicts_as_json(found)}
-    text = f"{found!r}\n\nWritten to {out}: {', '.join(written)}"
-    show({**content, "out": out, "written": written}, text, options["quiet"], options["as_json"])
+    settings, contents, texts = settings_of(options), [], []
+    for alpha in alphas:
+        folder = folder_of(out, alpha, alphas)
+        found, written = compare_table(path, options["target"], alternatives, out=folder, alpha=alpha, **settings)
+        facts = {"ranking": found.ranking, "sentences": found.sentences(), "recommended": found.recommendation()[0]}
+        contents.append({**facts, "verdicts": verdicts_as_json(found), "out": str(folder), "written": written})
+        texts.append(f"{found!r}\n\nWritten to {folder}: {', '.join(written)}")
+    content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
+    show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
 
 
 COMMANDS = [report, audit, compare]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
+from aptset.calibrations.split import Split
 from aptset.commands.models import make_model, takes_raw_columns
 from aptset.commands.probability_jobs import evaluation_as_json, imported_score, write_json
 from aptset.commands.reading import as_texts, read_table
@@ -17,10 +18,12 @@ from aptset.commands.tables import Choice, TableRows, model_for, read_rows
 from aptset.commands.writer import SetsWriter
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.saving import FACTS, save_classifier
+from aptset.judging.estimates import in_p
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.planning import coverage_test
 from aptset.sets import PredictionSets
 from aptset.validation.outcomes import as_objects
+from aptset.validation.settings import check_share_of_split
 
 WRITTEN = ("sets.parquet", "evaluation.json", FACTS)
 
@@ -31,6 +34,7 @@ class Settings:
 
     model: str = "logistic"
     calibration: str = "split"
+    share: float | None = None
     alphas: tuple[float, ...] = (0.1,)
     conformity: str = "adaptive"
     level: str = "nominal"
@@ -47,7 +51,7 @@ class Settings:
         """Return the classifier that the settings stand for."""
         return ConformalClassifier(
             model,
-            calibration=self.calibration,
+            calibration=calibration_of(self.calibration, self.share),
             conformity=imported_score(self.conformity),
             alpha=self.alphas[0],
             level=self.level,  # type: ignore[arg-type]
@@ -57,6 +61,11 @@ class Settings:
             progress=self.progress,
             random_state=self.seed,
         )
+
+
+def calibration_of(name: str, share: float | None) -> Any:
+    """Return a calibration by its name, with the share of rows that calibrates."""
+    return name if share is None else Split(check_share_of_split(name, share))
 
 
 @dataclass(frozen=True)
@@ -104,8 +113,7 @@ class TableResult:
             ]
         if self.p_value is not None:
             verdict = "agrees with" if self.p_value > 0.01 else "does NOT agree with"
-            shown = "p < 0.0001" if self.p_value < 1e-4 else f"p = {self.p_value:.3g}"
-            lines.append(f"The measurement {verdict} a valid calibration of this size ({shown}).")
+            lines.append(f"The measurement {verdict} a valid calibration of this size ({in_p(self.p_value)}).")
         return "\n".join([*lines, "", *(repr(evaluation) for evaluation in self.evaluations)])
 
     def write(self, folder: Path) -> list[str]:
