@@ -283,3 +283,43 @@ def test_the_demonstration_writes_where_it_is_told(command):
     text = command("run", "--out", "demo").stdout
     assert "Written to demo: results.json, aptset.json" in text
     assert len(aptset.load("demo").classes_) == 10
+
+
+def test_settings_are_compared_and_one_is_recommended(command):
+    options = ("--target", "diagnosis", "--model", "bayes", "--repetitions", 3, "--jobs", 1)
+    two = ("--conformity", "adaptive", "--conformity", "lac", "--randomized", "both")
+    found = json.loads(command("compare", "patients.csv", *options, *two, "--json").stdout)
+    assert set(found["ranking"]) == {f"{a}/{b}" for a in ("adaptive", "lac") for b in ("randomized", "deterministic")}
+    assert found["recommended"] in found["ranking"]
+    shares = ("--share", 0.3, "--share", 0.5, "--out", "shares")
+    text = command("compare", "patients.csv", *options, *shares).stdout
+    assert re.search(r"Recommended: share 0\.[35]: it agrees with the promise", text)
+    said = command("compare", "patients.csv", *options, rc=2).stderr
+    assert "compare needs two candidates" in said
+    assert "aptset audit" in said
+
+
+def test_audits_take_settings_and_several_levels(command):
+    options = ("--target", "diagnosis", "--model", "bayes", "--repetitions", 2, "--jobs", 1, "--calibration", "split")
+    levels = ("--alpha", 0.1, "--alpha", 0.2)
+    found = json.loads(command("audit", "patients.csv", *options, *levels, "--conformity", "lac", "--json").stdout)
+    assert list(found["levels"]) == ["0.1", "0.2"]
+    assert Path("aptset-audit/alpha-0.2/audit.html").exists()
+
+
+def test_inspect_speaks_of_folders_and_sorts_numbers(command):
+    frame = messy(300)
+    frame["grade"] = np.arange(300) % 12
+    frame.to_csv("patients.csv", index=False)
+    command("run", "patients.csv", "--target", "grade", "--model", "bayes", "--groups", "label", "--out", "model")
+    text = command("inspect", "model").stdout
+    assert re.search(r"classes +0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11\n", text)
+    assert "{" not in text
+    assert re.search(r"target +grade", text)
+    assert json.loads(command("inspect", "model", "--json").stdout)["alpha"] == 0.1
+
+
+def test_very_small_p_values_are_not_zero():
+    from aptset.judging.estimates import in_p
+
+    assert [in_p(value) for value in (0.0, 9e-5, 1e-4, 0.03)] == ["p < 0.0001", "p < 0.0001", "p = 0.0001", "p = 0.03"]

@@ -130,10 +130,8 @@ class Comparison:
         chosen = best if np.isnan(slices[best]) else max((best, *near), key=lambda name: slices[name])
         same = ", ".join(name for name in (best, *near) if name != chosen)
         worst = f", and its worst slice is covered best, {slices[chosen]:.3f}" if not np.isnan(slices[chosen]) else ""
-        return (
-            chosen,
-            f"it agrees with the promise, its sets, {sizes[chosen]:.2f} labels, are as small as {same}'s{worst}",
-        )
+        small = f"its sets, {sizes[chosen]:.2f} labels, are as small as those of {same}"
+        return chosen, f"it agrees with the promise, {small}{worst}"
 
     def _is_near(self, name: str, best: str) -> bool:
         return not self.difference(name, best, "size", self.each).low > 0
@@ -181,17 +179,13 @@ class Comparison:
         return Display(columns, "bar", f"{metric.replace('_', ' ')} by candidate", "candidate", metric, marks)
 
     def __repr__(self) -> str:
-        width_of_names = min(44, max(map(len, self.ranking)))
+        long = min(44, max(map(len, self.ranking)))
         head = f"Comparison of {len(self.ranking)} candidates on {self.splits.repetitions} splits of {self.n} rows"
         widths = {column: max(8, 1 + len(metric.short)) for column, metric in OF_SPLITS.items()}
-        lines = [
-            f"  {'':<{width_of_names}} " + " ".join(f"{OF_SPLITS[m].short:>{width}}" for m, width in widths.items())
-        ]
+        lines = [f"  {'':<{long}} " + " ".join(f"{OF_SPLITS[m].short:>{width}}" for m, width in widths.items())]
         for name in self.ranking:
             means = {m: float(self.splits.mean(self.splits.values(name, m), m)) for m in OF_SPLITS}
-            lines.append(
-                f"  {name[:44]:<{width_of_names}} " + " ".join(f"{means[m]:>{width}.4g}" for m, width in widths.items())
-            )
+            lines.append(f"  {name[:44]:<{long}} " + " ".join(f"{means[m]:>{width}.4g}" for m, width in widths.items()))
         head = f"{head}, alpha={self.alpha:g}, best first"
         return "\n".join([head, *lines, "", *self.sentences(), "", self.advice()])
 
