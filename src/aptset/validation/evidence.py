@@ -132,3 +132,16 @@ def check_page_path(path: Any) -> Path:
 def needs_jinja(error: ImportError) -> ImportError:
     """Return the error about a missing extra."""
     return ImportError(f"aptset.report needs jinja2 ({error}). Install it with: pip install 'aptset[report]'")
+
+
+_NEEDS = {
+    "curve": "p_values: pass p_values=classifier.p_values(X) to evaluate",
+    "by_group": "groups: pass groups=... to evaluate",
+    "size_by_group": "groups: pass groups=... to evaluate",
+}
+
+
+def check_what_is_needed(kind: Any, known: list[str]) -> None:
+    """Say what is missing for a figure that there would be."""
+    if isinstance(kind, str) and kind not in known and kind in _NEEDS:
+        raise ValueError(f"kind {kind!r} needs {_NEEDS[kind]}. Without it there are {', '.join(known)}.")

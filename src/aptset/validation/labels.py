@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.groups import hashable
-from aptset.tables import plain_array
+from aptset.tables import plain_array, plain_list
 
 
 def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labels: Any) -> NDArray[Any]:
@@ -90,11 +91,42 @@ def _number_columns(classes: NDArray[Any]) -> bool:
     return classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
 
 
+def plain_labels(labels: Any) -> Any:
+    """Return labels of pandas' own types as Python's: whole numbers stay whole; members of an Enum stay members."""
+    kind = getattr(labels, "dtype", None)
+    if kind is not None and not isinstance(kind, np.dtype) and type(labels).__module__.split(".")[0] == "pandas":
+        values = plain_list(labels)
+        found = np.asarray(values) if values and all(isinstance(one, int | float) for one in values) else None
+        return _as_objects(values) if found is None or found.dtype.kind not in "biuf" else found
+    if isinstance(labels, list | tuple) and any(isinstance(one, Enum) for one in labels):
+        return _as_objects(labels)
+    return plain_array(labels)
+
+
+def _as_objects(values: Any) -> NDArray[Any]:
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
+
+
+def in_order(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct labels in order; members of an Enum, which have none, in that of their definition."""
+    try:
+        return np.unique(labels)
+    except TypeError:
+        values = list(dict.fromkeys(labels.tolist()))
+        if not all(isinstance(value, Enum) for value in values):
+            raise
+        kinds = {type(value).__qualname__: list(type(value).__members__.values()) for value in values}
+        places = {member: (name, place) for name, members in kinds.items() for place, member in enumerate(members)}
+        return _as_objects(sorted(values, key=places.__getitem__))
+
+
 def as_labels(labels: Any, name: str) -> NDArray[Any]:
     """Return labels as a 1-D array; a list of texts and numbers keeps them apart, and so does one of odd texts."""
     refuse_masked(labels, name)
     try:
-        found = np.asarray(plain_array(labels))
+        found = np.asarray(plain_labels(labels))
     except ValueError as error:
         raise ValueError(f"{name} must be 1-D, one label per row; got rows of different lengths.") from error
     is_list = isinstance(labels, list | tuple) and found.ndim == 1
