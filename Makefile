@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network lint format browser bench fuzz clean
+.PHONY: run test test-network test-models lint format browser bench fuzz clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -17,6 +17,11 @@ test: $(VENV)/tested lint browser
 test-network: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_network
+
+# Real XGBoost, LightGBM, CatBoost and skorch: large, and with versions of their own.
+test-models: $(VENV)/tested
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models]' skorch
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
 
 lint: $(VENV)/tested
 	$(BIN)/ruff check .

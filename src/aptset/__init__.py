@@ -15,6 +15,7 @@ _PUBLIC = {
     "calibrations.minimax": "Minimax",
     "calibrations.split": "Split",
     "estimator.classifier": "ConformalClassifier",
+    "estimator.loading": "load",
     "judging.estimates": "Estimate",
     "judging.evaluation": "Evaluation evaluate",
     "judging.metrics": (
@@ -25,7 +26,7 @@ _PUBLIC = {
     "judging.planning": "calibration_size coverage_test",
     "judging.scorers": "coverage_score negative_mean_size negative_size_given_coverage scorer worst_slice_score",
     "judging.worst_slice": "WorstSlice worst_slice_coverage",
-    "probabilities.calibrating": "calibrate load",
+    "probabilities.calibrating": "calibrate",
     "probabilities.calibration": "Calibration",
     "probabilities.cross": "CrossCalibration calibrate_cv",
     "probabilities.formulas": "adaptive_scores conformal_rank",

@@ -9,6 +9,7 @@ from aptset.calibrations.cross import JackknifePlus as JackknifePlus
 from aptset.calibrations.minimax import Minimax as Minimax
 from aptset.calibrations.split import Split as Split
 from aptset.estimator.classifier import ConformalClassifier as ConformalClassifier
+from aptset.estimator.loading import load as load
 from aptset.judging.estimates import Estimate as Estimate
 from aptset.judging.evaluation import Evaluation as Evaluation
 from aptset.judging.evaluation import evaluate as evaluate
@@ -35,7 +36,6 @@ from aptset.judging.scorers import worst_slice_score as worst_slice_score
 from aptset.judging.worst_slice import WorstSlice as WorstSlice
 from aptset.judging.worst_slice import worst_slice_coverage as worst_slice_coverage
 from aptset.probabilities.calibrating import calibrate as calibrate
-from aptset.probabilities.calibrating import load as load
 from aptset.probabilities.calibration import Calibration as Calibration
 from aptset.probabilities.cross import CrossCalibration as CrossCalibration
 from aptset.probabilities.cross import calibrate_cv as calibrate_cv

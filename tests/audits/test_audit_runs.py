@@ -101,7 +101,7 @@ def test_a_fitted_model_calibrates_on_every_other_row():
 
 def test_data_that_cannot_be_sliced_have_no_worst_slice():
     X, y = rows(120)
-    X[0, 0] = np.nan
+    X[0, 0] = np.inf
     found = aptset.audit(DummyClassifier(strategy="prior"), X, y, repetitions=2, calibrations="split")
     assert found.to_frame()["worst_slice"].isna().all()
     assert "nan" in repr(found)
@@ -109,7 +109,7 @@ def test_data_that_cannot_be_sliced_have_no_worst_slice():
 
 def test_slices_in_other_features():
     X, y = rows(400)
-    X[0, 0] = np.nan
+    X[0, 0] = np.inf
     settings = {"repetitions": 2, "calibrations": "split"}
     found = aptset.audit(DummyClassifier(strategy="prior"), X, y, features=X[:, 1:], **settings)
     assert found.to_frame()["worst_slice"].notna().any()

@@ -152,7 +152,7 @@ def test_training_part_with_one_class_only():
     assert (sets.mask[:, 0] | (sets.sizes == 0)).all()
     assert classifier.n_features_in_ == 4
     tree = ConformalClassifier(DecisionTreeClassifier(), **known).fit(X[:40], labels)
-    assert isinstance(tree.models_[0], DecisionTreeClassifier), "a model that copes with one class is kept"
+    assert isinstance(tree.models_[0].model, DecisionTreeClassifier), "a model that copes with one class is kept"
 
 
 @pytest.mark.parametrize(

@@ -152,8 +152,8 @@ def test_bad_input():
             worst(covered, X, **options)
     with pytest.raises(ValueError, match="10 sets, but 9 rows"):
         worst(covered, X[:9])
-    with pytest.raises(ValueError, match="Fill or drop missing values"):
-        worst(covered, np.where(X == 0, np.nan, X))
+    with pytest.raises(ValueError, match="Replace infinite values"):
+        worst(covered, np.where(X == 0, np.inf, X))
     with pytest.raises(TypeError, match="matrix of numbers"):
         worst(covered, np.full((10, 2), "a"))
     with pytest.raises(ValueError, match="are missing"):

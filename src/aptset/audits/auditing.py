@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -97,6 +97,9 @@ def audit(
     *,
     calibrations: Any = ("split", "cv+"),
     alpha: float | None = None,
+    conformity: Any = "adaptive",
+    level: Literal["nominal", "guaranteed"] = "nominal",
+    randomized: bool = True,
     repetitions: int = 100,
     test_share: float = 0.3,
     groups: ArrayLike | None = None,
@@ -125,6 +128,8 @@ def audit(
         The calibrations to audit; not used for a ConformalClassifier.
     alpha : float, optional
         The level; by default the one of the ConformalClassifier, else 0.1.
+    conformity, level, randomized
+        As in :class:`ConformalClassifier`; not used for one.
     repetitions : int, default=100
         Number of random splits.
     test_share : float, default=0.3
@@ -132,7 +137,7 @@ def audit(
     groups : array, optional
         A group for each row, to break coverage and size down.
     features : array or data frame, optional
-        What to look for the worst slice in; by default X, if it holds numbers and categories without gaps.
+        What to look for the worst slice in; by default X, if it holds numbers, dates or categories.
     time : array, optional
         When each row was taken; by default the order of the rows. Rows of one time have no order: it is drawn.
     folder : path, optional
@@ -164,7 +169,8 @@ def audit(
     else:
         check_estimator_can(estimator)
         chosen = check_calibrations(calibrations, sorted(CALIBRATIONS))
-        candidates = {str(one): as_conformal(estimator, one, alpha) for one in chosen}
+        settings: dict[str, Any] = {"conformity": conformity, "level": level, "randomized": randomized}
+        candidates = {str(one): as_conformal(estimator, one, alpha, **settings) for one in chosen}
     pool, share = prepare(X, y, groups, time, test_share, features, random_state)
     count = check_repetitions(repetitions)
     splits = split_and_measure(candidates, pool, count, random_state, folder, n_jobs, progress, in_order=True)

@@ -111,6 +111,31 @@ class Comparison:
         best, *others = self.ranking
         return [_sentence(self, best, other) for other in others]
 
+    def recommendation(self) -> tuple[str, str]:
+        """Return the candidate to take, and the reason.
+
+        Among those that agree with the promise and whose sets are not clearly larger than the smallest, the one whose
+        worst slice is covered best.
+        """
+        best, *others = self.ranking
+        if not self.verdicts[best].kept:
+            return best, "none of them keeps the promise; look at the rows first (aptset audit)"
+        near = [name for name in others if self.verdicts[name].kept and self._is_near(name, best)]
+        sizes = {name: float(self.splits.values(name, "size").mean()) for name in self.ranking}
+        if not near:
+            rival = next((name for name in others if self.verdicts[name].kept), None)
+            beside = f"; {rival} has {sizes[rival]:.2f}" if rival else ""
+            return best, f"it agrees with the promise and has the smallest sets, {sizes[best]:.2f} labels{beside}"
+        slices = {name: float(np.nanmean(self.splits.values(name, "worst_slice"))) for name in (best, *near)}
+        chosen = best if np.isnan(slices[best]) else max((best, *near), key=lambda name: slices[name])
+        same = ", ".join(name for name in (best, *near) if name != chosen)
+        worst = f", and its worst slice is covered best, {slices[chosen]:.3f}" if not np.isnan(slices[chosen]) else ""
+        small = f"its sets, {sizes[chosen]:.2f} labels, are as small as those of {same}"
+        return chosen, f"it agrees with the promise, {small}{worst}"
+
+    def _is_near(self, name: str, best: str) -> bool:
+        return not self.difference(name, best, "size", self.each).low > 0
+
     def differences(self) -> Records[Difference]:
         """Return the paired differences of each candidate from the best, metric by metric."""
         best = self.ranking[0]
@@ -154,13 +179,20 @@ class Comparison:
         return Display(columns, "bar", f"{metric.replace('_', ' ')} by candidate", "candidate", metric, marks)
 
     def __repr__(self) -> str:
+        long = min(44, max(map(len, self.ranking)))
         head = f"Comparison of {len(self.ranking)} candidates on {self.splits.repetitions} splits of {self.n} rows"
         widths = {column: max(8, 1 + len(metric.short)) for column, metric in OF_SPLITS.items()}
-        lines = [f"  {'':<24} " + " ".join(f"{OF_SPLITS[m].short:>{width}}" for m, width in widths.items())]
+        lines = [f"  {'':<{long}} " + " ".join(f"{OF_SPLITS[m].short:>{width}}" for m, width in widths.items())]
         for name in self.ranking:
             means = {m: float(self.splits.mean(self.splits.values(name, m), m)) for m in OF_SPLITS}
-            lines.append(f"  {name[:24]:<24} " + " ".join(f"{means[m]:>{width}.4g}" for m, width in widths.items()))
-        return "\n".join([f"{head}, alpha={self.alpha:g}, best first", *lines, "", *self.sentences()])
+            lines.append(f"  {name[:44]:<{long}} " + " ".join(f"{means[m]:>{width}.4g}" for m, width in widths.items()))
+        head = f"{head}, alpha={self.alpha:g}, best first"
+        return "\n".join([head, *lines, "", *self.sentences(), "", self.advice()])
+
+    def advice(self) -> str:
+        """Return the recommendation as a sentence."""
+        name, reason = self.recommendation()
+        return f"Recommended: {name}: {reason}."
 
 
 def rank(splits: Splits, verdicts: dict[str, Verdict]) -> list[str]:
@@ -200,6 +232,9 @@ def compare(
     *,
     calibration: Any = "split",
     alpha: float | None = None,
+    conformity: Any = "adaptive",
+    level: Literal["nominal", "guaranteed"] = "nominal",
+    randomized: bool = True,
     repetitions: int = 100,
     test_share: float = 0.3,
     groups: ArrayLike | None = None,
@@ -223,8 +258,10 @@ def compare(
         All rows and their labels.
     calibration : str or object, default="split"
         How models that are no ConformalClassifier are calibrated.
-    alpha, repetitions, test_share, groups, features, folder, n_jobs, progress, random_state
+    alpha, conformity, level, randomized, repetitions, test_share, groups, features, folder, n_jobs, progress
         As in :func:`audit`.
+    random_state : int, default=0
+        Seed of splits, models and uniforms.
 
     Returns
     -------
@@ -247,7 +284,8 @@ def compare(
     named = check_candidates(candidates)
     for model in named.values():
         check_estimator_can(model)
-    models = {name: as_conformal(model, calibration, alpha) for name, model in named.items()}
+    settings: dict[str, Any] = {"conformity": conformity, "level": level, "randomized": randomized}
+    models = {name: as_conformal(model, calibration, alpha, **settings) for name, model in named.items()}
     check_same_level({name: check_alpha(model.alpha) for name, model in models.items()})
     pool, share = prepare(X, y, groups, None, test_share, features)
     splits = split_and_measure(models, pool, check_repetitions(repetitions), random_state, folder, n_jobs, progress)

@@ -13,6 +13,7 @@ from aptset.audits.paths import PERMUTATIONS, columns_of_features, columns_of_la
 from aptset.audits.pool import Pool
 from aptset.audits.repeats import repeated_rows, repeats_test
 from aptset.audits.values import SplitResult, TestedRows
+from aptset.judging.estimates import in_p
 from aptset.judging.laws import coverage_law
 from aptset.kernels.formula import Floats
 
@@ -71,9 +72,9 @@ class Drift:
 
     def sentence(self) -> str:
         """Return the finding in words."""
-        tests = f"p = {self.p_order:.3g} along the order, {self.p_labels:.3g} for the labels"
-        tests += "" if self.p_features is None else f", {self.p_features:.3g} for the features"
-        tests += "" if self.p_last is None else f", {self.p_last:.3g} for the last rows"
+        tests = f"{in_p(self.p_order)} along the order, {_short(self.p_labels)} for the labels"
+        tests += "" if self.p_features is None else f", {_short(self.p_features)} for the features"
+        tests += "" if self.p_last is None else f", {_short(self.p_last)} for the last rows"
         repeats = f" {self.repeated:,} rows occur more than once." if self.repeated else ""
         if not self.warning:
             return f"No sign of drift ({tests}).{repeats}"
@@ -92,8 +93,8 @@ class Drift:
 
     def _about_repeats(self) -> str:
         return (
-            f"{self.repeated:,} rows occur more than once, in numbers that no independent draw makes (p = "
-            f"{self.p_repeats:.3g}). Copies of one row train and test at once, so new rows may be covered less than "
+            f"{self.repeated:,} rows occur more than once, in numbers that no independent draw makes ("
+            f"{in_p(self.p_repeats)}). Copies of one row train and test at once, so new rows may be covered less than "
             "these: keep one of each."
         )
 
@@ -162,3 +163,7 @@ def new_labels_test(
     found = new(codes[-n_last:])
     as_many = sum(new(generator.permutation(codes)[-n_last:]) >= found for _ in range(permutations))
     return (1 + as_many) / (1 + permutations)
+
+
+def _short(p_value: float) -> str:
+    return in_p(p_value).removeprefix("p = ").removeprefix("p ")

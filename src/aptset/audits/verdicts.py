@@ -68,7 +68,8 @@ class Verdict:
                 f"{found} {words}, {self.promise:.4g} (interval {self.coverage.low:.4g} to {self.coverage.high:.4g})."
             )
         law = f"95 of 100 valid audits lie between {self.low:.4g} and {self.high:.4g}, chance of so low a count"
-        end = f"{law} {self.chance:.3g} (exact; judged at level {self.false_alarms:.3g}).{self._about_left_out()}"
+        shown = "< 0.0001" if self.chance < 1e-4 else f"{self.chance:.3g}"
+        end = f"{law} {shown} (exact; judged at level {self.false_alarms:.3g}).{self._about_left_out()}"
         words = "agrees with the promise of" if self.kept else "the promise is NOT kept:"
         return f"{found}{' ' if self.kept else ': '}{words} {self.promise:.4g}; {end}"
 

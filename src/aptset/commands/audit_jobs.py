@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from aptset.audits.auditing import Audit, audit
 from aptset.audits.comparing import Comparison, compare
+from aptset.commands.models import make_model, takes_raw_columns
 from aptset.commands.reading import read_table
-from aptset.commands.table_jobs import make_model, read_rows, sliceable
+from aptset.commands.table_jobs import Settings
+from aptset.commands.tables import Choice, model_for, read_rows
+from aptset.estimator.classifier import ConformalClassifier
 from aptset.reports.render import need_jinja
 from aptset.running.writing import atomic_path
 from aptset.validation.paths import check_other_files
@@ -22,20 +28,24 @@ def audit_table(
     groups: str | None,
     time: str | None,
     out: Path,
+    choice: Choice,
+    trust: Sequence[str],
     **settings: Any,
 ) -> tuple[Audit, list[str]]:
     """Audit a model on a table; return what was found, and the names of the files that were written."""
     need_jinja()  # now, not after all splits
     check_other_files([out / "audit.html", out / "splits.csv"], [path])
-    features, labels, by = read_rows(path, target, groups, time, may_be_label=False)
+    estimator = make_model(model, trust)
+    raw = takes_raw_columns(estimator)
+    rows = read_rows(path, target, groups, time, may_be_label=False, choice=choice, raw=raw)
     times = None if time is None else read_table(path)[time].to_pylist()
     found = audit(
-        make_model(model),
-        features,
-        labels,
+        model_for(rows.plan, estimator),
+        rows.features,
+        rows.labels,
         calibrations=list(calibrations),
-        groups=by,
-        features=sliceable(features),
+        groups=rows.groups,
+        features=rows.sliceable(),
         time=times,
         folder=out / "splits",
         **settings,
@@ -44,17 +54,65 @@ def audit_table(
     return found, ["audit.html", *_write_splits(found, out)]
 
 
+@dataclass(frozen=True)
+class Alternatives:
+    """What is compared: every combination of these."""
+
+    models: tuple[str, ...] = ("logistic",)
+    calibrations: tuple[str, ...] = ("split",)
+    conformities: tuple[str, ...] = ("adaptive",)
+    shares: tuple[float, ...] = ()
+    randomized: tuple[bool, ...] = (True,)
+    level: str = "nominal"
+
+    def names(self) -> list[tuple[str, ...]]:
+        """Return each combination: model, calibration, score, share, and whether chance decides."""
+        found: list[tuple[Any, ...]] = []
+        for one in product(self.models, self.calibrations, self.conformities, self.shares or (None,), self.randomized):
+            share = None if one[1] != "split" else one[3]
+            found.append((*one[:3], share, one[4]))
+        return list(dict.fromkeys(found))
+
+    def candidates(self, made: dict[str, Any]) -> dict[str, ConformalClassifier]:
+        """Return a classifier for each combination, named by what differs."""
+        every = self.names()
+        differs = [len({one[k] for one in every}) > 1 for k in range(5)]
+        found = {}
+        for one in every:
+            model, calibration, conformity, share, randomized = one
+            words = (model, calibration, conformity, f"share {share}", "randomized" if randomized else "deterministic")
+            name = "/".join(str(word) for word, is_told in zip(words, differs, strict=True) if is_told) or str(model)
+            settings = Settings(
+                calibration=str(calibration),
+                conformity=str(conformity),
+                share=None if share is None else float(share),
+                randomized=bool(randomized),
+                level=self.level,
+            )
+            found[name] = settings.classifier(made[str(model)])
+        return found
+
+
 def compare_table(
-    path: Path, target: str, models: tuple[str, ...], calibration: str, groups: str | None, out: Path, **settings: Any
+    path: Path,
+    target: str,
+    alternatives: Alternatives,
+    groups: str | None,
+    out: Path,
+    choice: Choice,
+    trust: Sequence[str],
+    **settings: Any,
 ) -> tuple[Comparison, list[str]]:
-    """Compare models on a table; return what was found, and the names of the files that were written."""
+    """Compare models and settings on a table; return what was found, and the names of the files that were written."""
     need_jinja()
     check_other_files([out / "compare.html", out / "splits.csv"], [path])
-    features, labels, by = read_rows(path, target, groups, may_be_label=False)
-    candidates = {name: make_model(name) for name in models}
-    settings |= {"calibration": calibration, "features": sliceable(features)}
-    found = compare(candidates, features, labels, groups=by, folder=out / "splits", **settings)
-    found.report(out / "compare.html", f"{path.name}: which model has the better sets?")
+    made = {name: make_model(name, trust) for name in alternatives.models}
+    raw = any(map(takes_raw_columns, made.values()))
+    rows = read_rows(path, target, groups, may_be_label=False, choice=choice, raw=raw)
+    candidates = alternatives.candidates({name: model_for(rows.plan, model) for name, model in made.items()})
+    settings |= {"features": rows.sliceable()}
+    found = compare(candidates, rows.features, rows.labels, groups=rows.groups, folder=out / "splits", **settings)
+    found.report(out / "compare.html", f"{path.name}: which has the better sets?")
     return found, ["compare.html", *_write_splits(found, out)]
 
 

@@ -16,20 +16,34 @@ from aptset.commands import experiments as cli_experiments
 from aptset.commands import reports as cli_reports
 from aptset.commands.options import (
     ALPHA,
+    ALPHAS,
     AS_JSON,
     CALIBRATIONS,
+    COLUMNS,
+    CONFORMITY,
+    DIALECT,
     JOBS,
+    LEVEL,
     MODEL,
     QUIET,
+    RANDOMIZED,
     ROW_ID,
     SEED,
     SEEDS,
+    SHARE,
     TRUST,
     files_read,
+    is_given,
+    only_one,
+    open_table,
+    options_of_run,
     printable,
+    refuse_other_options,
+    refuse_without_table,
     row_counter,
     show,
     source_of,
+    with_options,
     with_probabilities,
 )
 from aptset.commands.start import leave_quietly
@@ -73,58 +87,60 @@ def main(debug: bool) -> None:
 @click.option("--target", help="The column to predict (needed with TABLE).")
 @MODEL
 @click.option(
-    "--calibration",
-    default="split",
-    show_default=True,
-    type=CALIBRATIONS,
-    help="Which rows train and which calibrate.",
+    "--calibration", default="split", show_default=True, type=CALIBRATIONS, help="Which rows train and which calibrate."
 )
-@ALPHA
+@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @ROW_ID
-@click.option("--out", default="aptset-run", show_default=True, help="Folder for the results (with TABLE).")
+@with_options([*COLUMNS, *DIALECT, TRUST])
+@click.option("--out", help="Folder for the results and the model; with TABLE aptset-run by default.")
 @JOBS
 @SEED
 @QUIET
 @AS_JSON
-def run(table: str | None, target: str | None, out: str, quiet: bool, as_json: bool, **settings: Any) -> None:
+def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_json: bool, **options: Any) -> None:
     """Train, calibrate and judge prediction sets on TABLE, or on embedded data without one.
+
+    The folder holds the sets of the test rows, their evaluation, and the model: `aptset predict -c FOLDER` takes raw
+    rows, and so does aptset.load(FOLDER) in Python.
 
     \b
     Examples:
       aptset run
       aptset run patients.csv --target diagnosis --model forest --calibration cv+ --out results
+      aptset predict new.csv -c results -o sets.csv
     """
     if table is None:
-        from aptset.commands.demo import demonstrate
+        from aptset.commands.demo import run_demo
 
-        text, rows = demonstrate(settings["alpha"], settings["seed"])
-        show({"alpha": settings["alpha"], "rows": rows}, text, quiet, as_json)
+        refuse_without_table(target)
+        alpha = only_one(options["alphas"])
+        text, content = run_demo(alpha, options["seed"], None if out is None else Path(out))
+        show(content, text, quiet, as_json)
         return
     if target is None:
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
-    from aptset.commands.probability_jobs import evaluation_as_json
-    from aptset.commands.standard_input import as_path
-    from aptset.commands.table_jobs import WRITTEN, run_table
+    from aptset.commands.table_jobs import WRITTEN, Settings, evaluations_as_json, run_table
     from aptset.validation.paths import check_other_files
 
-    check_other_files([Path(out) / name for name in WRITTEN], [table])
-    result = run_table(as_path(table), target, **settings)
-    written = result.write(Path(out))
-    content = evaluation_as_json(result.evaluation, promise=result.classifier.guarantee(), out=out, written=written)
-    show(content, f"{result.text()}\n\nWritten to {out}: {', '.join(written)}", quiet, as_json)
+    folder = Path(out or "aptset-run")
+    check_other_files([folder / name for name in WRITTEN], [table])
+    path = open_table(table, options.pop("sep"), options.pop("encoding"), quiet)
+    settings = Settings(**options_of_run(options), progress=not quiet)
+    result = run_table(path, target, settings)
+    written = result.write(folder)
+    more = {"promise": result.classifier.guarantee(), "out": str(folder), "written": written}
+    content = evaluations_as_json(result.evaluations, **more, columns=result.rows.plan.as_json())
+    text = f"{result.text()}\n\nWritten to {folder}: {', '.join(written)}"
+    hint = f"Predict new rows: aptset predict NEW.csv -c {folder} -o sets.csv"
+    show(content, f"{text}\n{hint}", quiet, as_json)
 
 
 @main.command()
 @with_probabilities
 @click.option("--label", required=True, help="The column (or array, or .npy file) of true labels.")
 @click.option("-o", "--out", required=True, help="The artefact to write.")
-@click.option(
-    "--conformity",
-    default="adaptive",
-    show_default=True,
-    help="The score (raps, lac, saps, ...), auto, or module:object.",
-)
+@CONFORMITY
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @click.option("--deterministic", is_flag=True, help="u = 1: chance only orders equal probabilities.")
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
@@ -153,32 +169,47 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 
 @main.command()
 @with_probabilities
-@click.option("-c", "--calibration", required=True, help="The artefact of `aptset calibrate`.")
-@click.option("-o", "--out", required=True, help="The sets to write: .parquet, or .csv with labels joined by |.")
-@ALPHA
+@click.option("-c", "--calibration", required=True, help="The folder of `aptset run`, or the artefact of `calibrate`.")
+@click.option("-o", "--out", required=True, help="The sets: .parquet, .csv with labels joined by |, or - for CSV.")
+@ALPHAS
 @click.option("--groups", help="The column of groups, if calibration was done by one.")
 @click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
-@TRUST
+@with_options([*DIALECT, TRUST])
 @QUIET
 @AS_JSON
 def predict(
-    calibration: str, out: str, alpha: float, label: str | None, quiet: bool, as_json: bool, **options: Any
+    calibration: str, out: str, alphas: tuple[float, ...], label: str | None, quiet: bool, as_json: bool, **options: Any
 ) -> None:
     """Write the prediction set of every row; all other columns travel along.
 
+    With the folder of `aptset run` the file holds raw rows, with an artefact of `aptset calibrate` probabilities.
+
     \b
-    Example:
+    Examples:
+      aptset predict new.csv -c results -o sets.csv
       aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --prefix p_
     """
+    from aptset.commands.prediction_jobs import predict_rows, to_standard_output
     from aptset.commands.probability_jobs import load_artefact, predict_file
     from aptset.validation.paths import check_other_files
 
-    check_other_files([Path(out)], [*files_read(options, label), calibration])
-    source = source_of(options, label)
-    found = load_artefact(Path(calibration), options["trust"])
-    with row_counter(source.count(), quiet) as counter:
-        done = predict_file(source, found, alpha, Path(out), counter, options["normalize"])
-    show(done, f"{done['rows']:,} sets, {done['mean_size']:.3g} labels on average: {out}", quiet, as_json)
+    is_folder = Path(calibration).is_dir()
+    refuse_other_options(is_folder)
+    with to_standard_output(out) as target:
+        check_other_files([target], [*files_read(options, label), calibration])
+        if is_folder:
+            path = open_table(options["probs"], options["sep"], options["encoding"], quiet)
+            asked = alphas if is_given("alphas") else None
+            names = {name: options[name] for name in ("row_id", "groups", "trust")}
+            done = predict_rows(path, Path(calibration), asked, target, **names)
+        else:
+            source = source_of(options, label)
+            found = load_artefact(Path(calibration), options["trust"])
+            with row_counter(source.count(), quiet) as counter:
+                done = predict_file(source, found, alphas, target, counter, options["normalize"])
+    done["out"] = out
+    text = f"{done['rows']:,} sets, {done['mean_size']:.3g} labels on average: {out}"
+    show(done, text, quiet, as_json, err=out == "-")
 
 
 @main.command()
@@ -207,16 +238,17 @@ def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, qui
 @click.argument("artefact")
 @AS_JSON
 def inspect(artefact: str, as_json: bool) -> None:
-    """Say what an artefact promises, for how many samples, from what data.
+    """Say what an artefact or a folder of a classifier promises, for how many samples, from what data.
 
     \b
-    Example:
+    Examples:
       aptset inspect cal.aptset
+      aptset inspect results
     """
-    from aptset.commands.probability_jobs import inspect_artefact
+    from aptset.commands.inspecting import facts_in_words, facts_of
 
-    facts = inspect_artefact(Path(artefact))
-    show(facts, "\n".join(f"{name:<15} {value}" for name, value in facts.items()), False, as_json)
+    facts = facts_of(Path(artefact))
+    show(facts, facts_in_words(facts), False, as_json)
 
 
 @main.command()

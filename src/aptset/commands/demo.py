@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from aptset.commands.probability_jobs import write_json
 from aptset.estimator.classifier import ConformalClassifier
+from aptset.estimator.saving import save_classifier
 from aptset.judging.metrics import coverage, mean_size, size_given_coverage
 from aptset.sets import PredictionSets
 from aptset.validation.settings import check_alpha
@@ -51,8 +54,20 @@ class Row(NamedTuple):
     size_given_coverage: float
 
 
-def demonstrate(alpha: float, seed: int) -> tuple[str, list[dict[str, Any]]]:
-    """Return the whole text that the main job prints, and its table for machines."""
+def run_demo(alpha: float, seed: int, out: Path | None) -> tuple[str, dict[str, Any]]:
+    """Return what the main job prints, for people and for machines; write its table and its model where asked to."""
+    text, rows, classifier = demonstrate(alpha, seed)
+    content: dict[str, Any] = {"alpha": alpha, "rows": rows}
+    if out is not None:
+        written = save_classifier(classifier, out)
+        write_json(out / "results.json", content)
+        content |= {"out": str(out), "written": ["results.json", *written]}
+        text += f"\n\nWritten to {out}: {', '.join(content['written'])}"
+    return text, content
+
+
+def demonstrate(alpha: float, seed: int) -> tuple[str, list[dict[str, Any]], ConformalClassifier]:
+    """Return the whole text that the main job prints, its table for machines, and the classifier that it shows."""
     level = check_alpha(alpha)
     X, digits = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, NAMES[digits], test_size=0.4, random_state=seed)
@@ -65,7 +80,7 @@ def demonstrate(alpha: float, seed: int) -> tuple[str, list[dict[str, Any]]]:
             accuracy = classifier.score(X_test, y_test)
             rows.append(Row(model, method, accuracy, coverage(sets, y_test), mean_size(sets), given))
             if (model, method) == SHOWN:
-                shown = sets
+                shown, chosen = sets, classifier
     promise = f"{float(100 * (1 - level)):g} %"
     n, m = len(X_train) // 2, len(X_test)
     spread = _spread(float(level), n, m)
@@ -83,7 +98,7 @@ def demonstrate(alpha: float, seed: int) -> tuple[str, list[dict[str, Any]]]:
         f"Some sets of the {SHOWN[0]} (most likely label first):",
         _examples(shown, y_test),
     ]
-    return "\n".join(parts), [{k: _plain(v) for k, v in row._asdict().items()} for row in rows]
+    return "\n".join(parts), [{k: _plain(v) for k, v in row._asdict().items()} for row in rows], chosen
 
 
 def _spread(alpha: float, n: int, m: int) -> str:

@@ -33,16 +33,19 @@ def evaluate_file(path: Path, label: str, alpha: float | None, group: str | None
     """Judge the sets of a file against the labels in it."""
     if alpha is not None:
         check_alpha(alpha)
-    columns, sums, rows = ["set", label, *([group] if group else [])], RunningSums(), 0
+    sums, rows = RunningSums(), 0
     with nearest_row_error(path):
         said, names = _count(path), _names(path)  # a quote that does not close is named before anything else
+        of_level = "set" if alpha is None else f"set {alpha:g}"  # where a file holds the sets of several levels
+        sets = of_level if "set" not in names and of_level in names else "set"
+        columns = [sets, label, *([group] if group else [])]
         for name in columns:
             check_columns(path, names.count(name) == 1, f"exactly one column {name!r}", names)
         for batch in _batches(path, columns):
             truth = _codes(batch.column(label))
             check_label_column(path, label, truth, rows)
             by = None if group is None else _codes(batch.column(group))
-            sums.add(*_outcome(path, rows, batch.column("set"), truth), truth, by)
+            sums.add(*_outcome(path, rows, batch.column(sets), truth), truth, by)
             rows += batch.num_rows
         check_row_count(path, rows, rows if said is None else said)
     check_rows_present(path, rows)

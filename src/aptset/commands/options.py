@@ -11,23 +11,31 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 ALPHA = click.option("--alpha", default=0.1, show_default=True, help="Miscoverage level: 0.1 means 9 times out of 10.")
+ALPHAS = click.option(
+    "--alpha",
+    "alphas",
+    multiple=True,
+    type=float,
+    default=(0.1,),
+    show_default=True,
+    help="Miscoverage level: 0.1 means 9 times out of 10. May be given several times.",
+)
 QUIET = click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
 SEEDS = click.IntRange(0, 2**32 - 1)  # what scikit-learn takes
 SEED = click.option(
     "--seed", default=0, type=SEEDS, show_default=True, help="Seed of the splits, the models and the uniforms."
 )
-MODEL = click.option(
-    "--model",
-    default="logistic",
-    show_default=True,
-    help="A model by name, or module:object, which RUNS that module's code, found in the working folder first.",
+# The names of aptset.commands.models, which loads scikit-learn: help must not wait for it. A test compares the two.
+MODEL_NAMES = ("logistic", "forest", "boosting", "bayes", "neighbours", "tree", "xgboost", "lightgbm", "catboost")
+MODEL_HELP = (
+    f"{', '.join(MODEL_NAMES)}; or module:object, or 'module.Class(argument=value)', which RUNS that module's code, "
+    "found in the working folder first; or a .skops file, or a .joblib file with --trust."
 )
-TRUST = click.option(
-    "--trust", multiple=True, metavar="MODULE", help="Import a score of your own from this module, which RUNS its code."
-)
+MODEL = click.option("--model", default="logistic", show_default=True, help=MODEL_HELP)
 
 
 class NamesOf(click.Choice):  # type: ignore[type-arg]  # generic in newer versions of click only
@@ -43,6 +51,67 @@ class NamesOf(click.Choice):  # type: ignore[type-arg]  # generic in newer versi
 
 
 CALIBRATIONS = NamesOf("aptset.calibrations", "CALIBRATIONS")
+CONFORMITY = click.option(
+    "--conformity",
+    default="adaptive",
+    show_default=True,
+    help="The score (raps, lac, saps, ...), auto, or module:object.",
+)
+LEVEL = click.option(
+    "--level",
+    default="nominal",
+    show_default=True,
+    type=click.Choice(["nominal", "guaranteed"]),
+    help="Run at alpha, or at the smaller level at which 1 - alpha is proven.",
+)
+RANDOMIZED = click.option(
+    "--randomized/--deterministic",
+    default=True,
+    show_default=True,
+    help="Draw u, for exact coverage; or u = 1, for sets that chance has no part in and that cover more.",
+)
+SHARE = click.option("--share", type=float, help="The share of the rows that calibrates in a split; 0.5 by default.")
+TRUST = click.option(
+    "--trust", multiple=True, metavar="NAME", help="Run the code of this module, type or pickle: you know who made it."
+)
+COLUMNS = [
+    click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out."),
+    click.option("--features", multiple=True, metavar="COLUMN", help="Use these columns, and no others."),
+    click.option("--keep-text", is_flag=True, help="Use the words of text columns, which are left out by default."),
+]
+DIALECT = [
+    click.option("--sep", help="What separates the columns of a CSV; found for ; | and tabs."),
+    click.option("--encoding", help="The alphabet of a CSV, such as latin-1; UTF-8 and UTF-16 are found."),
+]
+
+
+def with_options(options: list[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add some options to a command, in their order."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def choice_of(options: dict[str, Any]) -> Any:
+    """Take what the user said about columns out of the options."""
+    from aptset.commands.tables import Choice
+
+    return Choice(options.pop("drop"), options.pop("features"), options.pop("keep_text"))
+
+
+def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool) -> Any:
+    """Return the path of a table that is plain to read, and say how it was read if it was not."""
+    from aptset.commands.dialects import plain_csv
+    from aptset.commands.standard_input import as_path
+
+    path, note = plain_csv(as_path(name), sep, encoding)
+    if note and not quiet:
+        click.echo(printable(note), err=True)
+    return path
 
 
 def workers(_: Any, __: Any, jobs: int | None) -> int | None:
@@ -70,11 +139,48 @@ PROBABILITIES = [
 ]
 
 
-def with_probabilities(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a file of probabilities."""
-    for option in reversed(PROBABILITIES):
-        command = option(command)
-    return command
+with_probabilities = with_options(PROBABILITIES)
+
+
+def is_given(name: str) -> bool:
+    """Tell whether the user gave an option, rather than left its default."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not None and source is not ParameterSource.DEFAULT
+
+
+def options_of_run(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a command that trains, as the settings of a run."""
+    names = ["model", "calibration", "share", "alphas", "conformity", "level", "randomized", "groups", "row_id"]
+    found = {name: options[name] for name in [*names, "seed", "jobs", "trust"]}
+    return {**found, "choice": choice_of(options)}
+
+
+def only_one(alphas: tuple[float, ...]) -> float:
+    """Return the one level of work that has only one."""
+    if len(alphas) > 1:
+        raise click.UsageError("Without a TABLE there is one --alpha.")
+    return alphas[0]
+
+
+_OF_TABLES = ("model", "calibration", "conformity", "level", "randomized", "groups", "row_id", "drop", "features")
+
+
+def refuse_without_table(target: str | None) -> None:
+    """Refuse options that the embedded data would ignore."""
+    names = [*_OF_TABLES, "keep_text", "sep", "encoding", "trust", "jobs"]
+    given = [name for name in names if is_given(name)] + (["target"] if target is not None else [])
+    if given:
+        name = {"row_id": "id", "keep_text": "keep-text"}.get(given[0], given[0])
+        raise click.UsageError(f"--{name} needs a TABLE; without one the run is about embedded data.")
+
+
+def refuse_other_options(is_folder: bool) -> None:
+    """Refuse options of the other kind of file."""
+    others = ("prefix", "logits", "normalize", "batch_rows", "label") if is_folder else ("sep", "encoding")
+    for name in others:
+        if is_given(name):
+            what = "a calibration of `aptset calibrate`" if is_folder else "raw rows, with a folder of `aptset run`"
+            raise click.UsageError(f"--{name.replace('_', '-')} is for {what}.")
 
 
 def source_of(options: dict[str, Any], label: str | None) -> Any:
@@ -113,12 +219,12 @@ def row_counter(total: int | None, quiet: bool) -> Iterator[Callable[[int], None
             click.echo(err=True)
 
 
-def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool) -> None:
-    """Print a result for people or for machines."""
+def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool, err: bool = False) -> None:
+    """Print a result for people or for machines; to standard error where standard output holds the data."""
     if as_json:
-        click.echo(json.dumps(content, allow_nan=False))
+        click.echo(json.dumps(content, allow_nan=False), err=err)
     elif not quiet:
-        click.echo("\n".join(map(printable, text.splitlines())))
+        click.echo("\n".join(map(printable, text.splitlines())), err=err)
 
 
 def printable(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from aptset.commands.files import Batch, ProbabilityFile
 from aptset.commands.reading import as_texts
 from aptset.commands.writer import SetsWriter
 from aptset.judging.evaluation import Evaluation
-from aptset.probabilities.artefacts import read, read_calibration
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.calibrating import calibrate, calibration_of, load
 from aptset.probabilities.calibration import Calibration
@@ -26,7 +25,7 @@ from aptset.scores import Score
 from aptset.validation.chance import check_ids
 from aptset.validation.files import check_labels_present, check_same_classes, shifted_rows
 from aptset.validation.scores import AUTO, check_conformity
-from aptset.validation.settings import check_alpha
+from aptset.validation.settings import check_alphas
 
 OnRows = Callable[[int], None]
 
@@ -34,8 +33,7 @@ OnRows = Callable[[int], None]
 def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = False, **settings: Any) -> Calibration:
     """Calibrate on a file, batch by batch; the same as on all rows at once."""
     classes = source.classes()
-    if ":" in settings["conformity"]:
-        settings["conformity"] = _imported(settings["conformity"])
+    settings["conformity"] = imported_score(settings["conformity"])
     if settings["conformity"] == AUTO:
         return _calibrate_whole(source, on_rows, by_label, **settings)
     check_conformity(settings["conformity"])
@@ -59,8 +57,10 @@ def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = Fa
     return replace(first, held_out=held_out, chance=chance, parts=(fingerprint,))
 
 
-def _imported(name: str) -> Score:
-    """Return the score at module:object, which the user named."""
+def imported_score(name: str) -> str | Score:
+    """Return the score at module:object, which the user named; a plain name as it is."""
+    if ":" not in name:
+        return name
     beside_the_user()
     return find_score("--conformity", {"name": name, "settings": None}, trust=[name.partition(":")[0]])
 
@@ -97,27 +97,27 @@ def _calibrate_whole(source: ProbabilityFile, on_rows: OnRows, by_label: bool, *
 def predict_file(
     source: ProbabilityFile,
     calibration: Calibration,
-    alpha: float,
+    alphas: Sequence[float],
     out: Path,
     on_rows: OnRows,
     normalize: bool = False,
 ) -> dict[str, Any]:
     """Write the sets of a file, batch by batch; every other column travels along."""
-    check_alpha(alpha)
+    check_alphas(alphas)
     order = check_same_classes(source.path, source.classes(), [str(name) for name in calibration.classes.tolist()])
     rows = labels = empty = 0
     names = [str(name) for name in calibration.classes.tolist()]
-    with SetsWriter(out, source.other_columns(), names) as writer:
+    with SetsWriter(out, source.other_columns(), names, alphas) as writer:
         for batch in source.batches():
             with shifted_rows(source.path, batch.start):
                 by, ids = _groups_of(source, batch), _ids_of(source, batch)
                 options = {"groups": by, "ids": ids, "normalize": normalize or None, "first_row": batch.start}
-                sets: Any = calibration.predict_set(batch.probabilities[:, order], alpha, **options)
-            writer.write(batch.others, sets)
-            rows, labels = rows + len(sets), labels + len(sets.indices)
-            empty += int((sets.sizes == 0).sum())
-            on_rows(len(sets))
-    return {"rows": rows, "alpha": alpha, "mean_size": labels / rows, "empty": empty, "out": str(out)}
+                sets: Any = calibration.predict_set(batch.probabilities[:, order], list(alphas), **options)
+            writer.write(batch.others, sets, alphas)
+            rows, labels = rows + len(sets[0]), labels + len(sets[0].indices)
+            empty += int((sets[0].sizes == 0).sum())
+            on_rows(len(sets[0]))
+    return {"rows": rows, "alpha": alphas[0], "mean_size": labels / rows, "empty": empty, "out": str(out)}
 
 
 def _groups_of(source: ProbabilityFile, batch: Batch) -> Any:
@@ -128,40 +128,6 @@ def _groups_of(source: ProbabilityFile, batch: Batch) -> Any:
 def _ids_of(source: ProbabilityFile, batch: Batch) -> Any:
     """Return the id of each row as text, for the same reason."""
     return None if source.row_id is None else as_texts(batch.others[source.row_id])
-
-
-class _Unseen:
-    """Stands for a score of the user's own that only its name is wanted of."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = settings
-
-    def of(self, places: Any) -> Any:
-        """Return something of the right shape."""
-        return places.own
-
-
-def inspect_artefact(path: Path) -> dict[str, Any]:
-    """Return what an artefact says about itself."""
-    name = read(path)[0]["score"].get("name")
-    is_own = isinstance(name, str) and ":" in name
-    fields, facts = read_calibration(path, {name: _Unseen} if is_own else None)  # a score is named here, never needed
-    sizes = fields["held_out"].sizes.tolist()
-    names = [str(name) for name in facts["groups"]["names"]]
-    return {
-        "file": str(path),
-        "score": facts["score"],
-        "n": facts["n"],
-        "classes": facts["classes"]["values"],
-        "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
-        "randomized": facts["randomized"],
-        "promise": "coverage >= 1 - alpha" + ("" if facts["groups"]["kind"] == "all" else " in every group"),
-        "smallest_alpha": 1 / (min(sizes) + 1),
-        "scores_hash": facts["scores_hash"],
-        "library": facts["library"],
-        "created": facts["created"],
-        "format": facts["format"],
-    }
 
 
 def evaluation_as_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ def kind_of(path: Path) -> str:
     return check_kind(path, suffixes[-1] if suffixes else "")
 
 
-def read_table(path: Path, texts: tuple[str, ...] = ()) -> pa.Table:
-    """Return a whole table. In a CSV the columns named in ``texts`` stay as they are written.
+def read_table(path: Path, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> pa.Table:
+    """Return a whole table. In a CSV the columns named in ``texts`` stay as they are written, ``numbers`` must be such.
 
     A cell of text is missing if it is empty, and only then: NA may be a label, or a country. Among numbers NA, NaN and
     null are missing too.
@@ -36,7 +36,8 @@ def read_table(path: Path, texts: tuple[str, ...] = ()) -> pa.Table:
     with nearest_row_error(path):
         if kind_of(path) == "csv":
             rows = count_rows(path)
-            options = pa_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
+            types = {**dict.fromkeys(texts, pa.string()), **dict.fromkeys(numbers, pa.float64())}
+            options = pa_csv.ConvertOptions(column_types=types)
             table = pa_csv.read_csv(open_text(path), parse_options=with_newlines(), convert_options=options)
             check_row_count(path, table.num_rows, rows)
             check_utf8_columns(path, table)

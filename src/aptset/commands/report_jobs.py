@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,23 +10,37 @@ import numpy as np
 
 from aptset.commands.demo import demo_classifier
 from aptset.commands.files import ProbabilityFile
+from aptset.commands.prediction_jobs import labelled_rows
 from aptset.commands.reading import as_texts
-from aptset.commands.table_jobs import run_table, sliceable
+from aptset.commands.table_jobs import Settings, TableResult, run_table
 from aptset.probabilities.calibration import Calibration
 from aptset.reports.making import Report, report
 from aptset.reports.render import need_jinja
 from aptset.validation.files import check_labels_present, check_same_classes
 
 
-def report_table(path: Path, target: str, out: Path, title: str | None, **settings: Any) -> Report:
+def report_table(
+    path: Path, target: str, out: Path, title: str | None, settings: Settings
+) -> tuple[Report, TableResult]:
     """Train and calibrate on 70 % of a table, and write the page about the others."""
     need_jinja()
-    result = run_table(path, target, **settings)
+    result = run_table(path, target, settings)
     title = title or f"{path.name}: prediction sets for {target}"
-    features = sliceable(result.features)
-    truth = np.array(result.truth, dtype=object)
-    of_rows: dict[str, Any] = {"groups": result.groups, "ids": result.ids, "features": features}
-    return report(result.classifier, result.features, truth, out, title=title, **of_rows)
+    groups = None if result.rows.groups is None else result.rows.groups[result.test]
+    of_rows: dict[str, Any] = {"groups": groups, "ids": result.ids, "features": result.rows.sliceable(result.test)}
+    X = result.rows.features.iloc[result.test]
+    return report(result.classifier, X, result.truth, out, title=title, **of_rows), result
+
+
+def report_folder(
+    path: Path, folder: Path, alpha: float | None, out: Path, title: str | None, trust: Sequence[str]
+) -> Report:
+    """Write the page about labelled rows and the classifier that a run saved."""
+    need_jinja()
+    classifier, rows, new = labelled_rows(path, folder, trust)
+    title = title or f"{path.name}: prediction sets by {folder.name}"
+    of_rows: dict[str, Any] = {"groups": new.groups, "ids": new.ids, "features": rows.sliceable()}
+    return report(classifier, new.features, rows.labels, out, alpha=alpha, title=title, **of_rows)
 
 
 def report_probabilities(

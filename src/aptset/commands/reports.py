@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,31 @@ import click
 from click.core import ParameterSource
 
 from aptset.commands.options import (
-    ALPHA,
+    ALPHAS,
     AS_JSON,
     CALIBRATIONS,
+    COLUMNS,
+    CONFORMITY,
+    DIALECT,
     JOBS,
+    LEVEL,
     MODEL,
+    MODEL_HELP,
     QUIET,
+    RANDOMIZED,
     ROW_ID,
     SEED,
+    SHARE,
     TRUST,
+    choice_of,
     files_read,
+    is_given,
+    only_one,
+    open_table,
+    options_of_run,
     show,
     source_of,
+    with_options,
     workers,
 )
 
@@ -57,16 +69,16 @@ def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> Non
 @click.command()
 @click.argument("probs", metavar="[FILE]", required=False)
 @click.option("--target", help="FILE is a table: train and calibrate on it, with this column to predict.")
-@click.option("-c", "--calibration", default="split", help="With --target its name; else an artefact of `calibrate`.")
+@click.option("-c", "--calibration", default="split", help="With --target its name; else an artefact, or a folder.")
 @click.option("--label", help="FILE holds probabilities: the column (or array, or .npy file) of true labels.")
 @MODEL
 @click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers.")
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
-@TRUST
 @ROW_ID
-@ALPHA
+@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
+@with_options([*COLUMNS, *DIALECT, TRUST])
 @click.option("--title", help="The heading of the page.")
 @click.option("-o", "--out", default="report.html", show_default=True, help="The page to write.")
 @JOBS
@@ -80,34 +92,46 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     Examples:
       aptset report                                  # on embedded data
       aptset report patients.csv --target diagnosis --model forest
+      aptset report new.csv -c results               # labelled rows, and the folder of `aptset run`
       aptset report test.parquet --label y --prefix p_ -c cal.aptset
     """
     _refuse_what_does_not_fit(probs, options)
     from aptset.commands import report_jobs as reportjob
     from aptset.commands.probability_jobs import evaluation_as_json, load_artefact
-    from aptset.commands.standard_input import as_path
+    from aptset.commands.table_jobs import Settings, evaluations_as_json
     from aptset.validation.paths import check_other_files
 
-    page, title, alpha = Path(out), options["title"], options["alpha"]
+    page, title, alpha, artefact = Path(out), options["title"], options["alphas"][0], Path(options["calibration"])
+    dialect = (options["sep"], options["encoding"], quiet)
     check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])
     if probs is None:
-        made = reportjob.report_demo(alpha, options["seed"], page, title)
+        made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title)
     elif options["target"] is not None:
-        names = ("model", "calibration", "alpha", "groups", "seed", "jobs", "row_id")
-        settings = {name: options[name] for name in names}
-        made = reportjob.report_table(as_path(probs), options["target"], page, title, **settings)
+        settings = Settings(**options_of_run(options), progress=not quiet)
+        made, result = reportjob.report_table(open_table(probs, *dialect), options["target"], page, title, settings)
+        content = evaluations_as_json(result.evaluations, out=out)
+        show(content, f"{result.text()}\n\nWritten: {out}", quiet, as_json)
+        return
+    elif artefact.is_dir():
+        asked = alpha if is_given("alphas") else None
+        path = open_table(probs, *dialect)
+        made = reportjob.report_folder(path, artefact, asked, page, title, options["trust"])
     elif options["label"] is not None:
         source = source_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"])
-        calibration = load_artefact(Path(options["calibration"]), options["trust"])
+        calibration = load_artefact(artefact, options["trust"])
         made = reportjob.report_probabilities(source, calibration, alpha, page, title, options["normalize"])
     else:
-        raise click.UsageError("FILE needs --target COLUMN (a table), or --label COLUMN with -c ARTEFACT.")
+        raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
     show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)
 
 
 SPLITTING = [
     click.option("--target", required=True, help="The column to predict."),
-    ALPHA,
+    *COLUMNS,
+    *DIALECT,
+    TRUST,
+    ALPHAS,
+    LEVEL,
     click.option("--repetitions", default=100, show_default=True, help="Number of random splits."),
     click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test."),
     click.option("--groups", help="A column to break coverage and size down by, besides the labels."),
@@ -118,20 +142,20 @@ SPLITTING = [
     QUIET,
     AS_JSON,
 ]
-
-
-def with_splits(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of commands that split a table again and again."""
-    for option in reversed(SPLITTING):
-        command = option(command)
-    return command
+with_splits = with_options(SPLITTING)
 
 
 def settings_of(options: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a run over many splits."""
-    names = {"alpha": "alpha", "repetitions": "repetitions", "test_share": "test_share", "jobs": "n_jobs"}
+    names = {"repetitions": "repetitions", "test_share": "test_share", "jobs": "n_jobs", "groups": "groups"}
     found = {name: options[option] for option, name in names.items()}
-    return {**found, "random_state": options["seed"], "progress": not options["quiet"]}
+    found |= {"random_state": options["seed"], "progress": not options["quiet"]}
+    return {**found, "choice": choice_of(options), "trust": options["trust"]}
+
+
+def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
+    """Return where the results of a level go: a folder of its own where there are several."""
+    return Path(out) if len(alphas) == 1 else Path(out) / f"alpha-{alpha:g}"
 
 
 @click.command()
@@ -140,10 +164,11 @@ def settings_of(options: dict[str, Any]) -> dict[str, Any]:
 @click.option(
     "--calibration", "calibrations", multiple=True, default=["split", "cv+"], show_default=True, type=CALIBRATIONS
 )
+@with_options([CONFORMITY, RANDOMIZED])
 @click.option("--time", help="A column that says when a row was taken; by default the order of the rows.")
 @click.option("-o", "--out", default="aptset-audit", show_default=True, help="Folder for the results.")
 @with_splits
-def audit(table: str, out: str, model: str, calibrations: tuple[str, ...], time: str | None, **options: Any) -> None:
+def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> None:
     """Split TABLE at random again and again: is the promise kept, and do the rows look exchangeable?
 
     A run can be stopped at any moment; the same command goes on where it was.
@@ -153,43 +178,64 @@ def audit(table: str, out: str, model: str, calibrations: tuple[str, ...], time:
       aptset audit patients.csv --target diagnosis --model forest --time admitted
     """
     from aptset.commands.audit_jobs import audit_table, verdicts_as_json
-    from aptset.commands.standard_input import as_path
+    from aptset.commands.probability_jobs import imported_score
 
-    target, groups = options["target"], options["groups"]
-    settings = settings_of(options)
-    found, written = audit_table(as_path(table), target, model, calibrations, groups, time, Path(out), **settings)
-    content = {"verdicts": verdicts_as_json(found), "drift": found.drift.warning, "out": out, "written": written}
-    show(content, f"{found!r}\n\nWritten to {out}: {', '.join(written)}", options["quiet"], options["as_json"])
+    path = open_table(table, options["sep"], options["encoding"], options["quiet"])
+    settings = settings_of(options) | {name: options[name] for name in ("level", "randomized", "calibrations", "time")}
+    settings |= {"conformity": imported_score(options["conformity"])}
+    contents, texts = [], []
+    for alpha in alphas:
+        folder = folder_of(out, alpha, alphas)
+        found, written = audit_table(path, options["target"], options["model"], out=folder, alpha=alpha, **settings)
+        facts = {"verdicts": verdicts_as_json(found), "drift": found.drift.warning, "out": str(folder)}
+        contents.append({**facts, "written": written})
+        texts.append(f"{found!r}\n\nWritten to {folder}: {', '.join(written)}")
+    content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
+    show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
 
 
 @click.command()
 @click.argument("table")
+@click.option("--model", "models", multiple=True, default=["logistic"], show_default=True, help=MODEL_HELP)
+@click.option("--calibration", "calibrations", multiple=True, default=["split"], show_default=True, type=CALIBRATIONS)
 @click.option(
-    "--model",
-    "models",
-    multiple=True,
-    required=True,
-    help="A model by name, or module:object, which RUNS that module's code; at least two.",
+    "--conformity", "conformities", multiple=True, default=["adaptive"], show_default=True, help="Scores to compare."
 )
-@click.option("--calibration", default="split", show_default=True, type=CALIBRATIONS, help="The same for every model.")
+@click.option("--share", "shares", multiple=True, type=float, help="Shares of the rows that calibrate in a split.")
+@click.option("--randomized", type=click.Choice(["yes", "no", "both"]), default="yes", show_default=True)
 @click.option("-o", "--out", default="aptset-compare", show_default=True, help="Folder for the results.")
 @with_splits
-def compare(table: str, out: str, models: tuple[str, ...], calibration: str, **options: Any) -> None:
-    """Compare models by the size and coverage of their sets, on the same random splits of TABLE.
+def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> None:
+    """Compare models and settings by the size and coverage of their sets, on the same random splits of TABLE.
+
+    Every option that is given several times is compared: all combinations, at least two. One is recommended.
 
     \b
-    Example:
+    Examples:
       aptset compare patients.csv --target diagnosis --model logistic --model forest
+      aptset compare patients.csv --target diagnosis --conformity adaptive --conformity raps --randomized both
+      aptset compare patients.csv --target diagnosis --share 0.3 --share 0.5 --calibration split --calibration cv+
     """
-    from aptset.commands.audit_jobs import compare_table, verdicts_as_json
-    from aptset.commands.standard_input import as_path
+    from aptset.commands.audit_jobs import Alternatives, compare_table, verdicts_as_json
 
-    target, groups = options["target"], options["groups"]
-    settings = settings_of(options)
-    found, written = compare_table(as_path(table), target, models, calibration, groups, Path(out), **settings)
-    content = {"ranking": found.ranking, "sentences": found.sentences(), "verdicts": verdicts_as_json(found)}
-    text = f"{found!r}\n\nWritten to {out}: {', '.join(written)}"
-    show({**content, "out": out, "written": written}, text, options["quiet"], options["as_json"])
+    names = ("models", "calibrations", "conformities", "shares", "level")
+    chance = {"yes": (True,), "no": (False,), "both": (True, False)}[options["randomized"]]
+    alternatives = Alternatives(**{name: options[name] for name in names}, randomized=chance)
+    if len(alternatives.names()) < 2:
+        raise click.UsageError(
+            "compare needs two candidates: give --model, --conformity, --calibration or --share twice, or --randomized "
+            "both. For one alone there is `aptset audit`."
+        )
+    path = open_table(table, options["sep"], options["encoding"], options["quiet"])
+    settings, contents, texts = settings_of(options), [], []
+    for alpha in alphas:
+        folder = folder_of(out, alpha, alphas)
+        found, written = compare_table(path, options["target"], alternatives, out=folder, alpha=alpha, **settings)
+        facts = {"ranking": found.ranking, "sentences": found.sentences(), "recommended": found.recommendation()[0]}
+        contents.append({**facts, "verdicts": verdicts_as_json(found), "out": str(folder), "written": written})
+        texts.append(f"{found!r}\n\nWritten to {folder}: {', '.join(written)}")
+    content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
+    show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
 
 
 COMMANDS = [report, audit, compare]

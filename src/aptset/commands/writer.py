@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +17,41 @@ from aptset.validation.files import check_flat_columns, check_sets_file
 from aptset.validation.paths import as_utf8
 
 
+def names_of_sets(alpha: float, n_levels: int) -> tuple[str, str]:
+    """Return the names of the two columns of a level: size and set, with the level where there are several."""
+    return ("size", "set") if n_levels == 1 else (f"size {alpha:g}", f"set {alpha:g}")
+
+
 class SetsWriter:
     """Writes sets batch by batch to parquet or CSV; the file appears when the writer is closed without an error."""
 
-    def __init__(self, path: Path, names: list[str], classes: list[str]) -> None:
-        self._is_csv = check_sets_file(path, names, classes) == "csv"
+    def __init__(self, path: Path, names: list[str], classes: list[str], alphas: Sequence[float] = (0.1,)) -> None:
+        added = [name for alpha in alphas for name in names_of_sets(alpha, len(alphas))]
+        self._is_csv = check_sets_file(path, names, classes, added) == "csv"
         self._path = path
         self._classes = pa.array(classes)
         self._context = atomic_path(path)
         self._temporary = self._context.__enter__()
         self._writer: Any = None
 
-    def write(self, others: dict[str, pa.Array], sets: Any) -> None:
-        """Write some rows: the columns that travel along, the size of each set, and its labels."""
-        pointers, members = pa.array(sets.indptr.astype(np.int32)), self._classes.take(pa.array(sets.indices))
+    def write(self, others: dict[str, pa.Array], sets: Sequence[Any], alphas: Sequence[float]) -> None:
+        """Write some rows: the columns that travel along, and for each level the size of each set and its labels."""
         if self._is_csv:
             check_flat_columns(self._path, pa.schema([(name, column.type) for name, column in others.items()]))
-        labels: Any = pa.ListArray.from_arrays(pointers, members)
-        if self._is_csv:
-            labels = pa.array(["|".join(row) for row in labels.to_pylist()])
-        table = pa.table({**others, "size": pa.array(sets.sizes.astype(np.int32)), "set": labels})
+        columns = dict(others)
+        for some, alpha in zip(sets, alphas, strict=True):
+            size, labels = names_of_sets(alpha, len(alphas))
+            columns |= {size: pa.array(some.sizes.astype(np.int32)), labels: self._labels(some)}
+        table = pa.table(columns)
         if self._writer is None:
             kind = pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter
             self._writer = kind(as_utf8(self._temporary), table.schema)
         self._writer.write_table(table)
+
+    def _labels(self, sets: Any) -> Any:
+        pointers, members = pa.array(sets.indptr.astype(np.int32)), self._classes.take(pa.array(sets.indices))
+        lists = pa.ListArray.from_arrays(pointers, members)
+        return pa.array(["|".join(row) for row in lists.to_pylist()]) if self._is_csv else lists
 
     def __enter__(self) -> SetsWriter:
         return self

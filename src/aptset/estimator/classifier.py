@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -18,6 +19,8 @@ from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
 from aptset.estimator.conformal import Fitted, fit, fit_and_predict, prepare
 from aptset.estimator.fitting import mean_probabilities
+from aptset.estimator.saving import save_classifier
+from aptset.estimator.state import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
 from aptset.kernels.formula import Floats
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.cross import CrossCalibration
@@ -26,6 +29,8 @@ from aptset.sets import PredictionSets
 from aptset.validation.estimators import warn_unseen_labels
 from aptset.validation.folds import warn_no_promise
 from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
+
+_LEARNED = ("fitted_", "classes_", "models_", "n_calibration_", "unseen_label_chance_", "conformity_")
 
 
 class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -379,6 +384,52 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """Pass the metadata of ``fit`` on to the estimator."""
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
+
+    def save(self, folder: str | Path) -> None:
+        """Write a folder from which :func:`load` makes the classifier again: models in skops format, and no pickle.
+
+        Format 1 is read by every later version of aptset. The models are those of scikit-learn and other libraries:
+        they open with the version that wrote them, and mostly with later ones.
+
+        Parameters
+        ----------
+        folder : path
+            Made if it is not there. A classifier that was saved there before is replaced, at once or not at all.
+
+        Examples
+        --------
+        >>> import aptset, tempfile
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y = load_iris(return_X_y=True)
+        >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     classifier.save(folder)
+        ...     sets = aptset.load(folder).predict_set(X)
+        >>> sets == classifier.predict_set(X)
+        True
+        """
+        self._fitted()
+        save_classifier(self, Path(folder))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return settings and what was learned as plain values: skops then asks for this class alone."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "fitted_" in state:
+            for name in _LEARNED:
+                state.pop(name, None)
+            state[STATE] = flatten(self.fitted_)
+        state["calibration"], state["conformity"] = flat_scheme(self.calibration), flat_score(self.conformity)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        learned = state.pop(STATE, None)
+        state["calibration"] = full_scheme(state["calibration"], "this state")
+        state["conformity"] = full_score(state["conformity"], "this state")
+        super().__setstate__(state)
+        if learned is not None:
+            self._keep(rebuild(learned))
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         settings = str(super().__repr__(N_CHAR_MAX))

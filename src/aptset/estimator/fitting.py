@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,12 +20,13 @@ from sklearn.utils.validation import _check_method_params
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import HeldOut, score_fold, scores_of
 from aptset.calibrations.tally import Tally, on_mean_grid
+from aptset.estimator.encoding import Encoding
 from aptset.groups import Groups, Ids
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
 from aptset.kernels.rowhash import Words
 from aptset.running.progress import with_bar
-from aptset.validation.estimators import check_model_probabilities, fold_error, warn_constant_model
+from aptset.validation.estimators import check_model_probabilities, fold_error, uncloneable, warn_constant_model
 from aptset.validation.labels import columns_of
 from aptset.validation.matrices import OF_ESTIMATOR, check_rows, tolerance_of
 
@@ -125,19 +127,39 @@ class Training:
         if is_frozen(self.estimator):
             return self.estimator
         rows = self.train_rows(f)
-        model = clone(self.estimator)
+        model = fresh(self.estimator)
         seed = self.seeds[f]
         if seed is not None:
             seed_unseeded(model, seed)
         some_X, some_y = take(self.samples.X, rows), self.y[rows]
+        params = _check_method_params(self.samples.X, self.fit_params, indices=rows)
+        return fit_on_numbers(model, some_X, some_y, params)
+
+
+def fresh(estimator: Any) -> Any:
+    """Return an unfitted copy; one that scikit-learn cannot make is built from the settings, as it would be."""
+    try:
+        return clone(estimator)
+    except (RuntimeError, TypeError) as error:  # as CatBoost's with cat_features
         try:
-            model.fit(some_X, some_y, **_check_method_params(self.samples.X, self.fit_params, indices=rows))
-            return model
-        except ValueError as error:
-            if len(np.unique(some_y)) > 1 or "class" not in str(error):
-                raise
-            warn_constant_model(some_y.tolist()[0])
-            return DummyClassifier(strategy="most_frequent").fit(some_X, some_y)
+            return type(estimator)(**copy.deepcopy(estimator.get_params(deep=False)))
+        except Exception:
+            raise uncloneable(estimator, error) from error
+
+
+def fit_on_numbers(model: Any, X: Any, y: NDArray[Any], params: dict[str, Any]) -> Any:
+    """Fit a model on numbers for the labels, as many as there are among these rows; it comes back with the labels."""
+    encoding = Encoding(y)
+    encoding.settle(model)
+    try:
+        model.fit(X, encoding.y, **encoding.fit_params(params))
+        if len(encoding.labels) > 1 or np.shape(model.predict_proba(take(X, slice(0, 1)))) == (1, 1):
+            return encoding.decoded(model)
+    except Exception as error:  # of one class: libraries refuse it in words and types of their own
+        if len(encoding.labels) > 1 or not any(word in str(error).lower() for word in ("class", "unique", "label")):
+            raise
+    warn_constant_model(encoding.labels.tolist()[0])
+    return encoding.decoded(DummyClassifier(strategy="most_frequent").fit(X, encoding.y))
 
 
 def seed_unseeded(model: Any, seed: int) -> None:

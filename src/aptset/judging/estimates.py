@@ -158,3 +158,8 @@ def paired_mean(total: NDArray[np.float64], times: NDArray[np.float64], confiden
     error = float(np.sqrt(n / (n - 1) * np.sum((weight * (values - value)) ** 2)))
     half = error * float(stdtrit(n - 1, (1 + confidence) / 2))
     return Estimate(value, value - half, value + half, n)
+
+
+def in_p(p_value: float) -> str:
+    """Return a p-value as people write it: "p = 0.03", "p < 0.0001", and never "p = 0"."""
+    return "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.3g}"

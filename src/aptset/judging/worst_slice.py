@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.judging.estimates import Estimate, share
 from aptset.judging.features import Features, features_of, project
 from aptset.judging.outcome import Outcome
+from aptset.judging.slice_words import in_words
 from aptset.kernels import engines
 from aptset.kernels.blocks import thread_count
 from aptset.kernels.formula import Floats
@@ -29,6 +30,7 @@ from aptset.validation.outcomes import (
 from aptset.validation.settings import check_generator, check_option
 
 _DIRECTIONS_AT_ONCE = 16
+_LEAST_SPECIAL = 0.1  # standard deviations that a column must be away to be worth a word
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,15 @@ class WorstSlice:
         "held-out" or "in-sample".
     rows : array of int
         The rows behind ``coverage``.
+    sentences : tuple of str
+        What sets the rows in the slab apart, in words.
+    chance : float
+        The chance that a slab of as many rows, drawn at random from those that judge, holds as many misses: a slice is
+        worse than chance if it is small. NaN for method="in-sample".
+    left_out : tuple of str
+        Columns that no slice is made of: texts of many values.
+    fill : dict
+        What stands for missing values, by the name of the column.
     """
 
     coverage: Estimate
@@ -70,6 +81,10 @@ class WorstSlice:
     spread: Floats
     method: str
     rows: NDArray[np.intp]
+    sentences: tuple[str, ...] = ()
+    chance: float = float("nan")
+    left_out: tuple[str, ...] = ()
+    fill: dict[str, float] = field(default_factory=dict)
 
     def __float__(self) -> float:
         return float(self.coverage)
@@ -81,20 +96,25 @@ class WorstSlice:
         return [(self.names[j], float(weight[j])) for j in order]
 
     def describe(self) -> str:
-        """Return the slab in words."""
-        parts = []
-        for name, _ in self.top_features():
-            j = self.names.index(name)
-            parts.append(f"{name} is {self.means[j]:.3g} on average (overall {self.overall[j]:.3g})")
-        where = "; ".join(parts)
-        return f"coverage {self.coverage!r} in the worst slice found, {self.share:.0%} of the rows, where {where}"
+        """Return the slab in words, or that none is worse than chance."""
+        aside = f" (left out: {', '.join(self.left_out)})" if self.left_out else ""
+        worst = f"coverage {self.coverage!r} in the worst slice found, {self.share:.0%} of the rows"
+        if not self.is_worse_than_chance:
+            return f"no slice found that is worse than chance: {worst}{aside}"
+        where = f", where {'; '.join(self.sentences)}" if self.sentences else ""
+        return f"{worst}{where}{aside}"
+
+    @property
+    def is_worse_than_chance(self) -> bool:
+        """Whether the slab holds more misses than one in twenty slabs drawn at random; unknown counts as worse."""
+        return not (self.chance > 0.05 or self.coverage.n == 0)
 
     def __repr__(self) -> str:
         return f"WorstSlice({self.method}: {self.describe()})"
 
     def contains(self, X: Any) -> NDArray[np.bool_]:
         """Tell which rows of X lie in the slab; X must have the columns the slab was found with."""
-        (projection,) = project(features_of(X, self.names).matrix, self.direction[None, :])
+        (projection,) = project(features_of(X, self.names, fill=self.fill).matrix, self.direction[None, :])
         return np.asarray((projection >= self.low) & (projection <= self.high))
 
 
@@ -212,8 +232,9 @@ def _summarise(
     confidence: float,
     method: str,
 ) -> WorstSlice:
+    judged = covered[judge]
     return WorstSlice(
-        coverage=share(covered[judge][inside[judge]], confidence),
+        coverage=share(judged[inside[judge]], confidence),
         found=float(slab.mean),
         direction=vector,
         low=slab.low,
@@ -225,4 +246,33 @@ def _summarise(
         spread=features.spread,
         method=method,
         rows=judge[inside[judge]],
+        sentences=_sentences(features, inside),
+        chance=float("nan") if method == "in-sample" else _chance(judged, judged[inside[judge]]),
+        left_out=features.left_out,
+        fill=features.fill,
     )
+
+
+def _sentences(features: Features, inside: NDArray[np.bool_], most: int = 3) -> tuple[str, ...]:
+    """Say what is special about the rows inside, for the columns that set them apart most, each of them once."""
+    if not inside.any():
+        return ()
+    away = features.means(np.flatnonzero(inside)) - features.means(np.arange(len(inside)))
+    away = away / np.where(features.spread > 0, features.spread, 1.0)
+    # A value is told where it is frequent: that another one is rare says less.
+    special = [away[j] if feature.kind == "value" else abs(away[j]) for j, feature in enumerate(features.columns)]
+    told: dict[str, str] = {}
+    for j in np.argsort(-np.array(special), kind="stable").tolist():
+        feature = features.columns[j]
+        if len(told) < most and feature.column not in told and special[j] > _LEAST_SPECIAL:
+            values = features.of(j)
+            told[feature.column] = in_words(feature, values[inside], values)
+    return tuple(told.values())
+
+
+def _chance(judged: NDArray[np.bool_], inside: NDArray[np.bool_]) -> float:
+    """Return the chance of as many misses among as many rows drawn at random: the hypergeometric law."""
+    from scipy.stats import hypergeom
+
+    misses = int((~inside).sum())
+    return float(hypergeom.sf(misses - 1, len(judged), int((~judged).sum()), len(inside)))

@@ -114,9 +114,9 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
         "format": FORMAT_VERSION,
         "kind": "split",
         "score": describe_score(score),
-        "classes": _as_plain(fields["classes"]),
-        "columns": None if columns is None else _as_plain(columns),
-        "groups": {"kind": held_out.groups.kind, "names": [_plain(name) for name in held_out.groups.names]},
+        "classes": as_plain_labels(fields["classes"]),
+        "columns": None if columns is None else as_plain_labels(columns),
+        "groups": {"kind": held_out.groups.kind, "names": [plain_value(name) for name in held_out.groups.names]},
         "key": str(fields["key"]),
         "randomized": chance.randomized,
         "u": chance.source,
@@ -140,16 +140,17 @@ def _digest(text: str, tensors: dict[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """Return a label, a group or a setting as JSON takes it."""
     value = value.item() if isinstance(value, np.generic) else value
     if is_storable(value):
         return value
     raise TypeError(f"labels and groups must be texts, numbers, booleans or None to be saved; got {value!r}.")
 
 
-def _as_plain(values: NDArray[Any]) -> dict[str, Any]:
+def as_plain_labels(values: NDArray[Any]) -> dict[str, Any]:
     """Return labels as JSON takes them; as objects where an array would make something else of them."""
-    plain = [_plain(value) for value in values.tolist()]
+    plain = [plain_value(value) for value in values.tolist()]
     return {
         "values": plain,
         "objects": values.dtype == object or not same_values(stored_array(plain, False).tolist(), plain),

@@ -120,7 +120,7 @@ def _page(
         "rows": evaluation.n,
         "settings": {**evidence.origin.settings, **settings},
         "has_groups": "group" in parts,
-        "slice": slice_in_words(evaluation.worst_slice, evidence.X),
+        "slice": slice_in_words(evaluation.worst_slice),
         "is_judged": evidence.origin.laws is not None,
         "has_band": "low" in data["curve"],
         "is_upper_open": evidence.origin.is_upper_open,

@@ -41,6 +41,14 @@ def damaged(path: str | Path, why: str) -> ValueError:
     return ValueError(f"{path} is no intact aptset artefact: {why}. Make it again with `aptset calibrate` or save().")
 
 
+def unknown_kind(where: str | Path, what: str, name: Any) -> ValueError:
+    """Return the one error about something that a later version may have written."""
+    shown = re.sub(r"[^ -~]", "?", str(name))[:200]
+    return ValueError(
+        f"{where} has a {what} that this version of aptset does not know: {shown}. Upgrade aptset, or make it again."
+    )
+
+
 def check_artefact(path: str | Path, metadata: dict[str, str], newest: int) -> dict[str, Any]:
     """Return the facts of an artefact's metadata."""
     if "aptset" not in metadata:
@@ -61,8 +69,10 @@ def check_artefact(path: str | Path, metadata: dict[str, str], newest: int) -> d
     unknown += [name for name, kind in _OPTIONAL.items() if name in facts and not _is_a(facts[name], kind)]
     if unknown:  # what this version does not know may change what the scores mean
         raise damaged(path, f"its metadata says {unknown[0][:40]!r}, which this version does not understand")
-    if facts["format"] < 1 or facts["kind"] != "split":
-        raise damaged(path, "its metadata is incomplete (format or kind)")
+    if facts["kind"] != "split":
+        raise unknown_kind(path, "kind of calibration", facts["kind"])
+    if facts["format"] < 1:
+        raise damaged(path, "its metadata is incomplete (format)")
     return facts
 
 

@@ -55,7 +55,10 @@ def check_candidates(candidates: Any) -> dict[str, Any]:
     """Return the models to compare, by name."""
     if not isinstance(candidates, Mapping) or len(candidates) < 2:
         came = f"{len(candidates)} of them" if isinstance(candidates, Mapping) else type(candidates).__name__
-        raise ValueError(f'candidates must be a dictionary of at least two models, {{"name": model, ...}}; got {came}.')
+        raise ValueError(
+            f'candidates must be a dictionary of at least two, {{"name": model, ...}}; got {came}. They may be one '
+            "model with several settings, ConformalClassifier(model, ...); for one alone there is aptset.audit."
+        )
     return {str(name): model for name, model in candidates.items()}
 
 

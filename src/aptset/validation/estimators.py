@@ -26,7 +26,7 @@ def check_estimator_can(estimator: Any) -> None:
     for method in ("fit", "predict_proba"):
         if not hasattr(estimator, method):
             raise TypeError(
-                f"estimator must be a scikit-learn classifier with {method}; got {estimator!r}. "
+                f"estimator must be a scikit-learn classifier with {method}; got {short(estimator)}. "
                 "For a model without probabilities wrap it in sklearn.calibration.CalibratedClassifierCV, "
                 "or pass probabilities to aptset.calibrate."
             )
@@ -51,6 +51,12 @@ def check_ensemble(estimator: Any, n_rows: int) -> int:
     if share is None or isinstance(share, float):
         return max(1, round(n_rows * (1.0 if share is None else share)))
     return int(share)
+
+
+def short(estimator: Any) -> str:
+    """Return an object on one line: pipelines take ten."""
+    words = " ".join(repr(estimator).split())
+    return words if len(words) <= 100 else f"{words[:99]}…"
 
 
 def check_training_data(
@@ -190,6 +196,15 @@ def fold_error(error: Exception, fold: int, n_folds: int) -> Exception:
         return type(error)(message)
     except Exception:  # an exception with a constructor of its own
         return RuntimeError(f"{message} ({type(error).__name__})")
+
+
+def uncloneable(estimator: Any, error: Exception) -> TypeError:
+    """Return the error about a model of which no unfitted copy can be made."""
+    name = type(estimator).__name__
+    return TypeError(
+        f"estimator must be a model that scikit-learn can clone; got {name}: {error}. A setting that the constructor "
+        "changes goes to fit instead: CatBoostClassifier() with fit(X, y, cat_features=[...])."
+    )
 
 
 def check_models_kept(models: Any) -> None:

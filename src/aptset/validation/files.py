@@ -62,7 +62,8 @@ def check_utf8_columns(path: Path, table: Any) -> None:
             except (AttributeError, UnicodeDecodeError) as error:
                 if value is not None:
                     raise ValueError(
-                        f"{path}, row {row} cannot be read: column {name!r} must be UTF-8 text. Save the file as such."
+                        f"{path}, row {row} cannot be read: column {name!r} must be UTF-8 text. Save the file as such, "
+                        "or pass --encoding."
                     ) from error
 
 
@@ -90,14 +91,16 @@ def check_labels_present(path: Path, labels: Sequence[str | None], start: int, c
             )
 
 
-def check_sets_file(path: Path, names: list[str], classes: list[str]) -> str:
+def check_sets_file(path: Path, names: list[str], classes: list[str], added: Sequence[str] = ("size", "set")) -> str:
     """Return the kind of a file of sets; refuse endings, columns and labels that it could not hold."""
     kind = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}.get(path.suffix.lower())
     if kind is None:
         raise ValueError(f"{path} must end in .parquet or .csv.")
-    taken = sorted({"size", "set"} & set(names))
+    taken = sorted(set(added) & set(names))
     if taken:
-        raise ValueError(f"{path} must have room for the columns size and set; the input has {taken} already. Rename.")
+        raise ValueError(
+            f"{path} must have room for the columns {' and '.join(added)}; the input has {taken} already. Rename."
+        )
     barred = [name for name in classes if "|" in name]
     if kind == "csv" and barred:
         raise ValueError(f"{path} joins labels by |, but {barred[0]!r} holds one. Write .parquet instead.")
@@ -178,13 +181,30 @@ def check_finite_features(path: Path, features: Any) -> None:
             )
 
 
-def check_model_name(name: str, find: Any, names: list[str] | None = None) -> Any:
-    """Return a model by its name, or say which names there are."""
-    try:
-        found = find()
-    except (ImportError, KeyError, TypeError) as error:
-        known = f"one of {', '.join(names)} or module:object" if names else "module:object"
-        raise ValueError(f"--model must be {known}; got {name!r} ({error}).") from error
-    if found is None:
-        raise ValueError(f"--model must be module:object; there is no such object: {name!r}.")
-    return found
+def check_no_regression(path: Path, target: str, values: Any, labels: Any) -> None:
+    """Refuse a target that measures instead of naming: many numbers, hardly any of them twice."""
+    import pyarrow as pa
+
+    is_float, is_whole = pa.types.is_floating(values.type), pa.types.is_integer(values.type)
+    if not (is_float or is_whole or pa.types.is_decimal(values.type)):
+        return
+    known = [label for label in labels if label is not None]
+    distinct, has_parts = len(set(known)), any("." in label for label in known)
+    if distinct > (20 if has_parts else max(50, len(labels) // 2)):
+        raise ValueError(
+            f"{path}: --target {target} must be labels; it has {distinct} different values, numbers: a regression "
+            "problem. Cut it into classes first, or write a letter in front if the numbers are names."
+        )
+
+
+def check_number_columns(path: Path, table: Any, names: Sequence[str]) -> None:
+    """Refuse columns that were numbers when a model was trained and are none now."""
+    import pyarrow as pa
+
+    for name in names:
+        kind = table[name].type
+        tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_duration, pa.types.is_null)
+        if not any(test(kind) for test in tests):
+            raise ValueError(
+                f"{path}: column {name!r} must hold numbers, as it did when the model was trained; it holds {kind}."
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Real
 from typing import Any
@@ -69,7 +70,9 @@ def as_objects(values: list[Any]) -> NDArray[Any]:
     return found
 
 
-def check_features(matrix: Any, names: list[str], wanted: list[str] | None, n_rows: int | None) -> Any:
+def check_features(
+    matrix: Any, names: list[str], wanted: list[str] | None, n_rows: int | None, left_out: Sequence[str] = ()
+) -> Any:
     """Return a matrix of finite numbers with the right rows and columns."""
     if not hasattr(matrix, "tocsr"):
         if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
@@ -86,10 +89,11 @@ def check_features(matrix: Any, names: list[str], wanted: list[str] | None, n_ro
     if n_rows is not None and matrix.shape[0] != n_rows:
         raise ValueError(f"X must have one row per set: {n_rows} sets, but {matrix.shape[0]} rows came.")
     if matrix.shape[1] == 0:
-        raise ValueError("X must have at least one column.")
+        why = f": numbers, dates or texts of few values; left out {', '.join(left_out[:5])}" if left_out else ""
+        raise ValueError(f"X must have at least one column to look for slices in{why}.")
     values = matrix.data if hasattr(matrix, "tocsr") else matrix
     if not np.isfinite(values).all():
-        raise ValueError("X must be finite to look for slices. Fill or drop missing values first.")
+        raise ValueError("X must be finite to look for slices. Replace infinite values first.")
     missing = [name for name in wanted or [] if name not in names]
     if missing:
         raise ValueError(f"X must have the columns of the slice; {missing[:5]} are missing.")

@@ -149,3 +149,10 @@ def check_option(value: Any, options: tuple[str, ...], name: str) -> str:
     if value not in options:
         raise ValueError(f"{name} must be one of {list(options)}; got {value!r}.")
     return str(value)
+
+
+def check_share_of_split(calibration: str, share: float) -> float:
+    """Refuse a share that calibrates for calibrations in which every row does."""
+    if calibration != "split":
+        raise ValueError(f"--share is for --calibration split, where some rows calibrate; got {calibration!r}.")
+    return float(check_share(share))

@@ -1,0 +1,97 @@
+"""What ``aptset inspect`` does: an artefact or a folder in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from aptset.probabilities.artefacts import read, read_calibration
+from aptset.validation.folders import read_facts
+
+
+class _Unseen:
+    """Stands for a score of the user's own that only its name is wanted of."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def of(self, places: Any) -> Any:
+        """Return something of the right shape."""
+        return places.own
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    """Return what an artefact, or the folder of a classifier, says about itself."""
+    if path.is_dir():
+        return _of_folder(path)
+    name = read(path)[0]["score"].get("name")
+    is_own = isinstance(name, str) and ":" in name
+    fields, facts = read_calibration(path, {name: _Unseen} if is_own else None)  # a score is named here, never needed
+    sizes = fields["held_out"].sizes.tolist()
+    names = [str(name) for name in facts["groups"]["names"]]
+    return {
+        "file": str(path),
+        "score": facts["score"],
+        "n": facts["n"],
+        "classes": facts["classes"]["values"],
+        "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
+        "randomized": facts["randomized"],
+        "promise": "coverage >= 1 - alpha" + ("" if facts["groups"]["kind"] == "all" else " in every group"),
+        "smallest_alpha": 1 / (min(sizes) + 1),
+        "scores_hash": facts["scores_hash"],
+        "library": facts["library"],
+        "created": facts["created"],
+        "format": facts["format"],
+    }
+
+
+def _of_folder(folder: Path) -> dict[str, Any]:
+    facts = read_facts(folder)
+    table = facts["table"] or {"target": None, "columns": []}
+    return {
+        "file": str(folder),
+        "calibration": facts["scheme"],
+        "score": facts["score"],
+        "alpha": facts["settings"]["alpha"],
+        "n": facts["n"],
+        "models": facts["n_models"],
+        "classes": facts["classes"]["values"],
+        "groups": {"kind": facts["groups"]["kind"], "sizes": {}},
+        "randomized": facts["randomized"],
+        "target": table["target"],
+        "columns": [column["name"] for column in table["columns"] if not column["left_out"]],
+        "versions": facts["versions"],
+        "library": facts["library"],
+        "created": facts["created"],
+        "format": facts["format"],
+    }
+
+
+def facts_in_words(facts: dict[str, Any]) -> str:
+    """Return facts as lines; labels that are numbers come in their order, and settings as they are written."""
+    return "\n".join(f"{name.replace('_', ' '):<15} {_words(name, value)}" for name, value in facts.items())
+
+
+def _words(name: str, value: Any) -> str:
+    if name == "score":
+        settings = ", ".join(f"{key}={one}" for key, one in (value["settings"] or {}).items())
+        return f"{value['name']}({settings})" if settings else str(value["name"])
+    if name == "groups":
+        sizes = ", ".join(f"{key}: {value['sizes'][key]:,}" for key in in_order(value["sizes"]))
+        return {"all": "none", "label": "each label", "row": "by row"}[value["kind"]] + (f" ({sizes})" if sizes else "")
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {one}" for key, one in value.items() if one is not None)
+    if isinstance(value, list):
+        ordered = in_order(value) if name == "classes" else value
+        return ", ".join(map(str, ordered[:20])) + (f" and {len(value) - 20} more" if len(value) > 20 else "")
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def in_order(labels: Iterable[Any]) -> list[Any]:
+    """Return labels in order: as numbers if all of them are numbers, else as texts."""
+    found = list(labels)
+    try:
+        return sorted(found, key=float)
+    except (TypeError, ValueError):
+        return sorted(found, key=str)

@@ -1,0 +1,112 @@
+"""Labels inside a fold: models are trained on 0, 1, ..., every one of them present, and users see their own labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from aptset.validation.labels import columns_of
+
+# Settings that name labels by value, in scikit-learn and in libraries that keep to its manners.
+_OF_LABELS = ("class_weight", "class_weights", "sampling_strategy", "constant")
+
+
+class LabelledModel(BaseEstimator):  # type: ignore[misc]
+    """A model that was trained on 0, 1, ... instead of the user's labels; all else is what the model itself has.
+
+    Parameters
+    ----------
+    model : classifier
+        The fitted model.
+    labels : array
+        The user's label for each number.
+    """
+
+    def __init__(self, model: Any, labels: NDArray[Any]) -> None:
+        self.model = model
+        self.labels = labels
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels that the model was trained on."""
+        found: NDArray[Any] = self.labels[np.asarray(self.model.classes_).astype(np.intp)]
+        return found
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return one column for each entry of ``classes_``."""
+        return self.model.predict_proba(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the model's guess, as the user's label."""
+        found: NDArray[Any] = self.labels[np.asarray(self.model.predict(X)).astype(np.intp).ravel()]
+        return found
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("model", "labels"):  # not there yet while a copy is made
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
+
+class Encoding:
+    """The labels of the rows that train a model, in order, and the number of each."""
+
+    def __init__(self, y: NDArray[Any]) -> None:
+        self.labels, codes = np.unique(y, return_inverse=True)
+        self.plain = self.labels.dtype.kind in "iu" and bool(np.array_equal(self.labels, np.arange(len(self.labels))))
+        self.y: NDArray[Any] = y if self.plain else codes.astype(np.int64).ravel()
+
+    def settle(self, model: Any) -> None:
+        """Put numbers into the settings of a model that name labels."""
+        if self.plain:
+            return
+        for name, value in model.get_params(deep=True).items():
+            if name.rpartition("__")[2] in _OF_LABELS:
+                self._settle(model, name, value)
+
+    def _settle(self, model: Any, name: str, value: Any) -> None:
+        if isinstance(value, dict):
+            codes = self.codes(list(value)).tolist()
+            known = {code: of_label for code, of_label in zip(codes, value.values(), strict=True) if code >= 0}
+            model.set_params(**{name: known})
+        elif name.endswith("constant") and np.ndim(value) == 0 and value is not None:
+            (code,) = self.codes([value]).tolist()
+            if code >= 0:
+                model.set_params(**{name: code})
+
+    def fit_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return what is passed to fit, with numbers for the labels of rows that a model is watched on."""
+        if self.plain:
+            return params
+        return {name: self._watched(value) if name.endswith("eval_set") else value for name, value in params.items()}
+
+    def _watched(self, value: Any) -> Any:
+        """Return pairs of X and y with numbers for y; labels that do not train are left out."""
+        if isinstance(value, list):
+            return [self._watched(pair) for pair in value]
+        if not isinstance(value, tuple) or len(value) != 2:
+            return value  # something of a library's own
+        from sklearn.utils import _safe_indexing
+
+        X, y = value
+        codes = self.codes(list(y))
+        known = np.flatnonzero(codes >= 0)
+        return (X if len(known) == len(codes) else _safe_indexing(X, known)), codes[known]
+
+    def codes(self, labels: list[Any]) -> NDArray[np.int64]:
+        """Return the number of each label, -1 for one that does not train."""
+        of_objects = np.empty(len(labels), dtype=object)
+        of_objects[:] = labels
+        return columns_of(of_objects, self.labels)
+
+    def decoded(self, model: Any) -> Any:
+        """Return a fitted model that speaks of the user's labels; one that knew them by itself stays as it is."""
+        if self.plain or not hasattr(model, "classes_"):
+            return model
+        numbers = set(range(len(self.labels)))
+        return LabelledModel(model, self.labels) if set(np.asarray(model.classes_).tolist()) <= numbers else model

@@ -1,0 +1,127 @@
+"""A classifier on disk: a folder with its facts as JSON, its scores as safetensors and its models in skops format.
+
+Layout, format 1. ``aptset.json`` names everything: settings, classes, groups, the score, the calibration, and the two
+other files with the blake2b of their bytes. ``scores-*.safetensors`` holds the tensors ``scores``, ``offsets``,
+``labels``, ``label_counts`` and, where several models judge a row together, ``judges``; ``models-*.skops`` a dictionary
+of the unfitted estimator, the fitted models and the settings of the calibration. The two carry their digest in their
+names, so that a folder is saved anew by replacing one small file: a kill at any moment leaves the old classifier or the
+new one.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from datetime import UTC, datetime
+from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.estimator.state import FORMAT_VERSION, flatten
+from aptset.probabilities.artefacts import as_plain_labels, plain_value
+from aptset.probabilities.stored_scores import describe_score
+from aptset.running.writing import atomic_path, atomic_write
+from aptset.validation.folders import check_saveable, digest_of_facts, need_skops
+
+FACTS = "aptset.json"
+_LIBRARIES = ("numpy", "scikit-learn", "skops", "xgboost", "lightgbm", "catboost")
+
+
+def save_classifier(classifier: Any, folder: Path, table: dict[str, Any] | None = None) -> list[str]:
+    """Write a folder; return the names of its files. ``table`` says how rows of a file become rows of X."""
+    skops = need_skops()
+    state = flatten(classifier.fitted_)
+    settings = classifier.get_params(deep=False)
+    check_saveable(state, settings)
+    models = {
+        "estimator": settings.pop("estimator"),
+        "models": state.pop("models"),
+        "calibration": state["scheme"]["settings"],
+    }
+    facts = _describe(classifier, state, settings, table)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "scores": _keep(folder, "scores", ".safetensors", _tensors(state)),
+        "models": _keep(folder, "models", ".skops", skops.dumps(models)),
+    }
+    facts["files"] = {what: {"name": name, "digest": digest} for what, (name, digest) in files.items()}
+    facts["digest"] = digest_of_facts(facts)
+    with atomic_write(folder / FACTS) as file:
+        file.write(json.dumps(facts, indent=1, sort_keys=True, allow_nan=False).encode())
+    names = [FACTS, *(name for name, _ in files.values())]
+    for old in (*folder.glob("scores-*.safetensors"), *folder.glob("models-*.skops")):
+        if old.name not in names:
+            old.unlink(missing_ok=True)
+    return names
+
+
+def _describe(
+    classifier: Any, state: dict[str, Any], settings: dict[str, Any], table: dict[str, Any] | None
+) -> dict[str, Any]:
+    classes, groups = settings.pop("classes"), state["groups"]
+    for name in ("calibration", "conformity"):  # null: an object, which is described below
+        settings[name] = settings[name] if isinstance(settings[name], str) else None
+    if not isinstance(settings["random_state"], int | np.integer):
+        settings["random_state"] = None  # a generator; what it drew is in the key and in the models
+    return {
+        "format": FORMAT_VERSION,
+        "kind": "classifier",
+        "settings": {name: plain_value(value) for name, value in settings.items()},
+        "scheme": state["scheme"]["name"],
+        "score": describe_score(classifier.fitted_.rule.score),
+        "key": state["key"],
+        "u": state["u"],
+        "randomized": state["randomized"],
+        "copies": state["copies"],
+        "group_setting": plain_value(state["group_setting"]),
+        "groups": {"kind": groups["kind"], "names": [plain_value(name) for name in groups["names"]]},
+        "classes": as_plain_labels(state["classes"]),
+        "known_classes": None if classes is None else as_plain_labels(np.asarray(classes)),
+        "unseen_label_chance": state["unseen_label_chance"],
+        "n": len(state["scores"]),
+        "n_models": len(state["labels"]),
+        "n_members": state["n_members"],
+        "table": table,
+        "library": version("aptset"),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}},
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _tensors(state: dict[str, Any]) -> bytes:
+    """Return scores, where groups start in each fold, and which class each number of a model stands for."""
+    from safetensors.numpy import save
+
+    # A model that knows the labels themselves has a length of -1.
+    lengths = [-1 if columns is None else len(columns) for columns in state["labels"]]
+    labels = [column for columns in state["labels"] for column in columns or []]
+    tensors: dict[str, NDArray[Any]] = {
+        "scores": np.ascontiguousarray(state["scores"]),
+        "offsets": np.ascontiguousarray(state["offsets"]),
+        "labels": np.array(labels, dtype=np.int64),
+        "label_counts": np.array(lengths, dtype=np.int64),
+    }
+    if state["judges"] is not None:
+        tensors["judges"] = np.ascontiguousarray(state["judges"], dtype=np.bool_)
+    content: bytes = save(tensors)
+    return content
+
+
+def _keep(folder: Path, what: str, ending: str, content: bytes) -> tuple[str, str]:
+    """Write a file whose name holds its digest; return both."""
+    digest = blake2b(content, digest_size=16).hexdigest()
+    name = f"{what}-{digest[:12]}{ending}"
+    with atomic_path(folder / name) as path:
+        path.write_bytes(content)
+    return name, digest

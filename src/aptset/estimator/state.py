@@ -1,0 +1,118 @@
+"""What a fitted classifier has learned, as plain values, arrays and models: how it travels, and what is saved.
+
+The names below are format 1. They are never renamed; what a later version adds has a default here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.calibrations import CALIBRATIONS
+from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.calibrations.scheme import Scheme
+from aptset.chance import Chance
+from aptset.estimator.conformal import Fitted, Rule
+from aptset.estimator.encoding import LabelledModel
+from aptset.estimator.ensembles import Member
+from aptset.groups import Groups
+from aptset.probabilities.stored_scores import describe_score, find_score
+from aptset.scores import SCORES, Score, Tempered
+from aptset.validation.artefacts import unknown_kind
+from aptset.validation.labels import columns_of
+
+FORMAT_VERSION = 1
+STATE = "state of aptset"  # where a pickle or a skops file keeps it, instead of objects of ours
+
+
+def flatten(fitted: Fitted) -> dict[str, Any]:
+    """Return all of it without an object of ours; a scheme or a score of the user's own stays as it is."""
+    rule, held_out = fitted.rule, fitted.held_out
+    models, n_members = fitted.models, 0
+    if models and isinstance(models[0], Member):  # of one ensemble, which is kept once
+        models, n_members = [models[0].ensemble], len(models)
+    return {
+        "format": FORMAT_VERSION,
+        "scheme": flat_scheme(rule.scheme),
+        "score": flat_score(rule.score),
+        "key": str(rule.key),
+        "u": rule.chance.source,
+        "randomized": rule.chance.randomized,
+        "copies": float(rule.chance.copies),
+        "group_setting": rule.group_setting,
+        "groups": {"kind": rule.groups.kind, "names": list(rule.groups.names)},
+        "classes": rule.classes,
+        "unseen_label_chance": float(rule.unseen_label_chance),
+        "scores": np.concatenate([fold.scores for fold in held_out.folds]),
+        "offsets": np.array([fold.offsets for fold in held_out.folds], dtype=np.int64),
+        "judges": held_out.judges,
+        "n_members": n_members,
+        "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
+        "labels": [_columns_of_model(model, rule.classes) for model in models],
+    }
+
+
+def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
+    """Return what was flattened."""
+    classes: NDArray[Any] = state["classes"]
+    groups = Groups(state["groups"]["kind"], tuple(state["groups"]["names"]))
+    chance = Chance(state["u"], bool(state["randomized"]), float(state["copies"]))
+    scheme, score = full_scheme(state["scheme"], where), full_score(state["score"], where)
+    unseen = float(state["unseen_label_chance"])
+    rule = Rule(scheme, score, int(state["key"]), chance, state["group_setting"], groups, classes, unseen)
+    starts = np.concatenate([[0], np.cumsum(state["offsets"][:, -1])])
+    folds = []
+    for offsets, start, stop in zip(state["offsets"], starts[:-1], starts[1:], strict=True):
+        scores = state["scores"][start:stop]
+        scores.flags.writeable = False
+        folds.append(FoldScores(scores, offsets))
+    models = [
+        model if columns is None else LabelledModel(model, classes[np.asarray(columns, dtype=np.intp)])
+        for model, columns in zip(state["models"], state["labels"], strict=True)
+    ]
+    if state["n_members"]:
+        models = [Member(models[0], number) for number in range(state["n_members"])]
+    return Fitted(rule, HeldOut(tuple(folds), groups, state["judges"]), models)
+
+
+def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
+    """Return which of the classes a model's numbers stand for; None if it knows the labels themselves."""
+    return columns_of(model.labels, classes).tolist() if isinstance(model, LabelledModel) else None
+
+
+def flat_scheme(scheme: Any) -> Any:
+    """Return the name and the settings of a scheme of the library; anything else as it is."""
+    for name, kind in CALIBRATIONS.items():
+        if type(scheme) is kind:
+            return {"name": name, "settings": {field.name: getattr(scheme, field.name) for field in fields(scheme)}}
+    return scheme
+
+
+def full_scheme(stored: Any, where: str) -> Scheme:
+    """Return the scheme that was flattened."""
+    if not isinstance(stored, dict):
+        found: Scheme = stored
+        return found
+    if stored["name"] not in CALIBRATIONS:
+        raise unknown_kind(where, "calibration", stored["name"])
+    try:
+        return CALIBRATIONS[stored["name"]](**stored["settings"])
+    except TypeError as error:
+        raise unknown_kind(where, f"setting of its calibration {stored['name']!r}", error) from error
+
+
+def flat_score(score: Any) -> Any:
+    """Return the name and the settings of a score of the library; anything else as it is."""
+    inner = score.score if isinstance(score, Tempered) else score
+    return describe_score(score) if type(inner) in SCORES.values() else score
+
+
+def full_score(stored: Any, where: str) -> Score:
+    """Return the score that was flattened."""
+    if isinstance(stored, dict):
+        return find_score(where, stored)
+    found: Score = stored
+    return found
