@@ -17,6 +17,7 @@ import aptset
 from aptset.audits.pool import prepare
 from aptset.audits.splits import RandomSplit, as_conformal
 from aptset.audits.values import SplitResult
+from aptset.judging.metrics import OF_SPLITS
 from shell import failure, run
 
 BAYES = GaussianNB()
@@ -134,7 +135,7 @@ def test_comparison_is_paired_and_plain():
     assert "labels smaller on average than guess's" in second
     assert "difference in coverage (" in second
     frame = found.to_frame()
-    assert len(frame) == 8
+    assert len(frame) == 2 * len(OF_SPLITS)
     assert found.plot("size").frame()["candidate"].tolist() == found.ranking
     assert found.headline().endswith("without a clear lead")
 

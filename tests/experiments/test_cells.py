@@ -14,6 +14,7 @@ from aptset.experiments.boxes import make_box
 from aptset.experiments.cells import FAMILY_OF, Cell
 from aptset.experiments.measures import measure
 from aptset.experiments.models import Mixed
+from aptset.judging.metrics import OF_SPLITS
 from aptset.sets import PredictionSets
 
 SMALL = Cell("model1", 60, 200, "Oracle", "SC", 0)
@@ -66,7 +67,7 @@ def measured(cell, sets):
 
 
 def written(cell, method):
-    names = ("condition", "n", "coverage", "worst_slice", "size", "size_given_coverage", "expected_coverage")
+    names = ("condition", "n", *OF_SPLITS, "expected_coverage")
     return str([{name: row[name] for name in names} for row in cell.run() if row["method"] == method])
 
 

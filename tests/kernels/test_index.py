@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aptset.kernels.copies import CALIBRATION
-from aptset.kernels.counts import NO_INDEX, Calibrated, add_counts, index_of
+from aptset.kernels.counts import NO_INDEX, Calibrated, add_counts, index_of, p_values_of, p_values_of_rows
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from aptset.scores import SCORES
 from aptset.validation.scores import formula_of
@@ -28,7 +28,7 @@ def test_counts_are_those_of_a_binary_search(path, name, kind):
         scores[-1] = 1e9
     elif kind == "shifted below zero":
         scores -= 1.5
-    index = index_of(scores)
+    index = index_of(scores, np.array([0, N]))
     assert index.starts is not None
     every, _ = all_scores_of_block(rows, 0, N)
     for given in (index, NO_INDEX):
@@ -41,7 +41,33 @@ def test_counts_are_those_of_a_binary_search(path, name, kind):
         np.testing.assert_array_equal(counts, expected)
 
 
+@pytest.mark.parametrize("name", ["adaptive", "homogeneous"])
+def test_groups_have_an_index_each(path, name):
+    """Groups of many scores, of few, of one value and of none side by side, by row and by label."""
+    rows = Rows(P, formula_of(SCORES[name]()), 3, 1e-6, side=CALIBRATION).seeded()
+    every, _ = all_scores_of_block(rows, 0, N)
+    parts = [np.sort(label_scores(rows, LABELS).scores), np.zeros(500), np.array([]), np.array([0.2, 0.4])]
+    parts += [np.sort(generator.random(300)), np.sort(generator.random(64).round(1)), np.array([0.5])]
+    offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    calibrated = Calibrated(np.concatenate(parts), offsets, index_of(np.concatenate(parts), offsets))
+    groups = generator.integers(-1, 7, size=N).astype(np.int32)
+    for row_groups in (None, groups):
+        counts = np.zeros((N, 7), dtype=np.int32)
+        assert add_counts(rows, calibrated, row_groups, counts) == -1
+        for i in range(0, N, 7):
+            for j in range(7):
+                group = j if row_groups is None else row_groups[i]
+                assert counts[i, j] == (0 if group < 0 else (parts[group] < every[i, j]).sum())
+        p_values, bad = p_values_of_rows(rows, calibrated, row_groups)
+        assert bad == -1
+        for group, part in enumerate(parts):
+            mine = np.s_[:, group] if row_groups is None else np.flatnonzero(row_groups == group)
+            np.testing.assert_array_equal(p_values[mine], p_values_of(counts[mine], len(part)))
+        assert row_groups is None or (p_values[row_groups < 0] == 1).all()
+
+
 def test_no_index_where_it_would_not_help():
-    assert index_of(np.zeros(10_000)) is NO_INDEX
-    assert index_of(np.arange(100.0)) is NO_INDEX
-    assert index_of(np.array([0.0] * 5000 + [5e-324] * 5000)) is NO_INDEX, "a scale that no float holds"
+    whole = np.array([0, 10_000])
+    assert index_of(np.zeros(10_000), whole) is NO_INDEX
+    assert index_of(np.arange(50.0), np.array([0, 50])) is NO_INDEX
+    assert index_of(np.array([0.0] * 5000 + [5e-324] * 5000), whole) is NO_INDEX, "a scale that no float holds"

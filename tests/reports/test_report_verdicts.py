@@ -137,7 +137,7 @@ def test_the_interval_in_the_words_is_the_one_they_name():
     narrow = aptset.evaluate(sets, y, confidence=0.5, **settings)
     usual = aptset.evaluate(sets, y, **settings)
     assert narrow.coverage.low != usual.coverage.low
-    said = [summarise(one, "t", 0, 0).page["words"]["measured"] for one in (narrow, usual)]
+    said = [summarise(one, "t", 0, 0).page["words"].measured for one in (narrow, usual)]
     assert said[0] == said[1]
     assert f"95 % interval {usual.coverage.low:.4g} to {usual.coverage.high:.4g}" in said[0]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.groups import EVERYONE, Groups, Ids, hashable
-from aptset.kernels.counts import NO_INDEX, Calibrated, index_of, rank_at, sort_upward
+from aptset.kernels.counts import Calibrated, index_of, rank_at, sort_upward
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.validation.groups import check_group_values, check_same_kind
@@ -42,10 +42,9 @@ class FoldScores:
 
     @property
     def calibrated(self) -> Calibrated:
-        """The scores as the loops take them, with an index if there are many, of one group."""
+        """The scores as the loops take them, with an index if there are many."""
         if self._calibrated is None:
-            index = index_of(self.scores) if len(self.offsets) == 2 else NO_INDEX
-            self._calibrated = Calibrated(self.scores, self.offsets, index)
+            self._calibrated = Calibrated(self.scores, self.offsets, index_of(self.scores, self.offsets))
         return self._calibrated
 
     def __len__(self) -> int:

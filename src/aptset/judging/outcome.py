@@ -107,6 +107,8 @@ def _parts(by: Any, labels: ArrayLike) -> list[Part]:
     values = check_by(by, labels)
     names = distinct(values)
     number = columns_of(values, names)
+    if len(names) < 2**15:
+        number = number.astype(np.int16)  # which numpy sorts by digits
     order = np.argsort(number, kind="stable")
     rows = np.split(order, np.searchsorted(number[order], np.arange(1, max(len(names), 1))))
     return [Part(name, mine) for name, mine in zip(names.tolist(), rows, strict=False)]

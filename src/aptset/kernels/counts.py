@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from math import ceil
 
 import numpy as np
@@ -43,20 +44,31 @@ def size_needed(alpha: Fraction) -> int:
     return ceil((1 - alpha) / alpha)
 
 
-_FEWEST = 2**12  # scores that an index pays for
-_IN_A_BUCKET = 8  # scores on average: one line of the cache
+_FEWEST = 64  # scores of a group that an index pays for
+_IN_A_BUCKET = 4  # scores on average
 
 
-def index_of(sorted_scores: Floats) -> Index:
-    """Return an index of the scores of one group; none where they are few, or all the same."""
-    n = len(sorted_scores)
-    span = float(sorted_scores[-1] - sorted_scores[0]) if n >= _FEWEST else 0.0
-    scale = n // _IN_A_BUCKET * (1 - 2.0**-20) / span if span > 0.0 else np.inf
-    if not np.isfinite(scale):
+def index_of(sorted_scores: Floats, offsets: NDArray[np.int64]) -> Index:
+    """Return an index of the scores of each group; of none where all groups are small, or all scores the same."""
+    found = [_starts_of(sorted_scores[start:stop]) for start, stop in pairwise(offsets.tolist())]
+    starts = np.concatenate([starts for starts, _, _ in found] or [np.empty(0, dtype=np.int32)])
+    if not len(starts):
         return NO_INDEX
-    low, n_buckets = float(sorted_scores[0]), n // _IN_A_BUCKET
-    buckets = ((sorted_scores - low) * scale).astype(np.int64)
-    return Index(np.searchsorted(buckets, np.arange(n_buckets + 1)).astype(np.int32), low, scale)
+    firsts = np.concatenate([[0], np.cumsum([len(starts) for starts, _, _ in found], dtype=np.int64)])
+    return Index(starts, firsts, np.array([low for _, low, _ in found]), np.array([scale for _, _, scale in found]))
+
+
+def _starts_of(scores: Floats) -> tuple[NDArray[np.int32], float, float]:
+    """Return where the buckets of a group start, and what finds the bucket of a score."""
+    n_buckets = len(scores) // _IN_A_BUCKET
+    span = float(scores[-1] - scores[0]) if len(scores) >= _FEWEST else 0.0
+    scale = n_buckets * (1 - 2.0**-20) / span if span > 0.0 else np.inf
+    if not np.isfinite(scale):
+        return np.empty(0, dtype=np.int32), 0.0, 0.0
+    low = float(scores[0])
+    buckets = ((scores - low) * scale).astype(np.int64)
+    sizes = np.bincount(buckets, minlength=n_buckets)
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32), low, scale
 
 
 def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:

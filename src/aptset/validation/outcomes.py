@@ -28,14 +28,28 @@ def check_by(by: Any, labels: Any) -> NDArray[Any]:
     if isinstance(by, str):
         if by != "label":
             raise ValueError(f"by must be 'label' or an array with one value per row; got {by!r}.")
-        return as_objects([hashable(label) for label in truth.tolist()])
+        return _without_missing(truth)
     if np.ndim(by) == 0 or getattr(by, "ndim", 1) != 1 or is_table(by):
         raise ValueError("by must be 'label' or 1-D, with one value per row.")
+    if isinstance(by, np.ndarray) and by.dtype.kind in _NEVER_MISSING:
+        check_length(by, len(truth), "by")
+        return _without_missing(by)
     found = [hashable(value) for value in plain_list(by)]
     check_length(found, len(truth), "by")
     if any(isinstance(value, list | tuple | dict | set | np.ndarray) for value in found):
         raise TypeError("by must hold one plain value per row, no lists or tuples.")
     return as_objects(found)
+
+
+_NEVER_MISSING = "biuU"  # kinds of arrays
+
+
+def _without_missing(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values among which every missing one is the same: whole numbers as they are, others as objects."""
+    if values.dtype.kind in "biu":
+        return values
+    plain = values.tolist()
+    return as_objects(plain if values.dtype.kind in _NEVER_MISSING else [hashable(value) for value in plain])
 
 
 def check_bins(bins: Any) -> NDArray[np.int64]:
@@ -56,7 +70,7 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """Return the distinct values: sorted, or in order of first appearance where they cannot be compared."""
     if values.dtype != object:
         return np.unique(values)
-    found = list(dict.fromkeys(hashable(value) for value in values.tolist()))
+    found = list(dict.fromkeys(hashable(value) for value in dict.fromkeys(values.tolist())))
     try:
         return as_objects(sorted(found))
     except TypeError:

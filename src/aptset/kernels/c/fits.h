@@ -28,11 +28,18 @@ static int calibrated_fits(const Py_buffer *sorted, const Py_buffer *offsets, co
     return 1;
 }
 
-/* An index is of one group, and its last bucket ends with the scores. */
-static int index_fits(const Py_buffer *starts, const Py_buffer *offsets) {
+/* The starts of each group rise from 0 to its number of scores, as far as is looked at: the first, the last and where they stand. */
+static int index_fits(const Py_buffer *starts, const Py_buffer *firsts, const Py_buffer *low, const Py_buffer *scale, const Py_buffer *offsets) {
     const int32_t *start = starts->buf;
-    const int64_t *offset = offsets->buf, last = starts->len / 4 - 1;
-    return !start || (offsets->len == 16 && last > 0 && start[0] == 0 && start[last] == offset[1]);
+    const int64_t *offset = offsets->buf, *first = firsts->buf, groups = offsets->len / 8 - 1;
+    if (!start) return 1;
+    if (!first || firsts->len != (groups + 1) * 8 || low->len != groups * 8 || scale->len != groups * 8) return 0;
+    if (first[0] != 0 || first[groups] != starts->len / 4) return 0;
+    for (int64_t g = 0; g < groups; g++) {
+        if (first[g] > first[g + 1]) return 0;
+        if (first[g + 1] - first[g] > 1 && (start[first[g]] != 0 || start[first[g + 1] - 1] != offset[g + 1] - offset[g])) return 0;
+    }
+    return 1;
 }
 
 /* A bit for every count of every group, 0 .. n of it. */

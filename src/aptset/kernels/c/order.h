@@ -35,6 +35,7 @@ static void sort_downward(Entry *e, Entry *spare, int64_t n) {
 }
 
 #define DIGIT_BITS 10
+#define MOST_DIGITS 4 /* in 32 bits */
 #define FEWEST_FOR_DIGITS 48 /* below this many labels merging is quicker */
 
 /* Sort runs of probabilities that are the same single float by all of their bits. */
@@ -60,12 +61,17 @@ static void sort_by_digits(Entry *e, Entry *spare, int64_t n) {
         varying |= from[k] ^ from[0];
     }
     varying >>= 32;
-    for (int shift = varying ? 32 + __builtin_ctzll(varying) : 64; shift < 64 && varying >> (shift - 32); shift += DIGIT_BITS) {
-        uint32_t place[1 << DIGIT_BITS] = {0}, next = 0;
-        const uint64_t last = (1 << DIGIT_BITS) - 1;
-        for (int64_t k = 0; k < n; k++) place[from[k] >> shift & last]++;
-        for (uint64_t d = 0; d <= last; d++) { uint32_t size = place[d]; place[d] = next; next += size; }
-        for (int64_t k = 0; k < n; k++) to[place[from[k] >> shift & last]++] = from[k];
+    const uint64_t last = (1 << DIGIT_BITS) - 1;
+    uint32_t place[MOST_DIGITS][1 << DIGIT_BITS];
+    int first = varying ? 32 + __builtin_ctzll(varying) : 64, digits = 0;
+    while (first + digits * DIGIT_BITS < 64 && varying >> (first - 32 + digits * DIGIT_BITS)) digits++;
+    memset(place, 0, (size_t)digits * sizeof place[0]);
+    for (int64_t k = 0; k < n; k++)
+        for (int d = 0; d < digits; d++) place[d][from[k] >> (first + d * DIGIT_BITS) & last]++;
+    for (int d = 0, shift = first; d < digits; d++, shift += DIGIT_BITS) {
+        uint32_t next = 0;
+        for (uint64_t v = 0; v <= last; v++) { uint32_t size = place[d][v]; place[d][v] = next; next += size; }
+        for (int64_t k = 0; k < n; k++) to[place[d][from[k] >> shift & last]++] = from[k];
         uint64_t *swap = from; from = to; to = swap;
     }
     for (int64_t k = 0; k < n; k++) {

@@ -30,11 +30,16 @@ class Copies(NamedTuple):
 
 
 class Index(NamedTuple):
-    """Where to look first in many scores: those of bucket b stand from ``starts[b]`` on. Twin of the one in C."""
+    """Where to look first among the scores of each group. Twin of the one in C.
+
+    Bucket b of a score is ``(score - low) * scale`` rounded down. The scores of bucket b of group g stand from
+    ``starts[firsts[g] + b]`` on, counted from the first of the group; a small group has no buckets.
+    """
 
     starts: NDArray[np.int32] | None = None
-    low: float = 0.0
-    scale: float = 0.0
+    firsts: NDArray[np.int64] | None = None
+    low: Floats | None = None
+    scale: Floats | None = None
 
 
 NO_INDEX = Index()
@@ -44,8 +49,8 @@ NO_INDEX = Index()
 class Calibrated:
     """Calibration scores: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
 
-    The group of a label is that of its row, or its own column. An index, of one group only, makes counting faster and
-    changes nothing. Engines may keep what they worked out from the scores in ``kept``, under their name.
+    The group of a label is that of its row, or its own column. An index makes counting faster and changes nothing.
+    Engines may keep what they worked out from the scores in ``kept``, under their name.
     """
 
     scores: Floats
