@@ -11,6 +11,11 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.labels import (
+    as_objects,
+    columns_of,
+    distinct,
+)
 from aptset.tables import Backend, is_table, make_table, plain_list
 from aptset.validation.compressed import (
     check_label_rows,
@@ -21,8 +26,11 @@ from aptset.validation.compressed import (
     check_table_of_sets,
     refuse_nested_mask,
 )
-from aptset.validation.labels import as_labels, check_labels, check_length, columns_of
-from aptset.validation.outcomes import as_objects, distinct
+from aptset.validation.labels import (
+    as_labels,
+    check_labels,
+    check_length,
+)
 
 _SHOWN_ROWS = 6
 _SHOWN_LABELS = 8

@@ -15,7 +15,10 @@ from aptset.groups import EVERYONE, Groups, Ids, hashable
 from aptset.kernels.counts import Calibrated, index_of, rank_at, sort_upward
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
-from aptset.validation.groups import check_group_values, check_same_kind
+from aptset.validation.groups import (
+    check_group_values,
+    check_same_kind,
+)
 from aptset.validation.matrices import check_rows
 
 _MOST_LEVELS = 256  # whose thresholds are kept

@@ -22,20 +22,7 @@ from aptset.calibrations.split import Split
 from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
 from aptset.chance import Chance
 from aptset.estimator import fitting
-from aptset.estimator.ensembles import drawn_ensemble, members
-from aptset.estimator.order import canonical_places
-from aptset.estimator.tuning import set_aside_and_choose
-from aptset.groups import Groups
-from aptset.kernels.copies import CALIBRATION, PREDICTION, find_copies, own_seeds
-from aptset.kernels.formula import Floats
-from aptset.kernels.rowhash import Words
-from aptset.probabilities.calibration import Calibration
-from aptset.probabilities.cross import CrossCalibration
-from aptset.scores import Adaptive, Score
-from aptset.seeds import row_seeds
-from aptset.sets import PredictionSets, concatenate
-from aptset.validation.chance import check_ids, column_or_values
-from aptset.validation.estimators import (
+from aptset.estimator.checks import (
     check_estimator_can,
     check_frozen,
     check_frozen_calibration,
@@ -45,12 +32,40 @@ from aptset.validation.estimators import (
     check_training_data,
     check_workers,
 )
-from aptset.validation.groups import check_group_values, check_same_kind
-from aptset.validation.labels import columns_of
+from aptset.estimator.ensembles import drawn_ensemble, members
+from aptset.estimator.order import canonical_places
+from aptset.estimator.tuning import set_aside_and_choose
+from aptset.groups import Groups
+from aptset.kernels.copies import CALIBRATION, PREDICTION, find_copies, own_seeds
+from aptset.kernels.formula import Floats
+from aptset.kernels.rowhash import Words
+from aptset.labels import columns_of
+from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.cross import CrossCalibration
+from aptset.scores import Adaptive, Score
+from aptset.seeds import row_seeds
+from aptset.sets import PredictionSets, concatenate
+from aptset.validation.chance import (
+    check_ids,
+    column_or_values,
+)
+from aptset.validation.groups import (
+    check_group_values,
+    check_same_kind,
+)
 from aptset.validation.matrices import OF_ESTIMATOR
-from aptset.validation.outcomes import check_flag
-from aptset.validation.scores import AUTO, check_conformity, formula_of
-from aptset.validation.settings import check_choice, check_generator, check_option, draw_key
+from aptset.validation.scores import (
+    AUTO,
+    check_conformity,
+    formula_of,
+)
+from aptset.validation.settings import (
+    check_choice,
+    check_flag,
+    check_generator,
+    check_option,
+    draw_key,
+)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from aptset.judging.checks import check_needs_p_values
 from aptset.judging.curves import show_curve
 from aptset.judging.displays import Display, drawable
 from aptset.judging.estimates import Estimate
@@ -17,9 +18,11 @@ from aptset.judging.outcome import Outcome
 from aptset.judging.worst_slice import WorstSlice
 from aptset.sets import PredictionSets
 from aptset.tables import Backend, make_table
-from aptset.validation.evidence import check_needs_p_values
 from aptset.validation.labels import check_length
-from aptset.validation.settings import check_alpha, check_option
+from aptset.validation.settings import (
+    check_alpha,
+    check_option,
+)
 
 _BY_NAME = {one.name: one for one in BREAKDOWNS}
 

@@ -23,10 +23,18 @@ from aptset.probabilities.merging import merged
 from aptset.scores import Score
 from aptset.sets import PredictionSets
 from aptset.validation.chance import check_first_row
-from aptset.validation.matrices import check_new_probabilities, softmax_of, tolerance_of
-from aptset.validation.outcomes import check_flag
+from aptset.validation.matrices import (
+    check_new_probabilities,
+    softmax_of,
+    tolerance_of,
+)
 from aptset.validation.scores import formula_of
-from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
+from aptset.validation.settings import (
+    check_alpha,
+    check_alphas,
+    check_flag,
+    warn_if_too_few,
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

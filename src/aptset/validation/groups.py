@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from aptset.groups import hashable
+from aptset.labels import as_objects
 from aptset.tables import column_values, is_table, names_of_columns, plain_array, plain_list
 from aptset.validation.labels import check_length
-from aptset.validation.outcomes import as_objects
 
 
 def check_group_values(groups: Any, passed: Any, X: Any, n_rows: int) -> list[Any] | None:

@@ -14,8 +14,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
 from aptset.groups import hashable
+from aptset.labels import (
+    columns_of,
+    some,
+)
 from aptset.tables import plain_array
-from aptset.validation.labels import as_labels, columns_of, refuse_masked, some
+from aptset.validation.labels import (
+    as_labels,
+    refuse_masked,
+)
 
 
 def check_estimator_can(estimator: Any) -> None:
