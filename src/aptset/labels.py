@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.groups import hashable
+from aptset.tables import plain_array, plain_list
 
 
 def distinct(values: NDArray[Any]) -> NDArray[Any]:
@@ -59,3 +61,28 @@ def some(labels: NDArray[Any]) -> str:
     """Show the first few labels."""
     shown = ", ".join(repr(label) for label in labels[:6].tolist())
     return f"[{shown}{', ...' if len(labels) > 6 else ''}]"
+
+
+def plain_labels(labels: Any) -> Any:
+    """Return labels of pandas' own types as Python's: whole numbers stay whole; members of an Enum stay members."""
+    kind = getattr(labels, "dtype", None)
+    if kind is not None and not isinstance(kind, np.dtype) and type(labels).__module__.split(".")[0] == "pandas":
+        values = plain_list(labels)
+        found = np.asarray(values) if values and all(isinstance(one, int | float) for one in values) else None
+        return as_objects(values) if found is None or found.dtype.kind not in "biuf" else found
+    if isinstance(labels, list | tuple) and any(isinstance(one, Enum) for one in labels):
+        return as_objects(list(labels))
+    return plain_array(labels)
+
+
+def in_order(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct labels in order; members of an Enum, which have none, in that of their definition."""
+    try:
+        return np.unique(labels)
+    except TypeError:
+        values = list(dict.fromkeys(labels.tolist()))
+        if not all(isinstance(value, Enum) for value in values):
+            raise
+        kinds = {type(value).__qualname__: list(type(value).__members__.values()) for value in values}
+        places = {member: (name, place) for name, members in kinds.items() for place, member in enumerate(members)}
+        return as_objects(sorted(values, key=places.__getitem__))

@@ -51,6 +51,8 @@ class PredictionSets(Sequence[NDArray[Any]]):
         Positions in ``classes``, one row after the other.
     classes : array
         The labels.
+    row_names : pandas Index, optional
+        The names of the rows, where they come from a pandas frame: ``to_frame`` keeps them.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     classes: NDArray[Any]
+    row_names: Any = None
 
     def __post_init__(self) -> None:
         classes = check_set_classes(self.classes)
@@ -125,6 +128,14 @@ class PredictionSets(Sequence[NDArray[Any]]):
         """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
         return cls.from_labels(plain_list(frame["labels"]), classes)
 
+    def named_as(self, rows: Any) -> PredictionSets:
+        """Return the same sets with the names of the rows that they were made for, if these are pandas'."""
+        if not hasattr(rows, "iloc") or len(rows) != len(self):
+            return self
+        sets = PredictionSets.trusted(self.indptr, self.indices, self.classes)
+        object.__setattr__(sets, "row_names", rows.index)
+        return sets
+
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Number of labels in each set."""
@@ -153,12 +164,14 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return a data frame with columns ``size`` and ``labels`` (a list per row).
 
+        In pandas it has the index of the frame that the sets were made for: ``X.join(sets.to_frame())`` fits.
+
         Parameters
         ----------
         backend : {"pandas", "polars", "pyarrow"}, default="pandas"
             The library of the frame, which must be installed.
         """
-        return make_table({"size": self.sizes, "labels": [row.tolist() for row in self]}, backend)
+        return make_table({"size": self.sizes, "labels": [row.tolist() for row in self]}, backend, self.row_names)
 
     def _row_of_member(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self)), self.sizes)
@@ -178,7 +191,10 @@ class PredictionSets(Sequence[NDArray[Any]]):
         sizes = self.sizes[rows]
         indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         position = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], sizes)
-        return PredictionSets.trusted(indptr, self.indices[position], self.classes)
+        sets = PredictionSets.trusted(indptr, self.indices[position], self.classes)
+        if self.row_names is not None:
+            object.__setattr__(sets, "row_names", self.row_names[rows])
+        return sets
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         members, pointers = self.classes[self.indices], self.indptr.tolist()

@@ -58,13 +58,13 @@ def matrix_of_table(frame: Any) -> tuple[NDArray[Any] | None, Any]:
     return np.column_stack(columns) if columns else np.empty(frame.shape), None
 
 
-def make_table(columns: dict[str, Any], backend: Backend) -> Any:
-    """Return a data frame of the named library (pandas, polars, pyarrow) from columns."""
+def make_table(columns: dict[Any, Any], backend: Backend, row_names: Any = None) -> Any:
+    """Return a data frame of the named library (pandas, polars, pyarrow) from columns; pandas names its rows, too."""
     need(backend, "a data frame")
     if backend == "pandas":
         import pandas as pd
 
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns, index=row_names)
     import narwhals.stable.v2 as nw
 
     return nw.from_dict(columns, backend=backend).to_native()

@@ -30,6 +30,7 @@ from aptset.judging.displays import Display
 from aptset.judging.metrics import OF_SPLITS
 from aptset.reports.checks import check_page_path
 from aptset.reports.render import save_page
+from aptset.rich import html_table
 from aptset.tables import Backend, make_table
 from aptset.validation.settings import (
     check_alpha,
@@ -90,6 +91,12 @@ class Audit:
         how = f"{self.repetitions} random splits of {self.n:,} rows; in each, {self.n_test:,} test, the others train."
         page = splits_page(title, self.splits, self.verdicts, self.alpha, how, self.drift)
         return save_page(page, target)
+
+    def _repr_html_(self) -> str:
+        """Return the verdicts for notebooks."""
+        head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"
+        rows = [(name, verdict.sentence()) for name, verdict in self.verdicts.items()]
+        return html_table(head, ("calibration", "verdict"), rows, [f"Drift: {self.drift.sentence()}"])
 
     def __repr__(self) -> str:
         head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"

@@ -26,6 +26,7 @@ from aptset.judging.estimates import Estimate, paired_mean, resampled_mean
 from aptset.judging.metrics import OF_SPLITS
 from aptset.reports.checks import check_page_path
 from aptset.reports.render import save_page
+from aptset.rich import html_table
 from aptset.tables import Backend
 from aptset.validation.settings import (
     check_alpha,
@@ -184,6 +185,15 @@ class Comparison:
         columns |= {"low": [m.low for m in means], "high": [m.high for m in means]}
         marks = [1 - self.alpha] if OF_SPLITS[metric].aims_at_level else []
         return Display(columns, "bar", f"{metric.replace('_', ' ')} by candidate", "candidate", metric, marks)
+
+    def _repr_html_(self) -> str:
+        """Return the means, best first, and what is recommended, for notebooks."""
+        rows = [
+            (name, *(f"{float(self.splits.mean(self.splits.values(name, m), m)):.4g}" for m in OF_SPLITS))
+            for name in self.ranking
+        ]
+        head = f"Comparison of {len(rows)} candidates on {self.splits.repetitions} splits, alpha={self.alpha:g}"
+        return html_table(head, ("", *(metric.short for metric in OF_SPLITS.values())), rows, [self.advice()])
 
     def __repr__(self) -> str:
         long = min(44, max(map(len, self.ranking)))

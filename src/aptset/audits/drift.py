@@ -16,6 +16,7 @@ from aptset.audits.values import SplitResult, TestedRows
 from aptset.judging.estimates import in_p
 from aptset.judging.laws import coverage_law
 from aptset.kernels.formula import Floats
+from aptset.labels import columns_of, in_order
 
 # For all checks together. An audit may speak up for nothing in 0.01 of cases; verdicts are sharp and get the rest.
 FALSE_ALARMS = 0.009
@@ -153,7 +154,7 @@ def new_labels_test(
 
     The laws of the labels leave such rows out; without this test a table sorted by its label would look fine.
     """
-    _, codes = np.unique(labels, return_inverse=True)
+    codes = columns_of(labels, in_order(labels))
     times = np.bincount(codes)
 
     def new(last: NDArray[np.intp]) -> int:

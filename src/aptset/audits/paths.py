@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from aptset.judging.features import features_of
 from aptset.kernels.formula import Floats
+from aptset.labels import columns_of, in_order
 
 PERMUTATIONS = 1999
 _MOST_COLUMNS = 30
@@ -58,7 +59,7 @@ def _standardised(columns: Floats) -> Floats:
 
 def columns_of_labels(labels: NDArray[Any]) -> Floats:
     """Return a column of zeros and ones for each of the labels that occur most, and one for all others."""
-    _, codes = np.unique(labels, return_inverse=True)
+    codes = columns_of(labels, in_order(labels))
     common = np.argsort(-np.bincount(codes), kind="stable")[:_MOST_COLUMNS]
     column = np.full(codes.max() + 1, len(common))
     column[common] = np.arange(len(common))

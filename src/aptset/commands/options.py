@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -201,22 +199,14 @@ def files_read(options: dict[str, Any], label: str | None) -> list[str | None]:
 
 @contextmanager
 def row_counter(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Give a callback that shows rows per second on a terminal, and nothing elsewhere."""
-    done, start, shown = 0, time.monotonic(), sys.stderr.isatty() and not quiet
+    """Give a callback that shows rows, their rate and the time left on a terminal, and nothing elsewhere."""
+    from aptset.running.progress import Bar
 
-    def count(rows: int) -> None:
-        nonlocal done
-        done += rows
-        if shown:
-            share = f" of {total:,} ({done / total:.0%})" if total else ""
-            speed = done / max(time.monotonic() - start, 1e-9)
-            click.echo(f"\r{done:,}{share} rows, {speed:,.0f} rows/s ", err=True, nl=False)
-
+    bar = Bar(total, "rows", enabled=not quiet, unit="rows")
     try:
-        yield count
+        yield bar.advance
     finally:
-        if shown and done:
-            click.echo(err=True)
+        bar.close()
 
 
 def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool, err: bool = False) -> None:

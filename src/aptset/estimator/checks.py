@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from enum import Enum
 from fractions import Fraction
 from typing import Any
 
@@ -14,15 +15,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
 from aptset.groups import hashable
-from aptset.labels import (
-    columns_of,
-    some,
-)
-from aptset.tables import plain_array
-from aptset.validation.labels import (
-    as_labels,
-    refuse_masked,
-)
+from aptset.labels import columns_of, in_order, plain_labels, some
+from aptset.validation.labels import as_labels, refuse_masked
 
 
 def check_estimator_can(estimator: Any) -> None:
@@ -74,10 +68,10 @@ def check_training_data(
         raise ValueError(f"{type(owner).__name__} requires y to be passed, but the target y is None.")
     (X,) = indexable(X)
     check_one_label_a_row(y)
-    y = column_or_1d(plain_array(y), warn=True)
+    y = column_or_1d(plain_labels(y), warn=True)
     check_consistent_length(X, y)
     check_no_missing(y)
-    if y.dtype.kind not in "iub":  # whole numbers are classes
+    if y.dtype.kind not in "iub" and not _is_enum(y):  # whole numbers are classes
         check_classification_targets(y)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
@@ -89,6 +83,10 @@ def check_training_data(
     if len(classes) < 2 and known is None:
         raise ValueError(f"y must hold at least 2 classes; got one class only, {classes.tolist()[0]!r}.")
     return X, y, classes
+
+
+def _is_enum(y: NDArray[Any]) -> bool:
+    return y.dtype == object and len(y) > 0 and isinstance(y[0], Enum)
 
 
 def check_one_label_a_row(y: Any) -> None:
@@ -126,7 +124,7 @@ def check_workers(n_jobs: Any) -> None:
 def _classes_of(y: NDArray[Any]) -> NDArray[Any]:
     """Return the distinct labels, sorted; small whole numbers are counted rather than looked up."""
     if y.dtype.kind != "i" or len(y) == 0 or y.min() < 0 or y.max() > len(y):
-        return np.unique(y)
+        return in_order(y)
     return np.flatnonzero(np.bincount(y)).astype(y.dtype)
 
 
@@ -159,7 +157,7 @@ def check_label_space(known: Any, found: NDArray[Any]) -> NDArray[Any]:
             f"classes must name every label that may come; y or the fitted model has {some(missing)}, which is not in "
             f"{some(named)}. Add it, or leave classes out to take the labels from y."
         )
-    return np.sort(named)
+    return in_order(named)
 
 
 def warn_unseen_labels(chance: float, alpha: Fraction) -> None:

@@ -21,13 +21,16 @@ from aptset.calibrations.scheme import Scheme
 from aptset.estimator.checks import warn_unseen_labels
 from aptset.estimator.conformal import Fitted, fit, fit_and_predict, prepare
 from aptset.estimator.fitting import mean_probabilities
+from aptset.estimator.frames import frame_of_rows
 from aptset.estimator.saving import save_classifier
 from aptset.estimator.state import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
 from aptset.kernels.formula import Floats
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.cross import CrossCalibration
+from aptset.rich import html_note
 from aptset.scores import Places, Score
 from aptset.sets import PredictionSets
+from aptset.tables import Backend, make_table
 from aptset.validation.settings import (
     check_alpha,
     check_alphas,
@@ -301,7 +304,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         samples, values = fitted.rule.samples(X, groups, u, ids)
         met = fitted.held_out.meet(values, len(samples))[1]
         warn_if_too_few(met, alphas, fitted.rule.groups.kind != "all", levels=levels)
-        sets = fitted.sets(samples, levels, self.allow_empty, self.n_jobs)
+        sets = [some.named_as(X) for some in fitted.sets(samples, levels, self.allow_empty, self.n_jobs)]
         return sets if is_sequence else sets[0]
 
     def p_values(
@@ -324,6 +327,53 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """Return :meth:`p_values`, which is its name now; the old one goes after 0.1."""
         warnings.warn("predict_p is now called p_values; the old name goes after 0.1.", FutureWarning, stacklevel=2)
         return self.p_values(X, **options)
+
+    def predict_frame(
+        self,
+        X: Any,
+        alpha: float | None = None,
+        *,
+        groups: Any = None,
+        u: Any = None,
+        ids: Any = None,
+        backend: Backend = "pandas",
+    ) -> Any:
+        """Return a data frame with what is worth knowing about each row, and with the index of X.
+
+        Columns: ``prediction``, the most likely label, its ``probability`` and ``p_value``, and the ``size`` and the
+        ``labels`` of the set.
+
+        Parameters
+        ----------
+        X, alpha, groups, u, ids
+            As in ``predict_set``.
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+            The library of the frame.
+
+        Examples
+        --------
+        >>> import aptset, pandas as pd
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X = pd.DataFrame({"x": [0.0, 0.1, 0.9, 1.0] * 20})
+        >>> y = ["low", "low", "high", "high"] * 20
+        >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, y)
+        >>> classifier.predict_frame(X.iloc[[3, 4]], ids=["a", "b"])[["prediction", "size"]]
+          prediction  size
+        3       high     1
+        4        low     1
+        """
+        sets = self.predict_set(X, alpha, groups=groups, u=u, ids=ids)
+        values = self.p_values(X, groups=groups, u=u, ids=ids)
+        return frame_of_rows(sets, values, self.predict_proba(X), backend)
+
+    def p_frame(
+        self, X: Any, *, groups: Any = None, u: Any = None, ids: Any = None, backend: Backend = "pandas"
+    ) -> Any:
+        """Return :meth:`p_values` as a data frame, one column per label, with the index of X."""
+        values = self.p_values(X, groups=groups, u=u, ids=ids)
+        names = [label if backend == "pandas" else str(label) for label in self.classes_.tolist()]
+        columns = {name: values[:, k] for k, name in enumerate(names)}
+        return make_table(columns, backend, X.index if hasattr(X, "iloc") else None)
 
     def predict_proba(self, X: Any) -> NDArray[np.generic]:
         """Return the probabilities of the fitted model (the mean over folds), one column per entry of ``classes_``."""
@@ -456,6 +506,13 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         promise = f"promises coverage >= {self.guarantee():.4g}, level {self.input_level():.4g}"
         chance = self.unseen_label_chance_
         return promise + (f", of known labels (chance of another one about {chance:.2g})" if chance else "")
+
+    def _html_repr(self) -> str:
+        """Return scikit-learn's diagram, and below it what is promised."""
+        diagram = str(super()._html_repr())
+        if not hasattr(self, "fitted_"):
+            return diagram
+        return diagram + html_note(repr(self).rpartition("\n# ")[2])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from aptset.labels import columns_of
+from aptset.labels import columns_of, in_order
 
 # Settings that name labels by value, in scikit-learn and in libraries that keep to its manners.
 _OF_LABELS = ("class_weight", "class_weights", "sampling_strategy", "constant")
@@ -57,9 +57,10 @@ class Encoding:
     """The labels of the rows that train a model, in order, and the number of each."""
 
     def __init__(self, y: NDArray[Any]) -> None:
-        self.labels, codes = np.unique(y, return_inverse=True)
+        self.labels = in_order(y)
+        codes = columns_of(y, self.labels)
         self.plain = self.labels.dtype.kind in "iu" and bool(np.array_equal(self.labels, np.arange(len(self.labels))))
-        self.y: NDArray[Any] = y if self.plain else codes.astype(np.int64).ravel()
+        self.y: NDArray[Any] = y if self.plain else codes
 
     def settle(self, model: Any) -> None:
         """Put numbers into the settings of a model that name labels."""

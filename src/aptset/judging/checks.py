@@ -271,3 +271,16 @@ def check_can_predict_sets(estimator: Any) -> None:
         raise TypeError(
             f"estimator must have predict_set; got {type(estimator).__name__}. Wrap it in aptset.ConformalClassifier."
         )
+
+
+_NEEDS = {
+    "curve": "p_values: pass p_values=classifier.p_values(X) to evaluate",
+    "by_group": "groups: pass groups=... to evaluate",
+    "size_by_group": "groups: pass groups=... to evaluate",
+}
+
+
+def check_what_is_needed(kind: Any, known: list[str]) -> None:
+    """Say what is missing for a figure that there would be."""
+    if isinstance(kind, str) and kind not in known and kind in _NEEDS:
+        raise ValueError(f"kind {kind!r} needs {_NEEDS[kind]}. Without it there are {', '.join(known)}.")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 
 from aptset.kernels.formula import Floats
+from aptset.rich import html_table
 from aptset.tables import Backend, make_table, need
 
 
@@ -39,6 +41,27 @@ class Display:
     def frame(self, backend: Backend = "pandas") -> Any:
         """Return the table as a data frame."""
         return make_table(dict(self.columns), backend)
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the picture for notebooks; nothing without matplotlib."""
+        if find_spec("matplotlib") is None:
+            return None
+        from io import BytesIO
+
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure, picture = Figure(figsize=(6, 3.5), layout="constrained"), BytesIO()
+        FigureCanvasAgg(figure)  # a figure of its own: nothing is left open, and nothing is shown twice
+        self.draw(figure.add_subplot())
+        figure.savefig(picture, format="png", dpi=110)
+        return picture.getvalue()
+
+    def _repr_html_(self) -> str | None:
+        """Return the table, where there is no matplotlib to draw it."""
+        if find_spec("matplotlib") is not None:
+            return None
+        return html_table(self.title, list(self.columns), zip(*self.columns.values(), strict=True))
 
     def draw(self, ax: Any = None) -> Any:
         """Draw into matplotlib axes (new ones by default) and return them."""

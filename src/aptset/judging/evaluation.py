@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from aptset.judging.checks import check_needs_p_values
+from aptset.judging.checks import check_needs_p_values, check_what_is_needed
 from aptset.judging.curves import show_curve
 from aptset.judging.displays import Display, drawable
 from aptset.judging.estimates import Estimate
@@ -16,6 +16,7 @@ from aptset.judging.evidence import Evidence, as_group_list
 from aptset.judging.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
 from aptset.judging.outcome import Outcome
 from aptset.judging.worst_slice import WorstSlice
+from aptset.rich import html_table
 from aptset.sets import PredictionSets
 from aptset.tables import Backend, make_table
 from aptset.validation.labels import check_length
@@ -129,6 +130,7 @@ class Evaluation:
             One of the break-downs, or "curve": coverage at every level, if p-values were given.
         """
         known = [name for name in _BY_NAME if self.parts.get(name) is not None]
+        check_what_is_needed(kind, [*known, *(["curve"] if self.evidence is not None else [])])
         check_option(kind, (*known, *(["curve"] if self.evidence is not None else [])), "kind")
         if kind == "curve" and self.evidence is not None:
             return show_curve(self.evidence)
@@ -139,6 +141,17 @@ class Evaluation:
             columns[name] = [getattr(v, name) for v in values.values()]
         marks = [1 - self.alpha] if what == "coverage" and self.alpha is not None else []
         return Display(columns, "bar", f"{what} by {by}", by, what, marks)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        level = "" if self.alpha is None else f" at alpha={self.alpha:g}"
+        rows = [
+            (metric.words, f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}")
+            for metric, value in self.estimates()
+        ]
+        notes = [] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"]
+        head = ("", "value", "interval")
+        return html_table(f"Evaluation of {self.n} prediction sets{level}", head, rows, notes)
 
     def __repr__(self) -> str:
         level = "" if self.alpha is None else f" at alpha={self.alpha:g}"

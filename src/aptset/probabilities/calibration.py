@@ -20,6 +20,7 @@ from aptset.kernels.places import Rows
 from aptset.probabilities.artefacts import write_calibration
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.merging import merged
+from aptset.rich import html_table
 from aptset.scores import Score
 from aptset.sets import PredictionSets
 from aptset.validation.chance import check_first_row
@@ -97,6 +98,12 @@ class Calibration:
     def scores(self) -> Floats:
         """The calibration scores, upward."""
         return self.held_out.scores
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        rows = [("calibration rows", f"{self.n:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
+        rows += [("groups", self.held_out.groups.kind), ("promise at alpha = 0.1", f"{self.guarantee(0.1):.4g}")]
+        return html_table(type(self).__name__, (), rows)
 
     def __repr__(self) -> str:
         chance = "" if self.randomized else ", randomized=False"
@@ -192,6 +199,7 @@ class Calibration:
         warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
         sets = sets_of_one_model(self.held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
+        sets = [some.named_as(probabilities) for some in sets]
         return sets if is_sequence else sets[0]
 
     def predict_mask(

@@ -25,6 +25,7 @@ from aptset.groups import Ids
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.probabilities.border import NAME, score_labels, take_ids
+from aptset.rich import html_table
 from aptset.scores import Places, Score
 from aptset.validation.matrices import (
     check_new_probabilities,
@@ -73,6 +74,12 @@ class CrossCalibration:
     def n(self) -> int:
         """Number of calibration samples."""
         return self.held_out.n
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        rows = [("calibration rows", f"{self.n:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
+        rows += [("groups", self.held_out.groups.kind), ("promise at alpha = 0.1", f"{self.guarantee(0.1):.4g}")]
+        return html_table(type(self).__name__, (), rows)
 
     def __repr__(self) -> str:
         sizes = f"n={self.n} in {len(self.folds)} folds, {len(self.classes)} classes"

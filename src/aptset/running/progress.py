@@ -1,11 +1,11 @@
-"""A bar on the terminal, on request; silent in logs and pipes."""
+"""A bar with a rate and the time left, on terminals and in notebooks; silent in logs and pipes."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from importlib.util import find_spec
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
@@ -13,24 +13,41 @@ Item = TypeVar("Item")
 class Bar:
     """A bar that moves as work is done; units of work may cost as much as they like."""
 
-    def __init__(self, total: float, label: str, enabled: bool) -> None:
-        self._shown = enabled and sys.stderr.isatty()
-        self._total, self._label, self._done, self._start = total, label, 0.0, time.monotonic()
+    def __init__(self, total: float | None, label: str, enabled: bool, unit: str = "") -> None:
+        self._bar: Any = None
+        if enabled and (is_notebook() or sys.stderr.isatty()):
+            kind = _kind_of_bar()
+            scale = unit == "rows"  # 1.2M rows
+            self._bar = kind(total=total, desc=label, unit=f" {unit or label}", unit_scale=scale, dynamic_ncols=True)
 
     def advance(self, units: float, note: str = "") -> None:
         """Count work as done and draw the bar."""
-        self._done += units
-        if self._shown:
-            left = (time.monotonic() - self._start) / self._done * (self._total - self._done)
-            bar = "#" * round(30 * self._done / self._total)
-            text = note or f"{self._done:g}/{self._total:g}"
-            sys.stderr.write(f"\r{self._label} [{bar:<30}] {text}, {as_time(left)} left \x1b[K")
-            sys.stderr.flush()
+        if self._bar is not None:
+            if note:
+                self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update(units)
 
     def close(self) -> None:
         """End the line."""
-        if self._shown:
-            sys.stderr.write("\n")
+        if self._bar is not None:
+            self._bar.close()
+
+
+def is_notebook() -> bool:
+    """Tell whether a notebook shows what happens here."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "ipykernel" in sys.modules and type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def _kind_of_bar() -> Any:
+    """Return the bar that fits: widgets in notebooks that have them, text elsewhere."""
+    if is_notebook() and find_spec("ipywidgets") is not None:
+        from tqdm.notebook import tqdm as widget
+
+        return widget
+    from tqdm import tqdm
+
+    return tqdm
 
 
 def as_time(seconds: float) -> str:
@@ -43,7 +60,9 @@ def as_time(seconds: float) -> str:
 def with_bar(items: Iterable[Item], sizes: list[int], label: str, enabled: bool) -> Iterator[Item]:
     """Yield the items; each stands for ``sizes`` units of work."""
     bar = Bar(sum(sizes), label, enabled)
-    for item, size in zip(items, sizes, strict=True):
-        yield item
-        bar.advance(size)
-    bar.close()
+    try:
+        for item, size in zip(items, sizes, strict=True):
+            yield item
+            bar.advance(size)
+    finally:
+        bar.close()

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.groups import hashable
-from aptset.labels import columns_of, some
-from aptset.tables import plain_array
+from aptset.labels import columns_of, plain_labels, some
 
 
 def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labels: Any) -> NDArray[Any]:
@@ -68,7 +67,7 @@ def as_labels(labels: Any, name: str) -> NDArray[Any]:
     """Return labels as a 1-D array; a list of texts and numbers keeps them apart, and so does one of odd texts."""
     refuse_masked(labels, name)
     try:
-        found = np.asarray(plain_array(labels))
+        found = np.asarray(plain_labels(labels))
     except ValueError as error:
         raise ValueError(f"{name} must be 1-D, one label per row; got rows of different lengths.") from error
     is_list = isinstance(labels, list | tuple) and found.ndim == 1
