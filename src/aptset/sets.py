@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.tables import Backend, is_table, make_table, plain_list
+from aptset.tables import Backend, Lists, is_table, make_table_with_lists, plain_list
 from aptset.validation.compressed import (
     check_label_rows,
     check_mask,
@@ -150,7 +150,8 @@ class PredictionSets(Sequence[NDArray[Any]]):
         backend : {"pandas", "polars", "pyarrow"}, default="pandas"
             The library of the frame, which must be installed.
         """
-        return make_table({"size": self.sizes, "labels": [row.tolist() for row in self]}, backend)
+        lists = Lists(self.indptr, self.indices, self.classes)
+        return make_table_with_lists({"size": self.sizes}, "labels", lists, backend)
 
     def _row_of_member(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self)), self.sizes)
