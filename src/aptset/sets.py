@@ -11,7 +11,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.tables import Backend, is_table, make_table, plain_list
+from aptset.labels import as_objects, columns_of, distinct
+from aptset.tables import Backend, Lists, is_table, make_table_with_lists, plain_list
 from aptset.validation.compressed import (
     check_label_rows,
     check_mask,
@@ -21,8 +22,11 @@ from aptset.validation.compressed import (
     check_table_of_sets,
     refuse_nested_mask,
 )
-from aptset.validation.labels import as_labels, check_labels, check_length, columns_of
-from aptset.validation.outcomes import as_objects, distinct
+from aptset.validation.labels import (
+    as_labels,
+    check_labels,
+    check_length,
+)
 
 _SHOWN_ROWS = 6
 _SHOWN_LABELS = 8
@@ -163,7 +167,8 @@ class PredictionSets(Sequence[NDArray[Any]]):
         backend : {"pandas", "polars", "pyarrow"}, default="pandas"
             The library of the frame, which must be installed.
         """
-        return make_table({"size": self.sizes, "labels": [row.tolist() for row in self]}, backend, self.row_names)
+        lists = Lists(self.indptr, self.indices, self.classes)
+        return make_table_with_lists({"size": self.sizes}, "labels", lists, backend, self.row_names)
 
     def _row_of_member(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self)), self.sizes)

@@ -12,6 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 from test_audit_chances import ALPHA, Broken, drifting, rows
 
 import aptset
+from aptset.audits.checks import check_times
 from aptset.audits.comparing import Comparison, rank
 from aptset.audits.drift import look_for_drift, new_labels_test
 from aptset.audits.pool import prepare
@@ -19,7 +20,6 @@ from aptset.audits.results import Splits
 from aptset.audits.splits import RandomSplit
 from aptset.audits.values import SplitResult, TestedRows
 from aptset.audits.verdicts import judge
-from aptset.validation.audits import check_times
 
 
 @pytest.mark.filterwarnings("ignore:groups with too few")

@@ -18,7 +18,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 import aptset
-from aptset.validation.folders import digest_of_facts
+from aptset.estimator.folders import digest_of_facts
 
 X, codes = load_iris(return_X_y=True)
 names = load_iris().target_names[codes]

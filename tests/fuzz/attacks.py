@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 import aptset
+from aptset.commands.delimited import count_rows
 from aptset.probabilities.artefacts import _digest, read
-from aptset.validation.delimited import count_rows
 
 FOLDER = Path(tempfile.mkdtemp(prefix="aptset-fuzz-"))
 REFUSED = "is no intact aptset artefact: "
@@ -278,7 +278,7 @@ TEXT = st.tuples(
 
 def check_csv(attack, blocks=None):
     """A CSV has as many rows as the strict reading of the standard says, or a quote in it does not close."""
-    from aptset.validation import delimited
+    from aptset.commands import delimited
 
     lines, end, at_end, block = attack
     text = end.join(["a,b", *lines]) + (end if at_end else "")

@@ -10,6 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aptset.audits.checks import (
+    check_calibrations,
+    check_repetitions,
+    warn_drift,
+)
 from aptset.audits.drift import FALSE_ALARMS as OF_DRIFT
 from aptset.audits.drift import Drift, look_for_drift
 from aptset.audits.pages import splits_page
@@ -19,16 +24,18 @@ from aptset.audits.splits import as_conformal, split_and_measure
 from aptset.audits.values import Distribution, Records
 from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
 from aptset.calibrations import CALIBRATIONS
+from aptset.estimator.checks import check_estimator_can
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.judging.displays import Display
 from aptset.judging.metrics import OF_SPLITS
+from aptset.reports.checks import check_page_path
 from aptset.reports.render import save_page
 from aptset.rich import html_table
 from aptset.tables import Backend, make_table
-from aptset.validation.audits import check_calibrations, check_repetitions, warn_drift
-from aptset.validation.estimators import check_estimator_can
-from aptset.validation.evidence import check_page_path
-from aptset.validation.settings import check_alpha, check_option
+from aptset.validation.settings import (
+    check_alpha,
+    check_option,
+)
 
 ENDING = "  All checks together speak up for nothing in at most one of 100 audits."
 

@@ -9,22 +9,29 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aptset.audits.checks import (
+    check_candidates,
+    check_repetitions,
+    check_same_level,
+)
 from aptset.audits.pages import splits_page
 from aptset.audits.pool import prepare
 from aptset.audits.results import Splits
 from aptset.audits.splits import as_conformal, split_and_measure
 from aptset.audits.values import Difference, Records
 from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
+from aptset.estimator.checks import check_estimator_can
 from aptset.judging.displays import Display
 from aptset.judging.estimates import Estimate, paired_mean, resampled_mean
 from aptset.judging.metrics import OF_SPLITS
+from aptset.reports.checks import check_page_path
 from aptset.reports.render import save_page
 from aptset.rich import html_table
 from aptset.tables import Backend
-from aptset.validation.audits import check_candidates, check_repetitions, check_same_level
-from aptset.validation.estimators import check_estimator_can
-from aptset.validation.evidence import check_page_path
-from aptset.validation.settings import check_alpha, check_option
+from aptset.validation.settings import (
+    check_alpha,
+    check_option,
+)
 
 _ABOUT: tuple[Literal["models"], Literal["data"]] = ("models", "data")
 _BY_ROW = {"size": "values", "coverage": "hits"}  # metrics that are means over rows

@@ -16,7 +16,7 @@ from aptset.audits.values import SplitResult, TestedRows
 from aptset.judging.estimates import in_p
 from aptset.judging.laws import coverage_law
 from aptset.kernels.formula import Floats
-from aptset.validation.labels import columns_of, in_order
+from aptset.labels import columns_of, in_order
 
 # For all checks together. An audit may speak up for nothing in 0.01 of cases; verdicts are sharp and get the rest.
 FALSE_ALARMS = 0.009

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from aptset.judging.features import features_of
 from aptset.kernels.formula import Floats
-from aptset.validation.labels import columns_of, in_order
+from aptset.labels import columns_of, in_order
 
 PERMUTATIONS = 1999
 _MOST_COLUMNS = 30

@@ -13,14 +13,18 @@ from joblib import hash as content_hash
 from joblib import wrap_non_picklable_objects
 from numpy.typing import NDArray
 
+from aptset.audits.checks import (
+    check_seed,
+    check_test_share,
+    check_times,
+)
+from aptset.estimator.checks import check_training_data
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import take
 from aptset.judging.evidence import as_group_list
 from aptset.judging.features import can_be_sliced, features_of
 from aptset.kernels.rowhash import mix
 from aptset.seeds import row_seeds
-from aptset.validation.audits import check_seed, check_test_share, check_times
-from aptset.validation.estimators import check_training_data
 from aptset.validation.labels import check_length
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
+from aptset.audits.checks import check_seed
 from aptset.audits.pool import Pool, fingerprint
 from aptset.audits.results import Splits
 from aptset.audits.values import PartResult, SplitResult, TestedRows
@@ -21,10 +22,9 @@ from aptset.estimator.classifier import ConformalClassifier
 from aptset.judging.metrics import OF_SPLITS
 from aptset.judging.outcome import Outcome
 from aptset.kernels.formula import Floats
+from aptset.labels import columns_of
 from aptset.running.runner import run_tasks
 from aptset.sets import PredictionSets
-from aptset.validation.audits import check_seed
-from aptset.validation.labels import columns_of
 
 _FORM = 2  # of what is written down: files of another form are left alone
 _MOST_TESTED = 2_000_000  # test rows over all splits of a candidate that something is written down about

@@ -11,9 +11,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from aptset.baselines.checks import check_packages
 from aptset.kernels.formula import Floats
-from aptset.validation.experiments import check_packages
-from aptset.validation.settings import check_alpha, check_generator
+from aptset.validation.settings import (
+    check_alpha,
+    check_generator,
+)
 
 
 class NetworkQuantiles(BaseEstimator):  # type: ignore[misc]

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from aptset.baselines.checks import check_packages
 from aptset.kernels.formula import Floats
-from aptset.validation.experiments import check_packages
 from aptset.validation.settings import check_alpha
 
 

@@ -11,6 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.bounds import FoldSizes, Line
+from aptset.calibrations.checks import (
+    check_bag_count,
+    check_some_bags,
+)
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.tally import ScoreAll, Tally, plain_mass
@@ -18,7 +22,6 @@ from aptset.groups import Groups, Ids
 from aptset.kernels.counts import add_counts
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
-from aptset.validation.folds import check_bag_count, check_some_bags
 
 _CELLS = 2**22  # of mean probabilities that are held at a time
 

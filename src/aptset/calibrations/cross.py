@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.bounds import FoldSizes, Line, cross_lines
-from aptset.calibrations.folds import Fold
-from aptset.calibrations.tally import Tally
-from aptset.validation.folds import (
+from aptset.calibrations.checks import (
     check_fold_count,
     check_partition,
     check_splitter,
     reason_of_no_promise,
     split_without_groups,
 )
+from aptset.calibrations.folds import Fold
+from aptset.calibrations.tally import Tally
 
 
 def random_folds(n: int, n_folds: int, generator: np.random.Generator) -> list[Fold]:

@@ -9,6 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.bounds import FoldSizes, Line, minimax_lines
+from aptset.calibrations.checks import (
+    check_fold_count,
+    reason_of_no_promise,
+)
 from aptset.calibrations.cross import JackknifePlus, folds_of_splitter, random_folds
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import FoldScores, HeldOut
@@ -16,7 +20,6 @@ from aptset.calibrations.tally import Tally
 from aptset.groups import Ids
 from aptset.kernels.counts import count_below, lower
 from aptset.kernels.places import Rows
-from aptset.validation.folds import check_fold_count, reason_of_no_promise
 
 
 class LowestScores(Tally):

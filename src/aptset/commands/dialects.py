@@ -11,9 +11,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from aptset.commands.delimited import open_text
+from aptset.commands.dialect_checks import (
+    check_decoded,
+    check_encoding,
+    check_separator,
+)
 from aptset.commands.reading import kind_of
-from aptset.validation.delimited import open_text
-from aptset.validation.dialects import check_decoded, check_encoding, check_separator
 
 _SEPARATORS = (";", "\t", "|")
 _DECIMAL = re.compile(r"[-+]?\d+,\d+")

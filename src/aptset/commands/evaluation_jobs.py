@@ -13,11 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from aptset.commands.reading import arrow_batches, as_texts, kind_of, only_empty_is_missing, with_newlines
-from aptset.judging.evaluation import Evaluation
-from aptset.judging.running_sums import Codes, RunningSums
-from aptset.validation.delimited import count_rows, header_of, nearest_row_error, open_text
-from aptset.validation.files import (
+from aptset.commands.checks import (
     check_columns,
     check_distinct_members,
     check_label_column,
@@ -25,6 +21,15 @@ from aptset.validation.files import (
     check_rows_present,
     check_sets_column,
 )
+from aptset.commands.delimited import (
+    count_rows,
+    header_of,
+    nearest_row_error,
+    open_text,
+)
+from aptset.commands.reading import arrow_batches, as_texts, kind_of, only_empty_is_missing, with_newlines
+from aptset.judging.evaluation import Evaluation
+from aptset.judging.running_sums import Codes, RunningSums
 from aptset.validation.paths import as_utf8
 from aptset.validation.settings import check_alpha
 

@@ -15,10 +15,19 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from aptset.commands.checks import (
+    check_columns,
+    check_row_count,
+    check_rows_present,
+)
+from aptset.commands.delimited import (
+    count_rows,
+    header_of,
+    nearest_row_error,
+    open_text,
+)
 from aptset.commands.reading import arrow_batches, as_texts, kind_of, load_arrays, only_empty_is_missing, with_newlines
 from aptset.kernels.copies import BLOCK_ROWS
-from aptset.validation.delimited import count_rows, header_of, nearest_row_error, open_text
-from aptset.validation.files import check_columns, check_row_count, check_rows_present
 from aptset.validation.matrices import softmax_of
 from aptset.validation.paths import as_utf8
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from aptset.estimator.folders import read_facts
 from aptset.probabilities.artefacts import read, read_calibration
-from aptset.validation.folders import read_facts
 
 
 class _Unseen:

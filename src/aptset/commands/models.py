@@ -16,8 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 
-from aptset.commands.probability_jobs import beside_the_user
-from aptset.validation.models import (
+from aptset.commands.model_checks import (
     check_call,
     check_classifier,
     check_imported,
@@ -25,6 +24,7 @@ from aptset.validation.models import (
     check_skops_trusted,
     unknown_model,
 )
+from aptset.commands.probability_jobs import beside_the_user
 from aptset.validation.paths import check_exists
 
 

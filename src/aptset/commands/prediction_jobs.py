@@ -10,15 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from aptset.commands.checks import (
+    check_columns,
+    check_target,
+)
 from aptset.commands.columns import Plan
 from aptset.commands.probability_jobs import beside_the_user
 from aptset.commands.reading import as_texts
 from aptset.commands.tables import NewRows, TableRows, read_new_rows
 from aptset.commands.writer import SetsWriter
+from aptset.estimator.folders import check_table
 from aptset.estimator.loading import load_folder
-from aptset.validation.files import check_columns, check_target
-from aptset.validation.folders import check_table
-from aptset.validation.outcomes import as_objects
+from aptset.labels import as_objects
 
 
 def predict_rows(

@@ -12,6 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from aptset.commands.checks import (
+    check_labels_present,
+    check_same_classes,
+    shifted_rows,
+)
 from aptset.commands.files import Batch, ProbabilityFile
 from aptset.commands.reading import as_texts
 from aptset.commands.writer import SetsWriter
@@ -23,8 +28,10 @@ from aptset.probabilities.stored_scores import find_score
 from aptset.running.writing import atomic_write
 from aptset.scores import Score
 from aptset.validation.chance import check_ids
-from aptset.validation.files import check_labels_present, check_same_classes, shifted_rows
-from aptset.validation.scores import AUTO, check_conformity
+from aptset.validation.scores import (
+    AUTO,
+    check_conformity,
+)
 from aptset.validation.settings import check_alphas
 
 OnRows = Callable[[int], None]

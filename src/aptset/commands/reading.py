@@ -14,8 +14,17 @@ import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from aptset.validation.delimited import count_rows, nearest_row_error, open_text
-from aptset.validation.files import check_kind, check_row_count, check_rows_present, check_utf8_columns
+from aptset.commands.checks import (
+    check_kind,
+    check_row_count,
+    check_rows_present,
+    check_utf8_columns,
+)
+from aptset.commands.delimited import (
+    count_rows,
+    nearest_row_error,
+    open_text,
+)
 from aptset.validation.paths import as_utf8
 
 

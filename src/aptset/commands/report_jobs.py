@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from aptset.commands.checks import (
+    check_labels_present,
+    check_same_classes,
+)
 from aptset.commands.demo import demo_classifier
 from aptset.commands.files import ProbabilityFile
 from aptset.commands.prediction_jobs import labelled_rows
@@ -16,7 +20,6 @@ from aptset.commands.table_jobs import Settings, TableResult, run_table
 from aptset.probabilities.calibration import Calibration
 from aptset.reports.making import Report, report
 from aptset.reports.render import need_jinja
-from aptset.validation.files import check_labels_present, check_same_classes
 
 
 def report_table(

@@ -10,7 +10,10 @@ import tempfile
 from pathlib import Path
 
 from aptset.running.writing import claim, undisturbed
-from aptset.validation.paths import check_exists, check_standard_input
+from aptset.validation.paths import (
+    check_exists,
+    check_standard_input,
+)
 
 _ENDINGS = {
     b"PAR1": ".parquet",

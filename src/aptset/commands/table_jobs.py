@@ -21,8 +21,8 @@ from aptset.estimator.saving import FACTS, save_classifier
 from aptset.judging.estimates import in_p
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.planning import coverage_test
+from aptset.labels import as_objects
 from aptset.sets import PredictionSets
-from aptset.validation.outcomes import as_objects
 from aptset.validation.settings import check_share_of_split
 
 WRITTEN = ("sets.parquet", "evaluation.json", FACTS)

@@ -11,18 +11,18 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset.commands.columns import Column, Plan, plan_columns
-from aptset.commands.models import takes_raw_columns
-from aptset.commands.reading import as_texts, kind_of, read_table
-from aptset.estimator.columns import dates_of
-from aptset.validation.files import (
+from aptset.commands.checks import (
     check_columns,
     check_finite_features,
     check_no_regression,
     check_number_columns,
     check_target,
 )
-from aptset.validation.outcomes import as_objects
+from aptset.commands.columns import Column, Plan, plan_columns
+from aptset.commands.models import takes_raw_columns
+from aptset.commands.reading import as_texts, kind_of, read_table
+from aptset.estimator.columns import dates_of
+from aptset.labels import as_objects
 
 
 @dataclass(frozen=True)

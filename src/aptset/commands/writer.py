@@ -12,8 +12,11 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from aptset.commands.checks import (
+    check_flat_columns,
+    check_sets_file,
+)
 from aptset.running.writing import atomic_path
-from aptset.validation.files import check_flat_columns, check_sets_file
 from aptset.validation.paths import as_utf8
 
 

@@ -15,8 +15,10 @@ from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
+from aptset.calibrations.checks import warn_no_promise
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
+from aptset.estimator.checks import warn_unseen_labels
 from aptset.estimator.conformal import Fitted, fit, fit_and_predict, prepare
 from aptset.estimator.fitting import mean_probabilities
 from aptset.estimator.frames import frame_of_rows
@@ -29,9 +31,12 @@ from aptset.rich import html_note
 from aptset.scores import Places, Score
 from aptset.sets import PredictionSets
 from aptset.tables import Backend, make_table
-from aptset.validation.estimators import warn_unseen_labels
-from aptset.validation.folds import warn_no_promise
-from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
+from aptset.validation.settings import (
+    check_alpha,
+    check_alphas,
+    check_option,
+    warn_if_too_few,
+)
 
 _LEARNED = ("fitted_", "classes_", "models_", "n_calibration_", "unseen_label_chance_", "conformity_")
 

@@ -22,20 +22,7 @@ from aptset.calibrations.split import Split
 from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
 from aptset.chance import Chance
 from aptset.estimator import fitting
-from aptset.estimator.ensembles import drawn_ensemble, members
-from aptset.estimator.order import canonical_places
-from aptset.estimator.tuning import set_aside_and_choose
-from aptset.groups import Groups
-from aptset.kernels.copies import CALIBRATION, PREDICTION, find_copies, own_seeds
-from aptset.kernels.formula import Floats
-from aptset.kernels.rowhash import Words
-from aptset.probabilities.calibration import Calibration
-from aptset.probabilities.cross import CrossCalibration
-from aptset.scores import Adaptive, Score
-from aptset.seeds import row_seeds
-from aptset.sets import PredictionSets, concatenate
-from aptset.validation.chance import check_ids, column_or_values
-from aptset.validation.estimators import (
+from aptset.estimator.checks import (
     check_estimator_can,
     check_frozen,
     check_frozen_calibration,
@@ -45,12 +32,40 @@ from aptset.validation.estimators import (
     check_training_data,
     check_workers,
 )
-from aptset.validation.groups import check_group_values, check_same_kind
-from aptset.validation.labels import columns_of
+from aptset.estimator.ensembles import drawn_ensemble, members
+from aptset.estimator.order import canonical_places
+from aptset.estimator.tuning import set_aside_and_choose
+from aptset.groups import Groups, GroupValues
+from aptset.kernels.copies import CALIBRATION, PREDICTION, find_copies, own_seeds
+from aptset.kernels.formula import Floats
+from aptset.kernels.rowhash import Words
+from aptset.labels import columns_of
+from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.cross import CrossCalibration
+from aptset.scores import Adaptive, Score
+from aptset.seeds import row_seeds
+from aptset.sets import PredictionSets, concatenate
+from aptset.validation.chance import (
+    check_ids,
+    column_or_values,
+)
+from aptset.validation.groups import (
+    check_group_values,
+    check_same_kind,
+)
 from aptset.validation.matrices import OF_ESTIMATOR
-from aptset.validation.outcomes import check_flag
-from aptset.validation.scores import AUTO, check_conformity, formula_of
-from aptset.validation.settings import check_choice, check_generator, check_option, draw_key
+from aptset.validation.scores import (
+    AUTO,
+    check_conformity,
+    formula_of,
+)
+from aptset.validation.settings import (
+    check_choice,
+    check_flag,
+    check_generator,
+    check_option,
+    draw_key,
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +88,7 @@ class Rule:
 
     def samples(
         self, X: Any, passed_groups: Any = None, u: ArrayLike | None = None, ids: Any = None
-    ) -> tuple[fitting.Samples, list[Any] | None]:
+    ) -> tuple[fitting.Samples, GroupValues | None]:
         """Return what the scores of new rows depend on, and the group of each row where groups belong to rows."""
         (X,) = indexable(X)
         n = _num_samples(X)
@@ -85,7 +100,7 @@ class Rule:
         return self._samples(X, values, seeds, draw.u), values
 
     def calibration_samples(
-        self, X: Any, values: list[Any] | None, u: ArrayLike | None, ids: Any
+        self, X: Any, values: GroupValues | None, u: ArrayLike | None, ids: Any
     ) -> tuple[fitting.Samples, Rule]:
         """Return what the scores of training rows depend on, and the rule that knows how many of them are copies."""
         n = _num_samples(X)
@@ -98,7 +113,7 @@ class Rule:
         rule = replace(self, chance=self.chance.with_copies(len(copies.rows), n))
         return self._samples(X, values, seeds, draw.u), rule
 
-    def _samples(self, X: Any, values: list[Any] | None, seeds: Words, u: Floats | None) -> fitting.Samples:
+    def _samples(self, X: Any, values: GroupValues | None, seeds: Words, u: Floats | None) -> fitting.Samples:
         return fitting.Samples(X, seeds, u, self.groups.ids(values, len(seeds)), formula_of(self.score), self.key)
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from aptset.calibrations.bootstrap import number_of_bags
+from aptset.calibrations.checks import check_bag_count
 from aptset.calibrations.folds import Fold
-from aptset.validation.estimators import check_ensemble
-from aptset.validation.folds import check_bag_count
+from aptset.estimator.checks import check_ensemble
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,24 @@ from sklearn.utils.validation import _check_method_params
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import HeldOut, score_fold, scores_of
 from aptset.calibrations.tally import Tally, on_mean_grid
+from aptset.estimator.checks import (
+    check_model_probabilities,
+    fold_error,
+    uncloneable,
+    warn_constant_model,
+)
 from aptset.estimator.encoding import Encoding
 from aptset.groups import Groups, Ids
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
 from aptset.kernels.rowhash import Words
+from aptset.labels import columns_of
 from aptset.running.progress import with_bar
-from aptset.validation.estimators import check_model_probabilities, fold_error, uncloneable, warn_constant_model
-from aptset.validation.labels import columns_of
-from aptset.validation.matrices import OF_ESTIMATOR, check_rows, tolerance_of
+from aptset.validation.matrices import (
+    OF_ESTIMATOR,
+    check_rows,
+    tolerance_of,
+)
 
 _DROPPED_BITS = 20  # of the 52 of a float64 probability: see `_steady`
 _BATCHES = 64  # many folds are tallied in this many pieces of work, whatever the number of workers

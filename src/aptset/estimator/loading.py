@@ -50,9 +50,14 @@ def load_folder(
 ) -> tuple[Any, dict[str, Any]]:
     """Return a classifier and the facts of its folder."""
     from aptset.estimator.classifier import ConformalClassifier
+    from aptset.estimator.folders import (
+        check_settings,
+        read_facts,
+        read_models,
+        read_tensors,
+    )
     from aptset.estimator.state import rebuild
     from aptset.probabilities.stored_scores import find_score
-    from aptset.validation.folders import check_settings, read_facts, read_models, read_tensors
 
     trust = [trust] if isinstance(trust, str) else list(trust)
     facts = read_facts(folder)

@@ -21,11 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.estimator.folders import (
+    check_saveable,
+    digest_of_facts,
+    need_skops,
+)
 from aptset.estimator.state import FORMAT_VERSION, flatten
 from aptset.probabilities.artefacts import as_plain_labels, plain_value
 from aptset.probabilities.stored_scores import describe_score
 from aptset.running.writing import atomic_path, atomic_write
-from aptset.validation.folders import check_saveable, digest_of_facts, need_skops
 
 FACTS = "aptset.json"
 _LIBRARIES = ("numpy", "scikit-learn", "skops", "xgboost", "lightgbm", "catboost")

@@ -19,10 +19,10 @@ from aptset.estimator.conformal import Fitted, Rule
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.ensembles import Member
 from aptset.groups import Groups
+from aptset.labels import columns_of
+from aptset.probabilities.checks import unknown_kind
 from aptset.probabilities.stored_scores import describe_score, find_score
 from aptset.scores import SCORES, Score, Tempered
-from aptset.validation.artefacts import unknown_kind
-from aptset.validation.labels import columns_of
 
 FORMAT_VERSION = 1
 STATE = "state of aptset"  # where a pickle or a skops file keeps it, instead of objects of ours

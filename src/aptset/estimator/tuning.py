@@ -13,10 +13,13 @@ from aptset.calibrations.tuning import Tuning, choose
 from aptset.estimator import fitting
 from aptset.groups import EVERYONE
 from aptset.kernels.places import Rows
+from aptset.labels import columns_of
 from aptset.scores import Adaptive, Score
 from aptset.seeds import id_seeds, row_seeds
-from aptset.validation.labels import columns_of
-from aptset.validation.matrices import OF_ESTIMATOR, tolerance_of
+from aptset.validation.matrices import (
+    OF_ESTIMATOR,
+    tolerance_of,
+)
 from aptset.validation.scores import formula_of
 from aptset.validation.settings import check_alpha
 

@@ -16,13 +16,13 @@ from aptset.baselines import ConformalQuantileClassifier
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments.boxes import make_box
+from aptset.experiments.checks import check_sizes
 from aptset.experiments.datasets import load_data, source_tag
 from aptset.experiments.measures import measure
 from aptset.experiments.models import MODELS, Model, draw_labels
 from aptset.kernels.formula import Floats
 from aptset.probabilities.oracle import oracle_sets
 from aptset.sets import PredictionSets
-from aptset.validation.experiments import check_sizes
 
 # Methods of one family share their fits: SC, HCC and the oracle's own sets are cells of one family.
 FAMILY_OF = {"SC": "SC", "HCC": "SC", "oracle": "SC", "CV+": "CV+", "JK+": "JK+", "CQC": "CQC", "CQC-RF": "CQC-RF"}

@@ -14,9 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.experiments.checks import (
+    check_checksum,
+    check_names,
+    check_shape,
+    offline_error,
+)
 from aptset.experiments.prepared import keep, kept
 from aptset.kernels.formula import Floats
-from aptset.validation.experiments import check_checksum, check_names, check_shape, offline_error
 
 _COMPONENTS = 50  # images are reduced to this many
 _KEPT_FROM = 1_000_000  # cells of prepared data that took long enough to be kept

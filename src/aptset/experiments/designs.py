@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aptset.experiments.cells import FAMILY_OF, METHODS, Cell
-from aptset.validation.experiments import check_count, check_names, check_something_left, check_whole
+from aptset.experiments.checks import (
+    check_count,
+    check_names,
+    check_something_left,
+    check_whole,
+)
 
 JACKKNIFE_LIMIT = 1000  # the paper runs one fit per row up to this many rows
 

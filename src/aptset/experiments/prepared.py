@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.experiments.checks import warn_damaged_cache
 from aptset.running.writing import atomic_write
-from aptset.validation.experiments import warn_damaged_cache
 
 
 def keep(path: Path, X: NDArray[Any], y: NDArray[Any]) -> None:

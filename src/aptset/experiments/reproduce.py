@@ -7,7 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aptset.baselines.checks import check_packages
 from aptset.experiments.cells import FAMILY_OF, Cell
+from aptset.experiments.checks import (
+    check_finished_folder,
+    check_seed,
+    check_some_finished,
+    warn_left_out,
+)
 from aptset.experiments.datasets import load_data
 from aptset.experiments.designs import Choice, Design, cells_of, designs_of
 from aptset.experiments.figures import draw_figure
@@ -15,16 +22,9 @@ from aptset.experiments.listings import as_markdown, listing
 from aptset.experiments.models import MODELS
 from aptset.experiments.pages import claims_page
 from aptset.experiments.results import as_frame, write_results
+from aptset.running.checks import check_folder
 from aptset.running.runner import read_results, run_tasks
 from aptset.running.writing import atomic_write
-from aptset.validation.experiments import (
-    check_finished_folder,
-    check_folder,
-    check_packages,
-    check_seed,
-    check_some_finished,
-    warn_left_out,
-)
 from aptset.validation.settings import check_alpha
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from aptset.judging.checks import check_needs_p_values, check_what_is_needed
 from aptset.judging.curves import show_curve
 from aptset.judging.displays import Display, drawable
 from aptset.judging.estimates import Estimate
@@ -18,9 +19,11 @@ from aptset.judging.worst_slice import WorstSlice
 from aptset.rich import html_table
 from aptset.sets import PredictionSets
 from aptset.tables import Backend, make_table
-from aptset.validation.evidence import check_needs_p_values, check_what_is_needed
 from aptset.validation.labels import check_length
-from aptset.validation.settings import check_alpha, check_option
+from aptset.validation.settings import (
+    check_alpha,
+    check_option,
+)
 
 _BY_NAME = {one.name: one for one in BREAKDOWNS}
 

@@ -10,12 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.groups import hashable
+from aptset.judging.checks import (
+    check_evidence,
+    check_rows_of_calibration,
+)
 from aptset.judging.laws import FoldCounts
 from aptset.kernels.formula import Floats
+from aptset.labels import columns_of
 from aptset.sets import PredictionSets
 from aptset.tables import plain_list
-from aptset.validation.evidence import check_evidence, check_rows_of_calibration
-from aptset.validation.labels import as_labels, columns_of
+from aptset.validation.labels import as_labels
 
 
 def as_group_list(groups: Any) -> list[Any] | None:

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.judging.checks import (
+    check_by,
+    check_confidence,
+)
 from aptset.judging.estimates import Estimate, mean_of_sizes, mean_of_sums, share_of_count
+from aptset.labels import columns_of, distinct
 from aptset.sets import PredictionSets
-from aptset.validation.labels import columns_of
-from aptset.validation.outcomes import check_by, check_confidence, distinct
 
 Chosen = NDArray[np.bool_] | NDArray[np.intp]  # some rows: a flag for each, or their numbers
 

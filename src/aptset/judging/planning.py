@@ -8,12 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from aptset.judging.checks import (
+    check_confidence,
+    check_counts,
+    check_size_exists,
+    check_within,
+)
 from aptset.judging.displays import Display
 from aptset.judging.laws import beta_binomial, central_range, chance_within, realised_coverage
 from aptset.kernels.counts import rank_at, size_needed
 from aptset.kernels.formula import Floats
-from aptset.validation.outcomes import check_confidence, check_counts, check_size_exists, check_within
-from aptset.validation.settings import check_alpha, check_sample_size
+from aptset.validation.settings import (
+    check_alpha,
+    check_sample_size,
+)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.judging.checks import (
+    check_confidence,
+    check_delta,
+    check_directions,
+    check_projections,
+    check_share_to_find,
+)
 from aptset.judging.estimates import Estimate, share
 from aptset.judging.features import Features, features_of, project
 from aptset.judging.outcome import Outcome
@@ -19,15 +26,11 @@ from aptset.kernels.blocks import thread_count
 from aptset.kernels.formula import Floats
 from aptset.kernels.slabs import Slab, find_slab
 from aptset.tables import is_table
-from aptset.validation.outcomes import (
-    check_confidence,
-    check_delta,
-    check_directions,
+from aptset.validation.settings import (
     check_flag,
-    check_projections,
-    check_share_to_find,
+    check_generator,
+    check_option,
 )
-from aptset.validation.settings import check_generator, check_option
 
 _DIRECTIONS_AT_ONCE = 16
 _LEAST_SPECIAL = 0.1  # standard deviations that a column must be away to be worth a word

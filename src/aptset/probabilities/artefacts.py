@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.chance import Chance
 from aptset.groups import Groups
-from aptset.probabilities.stored_scores import describe_score, find_score
-from aptset.running.writing import atomic_path
-from aptset.validation.artefacts import (
+from aptset.probabilities.checks import (
     check_artefact,
     check_content,
     check_shapes,
@@ -36,6 +34,8 @@ from aptset.validation.artefacts import (
     same_values,
     stored_array,
 )
+from aptset.probabilities.stored_scores import describe_score, find_score
+from aptset.running.writing import atomic_path
 from aptset.validation.paths import check_plain_file
 
 FORMAT_VERSION = 1

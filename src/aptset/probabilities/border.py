@@ -18,7 +18,10 @@ from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.rowhash import Words
 from aptset.scores import Adaptive, Score
 from aptset.tables import without_column
-from aptset.validation.chance import check_first_row, column_or_values
+from aptset.validation.chance import (
+    check_first_row,
+    column_or_values,
+)
 from aptset.validation.groups import check_group_values
 from aptset.validation.labels import check_labels
 from aptset.validation.matrices import (
@@ -28,9 +31,15 @@ from aptset.validation.matrices import (
     softmax_of,
     tolerance_of,
 )
-from aptset.validation.outcomes import check_flag
-from aptset.validation.scores import check_conformity, formula_of
-from aptset.validation.settings import check_generator, draw_key
+from aptset.validation.scores import (
+    check_conformity,
+    formula_of,
+)
+from aptset.validation.settings import (
+    check_flag,
+    check_generator,
+    draw_key,
+)
 
 NAME = "probabilities"
 

@@ -14,8 +14,8 @@ from aptset.probabilities.artefacts import read_calibration
 from aptset.probabilities.border import Scored, score_labels
 from aptset.probabilities.calibration import Calibration
 from aptset.scores import Places, Score
-from aptset.validation.outcomes import check_flag
 from aptset.validation.scores import AUTO
+from aptset.validation.settings import check_flag
 
 
 def calibrate(

@@ -9,6 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.calibrations.checks import (
+    check_fold_ids,
+    check_same_shape,
+    folds_in_order,
+)
 from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.minimax import Minimax
@@ -22,11 +27,20 @@ from aptset.kernels.places import Rows
 from aptset.probabilities.border import NAME, score_labels, take_ids
 from aptset.rich import html_table
 from aptset.scores import Places, Score
-from aptset.validation.folds import check_fold_ids, check_same_shape, folds_in_order
-from aptset.validation.matrices import check_new_probabilities, check_rows, tolerance_of
-from aptset.validation.outcomes import check_flag, check_flag_or_none
+from aptset.validation.matrices import (
+    check_new_probabilities,
+    check_rows,
+    tolerance_of,
+)
 from aptset.validation.scores import formula_of
-from aptset.validation.settings import check_alpha, check_alphas, check_option, warn_if_too_few
+from aptset.validation.settings import (
+    check_alpha,
+    check_alphas,
+    check_flag,
+    check_flag_or_none,
+    check_option,
+    warn_if_too_few,
+)
 
 _COMBINE: dict[str, Scheme] = {"plus": CVPlus(), "minimax": Minimax()}
 

@@ -12,9 +12,20 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.scores import Adaptive
 from aptset.validation.labels import check_labels
-from aptset.validation.matrices import check_named_columns, check_probabilities, check_rows, check_u, tolerance_of
+from aptset.validation.matrices import (
+    check_named_columns,
+    check_probabilities,
+    check_rows,
+    check_u,
+    tolerance_of,
+)
 from aptset.validation.scores import formula_of
-from aptset.validation.settings import check_alpha, check_generator, check_sample_size, draw_key
+from aptset.validation.settings import (
+    check_alpha,
+    check_generator,
+    check_sample_size,
+    draw_key,
+)
 
 
 def adaptive_scores(

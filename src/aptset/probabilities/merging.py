@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aptset.validation.artefacts import check_mergeable
+from aptset.probabilities.checks import check_mergeable
 from aptset.validation.chance import warn_of_equal_shards
 
 if TYPE_CHECKING:

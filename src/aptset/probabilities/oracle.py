@@ -11,9 +11,19 @@ from aptset.kernels.cuts import cut
 from aptset.kernels.places import Rows
 from aptset.scores import Adaptive
 from aptset.sets import PredictionSets
-from aptset.validation.matrices import check_named_columns, check_probabilities, check_rows, check_u, tolerance_of
+from aptset.validation.matrices import (
+    check_named_columns,
+    check_probabilities,
+    check_rows,
+    check_u,
+    tolerance_of,
+)
 from aptset.validation.scores import formula_of
-from aptset.validation.settings import check_alpha, check_generator, draw_key
+from aptset.validation.settings import (
+    check_alpha,
+    check_generator,
+    draw_key,
+)
 
 
 def oracle_sets(

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from aptset.probabilities.checks import damaged
 from aptset.scores import SCORES, OfFunction, Score, Tempered
-from aptset.validation.artefacts import damaged
 from aptset.validation.scores import check_conformity
 
 TEMPERED = "tempered"

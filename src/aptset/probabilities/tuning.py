@@ -14,9 +14,17 @@ from aptset.probabilities.border import score_labels
 from aptset.probabilities.calibrating import calibration_of
 from aptset.probabilities.calibration import Calibration
 from aptset.scores import Score
-from aptset.validation.outcomes import check_flag
-from aptset.validation.scores import AUTO, check_conformity
-from aptset.validation.settings import check_alpha, check_list, check_share, check_slack
+from aptset.validation.scores import (
+    AUTO,
+    check_conformity,
+)
+from aptset.validation.settings import (
+    check_alpha,
+    check_flag,
+    check_list,
+    check_share,
+    check_slack,
+)
 
 
 @dataclass(frozen=True)

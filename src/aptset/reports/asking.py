@@ -17,7 +17,10 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.probabilities.cross import CrossCalibration
 from aptset.sets import PredictionSets
-from aptset.validation.matrices import OF_ESTIMATOR, check_rows
+from aptset.validation.matrices import (
+    OF_ESTIMATOR,
+    check_rows,
+)
 
 Columns = NDArray[np.int64]
 

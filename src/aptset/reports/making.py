@@ -10,10 +10,13 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from aptset.judging.evaluation import Evaluation
+from aptset.reports.checks import (
+    check_example_count,
+    check_page_path,
+)
 from aptset.reports.render import need_jinja, render, save_page
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import summarise
-from aptset.validation.evidence import check_example_count, check_page_path
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from aptset.judging.evidence import Evidence
 from aptset.kernels.formula import Floats
+from aptset.labels import (
+    as_objects,
+    columns_of,
+    distinct,
+)
 from aptset.reports.packing import Packed, pack
-from aptset.validation.labels import columns_of
-from aptset.validation.outcomes import as_objects, distinct
 
 # The page holds all p-values if they are no more than so many, and take no more than so many bytes when packed (the
 # page stays under 3 MB); beyond, tables at fixed levels.

@@ -9,9 +9,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from aptset.reports.checks import (
+    check_page_path,
+    needs_jinja,
+)
 from aptset.reports.summarise import Summary
 from aptset.running.writing import atomic_write
-from aptset.validation.evidence import check_page_path, needs_jinja
 
 # The parts of each page's one script, in the order in which they build on each other.
 REPORT = ("drawing.js", "taking.js", "special.js", "measure.js", "figures.js", "tables.js", "examples.js", "main.js")

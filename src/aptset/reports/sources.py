@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.calibrations.checks import folds_in_order
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
@@ -18,14 +19,17 @@ from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.evidence import Evidence, Origin, as_group_list
 from aptset.judging.features import can_be_sliced
 from aptset.judging.laws import FoldCounts
+from aptset.labels import columns_of
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.cross import CrossCalibration
 from aptset.reports.asking import ask, folds_of_calibration, group_of_rows
+from aptset.reports.checks import check_report_source
 from aptset.sets import PredictionSets
-from aptset.validation.evidence import check_report_source
-from aptset.validation.folds import folds_in_order
-from aptset.validation.labels import as_labels, check_length, columns_of
+from aptset.validation.labels import (
+    as_labels,
+    check_length,
+)
 from aptset.validation.matrices import check_new_probabilities
 
 # At this level a set holds no label but the one that keeps it from being empty (and labels that are always in).

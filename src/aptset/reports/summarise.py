@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.judging.checks import check_reportable
 from aptset.judging.curves import LEVELS, coverage_curve
 from aptset.judging.estimates import Estimate
 from aptset.judging.evaluation import Evaluation
@@ -24,7 +25,6 @@ from aptset.reports import examples, measures, words
 from aptset.reports.packing import pack
 from aptset.reports.parts import laws_of_parts
 from aptset.reports.slices import slice_in_words
-from aptset.validation.evidence import check_reportable
 from aptset.validation.settings import check_generator
 
 CONFIDENCE = 0.95

@@ -17,10 +17,15 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from joblib import Parallel, delayed, parallel_config
 from threadpoolctl import threadpool_limits
 
+from aptset.running.checks import (
+    check_folder,
+    check_jobs,
+    check_keys,
+    warn_damaged,
+)
 from aptset.running.progress import Bar
 from aptset.running.versions import versions
 from aptset.running.writing import atomic_write
-from aptset.validation.experiments import check_folder, check_jobs, check_keys, warn_damaged
 
 Row = dict[str, Any]
 

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.labels import as_objects
 from aptset.tables import column_values, is_table, names_of_columns, plain_list
-from aptset.validation.labels import check_length, refuse_masked
-from aptset.validation.outcomes import as_objects
+from aptset.validation.labels import (
+    check_length,
+    refuse_masked,
+)
 
 _MANY_COPIES = 0.05  # of the calibration rows: from here on, single rows without ids are worth a warning
 _FEWEST_ROWS = 20  # below this many rows nobody can tell an id from a group

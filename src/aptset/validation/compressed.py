@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.labels import (
+    as_objects,
+    distinct,
+)
 from aptset.tables import matrix_of_table, names_of_columns, plain_list
-from aptset.validation.labels import as_labels, check_classes, check_length, refuse_masked
-from aptset.validation.outcomes import as_objects, distinct
+from aptset.validation.labels import (
+    as_labels,
+    check_classes,
+    check_length,
+    refuse_masked,
+)
 
 
 def check_pointers(indptr: Any, indices: Any, n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -8,8 +8,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.kernels.formula import Floats
+from aptset.labels import (
+    columns_of,
+    some,
+)
 from aptset.tables import is_table, matrix_of_table, names_of_columns, plain_array
-from aptset.validation.labels import as_labels, check_classes, check_length, columns_of, refuse_masked, some
+from aptset.validation.labels import (
+    as_labels,
+    check_classes,
+    check_length,
+    refuse_masked,
+)
 
 OF_ESTIMATOR = "probabilities of the estimator"
 

@@ -156,3 +156,15 @@ def check_share_of_split(calibration: str, share: float) -> float:
     if calibration != "split":
         raise ValueError(f"--share is for --calibration split, where some rows calibrate; got {calibration!r}.")
     return float(check_share(share))
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """Return a boolean; a text such as "no" would be true."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)
+
+
+def check_flag_or_none(value: Any, default: bool, name: str) -> bool:
+    """Return a boolean, or the default for None."""
+    return default if value is None else check_flag(value, name)

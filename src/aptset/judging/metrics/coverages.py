@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aptset.judging.checks import (
+    check_bins,
+    check_confidence,
+)
 from aptset.judging.estimates import Estimate, share_of_count
 from aptset.judging.outcome import Outcome
-from aptset.validation.outcomes import check_bins, check_confidence
 from aptset.validation.settings import check_alpha
 
 

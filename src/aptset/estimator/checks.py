@@ -15,7 +15,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
 from aptset.groups import hashable
-from aptset.validation.labels import as_labels, columns_of, in_order, plain_labels, refuse_masked, some
+from aptset.labels import columns_of, in_order, plain_labels, some
+from aptset.validation.labels import as_labels, refuse_masked
 
 
 def check_estimator_can(estimator: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.validation.artefacts import (
+from aptset.probabilities.checks import (
     LONGEST_TEXT,
     check_stored_groups,
     check_stored_labels,

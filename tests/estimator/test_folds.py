@@ -1,9 +1,7 @@
 """CV+, jackknife+ and minimax through the estimator: folds, workers, failures, groups."""
 
 import gc
-import io
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,8 +20,9 @@ from aptset import ConformalClassifier, CVPlus, Minimax
 from aptset.calibrations.cross import random_folds
 
 X, Y = load_iris(return_X_y=True)
+
+
 NAMES = load_iris().target_names[Y]
-SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 
 @pytest.mark.parametrize("calibration", ["cv+", CVPlus(3), Minimax(3)], ids=str)
@@ -227,170 +226,6 @@ def test_streaming_drops_the_models():
     for method in ("predict_set", "predict", "p_values", "predict_proba"):
         with pytest.raises(NotFittedError, match="call fit"):
             getattr(classifier, method)(X)
-
-
-class FailsOnRow(GaussianNB):
-    """Cannot be fitted when a certain row is missing from the training part."""
-
-    def fit(self, X, y):
-        if not (X == 7.9).any():
-            raise ArithmeticError("the fit went wrong")
-        return super().fit(X, y)
-
-
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_failing_fold_is_named_and_nothing_is_kept(n_jobs):
-    classifier = ConformalClassifier(FailsOnRow(), calibration=CVPlus(5), random_state=0, n_jobs=n_jobs)
-    for call in (lambda: classifier.fit(X, NAMES), lambda: classifier.fit_predict_set(X, NAMES, X)):
-        with pytest.raises(ArithmeticError, match=r"fold \d of 5 failed, nothing was kept: the fit went wrong"):
-            call()
-    with pytest.raises(NotFittedError):
-        classifier.predict_set(X)
-
-
-class Odd(Exception):  # noqa: N818
-    def __init__(self, one, two):
-        super().__init__(one, two)
-
-
-def test_failing_with_an_odd_exception(monkeypatch):
-    class FailsOddly(GaussianNB):
-        def fit(self, X, y):
-            raise Odd(1, 2)
-
-    with pytest.raises(RuntimeError, match=r"fold 1 of 2 failed.*Odd"):
-        ConformalClassifier(FailsOddly(), calibration=CVPlus(2)).fit(X, NAMES)
-
-
-def test_interrupt_names_the_fold_and_keeps_the_old_fit():
-    class Interrupted(GaussianNB):
-        calls = 0
-
-        def fit(self, X, y):
-            Interrupted.calls += 1
-            if Interrupted.calls == 4:
-                raise KeyboardInterrupt
-            return super().fit(X, y)
-
-    classifier = ConformalClassifier(GaussianNB(), calibration=CVPlus(10), random_state=0).fit(X, NAMES)
-    expected = classifier.predict_set(X)
-    with pytest.raises(KeyboardInterrupt, match="interrupted at fold 4 of 10; nothing was kept"):
-        classifier.set_params(estimator=Interrupted()).fit(X, NAMES)
-    assert classifier.predict_set(X) == expected
-
-
-def test_progress_is_silent_in_logs_and_shows_on_a_terminal(capsys, monkeypatch):
-    settings = {"calibration": CVPlus(3), "progress": True}
-    ConformalClassifier(GaussianNB(), **settings).fit(X, NAMES)
-    assert capsys.readouterr() == ("", "")
-
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    screen = Terminal()
-    monkeypatch.setattr("sys.stderr", screen)
-    ConformalClassifier(GaussianNB(), **settings).fit(X, NAMES)
-    assert "3/3" in screen.getvalue()
-    quiet = Terminal()
-    monkeypatch.setattr("sys.stderr", quiet)
-    ConformalClassifier(GaussianNB(), calibration=CVPlus(3)).fit(X, NAMES)
-    assert quiet.getvalue() == ""
-
-
-GROUPS = np.where(X[:, 0] > 5.8, "long", "short")
-
-
-def test_groups_from_any_source_agree():
-    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    extended = np.column_stack([X, GROUPS == "long"])
-
-    def p_values(data, groups=None, passed=None):
-        classifier = ConformalClassifier(GaussianNB(), calibration=CVPlus(5), groups=groups, random_state=0)
-        return classifier.fit(data, NAMES, groups=passed).p_values(data, groups=passed)
-
-    expected = p_values(extended, passed=GROUPS)
-    np.testing.assert_array_equal(p_values(extended, groups=4), expected)
-    np.testing.assert_array_equal(p_values(extended, groups=-1), expected)
-    np.testing.assert_array_equal(p_values(extended.tolist(), groups=np.int64(4)), expected)
-    np.testing.assert_array_equal(p_values(extended, groups=lambda X: X[:, 4] > 0), expected)
-    columns = [*"abcd", "group"]
-    for frame in (pd.DataFrame(extended, columns=columns), pl.DataFrame(extended, schema=columns)):
-        np.testing.assert_array_equal(p_values(frame, groups="group"), expected)
-        series = frame["group"]
-        np.testing.assert_array_equal(p_values(frame, passed=series), expected)
-    assert not np.array_equal(p_values(extended), expected)
-
-
-def test_group_never_seen():
-    classifier = ConformalClassifier(GaussianNB(), random_state=0).fit(X, NAMES, groups=GROUPS)
-    with pytest.warns(UserWarning, match=r"'other' \(never seen\).*at least 9 are needed") as caught:
-        sets = classifier.predict_set(X[:4], groups=["short", "other", "short", "other"])
-    assert len(caught) == 1
-    assert sets.sizes[[1, 3]].tolist() == [3, 3]
-    assert sets.sizes[0] < 3
-    pd = pytest.importorskip("pandas")
-    gaps = [None if long else 1 for long in X[:, 0] > 5.8]
-    for holder in (gaps, np.where(X[:, 0] > 5.8, np.nan, 1), pd.array(gaps, dtype="Int64")):
-        missing = ConformalClassifier(GaussianNB(), random_state=0).fit(X, NAMES, groups=holder)
-        for value in (np.nan, None, pd.NA, np.float32("nan"), pd.NaT):
-            found = missing.predict_set(X[[0, 149]], groups=[1, value])
-            assert found.sizes.max() < 3, "missing is one group like any other, however it is written"
-    with pytest.warns(UserWarning, match=r": None \(never seen\): at least"):
-        classifier.predict_set(X[:4], groups=[np.nan, None, np.nan, "short"])
-
-
-def test_bad_groups():
-    pd = pytest.importorskip("pandas")
-    by_row = ConformalClassifier(GaussianNB(), random_state=0).fit(X, NAMES, groups=GROUPS)
-    plain = ConformalClassifier(GaussianNB(), random_state=0).fit(X, NAMES)
-    frame = pd.DataFrame(X, columns=list("abcd"))
-
-    def with_groups(groups, data=X, passed=None):
-        return ConformalClassifier(GaussianNB(), groups=groups).fit(data, NAMES, groups=passed)
-
-    cases = [
-        (lambda: by_row.predict_set(X), ValueError, "must be passed with the new rows"),
-        (lambda: plain.predict_set(X, groups=GROUPS), ValueError, "must be left out"),
-        (lambda: by_row.predict_set(X, groups=GROUPS[:3]), ValueError, "150 rows, but 3 entries"),
-        (lambda: with_groups("label", passed=GROUPS), ValueError, "must come once"),
-        (lambda: with_groups("e", frame), ValueError, r"name a column of X; got 'e'. The columns are \['a'"),
-        (lambda: with_groups("e"), ValueError, "Columns of a data frame go by name"),
-        (lambda: with_groups(9), ValueError, "got 9 for X of shape"),
-        (lambda: with_groups(lambda X: [1]), ValueError, "150 rows, but 1 entries"),
-        (lambda: with_groups(None, passed=[[1]] * 150), TypeError, "one plain value per row"),
-        (lambda: with_groups(None, passed=[np.ones(2)] * 150), TypeError, "one plain value per row"),
-        (lambda: plain.predict_set(X[:0]), ValueError, "X must have at least one row"),
-    ]
-    for call, error, message in cases:
-        with pytest.raises(error, match=message):
-            call()
-
-
-def test_rare_classes_of_the_ecoli_table():
-    """Two classes of 2 samples: they are missing from folds, and covered all the same."""
-    pd = pytest.importorskip("pandas")
-    if not SHARED.exists():
-        pytest.skip(f"{SHARED} is not there: the E. coli table is not part of the project")
-    table = pd.read_csv(SHARED / "tables" / "ecoli.csv")
-    data, labels = table.iloc[:, 1:-1].to_numpy(), table.iloc[:, -1].to_numpy()
-    assert sorted(np.unique(labels, return_counts=True)[1])[:2] == [2, 2]
-    covered, missing = [], 0
-    for r in range(20):
-        order = np.random.default_rng(r).permutation(336)
-        train, test = order[:236], order[236:]
-        classifier = ConformalClassifier(GaussianNB(), calibration=CVPlus(10), random_state=r)
-        classifier.fit(data[train], labels[train])
-        missing += any(len(model.classes_) < len(classifier.classes_) for model in classifier.models_)
-        known = np.isin(labels[test], classifier.classes_)  # a label never seen at all cannot be in a set
-        covered.append(classifier.predict_set(data[test][known]).covers(labels[test][known]).mean())
-    assert missing > 10, "the design makes folds that lack a class"
-    # Theorem 2: the expectation is at least the promise (0.725 here), far below what is seen (0.94).
-    assert np.mean(covered) > classifier.guarantee()
-    found = ConformalClassifier(GaussianNB(), calibration=CVPlus(168), random_state=0, groups="label")
-    with pytest.warns(UserWarning, match=r"'imL' \(2\)"):
-        sets = found.fit_predict_set(data, labels, data)
-    assert sets.covers(labels)[np.isin(labels, ["imL", "imS"])].all(), "too few of a label: it is in every set"
 
 
 def test_probabilities_of_folds_stream_and_are_checked():

@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.validation.labels import check_length, columns_of, refuse_masked, some
-from aptset.validation.outcomes import distinct
+from aptset.labels import (
+    columns_of,
+    distinct,
+    some,
+)
+from aptset.validation.labels import (
+    check_length,
+    refuse_masked,
+)
 
 
 def check_fold_count(n_folds: Any, n_rows: int) -> int:

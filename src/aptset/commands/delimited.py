@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.validation.artefacts import is_storable
+from aptset.probabilities.checks import is_storable
 from aptset.validation.paths import as_utf8
 
 _BLOCK = 4 << 20

@@ -1,0 +1,88 @@
+"""Labels as arrays: which column each has, which are distinct, some of them in words."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.groups import hashable
+from aptset.tables import plain_array, plain_list
+
+
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct values: sorted, or in order of first appearance where they cannot be compared."""
+    if values.dtype != object:
+        return np.unique(values)
+    found = list(dict.fromkeys(hashable(value) for value in dict.fromkeys(values.tolist())))
+    try:
+        return as_objects(sorted(found))
+    except TypeError:
+        return as_objects(found)
+
+
+def as_objects(values: list[Any]) -> NDArray[Any]:
+    """Return Python values as an array of objects."""
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
+
+
+def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position of each label in ``classes``, -1 where it is not there."""
+    simple = labels.dtype.kind in "iu" and len(labels) and _number_columns(classes)
+    if simple and labels.min() >= 0 and labels.max() < len(classes):  # the usual case: two passes and no search
+        return labels.astype(np.int64, copy=False)
+    numeric = labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf" and _compare_exactly(labels, classes)
+    if not numeric and not (labels.dtype.kind == classes.dtype.kind == "U"):
+        table = {label: column for column, label in enumerate(classes.tolist())}
+        return np.array([table.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+    order = np.argsort(classes)
+    place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
+    return np.where(classes[order[place]] == labels, order[place], -1).astype(np.int64)
+
+
+def _compare_exactly(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
+    """Tell whether numpy compares these numbers as they are: where kinds differ it rounds them to 53 bits first."""
+    if labels.dtype.kind == classes.dtype.kind:
+        return True
+    whole = [values for values in (labels, classes) if values.dtype.kind in "iu" and len(values)]
+    return all(int(values.max()) <= 2**53 and int(values.min()) >= -(2**53) for values in whole)
+
+
+def _number_columns(classes: NDArray[Any]) -> bool:
+    """Tell whether the classes are the column numbers 0, 1, ..."""
+    return classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
+
+
+def some(labels: NDArray[Any]) -> str:
+    """Show the first few labels."""
+    shown = ", ".join(repr(label) for label in labels[:6].tolist())
+    return f"[{shown}{', ...' if len(labels) > 6 else ''}]"
+
+
+def plain_labels(labels: Any) -> Any:
+    """Return labels of pandas' own types as Python's: whole numbers stay whole; members of an Enum stay members."""
+    kind = getattr(labels, "dtype", None)
+    if kind is not None and not isinstance(kind, np.dtype) and type(labels).__module__.split(".")[0] == "pandas":
+        values = plain_list(labels)
+        found = np.asarray(values) if values and all(isinstance(one, int | float) for one in values) else None
+        return as_objects(values) if found is None or found.dtype.kind not in "biuf" else found
+    if isinstance(labels, list | tuple) and any(isinstance(one, Enum) for one in labels):
+        return as_objects(list(labels))
+    return plain_array(labels)
+
+
+def in_order(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct labels in order; members of an Enum, which have none, in that of their definition."""
+    try:
+        return np.unique(labels)
+    except TypeError:
+        values = list(dict.fromkeys(labels.tolist()))
+        if not all(isinstance(value, Enum) for value in values):
+            raise
+        kinds = {type(value).__qualname__: list(type(value).__members__.values()) for value in values}
+        places = {member: (name, place) for name, members in kinds.items() for place, member in enumerate(members)}
+        return as_objects(sorted(values, key=places.__getitem__))
