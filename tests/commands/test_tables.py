@@ -242,6 +242,18 @@ def test_a_target_that_measures_is_refused(command):
     command("run", "patients.csv", "--target", "grade", "--model", "bayes")
 
 
+def test_the_kind_of_file_does_not_matter(command):
+    command(*RUN, "--out", "model")
+    new = messy(40, seed=1)
+    new["admitted"], new["insured"] = pd.to_datetime(new["admitted"]), new["insured"] == "true"
+    new.to_parquet("new.parquet")
+    messy(40, seed=1).to_csv("new.csv", index=False)
+    for ending in ("csv", "parquet"):
+        command("predict", f"new.{ending}", "-c", "model", "-o", f"of-{ending}.parquet")
+    found = [pd.read_parquet(f"of-{ending}.parquet")["set"].map(tuple).tolist() for ending in ("csv", "parquet")]
+    assert found[0] == found[1]
+
+
 def test_new_rows_that_do_not_fit_are_named(command):
     command(*RUN, "--out", "model")
     new = messy(20, seed=1)
@@ -255,6 +267,9 @@ def test_new_rows_that_do_not_fit_are_named(command):
     new.assign(age="old").to_parquet("texts.parquet")
     said = command("predict", "texts.parquet", "-c", "model", "-o", "s.csv", rc=1).stderr
     assert "column 'age' must hold numbers" in said
+    new.assign(admitted="yesterday").to_csv("dates.csv", index=False)
+    said = command("predict", "dates.csv", "-c", "model", "-o", "s.csv", rc=1).stderr
+    assert "column 'admitted', row 0: must be a date, written as ISO8601; got 'yesterday'" in said
     new.drop(columns=["diagnosis", "notes"]).to_csv("enough.csv", index=False)  # what was left out is not asked for
     command("predict", "enough.csv", "-c", "model", "-o", "s.csv")
     assert not Path(".s.csv.0.tmp").exists()

@@ -17,8 +17,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from aptset.commands.dialect_checks import check_dates
 from aptset.commands.reading import as_texts
-from aptset.estimator.columns import AsText, DateParts, OneText, dates_of
+from aptset.estimator.columns import AsText, DateParts, OneText, dates_of, read_dates, text_of
 
 Kind = Literal["number", "category", "date", "text"]
 MOST_VALUES = 100  # of a category; more different texts are names, ids or prose
@@ -80,10 +81,9 @@ class Plan:
         found: dict[str, Any] = {}
         for column in self.used:
             values = table[column.name]
-            if column.kind == "number":
-                found[column.name] = as_floats(values)
-            else:
-                found[column.name] = np.array([*as_texts(values), None], dtype=object)[:-1]
+            found[column.name] = (
+                as_floats(values) if column.kind == "number" else _plain_texts(column, as_texts(values))
+            )
         return pd.DataFrame(found)
 
     def pipeline(self, model: Any) -> Pipeline:
@@ -116,6 +116,16 @@ class Plan:
         left_out = [f"  left out   {column.name}: {column.left_out}" for column in self.columns if column.left_out]
         rest = [f"  left out   and {len(left_out) - 12} more"] if len(left_out) > 12 else []
         return "\n".join([*lines, *left_out[:12], *rest])
+
+
+def _plain_texts(column: Column, texts: list[str | None]) -> Any:
+    """Return texts that do not depend on the kind of file: one way to write a date, and one to write true and false."""
+    written = pd.Series([*texts, None], dtype=object).iloc[:-1]
+    if column.kind != "date":
+        return [None if text is None else text_of(text) for text in texts]
+    dates = dates_of(written, column.format)
+    check_dates(column.name, column.format, written, dates)
+    return [None if date is pd.NaT else date.isoformat() for date in dates]
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -197,5 +207,5 @@ def format_of_dates(texts: Sequence[str]) -> str:
     if not all(re.match(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}", text) for text in some):
         return ""
     column = pd.Series(list(texts), dtype=object)
-    fits = [how for how in _FORMATS if dates_of(column, how).notna().all()]
+    fits = [how for how in _FORMATS if read_dates(column, how).notna().all()]
     return fits[0] if len(fits) == 1 else ""

@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 def check_encoding(encoding: str) -> str:
@@ -34,3 +35,14 @@ def check_decoded(path: Path, alphabet: str) -> Iterator[None]:
         raise ValueError(
             f"{path} cannot be read as {alphabet}: {error}. Pass --encoding, for example latin-1 or cp1252."
         ) from error
+
+
+def check_dates(name: str, how: str, written: Any, dates: Any) -> None:
+    """Refuse texts that are no dates in a column of dates."""
+    wrong = (written.notna() & dates.isna()).to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"column {name!r}, row {row}: must be a date, written as {how}; got {written.iloc[row]!r}. Leave the cell "
+            "empty if it is missing."
+        )

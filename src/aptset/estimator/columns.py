@@ -95,11 +95,16 @@ def text_of(value: Any) -> Any:
 
 
 def dates_of(column: Any, how: str) -> Any:
-    """Return a column of dates, without time zones; those that cannot be read are missing."""
+    """Return a column of dates, written so or in the standard way; those that cannot be read are missing."""
+    found = read_dates(column, "ISO8601")
+    return found if how == "ISO8601" else found.fillna(read_dates(column, how))
+
+
+def read_dates(column: Any, how: str) -> Any:
+    """Return a column of dates that are written in one way, without time zones; others are missing."""
     import pandas as pd
 
-    found = pd.to_datetime(column, format=how, errors="coerce", utc=True)
-    return found.dt.tz_localize(None)
+    return pd.to_datetime(column, format=how, errors="coerce", utc=True).dt.tz_localize(None)
 
 
 def days_of(dates: Any) -> NDArray[np.float64]:

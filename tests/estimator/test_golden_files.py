@@ -1,0 +1,50 @@
+"""Format 1 is read by every later version: files that were written once, and what they must still say."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from sklearn.datasets import load_iris
+from sklearn.exceptions import InconsistentVersionWarning
+
+import aptset
+from aptset.commands.cli import main
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
+# The promise is about the folder; the models inside are scikit-learn's, which warns of other versions of itself.
+pytestmark = pytest.mark.filterwarnings(f"ignore::{InconsistentVersionWarning.__module__}.InconsistentVersionWarning")
+
+
+@pytest.mark.parametrize("kind", ["split", "cv", "label", "bootstrap"])
+def test_classifiers_of_format_1(kind):
+    X, _ = load_iris(return_X_y=True)
+    classifier, wanted = aptset.load(GOLDEN / f"classifier-1-{kind}"), EXPECTED[kind]
+    assert classifier.classes_.tolist() == wanted["classes"]
+    assert classifier.guarantee() == wanted["promise"]
+    sets = classifier.predict_set(X[1::2], ids=np.arange(75))
+    assert [row.tolist() for row in sets] == wanted["sets"]
+
+
+def test_calibrations_of_format_1():
+    P = np.random.default_rng(0).dirichlet(np.ones(3), size=400)
+    calibration = aptset.load(GOLDEN / "calibration-1.aptset")
+    sets = calibration.predict_set(P[200:], ids=np.arange(200))
+    assert [row.tolist() for row in sets] == EXPECTED["calibration"]
+
+
+def test_a_run_of_format_1_predicts_raw_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    wanted = pd.read_csv(GOLDEN / "run-1.csv")
+    wanted.drop(columns=["size", "set"]).to_csv(tmp_path / "new.csv", index=False)
+    out = tmp_path / "sets.csv"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        arguments = ["predict", tmp_path / "new.csv", "-c", GOLDEN / "run-1", "-o", out]
+        done = CliRunner().invoke(main, list(map(str, arguments)))
+    assert done.exit_code == 0, done.output
+    assert pd.read_csv(out)["set"].tolist() == wanted["set"].tolist()
