@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ids = NDArray[np.int32]
+GroupValues = list[Any] | NDArray[Any]  # of rows; whole numbers may come as an array
 Kind = Literal["all", "label", "row"]
 
 
@@ -27,7 +28,8 @@ class Groups:
     def of(cls, values: Iterable[Any] | None, setting: Any, classes: NDArray[Any]) -> Groups:
         """Return the groups that occur among the values (in order of first appearance), or the labels, or one group."""
         if values is not None:
-            return cls("row", tuple(dict.fromkeys(hashable(value) for value in values)))
+            plain = values.tolist() if isinstance(values, np.ndarray) else values
+            return cls("row", tuple(dict.fromkeys(hashable(value) for value in _some_of_each(plain))))
         by_label = isinstance(setting, str) and setting == "label"
         return cls("label", tuple(classes.tolist())) if by_label else EVERYONE
 
@@ -38,11 +40,33 @@ class Groups:
         if values is None:
             return np.zeros(n_rows, dtype=np.int32)
         table = {name: number for number, name in enumerate(self.names)}
+        if isinstance(values, np.ndarray):
+            return _look_up(values, table)
         return np.fromiter((table.get(hashable(value), -1) for value in values), dtype=np.int32, count=n_rows)
 
     def ids_of_labels(self, ids: Ids | None, columns: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the group of each calibration sample from the ids of its row and the column of its true label."""
         return (columns if ids is None else ids).astype(np.intp)
+
+
+def _some_of_each(values: Iterable[Any]) -> Iterable[Any]:
+    """Return the distinct values, in order of first appearance; all of them where some cannot be looked up."""
+    try:
+        return dict.fromkeys(values)
+    except TypeError:
+        return values
+
+
+_NARROW = 2**20
+
+
+def _look_up(values: NDArray[Any], table: dict[Any, int]) -> Ids:
+    """Return the id of each of an array of whole numbers."""
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if high - low >= _NARROW:
+        return np.fromiter((table.get(value, -1) for value in values.tolist()), dtype=np.int32, count=len(values))
+    ids = np.array([table.get(value, -1) for value in range(low, high + 1)], dtype=np.int32)
+    return ids[values.astype(np.int64) - low]
 
 
 EVERYONE = Groups("all", ("all",))

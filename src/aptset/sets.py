@@ -16,7 +16,7 @@ from aptset.labels import (
     columns_of,
     distinct,
 )
-from aptset.tables import Backend, is_table, make_table, plain_list
+from aptset.tables import Backend, Lists, is_table, make_table_with_lists, plain_list
 from aptset.validation.compressed import (
     check_label_rows,
     check_mask,
@@ -171,7 +171,8 @@ class PredictionSets(Sequence[NDArray[Any]]):
         backend : {"pandas", "polars", "pyarrow"}, default="pandas"
             The library of the frame, which must be installed.
         """
-        return make_table({"size": self.sizes, "labels": [row.tolist() for row in self]}, backend, self.row_names)
+        lists = Lists(self.indptr, self.indices, self.classes)
+        return make_table_with_lists({"size": self.sizes}, "labels", lists, backend, self.row_names)
 
     def _row_of_member(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self)), self.sizes)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,49 @@ def make_table(columns: dict[Any, Any], backend: Backend, row_names: Any = None)
     import narwhals.stable.v2 as nw
 
     return nw.from_dict(columns, backend=backend).to_native()
+
+
+class Lists(NamedTuple):
+    """A column of lists, compressed: row i holds ``names[k]`` for k in ``positions[pointers[i]:pointers[i + 1]]``."""
+
+    pointers: NDArray[np.int64]
+    positions: NDArray[np.int32]
+    names: NDArray[Any]
+
+    def as_lists(self) -> list[list[Any]]:
+        """Return a Python list per row."""
+        members = self.names[self.positions].tolist()
+        return [members[start:stop] for start, stop in pairwise(self.pointers.tolist())]
+
+    def as_arrow(self) -> Any:
+        """Return an Arrow array of lists, which makes no Python object per row; None if Arrow has no type for them."""
+        import pyarrow as pa
+
+        try:
+            members = pa.array(self.names.tolist()).take(pa.array(self.positions))
+        except pa.ArrowException:  # labels of several kinds
+            return None
+        is_short = self.pointers[-1] < 2**31
+        kind = pa.ListArray if is_short else pa.LargeListArray
+        return kind.from_arrays(pa.array(self.pointers, type=pa.int32() if is_short else pa.int64()), members)
+
+
+def make_table_with_lists(
+    columns: dict[str, Any], name: str, lists: Lists, backend: Backend, row_names: Any = None
+) -> Any:
+    """Return a data frame of the named library from columns and one column of lists; pandas names its rows, too."""
+    need(backend, "a data frame")
+    arrow = lists.as_arrow() if backend != "pandas" and find_spec("pyarrow") is not None else None
+    if arrow is None:
+        return make_table({**columns, name: lists.as_lists()}, backend, row_names)
+    import pyarrow as pa
+
+    table = pa.table({**columns, name: arrow})
+    if backend == "pyarrow":
+        return table
+    import polars as pl
+
+    return pl.from_arrow(table)
 
 
 def column_values(frame: Any, name: Any) -> list[Any] | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,26 +23,42 @@ from aptset.validation.groups import (
 from aptset.validation.matrices import check_rows
 
 _MOST_LEVELS = 256  # whose thresholds are kept
+_MOST_SELECTED = 3  # order statistics before all scores are put in order
 
 
 class FoldScores:
     """Scores of one fold: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
 
-    Scores of one group are put in order when they are first looked at: calibrating costs one pass, and no sort.
+    Scores of a group are put in order when they are first looked at: calibrating costs one pass, and no sort.
     """
 
     def __init__(self, scores: Floats, offsets: NDArray[np.int64], is_sorted: bool = True) -> None:
         self._scores, self.offsets, self._is_sorted = scores, offsets, is_sorted
         self._calibrated: Calibrated | None = None
+        self._n_selected = 0
 
     @property
     def scores(self) -> Floats:
         """The scores, by group and upward."""
         if not self._is_sorted:  # a copy is sorted: two threads that come at once do the work twice, nothing worse
-            ordered = sort_upward(self._scores)
+            parts = [sort_upward(self._scores[start:stop]) for start, stop in pairwise(self.offsets.tolist())]
+            ordered = parts[0] if len(parts) == 1 else np.concatenate(parts)
             ordered.flags.writeable = False
             self._scores, self._is_sorted = ordered, True
         return self._scores
+
+    def of_rank(self, group: int, rank: int) -> float:
+        """Return the rank-th smallest score of a group; infinite if there are fewer.
+
+        The first few are selected, which is quicker than a sort.
+        """
+        start, stop = self.offsets[group : group + 2].tolist()
+        if rank > stop - start:
+            return float("inf")
+        if self._is_sorted or self._n_selected >= _MOST_SELECTED * (len(self.offsets) - 1):
+            return float(self.scores[start + rank - 1])
+        self._n_selected += 1
+        return float(np.partition(self._scores[start:stop], rank - 1)[rank - 1])
 
     @property
     def calibrated(self) -> Calibrated:
@@ -60,13 +77,12 @@ class FoldScores:
 
     @classmethod
     def sort(cls, scores: Floats, groups: NDArray[np.intp], n_groups: int) -> FoldScores:
-        """Sort scores by group, then upward."""
+        """Put scores in the order of their groups."""
         if n_groups == 1:
             return cls.of_one_group(scores.copy())
-        ordered = scores[np.lexsort((scores, groups))]
-        ordered.flags.writeable = False
-        sizes = np.bincount(groups, minlength=n_groups)
-        return cls(ordered, np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
+        narrow = groups.astype(np.int16) if n_groups < 2**15 else groups  # numpy sorts short numbers by digits
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=n_groups), dtype=np.int64)])
+        return cls(scores[np.argsort(narrow, kind="stable")], offsets, is_sorted=False)
 
 
 def score_fold(rows: Rows, columns: NDArray[np.int64], ids: Ids | None, groups: Groups, name: str) -> FoldScores:
@@ -160,8 +176,8 @@ class HeldOut:
         ids, sizes = self.groups.ids(found, n_rows), self.sizes.tolist()
         if found is None or ids is None:
             return ids, self.size_of_group
-        met, rows = np.unique(ids, return_index=True)
-        seen = {found[row]: sizes[number] for number, row in zip(met, rows, strict=True) if number >= 0}
+        met = np.flatnonzero(np.bincount(ids + 1, minlength=len(sizes) + 1)[1:]).tolist()
+        seen = {self.groups.names[number]: sizes[number] for number in met}
         never = {hashable(found[row]): 0 for row in np.flatnonzero(ids < 0)}
         return ids, seen | never
 
@@ -185,13 +201,7 @@ class HeldOut:
 
     def _find_thresholds(self, alpha: Fraction) -> Floats:
         pooled = self.pooled()
-        scores, offsets = pooled.scores, pooled.offsets
-        ranks = self.ranks(alpha)
-        found = np.array(
-            [
-                scores[start + rank - 1] if rank <= stop - start else np.inf
-                for start, stop, rank in zip([*offsets[:-1], 0], [*offsets[1:], 0], ranks, strict=True)
-            ]
-        )
+        *ranks, _ = self.ranks(alpha).tolist()
+        found = np.array([*(pooled.of_rank(group, rank) for group, rank in enumerate(ranks)), np.inf])
         found.flags.writeable = False
         return found

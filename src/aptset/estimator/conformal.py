@@ -35,7 +35,7 @@ from aptset.estimator.checks import (
 from aptset.estimator.ensembles import drawn_ensemble, members
 from aptset.estimator.order import canonical_places
 from aptset.estimator.tuning import set_aside_and_choose
-from aptset.groups import Groups
+from aptset.groups import Groups, GroupValues
 from aptset.kernels.copies import CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
@@ -88,7 +88,7 @@ class Rule:
 
     def samples(
         self, X: Any, passed_groups: Any = None, u: ArrayLike | None = None, ids: Any = None
-    ) -> tuple[fitting.Samples, list[Any] | None]:
+    ) -> tuple[fitting.Samples, GroupValues | None]:
         """Return what the scores of new rows depend on, and the group of each row where groups belong to rows."""
         (X,) = indexable(X)
         n = _num_samples(X)
@@ -100,7 +100,7 @@ class Rule:
         return self._samples(X, values, seeds, draw.u), values
 
     def calibration_samples(
-        self, X: Any, values: list[Any] | None, u: ArrayLike | None, ids: Any
+        self, X: Any, values: GroupValues | None, u: ArrayLike | None, ids: Any
     ) -> tuple[fitting.Samples, Rule]:
         """Return what the scores of training rows depend on, and the rule that knows how many of them are copies."""
         n = _num_samples(X)
@@ -113,7 +113,7 @@ class Rule:
         rule = replace(self, chance=self.chance.with_copies(len(copies.rows), n))
         return self._samples(X, values, seeds, draw.u), rule
 
-    def _samples(self, X: Any, values: list[Any] | None, seeds: Words, u: Floats | None) -> fitting.Samples:
+    def _samples(self, X: Any, values: GroupValues | None, seeds: Words, u: Floats | None) -> fitting.Samples:
         return fitting.Samples(X, seeds, u, self.groups.ids(values, len(seeds)), formula_of(self.score), self.key)
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from aptset.groups import hashable
+from aptset.groups import GroupValues, hashable
 from aptset.labels import as_objects
 from aptset.tables import column_values, is_table, names_of_columns, plain_array, plain_list
 from aptset.validation.labels import check_length
 
 
-def check_group_values(groups: Any, passed: Any, X: Any, n_rows: int) -> list[Any] | None:
+def check_group_values(groups: Any, passed: Any, X: Any, n_rows: int) -> GroupValues | None:
     """Return the group of each row, or None where there are no groups or the label decides.
 
     ``groups`` is the setting (None, "label", a column of X, or a callable on X), ``passed`` what came with the rows.
@@ -28,7 +28,7 @@ def check_group_values(groups: Any, passed: Any, X: Any, n_rows: int) -> list[An
     return _as_values(_column(groups, X), n_rows)
 
 
-def check_same_kind(kind: str, values: list[Any] | None) -> None:
+def check_same_kind(kind: str, values: GroupValues | None) -> None:
     """Refuse groups at prediction that calibration did not have, and the other way round."""
     if kind == "row" and values is None:
         raise ValueError("groups must be passed with the new rows, since calibration was done by group.")
@@ -36,13 +36,18 @@ def check_same_kind(kind: str, values: list[Any] | None) -> None:
         raise ValueError("groups must be left out here, since calibration was not done by groups of rows.")
 
 
-def _as_values(values: Any, n_rows: int) -> list[Any]:
+def _as_values(values: Any, n_rows: int) -> GroupValues:
     if isinstance(values, str) or np.ndim(values) == 0:
         raise TypeError(
             f"groups must be None, 'label' or 1-D, with the group of each row; got {values!r}. Pass one value per row."
         )
+    if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
+        check_length(values, n_rows, "groups")
+        return values  # whole numbers are looked up without a Python object per row
     found = plain_list(plain_array(values))
     check_length(found, n_rows, "groups")
+    if isinstance(values, np.ndarray) and values.dtype.kind in "bUS":
+        return found
     for value in found:
         try:
             hash(hashable(value))
