@@ -178,7 +178,8 @@ class HeldOut:
             return ids, self.size_of_group
         met = np.flatnonzero(np.bincount(ids + 1, minlength=len(sizes) + 1)[1:]).tolist()
         seen = {self.groups.names[number]: sizes[number] for number in met}
-        never = {hashable(found[row]): 0 for row in np.flatnonzero(ids < 0)}
+        others = (found[row] for row in np.flatnonzero(ids < 0).tolist())
+        never = {hashable(other.item() if isinstance(other, np.generic) else other): 0 for other in others}
         return ids, seen | never
 
     def ranks(self, alpha: Fraction) -> NDArray[np.int64]:

@@ -106,7 +106,8 @@ def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np
 def cut_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> FreeCut:
     """Return the sets where each label has a threshold of its own: (thresholds, labels)."""
     found = [_cut_by_label(rows, np.ascontiguousarray(of_level), at_least) for of_level in thresholds]
-    return FreeCut([one.at(0) for one in found], found[0].first_bad)
+    first_bad = found[0].first_bad  # sizes are worth nothing then
+    return FreeCut([] if first_bad >= 0 else [one.at(0) for one in found], first_bad)
 
 
 def _cut_by_label(rows: Rows, thresholds: Floats, at_least: int) -> Cut:

@@ -253,6 +253,39 @@ class Calibration:
         ids, _ = self.held_out.meet(groups, len(rows))
         return p_values_of_one_model(self.held_out, rows, ids, NAME)
 
+    def sets_and_p_values(
+        self,
+        probabilities: Any,
+        alpha: float = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        logits: bool = False,
+        allow_empty: bool | None = None,
+        first_row: int = 0,
+    ) -> tuple[PredictionSets, Floats]:
+        """Return what :meth:`predict_set` and :meth:`p_values` return, and look at the rows once.
+
+        The parameters are those of :meth:`predict_set`.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> calibration = aptset.calibrate([[0.75, 0.25]] * 20, [0] * 20, randomized=False)
+        >>> sets, p_values = calibration.sets_and_p_values([[0.75, 0.25], [0.5, 0.5]], alpha=0.1)
+        >>> bool((sets.mask == (p_values > 0.1)).all())
+        True
+        """
+        level = check_alpha(alpha)
+        rows = self._rows(probabilities, u, ids, normalize, logits, first_row).seeded()
+        ids, met = self.held_out.meet(groups, len(rows))
+        warn_if_too_few(met, [level], self.held_out.groups.kind != "all")
+        may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
+        (sets,) = sets_of_one_model(self.held_out, rows, ids, [level], self.classes, may_be_empty, NAME)
+        return sets, p_values_of_one_model(self.held_out, rows, ids, NAME)
+
     def merge(self, other: Calibration) -> Calibration:
         """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.
 
