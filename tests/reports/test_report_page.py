@@ -53,9 +53,12 @@ def test_numbers_are_rounded_as_in_python(opened, tmp_path):
     aptset.report(evaluation, path=tmp_path / "r.html")
     page = opened(tmp_path / "r.html")
     texts = page.page.eval_on_selector_all(".tile", "ts => ts.map(t => [t.dataset.value, t.children[1].textContent])")
-    assert ["0.90625", "0.9062"] in texts
-    assert all(text == ("\N{EN DASH}" if value == "NaN" else f"{float(value):.4g}") for value, text in texts)
-    assert page.page.inner_text("#live-coverage") == "0.9062"
+    assert ["0.90625", "90.62 %"] in texts
+    shares = [(value, text) for value, text in texts if text.endswith("%")]
+    others = [(value, text) for value, text in texts if not text.endswith("%")]
+    assert all(text == f"{100 * float(value):.4g} %" for value, text in shares)
+    assert all(text == ("\N{EN DASH}" if value == "NaN" else f"{float(value):.4g}") for value, text in others)
+    assert page.page.inner_text("#live-coverage") == "90.62 %"
 
 
 def test_the_rank_is_exact_where_floats_are_not(opened, tmp_path):

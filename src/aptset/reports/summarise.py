@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,6 +77,7 @@ def _facts(evaluation: Evaluation, evidence: Evidence, parts: dict[str, measures
         "folds": _sizes_of_folds(origin),
         "is_upper_open": origin.is_upper_open,
         "losses": origin.losses,
+        "accuracy": words.accuracy_of(evidence),
         "confidence": CONFIDENCE,
         "level": words.FALSE_ALARMS,
         "sentences": words.SENTENCES,
@@ -113,6 +119,7 @@ def _page(
     settings = {"Test rows": f"{evaluation.n:,}", "Classes": f"{len(evidence.sets.classes):,}", "alpha": f"{alpha:g}"}
     return {
         "title": title,
+        "made": made_by(data),
         "words": first,
         "alpha": alpha,
         "is_whole": data["mode"] == "rows",
@@ -128,6 +135,15 @@ def _page(
         "has_more_labels": len(evidence.sets.classes) > examples.MOST_LABELS,
         "metrics": [_line(metric, value) for metric, value in evaluation.estimates()],
     }
+
+
+def made_by(data: dict[str, Any]) -> str:
+    """Return which version made a page, when, and a hash of the data in it."""
+    from importlib.metadata import version
+
+    content = json.dumps(data, sort_keys=True, default=str).encode()
+    when = datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", time.time())), UTC)
+    return f"aptset {version('aptset')}, {when:%Y-%m-%d}, data {blake2b(content, digest_size=6).hexdigest()}"
 
 
 class MetricLine(NamedTuple):

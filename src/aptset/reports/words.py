@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from aptset.judging.estimates import Estimate, share_of_count
 from aptset.judging.evidence import Evidence, Origin
 from aptset.judging.laws import NEGLIGIBLE, FoldCounts, coverage_law, folds_chance
@@ -19,8 +21,9 @@ SENTENCES = {
     "promise": "The set of a new row holds its true label with probability at least {promise}.",
     "measured": (
         "On {rows} test rows the set held the true label {covered} times: coverage {coverage}, 95 % interval {low} to "
-        "{high}. A set has {size} labels on average."
+        "{high}. A set has {size} labels on average.{accuracy}"
     ),
+    "accuracy": " The first guess of the model alone is right in {right} of the rows.",
     "law": "95 of 100 valid calibrations show a coverage between {law_low} and {law_high} on {judged} test rows",
     "law_open": (
         "39 of 40 valid calibrations show a coverage of at least {law_low} on {judged} test rows; how much more, the "
@@ -115,6 +118,20 @@ HEADLINES = {
 AGREES = ("kept", "agrees", "agrees_small")
 
 
+def accuracy_of(evidence: Evidence) -> float | None:
+    """Return how often the most likely label is the true one, if probabilities are known."""
+    if evidence.probabilities is None:
+        return None
+    first = evidence.sets.classes[np.argmax(evidence.probabilities, axis=1)].tolist()
+    right = sum(bool(guess == label) for guess, label in zip(first, evidence.labels.tolist(), strict=True))
+    return right / len(first)
+
+
+def share(value: float) -> str:
+    """Write a share in percent with four digits, as the page does."""
+    return f"{100 * float(value):.4g} %"
+
+
 def number(value: float) -> str:
     """Write a number with four digits, as the page does."""
     return f"{value:.4g}"
@@ -140,15 +157,16 @@ def first_words(
     parts: dict[str, Partition] | None = None,
 ) -> Words:
     """Return the promise, the measurement and the verdict at the level of the evaluation."""
-    origin = evidence.origin
+    origin, accuracy = evidence.origin, accuracy_of(evidence)
     measured = share_of_count(coverage.count or 0, coverage.n, confidence)  # the evaluation's may be another
     facts = {
-        "promise": number(origin.promise(alpha)),
+        "promise": share(origin.promise(alpha)),
         "rows": f"{coverage.n:,}",
         "covered": f"{coverage.count:,}",
-        "coverage": number(coverage),
-        "low": number(measured.low),
-        "high": number(measured.high),
+        "coverage": share(coverage),
+        "low": share(measured.low),
+        "high": share(measured.high),
+        "accuracy": "" if accuracy is None else SENTENCES["accuracy"].format(right=share(accuracy)),
         "size": number(size),
         "n": "" if origin.n is None else f"{origin.n:,}",
         "level": f"{100 * FALSE_ALARMS:.3g} %",
@@ -169,7 +187,7 @@ def _verdict(evidence: Evidence, alpha: float, coverage: Estimate, facts: dict[s
     if origin.laws is None:
         return "unknown"
     law, judged = coverage_law(count, origin.laws, check_alpha(alpha)), sum(rows for rows, _ in origin.laws)
-    facts |= {"law_low": number(law.low), "law_high": number(law.high), "judged": f"{judged:,}"}
+    facts |= {"law_low": share(law.low), "law_high": share(law.high), "judged": f"{judged:,}"}
     facts["left_out"] = f"{coverage.n - judged:,}"
     facts["law"] = SENTENCES["law_open" if origin.is_upper_open else "law"].format(**facts)
     if law.is_certain:
@@ -222,7 +240,7 @@ def _parts(
     said = []
     for one in found[:MOST_PARTS]:
         part = "class" if one.kind == "label" else "group"
-        of_part = {"part": part, "name": one.name, "coverage": number(one.coverage), "rows": f"{one.rows:,}"}
+        of_part = {"part": part, "name": one.name, "coverage": share(one.coverage), "rows": f"{one.rows:,}"}
         said.append(SENTENCES["part"].format(**of_part, limit=limit))
     if len(found) > MOST_PARTS:
         said.append(SENTENCES["parts_more"].format(more=f"{len(found) - MOST_PARTS:,}"))

@@ -27,6 +27,7 @@ function number(value) {
   if (power >= -4 && power < 4) return stripped(Number(`${digits}e${exponent}`).toPrecision(4));
   return stripped(digits) + "e" + exponent[0] + exponent.slice(1).padStart(2, "0");
 }
+const share = (value) => (Number.isFinite(value) ? number(100 * value) + " %" : "–");
 const whole = (value) => value.toLocaleString("en-US");
 const percent = (value) => (Number.isNaN(value) ? "–" : stripped((100 * value).toFixed(1)) + " %");
 const shorten = (text, length) => (text.length > length ? text.slice(0, length - 1) + "…" : text);

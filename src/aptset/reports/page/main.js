@@ -15,8 +15,8 @@ function verdict(facts, high, promise) {
   const law = coverageLaw(now.covered, data.laws, now.alpha),
     judged = data.laws.reduce((sum, [m]) => sum + m, 0);
   Object.assign(facts, {
-    law_low: number(law.low),
-    law_high: number(law.high),
+    law_low: share(law.low),
+    law_high: share(law.high),
     judged: whole(judged),
     left_out: whole(data.rows - judged),
   });
@@ -55,7 +55,7 @@ function nameParts(kind, facts) {
       fill("part", {
         part: row.part === "label" ? "class" : "group",
         name: row.name,
-        coverage: number(row.coverage),
+        coverage: share(row.coverage),
         rows: whole(row.rows),
         limit,
       }),
@@ -76,12 +76,13 @@ function drawWords() {
   const [low, high] = shareInterval(now.covered, data.rows, data.confidence),
     promise = promiseAt(now.alpha);
   const facts = {
-    promise: number(promise),
+    promise: share(promise),
     rows: whole(data.rows),
     covered: whole(now.covered),
-    coverage: number(now.coverage),
-    low: number(low),
-    high: number(high),
+    coverage: share(now.coverage),
+    low: share(low),
+    high: share(high),
+    accuracy: data.accuracy === null ? "" : fill("accuracy", { right: share(data.accuracy) }),
     size: number(now.meanSize),
     n: data.n === null ? "" : whole(data.n),
     left_out: "0",
@@ -95,7 +96,7 @@ function drawWords() {
   const kind = nameParts(first, facts);
   place("summary").dataset.kind = kind;
   put("headline", data.headlines[kind]);
-  put("live-coverage", number(now.coverage), now.coverage);
+  put("live-coverage", share(now.coverage), now.coverage);
   put("live-size", number(now.meanSize), now.meanSize);
 }
 function drawTiles() {
@@ -103,15 +104,15 @@ function drawTiles() {
     none = { rows: 0, covered: 0 },
     one = bins.get(1) || none,
     empty = bins.get(0) || none;
-  const span = ([low, high]) => `${number(low)} – ${number(high)}`,
+  const span = ([low, high], write) => `${write(low)} – ${write(high)}`,
     most = data.classes.length,
     level = data.confidence;
   const tiles = [
-    ["coverage", "Coverage", now.coverage, shareInterval(now.covered, data.rows, level)],
+    ["coverage", "Coverage", now.coverage, shareInterval(now.covered, data.rows, level), share],
     ["mean_size", "Labels in a set", now.meanSize, sizeInterval(now.sum, now.squares, data.rows, 0, most, level)],
-    ["singleton_rate", "Sets with one label", one.rows / data.rows, shareInterval(one.rows, data.rows, level)],
-    ["singleton_accuracy", "… and it is right", one.covered / one.rows, shareInterval(one.covered, one.rows, level)],
-    ["empty_rate", "Empty sets", empty.rows / data.rows, shareInterval(empty.rows, data.rows, level)],
+    ["singleton_rate", "Sets with one label", one.rows / data.rows, shareInterval(one.rows, data.rows, level), share],
+    ["singleton_accuracy", "… and it is right", one.covered / one.rows, shareInterval(one.covered, one.rows, level), share],
+    ["empty_rate", "Empty sets", empty.rows / data.rows, shareInterval(empty.rows, data.rows, level), share],
     [
       "size_given_coverage",
       "Size if covered",
@@ -120,13 +121,13 @@ function drawTiles() {
     ],
   ];
   place("tiles").replaceChildren(
-    ...tiles.map(([name, title, value, interval]) => {
+    ...tiles.map(([name, title, value, interval, write = number]) => {
       const tile = element(
         "div",
         { className: "tile" },
         element("span", { textContent: title }),
-        element("b", { textContent: number(value) }),
-        element("span", { textContent: span(interval), title: "95 % interval" }),
+        element("b", { textContent: write(value) }),
+        element("span", { textContent: span(interval, write), title: "95 % interval" }),
       );
       Object.assign(tile.dataset, { name, value, low: interval[0], high: interval[1] });
       return tile;
@@ -137,17 +138,17 @@ function drawSlice() {
   if (!data.slice) return;
   const { rows, covered } = now.slice,
     [low, high] = shareInterval(covered, rows, data.confidence),
-    share = covered / rows;
+    coverage = covered / rows;
   const head = element(
     "p",
     {},
-    element("b", { textContent: `Coverage ${number(share)}` }),
-    ` there (95 % interval ${number(low)} to ${number(high)}): ${whole(covered)} of the ${whole(rows)} rows that were kept to judge it.`,
+    element("b", { textContent: `Coverage ${share(coverage)}` }),
+    ` there (95 % interval ${share(low)} to ${share(high)}): ${whole(covered)} of the ${whole(rows)} rows that were kept to judge it.`,
   );
   const note = now.alpha === data.alpha ? "" : `It was found at alpha = ${data.alpha} and is judged here at alpha = ${now.alpha}.`;
   const home = place("slice");
   home.replaceChildren(head, element("p", { className: "small", textContent: note }));
-  Object.assign(home.dataset, { coverage: share, rows, covered });
+  Object.assign(home.dataset, { coverage, rows, covered });
 }
 function draw() {
   drawWords();

@@ -61,8 +61,8 @@ function drawTable(name, now) {
     const cells = [
       row.name,
       whole(row.rows),
-      number(row.coverage),
-      `${number(row.low)} – ${number(row.high)}`,
+      share(row.coverage),
+      `${share(row.low)} – ${share(row.high)}`,
       number(row.size),
       `${number(row.sizeLow)} – ${number(row.sizeHigh)}`,
     ];
