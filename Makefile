@@ -80,7 +80,7 @@ $(BENCH)/peers:
 	@touch $@
 
 $(BENCH)/installed: $(BENCH)/peers $(SOURCES)
-	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check '.[plots]'
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check '.[cli,plots]' polars
 	@touch $@
 
 clean:

@@ -11,7 +11,11 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.labels import as_objects, columns_of, distinct
+from aptset.labels import (
+    as_objects,
+    columns_of,
+    distinct,
+)
 from aptset.tables import Backend, Lists, is_table, make_table_with_lists, plain_list
 from aptset.validation.compressed import (
     check_label_rows,

@@ -99,7 +99,7 @@ class Lists(NamedTuple):
 def make_table_with_lists(
     columns: dict[str, Any], name: str, lists: Lists, backend: Backend, row_names: Any = None
 ) -> Any:
-    """Return a data frame of the named library from columns and one column of lists."""
+    """Return a data frame of the named library from columns and one column of lists; pandas names its rows, too."""
     need(backend, "a data frame")
     arrow = lists.as_arrow() if backend != "pandas" and find_spec("pyarrow") is not None else None
     if arrow is None:

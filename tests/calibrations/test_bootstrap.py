@@ -122,6 +122,21 @@ def test_a_row_without_judges_finds_all_labels_alike():
     assert classifier.predict_set(X[:3]).sizes.sum() > 0
 
 
+@pytest.mark.parametrize("n", [2, 5])
+@pytest.mark.parametrize(
+    ("model", "scheme"),
+    [(Table(), Bootstrap(25)), (BaggingClassifier(Table(), n_estimators=25), OutOfBag())],
+    ids=["bootstrap", "out-of-bag"],
+)
+def test_a_bag_may_hold_every_row(n, model, scheme):
+    """With two rows every other bag does, and with five one in 26: its model judges nobody, and nothing breaks."""
+    X, y = np.arange(n)[:, None] * 1.0, np.arange(n) % 2
+    for seed in range(4):
+        classifier = ConformalClassifier(model, calibration=scheme, classes=[0, 1, 2], random_state=seed).fit(X, y)
+        p_values = classifier.p_values(X + 100)
+        assert np.isin(np.round(p_values * (n + 1), 9), np.arange(1, n + 2)).all()
+
+
 def test_promise_and_sizes():
     generator = np.random.default_rng(0)
     X, y = generator.normal(size=(60, 2)), np.arange(60) % 3

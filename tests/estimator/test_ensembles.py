@@ -44,6 +44,38 @@ def test_data_frames_keep_their_names():
     np.testing.assert_array_equal(named.p_values(frame.iloc[NEW], u=u_new), plain.p_values(X[NEW], u=u_new))
 
 
+@pytest.mark.parametrize("ensemble", ENSEMBLES, ids=lambda ensemble: type(ensemble).__name__)
+def test_columns_are_checked_as_the_ensemble_would(ensemble):
+    names = [f"x{j}" for j in range(X.shape[1])]
+    classifier = make(ensemble).fit(pd.DataFrame(X[TRAIN], columns=names), Y[TRAIN])
+    frame = pd.DataFrame(X[NEW], columns=names)
+    with pytest.raises(ValueError, match="same order"):
+        classifier.predict_set(frame[names[::-1]])
+    with pytest.raises(ValueError, match=f"X has 2 features, but {type(ensemble).__name__}"):
+        make(ensemble).fit(X[TRAIN], Y[TRAIN]).predict_set(X[NEW, :2])
+
+
+@pytest.mark.parametrize("ensemble", ENSEMBLES, ids=lambda ensemble: type(ensemble).__name__)
+def test_tables_of_arrow(ensemble):
+    arrow = pytest.importorskip("pyarrow")
+    names = [f"x{j}" for j in range(X.shape[1])]
+    classifier = make(ensemble).fit(pd.DataFrame(X[TRAIN], columns=names), Y[TRAIN], ids=TRAIN)
+    expected = classifier.p_values(pd.DataFrame(X[NEW], columns=names), ids=NEW)
+    table = arrow.table(dict(zip(names, X[NEW].T, strict=True)))
+    np.testing.assert_array_equal(classifier.p_values(table, ids=NEW), expected)
+
+
+@pytest.mark.parametrize("weights", ["sample_weight", "class_weight"])
+def test_bags_that_some_rows_come_into_more_often_are_refused(weights):
+    """Since 1.8 scikit-learn draws bags by these weights, and the theorem is about rows that are drawn alike."""
+    forest = RandomForestClassifier(30, class_weight="balanced" if weights == "class_weight" else None)
+    params = {"sample_weight": np.ones(len(Y))} if weights == "sample_weight" else {}
+    with pytest.raises(ValueError, match=f"must draw all rows alike .* with {weights}.*calibration='bootstrap'"):
+        make(forest).fit(X, Y, **params)
+    inside = RandomForestClassifier(30, class_weight="balanced_subsample")
+    assert make(inside).fit(X, Y, sample_weight=None).guarantee(0.1) == 0.8
+
+
 def test_the_forest_is_fitted_once(monkeypatch):
     fits = []
     fit = RandomForestClassifier.fit
@@ -59,6 +91,8 @@ def test_the_forest_is_fitted_once(monkeypatch):
         (make_pipeline(StandardScaler(), RandomForestClassifier()), "got Pipeline"),
         (ExtraTreesClassifier(), "Pass bootstrap=True"),
         (RandomForestClassifier(5), "n_estimators must be at least 10"),
+        (RandomForestClassifier(max_samples=-1), "max_samples of the estimator must be .* got -1"),
+        (BaggingClassifier(max_samples="half"), "max_samples of the estimator must be .* got 'half'"),
     ],
 )
 def test_what_has_no_bags_is_refused(estimator, words):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from enum import Enum
 from fractions import Fraction
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def check_estimator_can(estimator: Any) -> None:
             )
 
 
-def check_ensemble(estimator: Any, n_rows: int) -> int:
+def check_ensemble(estimator: Any, n_rows: int, fit_params: dict[str, Any]) -> int:
     """Return the size of the bags on which the models of an ensemble are trained."""
     from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomForestClassifier  # slow to load
 
@@ -48,10 +49,31 @@ def check_ensemble(estimator: Any, n_rows: int) -> int:
             f"estimator must draw its bags with replacement for calibration='out-of-bag'; got {estimator!r}. "
             "Pass bootstrap=True to it."
         )
-    share = settings["max_samples"]
-    if share is None or isinstance(share, float):
-        return max(1, round(n_rows * (1.0 if share is None else share)))
-    return int(share)
+    _check_drawn_alike(settings.get("class_weight"), fit_params.get("sample_weight") is not None)
+    return _bag_size(settings["max_samples"], n_rows)
+
+
+def _bag_size(max_samples: Any, n_rows: int) -> int:
+    """Return how many rows scikit-learn draws for a bag."""
+    if max_samples is None:
+        return n_rows
+    is_number = isinstance(max_samples, Real) and not isinstance(max_samples, bool)
+    if not is_number or not 0 < float(max_samples) < np.inf:
+        raise ValueError(
+            "max_samples of the estimator must be None, a positive whole number of rows, or a share of them; "
+            f"got {max_samples!r}."
+        )
+    return int(max_samples) if isinstance(max_samples, Integral) else max(1, int(float(max_samples) * n_rows))
+
+
+def _check_drawn_alike(class_weight: Any, is_weighted: bool) -> None:
+    """Refuse weights by which scikit-learn draws its bags since 1.8: the promise is about rows that are drawn alike."""
+    if is_weighted or class_weight not in (None, "balanced_subsample"):
+        name = "sample_weight" if is_weighted else f"class_weight={class_weight!r}"
+        raise ValueError(
+            f"estimator must draw all rows alike for calibration='out-of-bag'; with {name} it draws some more often. "
+            "Leave the weights out, or pass calibration='bootstrap', where they count within the bags alone."
+        )
 
 
 def short(estimator: Any) -> str:

@@ -143,7 +143,7 @@ def prepare(
     every = Fold(np.arange(len(y)), np.arange(0))  # nothing to train: one fold that holds every row out
     folds = [every] if frozen else scheme.folds(X, y, generator)
     opens = isinstance(scheme, OutOfBag)
-    estimator = drawn_ensemble(settings.estimator, len(y), generator) if opens else settings.estimator
+    estimator = drawn_ensemble(settings.estimator, len(y), fit_params, generator) if opens else settings.estimator
     classes = check_label_space(settings.classes, classes)
     columns = columns_of(y, classes)
     unseen = _unseen_label_chance(settings, columns, classes, frozen)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils.validation import validate_data
 
 from aptset.calibrations.bootstrap import number_of_bags
 from aptset.calibrations.checks import check_bag_count
 from aptset.calibrations.folds import Fold
 from aptset.estimator.checks import check_ensemble
+from aptset.estimator.encoding import LabelledModel
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,10 @@ class Member:
         return names
 
     def predict_proba(self, X: Any) -> NDArray[np.generic]:
-        """Return what the member says; a frame's columns lose their names, as they did when it was fitted."""
-        values = X.to_numpy() if hasattr(X, "to_numpy") else X
+        """Return what the member says of X, which is checked as the ensemble would: also names and order of columns."""
+        whole = self.ensemble.model if isinstance(self.ensemble, LabelledModel) else self.ensemble
+        values = validate_data(whole, X, accept_sparse=["csr", "csc"], dtype=None, ensure_all_finite=False, reset=False)
         if hasattr(self.ensemble, "estimators_features_"):  # bagging: a member may see some columns alone
-            values = np.asarray(values) if isinstance(values, list) else values
             values = values[:, self.ensemble.estimators_features_[self.number]]
         said: NDArray[np.generic] = self._model.predict_proba(values)
         return said
@@ -53,9 +55,9 @@ class Member:
         return self.ensemble.estimators_[self.number]
 
 
-def drawn_ensemble(estimator: Any, n_rows: int, generator: np.random.Generator) -> Any:
+def drawn_ensemble(estimator: Any, n_rows: int, fit_params: dict[str, Any], generator: np.random.Generator) -> Any:
     """Return the ensemble with a number of models that is drawn around the one it asks for, as the promise wants."""
-    size = check_ensemble(estimator, n_rows)
+    size = check_ensemble(estimator, n_rows, fit_params)
     wanted = check_bag_count(estimator.n_estimators, "n_estimators")
     return clone(estimator).set_params(n_estimators=number_of_bags(wanted, n_rows, size, generator))
 

@@ -111,8 +111,9 @@ class Training:
 
     def remember(self, model: Any, fold: Fold) -> Any:
         """Return what is to be remembered of the held-out rows of a fold."""
-        samples = self.samples.some(fold.held_out)
-        rows, columns = samples.under(model, self.classes), columns_of(self.y[fold.held_out], self.classes)
+        samples, columns = self.samples.some(fold.held_out), columns_of(self.y[fold.held_out], self.classes)
+        nothing = np.zeros((0, len(self.classes)))  # few rows: a bag may hold them all, and models take no empty X
+        rows = samples.under(model, self.classes) if len(samples) else samples.rows(nothing)
         return self.combine.keep(score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR), rows)
 
     def join(self, kept: list[Any]) -> HeldOut:

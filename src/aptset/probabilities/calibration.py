@@ -199,7 +199,8 @@ class Calibration:
         warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
         sets = sets_of_one_model(self.held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
-        sets = [some.named_as(probabilities) for some in sets]
+        if not isinstance(probabilities, np.ndarray):
+            sets = [some.named_as(probabilities) for some in sets]
         return sets if is_sequence else sets[0]
 
     def predict_mask(
@@ -284,6 +285,7 @@ class Calibration:
         warn_if_too_few(met, [level], self.held_out.groups.kind != "all")
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
         (sets,) = sets_of_one_model(self.held_out, rows, ids, [level], self.classes, may_be_empty, NAME)
+        sets = sets.named_as(probabilities)
         return sets, p_values_of_one_model(self.held_out, rows, ids, NAME)
 
     def merge(self, other: Calibration) -> Calibration:

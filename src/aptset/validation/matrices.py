@@ -23,7 +23,7 @@ from aptset.validation.labels import (
 OF_ESTIMATOR = "probabilities of the estimator"
 
 # How far a row may sum from 1 before it is refused: what rounding to the dtype can explain, with room to spare.
-_TOLERANCES = {"float16": 2e-2, "float32": 1e-3}
+_TOLERANCES = {np.dtype(np.float16): 2e-2, np.dtype(np.float32): 1e-3}
 _TOLERANCE = 1e-5  # of float64 and integers: float64 that was float32 once must pass
 
 
@@ -113,7 +113,7 @@ def _as_matrix(values: Any, name: str) -> NDArray[np.generic]:
 
 def tolerance_of(matrix: NDArray[np.generic]) -> float:
     """Return how far rows of this dtype may sum from 1."""
-    return _TOLERANCES.get(matrix.dtype.name, _TOLERANCE)
+    return _TOLERANCES.get(matrix.dtype, _TOLERANCE)
 
 
 def check_rows(
