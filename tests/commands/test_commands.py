@@ -99,7 +99,7 @@ def test_groups(folder):
 def test_inspect_and_plan(folder):
     run("calibrate", folder / "val.parquet", "--label", "y", "-o", folder / "c.aptset", "--prefix", "p_", "--quiet")
     text = run("inspect", folder / "c.aptset").stdout
-    for words in ("adaptive", "800", "coverage >= 1 - alpha", "created", "scores_hash"):
+    for words in ("adaptive", "800", "coverage >= 1 - alpha", "created", "scores hash"):
         assert words in text
     assert json.loads(run("plan", "--within", 0.05, "--json").stdout)["n"] == int(aptset.calibration_size(0.1, 0.05))
     assert "calibration rows keep the coverage" in run("plan").stdout
