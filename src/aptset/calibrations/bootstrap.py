@@ -142,8 +142,8 @@ class OutOfBag:
     For random forests, extra trees with ``bootstrap=True`` and bagging. Coverage is at least 1 - 2 alpha, and near
     1 - alpha in practice.
 
-    The number of trees is drawn around the ``n_estimators`` of the estimator: the promise asks for it. So it does for bags
-    into which all rows come alike: weights by which scikit-learn draws them are refused.
+    The number of trees is drawn around the ``n_estimators`` of the estimator: the promise asks for it. It also asks for
+    bags into which all rows come alike: weights by which scikit-learn draws them are refused.
 
     Examples
     --------

@@ -328,6 +328,38 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         warnings.warn("predict_p is now called p_values; the old name goes after 0.1.", FutureWarning, stacklevel=2)
         return self.p_values(X, **options)
 
+    def sets_and_p_values(
+        self, X: Any, alpha: float | None = None, *, groups: Any = None, u: Any = None, ids: Any = None
+    ) -> tuple[PredictionSets, Floats]:
+        """Return what :meth:`predict_set` and :meth:`p_values` return, and ask the models once.
+
+        The parameters are those of ``predict_set``.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y = load_iris(return_X_y=True)
+        >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, y)
+        >>> sets, p_values = classifier.sets_and_p_values(X, alpha=0.1)
+        >>> bool((sets.mask == (p_values > 0.1)).all())
+        True
+        """
+        sets, p_values, _ = self._answer(X, alpha, groups, u, ids)
+        return sets, p_values
+
+    def _answer(
+        self, X: Any, alpha: float | None, groups: Any, u: Any, ids: Any
+    ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
+        fitted, asked = self._fitted(), check_alpha(self.alpha if alpha is None else alpha)
+        (level,) = self._levels([asked], fitted.promises)
+        samples, values = fitted.rule.samples(X, groups, u, ids)
+        met = fitted.held_out.meet(values, len(samples))[1]
+        warn_if_too_few(met, [asked], fitted.rule.groups.kind != "all", levels=[level])
+        sets, p_values, probabilities = fitted.answer(samples, level, self.allow_empty, self.n_jobs)
+        return sets.named_as(X), p_values, probabilities
+
     def predict_frame(
         self,
         X: Any,
@@ -362,9 +394,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         3       high     1
         4        low     1
         """
-        sets = self.predict_set(X, alpha, groups=groups, u=u, ids=ids)
-        values = self.p_values(X, groups=groups, u=u, ids=ids)
-        return frame_of_rows(sets, values, self.predict_proba(X), backend)
+        return frame_of_rows(*self._answer(X, alpha, groups, u, ids), backend)
 
     def p_frame(
         self, X: Any, *, groups: Any = None, u: Any = None, ids: Any = None, backend: Backend = "pandas"

@@ -235,6 +235,25 @@ class Fitted:
                 parts.append(self._tally(some, n_jobs).p_values(self.held_out, some.ids))
         return np.concatenate(parts)
 
+    def answer(
+        self, samples: fitting.Samples, level: Fraction, allow_empty: bool, n_jobs: int | None
+    ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
+        """Return sets, p-values and probabilities, and ask every model once."""
+        parts = []
+        for some in self._pieces(samples):
+            common = (some.ids, [level], self.rule.classes, allow_empty)
+            if len(self.models) == 1:
+                rows = some.under(self.models[0], self.rule.classes)
+                (sets,) = sets_of_one_model(self.held_out, rows, *common, OF_ESTIMATOR)
+                p_values = p_values_of_one_model(self.held_out, rows, some.ids, OF_ESTIMATOR)
+                parts.append((sets, p_values, rows.probabilities))
+            else:
+                tally = self._tally(some, n_jobs)
+                (sets,) = tally.sets(self.held_out, *common)
+                parts.append((sets, tally.p_values(self.held_out, some.ids), tally.mass / len(self.models)))
+        of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
+        return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
+
     def _pieces(self, samples: fitting.Samples) -> Iterator[fitting.Samples]:
         voices = len(self.models) if self.rule.scheme.combine.holds_all_models else 1
         pieces = chunks(len(samples), len(self.rule.classes) * voices)
