@@ -40,7 +40,7 @@ def audit_table(
     rows = read_rows(path, target, groups, time, may_be_label=False, choice=choice, raw=raw)
     times = None if time is None else read_table(path)[time].to_pylist()
     found = audit(
-        model_for(rows.plan, estimator),
+        model_for(path, rows.plan, estimator, calibrations),
         rows.features,
         rows.labels,
         calibrations=list(calibrations),
@@ -109,7 +109,8 @@ def compare_table(
     made = {name: make_model(name, trust) for name in alternatives.models}
     raw = any(map(takes_raw_columns, made.values()))
     rows = read_rows(path, target, groups, may_be_label=False, choice=choice, raw=raw)
-    candidates = alternatives.candidates({name: model_for(rows.plan, model) for name, model in made.items()})
+    ready = {name: model_for(path, rows.plan, model, alternatives.calibrations) for name, model in made.items()}
+    candidates = alternatives.candidates(ready)
     settings |= {"features": rows.sliceable()}
     found = compare(candidates, rows.features, rows.labels, groups=rows.groups, folder=out / "splits", **settings)
     found.report(out / "compare.html", f"{path.name}: which has the better sets?")

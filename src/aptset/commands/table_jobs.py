@@ -152,7 +152,7 @@ def run_table(path: Path, target: str, settings: Settings) -> TableResult:
     ids = None if row_id is None else as_objects(as_texts(read_table(path, (row_id,))[row_id]))
     train, test = train_test_split(np.arange(len(rows.labels)), test_size=0.3, random_state=settings.seed)
     by = rows.groups
-    classifier = settings.classifier(model_for(rows.plan, model)).fit(
+    classifier = settings.classifier(model_for(path, rows.plan, model, [settings.calibration])).fit(
         rows.features.iloc[train],
         rows.labels[train],
         groups=None if by is None else by[train],
@@ -166,6 +166,5 @@ def run_table(path: Path, target: str, settings: Settings) -> TableResult:
     if classifier.fitted_.rule.scheme.name == "split" and groups is None:
         n, alpha = classifier.n_calibration_, settings.alphas[0]
         p_value = coverage_test(sets[0].covers(y), n=n, alpha=alpha).p_value
-    return TableResult(
-        classifier, rows, settings, target, test, sets, found, p_value, test_ids, takes_raw_columns(model)
-    )
+    is_raw = classifier.estimator is model
+    return TableResult(classifier, rows, settings, target, test, sets, found, p_value, test_ids, is_raw)

@@ -106,9 +106,20 @@ def _nothing_left(plan: Plan) -> str:
     return "at least one column besides the target that a model can use" + (f" ({reasons})" if reasons else "")
 
 
-def model_for(plan: Plan, model: Any) -> Any:
-    """Return a model behind the steps that its columns need, unless it takes them itself."""
-    return model if takes_raw_columns(model) else plan.pipeline(model)
+def model_for(path: Path, plan: Plan, model: Any, calibrations: Sequence[str]) -> Any:
+    """Return a model behind the steps that its columns need, unless it takes them itself.
+
+    Out of bag there are no steps: they would be fitted on the very rows that the trees must not have seen.
+    """
+    if takes_raw_columns(model):
+        return model
+    if "out-of-bag" not in calibrations:
+        return plan.pipeline(model)
+    others = plan.names("category", "date", "text")
+    wanted = "columns of numbers alone for --calibration out-of-bag"
+    way_out = f"leave out {_some(others)} (--drop), or pass --calibration bootstrap"
+    check_columns(path, not others, f"{wanted}; {way_out}", plan.names())
+    return model
 
 
 @dataclass(frozen=True)
