@@ -18,6 +18,7 @@ from aptset.commands.tables import Choice, TableRows, model_for, read_rows
 from aptset.commands.writer import SetsWriter
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.saving import FACTS, save_classifier
+from aptset.groups import is_grouping
 from aptset.judging.estimates import in_p
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.planning import coverage_test
@@ -56,7 +57,7 @@ class Settings:
             alpha=self.alphas[0],
             level=self.level,  # type: ignore[arg-type]
             randomized=self.randomized,
-            groups="label" if self.groups == "label" else None,
+            groups=self.groups if is_grouping(self.groups) else None,
             n_jobs=self.jobs,
             progress=self.progress,
             random_state=self.seed,
@@ -132,7 +133,7 @@ class TableResult:
 
     def table(self) -> dict[str, Any]:
         """Return how rows of a file become rows of X, for those who predict later."""
-        groups = None if self.settings.groups == "label" else self.settings.groups
+        groups = None if is_grouping(self.settings.groups) else self.settings.groups
         columns = self.rows.plan.as_json()
         return {"target": self.target, "columns": columns, "groups": groups, "id": self.settings.row_id}
 
