@@ -51,7 +51,7 @@ def test_a_grouping_of_the_table_goes_by_its_name(monkeypatch, tmp_path):
     np.testing.assert_array_equal(named.p_values(X), passed.p_values(X, groups=GROUPS))
     named.save(tmp_path / "model")
     np.testing.assert_array_equal(load(tmp_path / "model").p_values(X), named.p_values(X))
-    with pytest.raises(ValueError, match="groups must be None, 'label' or 'length', a column of X or a callable on X"):
+    with pytest.raises(ValueError, match=r"must be None, 'label' or .*'length', a column of X or a callable"):
         ConformalClassifier(GaussianNB(), groups="width").fit(X, NAMES)
     with pytest.raises(ValueError, match="got 'length' for X of shape"):
         calibrate(named.predict_proba(X), NAMES, classes=named.classes_, groups="length")
