@@ -186,5 +186,5 @@ def test_commands(table):
     found = json.loads(run("compare", table, *options, "--model", "bayes", "--model", "tree").stdout)
     assert sorted(found["ranking"]) == ["bayes", "tree"]
     assert (out / "compare.html").exists()
-    assert "at least two" in failure("compare", table, *options, "--model", "bayes")
+    assert "compare needs two candidates" in run("compare", table, *options, "--model", "bayes", rc=2).stderr
     assert "must have a column 'when'" in failure("audit", table, *options, "--time", "when")
