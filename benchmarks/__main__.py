@@ -1,4 +1,7 @@
-"""Run everything and write results.md, results.json and growth.svg to docs/benchmarks: ``make bench [QUICK=1]``."""
+"""Run everything: ``make bench`` writes docs/benchmarks, ``make bench QUICK=1`` compares with the quick run kept there.
+
+``python -m benchmarks --quick --keep`` keeps a quick run for later ones to compare with.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from aptset.kernels import engines
-from benchmarks import folds, growth, peers, report, slices, split, whole
+from benchmarks import files, folds, growth, overview, peers, regression, report, slices, split, verbs, whole
 from benchmarks.timing import Line, cores
+from benchmarks.verb_goals import of_verbs
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 
@@ -45,6 +49,11 @@ def measure(quick: bool) -> tuple[dict[str, Any], list[Line]]:
     more, others = folds.run(quick)
     say("W5: worst slice")
     lines += more + slices.run(quick)
+    say("W7: every verb, one row, the classifier")
+    more, without = verbs.run(quick, found)
+    lines, others = lines + more, others | without
+    say("W8: files")
+    lines += files.run(quick)
     say("W6: whole fits, imports, memory")
     results = {"quick": quick, "machine": machine(), "date": datetime.now(UTC).strftime("%Y-%m-%d")}
     results |= {
@@ -53,7 +62,7 @@ def measure(quick: bool) -> tuple[dict[str, Any], list[Line]]:
         "memory": split.memory_lines(wide, narrow),
     }
     names = [f"{n:,} x {n_classes:,}" for n, n_classes in (wide, narrow)]
-    checked = report.goals(lines, results["memory"], results["whole"], *names)
+    checked = report.goals(lines, results["memory"], results["whole"], *names) + of_verbs(lines, *names)
     results["goals"] = [goal.row() for goal in checked]
     say("growth")
     results["growth"] = growth.measure(quick)
@@ -68,17 +77,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller matrices and fewer rounds")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the results go")
+    parser.add_argument("--keep", action="store_true", help="keep this quick run for others to compare with")
     settings = parser.parse_args()
     settings.folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     results, lines = measure(settings.quick)
     results["minutes"] = round((time.perf_counter() - start) / 60, 1)
     text = report.markdown(results, lines)
+    print(text)
+    if settings.quick:
+        compare(results, settings.folder / "quick.json", settings.keep)
+        return
     (settings.folder / "results.md").write_text(text)
     (settings.folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     growth.plot(results["growth"], settings.folder / "growth.svg")
-    print(text)
+    overview.write(results, lines, settings.folder)
     say(f"done in {results['minutes']} minutes; written to {settings.folder}")
+
+
+def compare(results: dict[str, Any], path: Path, keep: bool) -> None:
+    """Name what got worse since the quick run that was kept; end with an error if something did."""
+    if keep:
+        path.write_text(json.dumps(results, indent=1) + "\n")
+        say(f"kept in {path}")
+        return
+    found = regression.worse(results, json.loads(path.read_text())) if path.exists() else []
+    say(f"more than {regression.WORSE} times worse than the run that is kept: {len(found)}")
+    print(*found, sep="\n")
+    raise SystemExit(1 if found else 0)
 
 
 if __name__ == "__main__":

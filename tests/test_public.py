@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,12 @@ def test_public_names():
     stub = ast.parse(Path(aptset.__file__).with_suffix(".pyi").read_text())
     typed = {}
     for line in (one for one in stub.body if isinstance(one, ast.ImportFrom)):
-        assert all(name.name == name.asname for name in line.names), "only `import x as x` is exported by a stub"
-        typed |= {name.name: line.module.removeprefix("aptset.") for name in line.names}
-    assert typed == aptset._ROOMS, "add the name to __init__.py and to __init__.pyi"
+        names = [name.name for name in line.names]
+        names = import_module(line.module).__all__ if names == ["*"] else names
+        assert all(name.asname in (name.name, None) for name in line.names)
+        assert line.names[0].asname or line.names[0].name == "*", "only `import x as x` is exported by a stub"
+        typed |= dict.fromkeys(names, line.module.removeprefix("aptset."))
+    assert typed == aptset._rooms(), "add the name to __init__.py and to __init__.pyi"
     assert aptset.__all__ == sorted(typed)
     for name in aptset.__all__:
         assert getattr(aptset, name).__doc__, name
@@ -32,7 +36,11 @@ def test_public_names():
 
 def test_what_can_be_named_can_be_imported():
     for table in (SCORES, CALIBRATIONS):
-        assert {made.__name__ for made in table.values()} <= set(aptset.__all__)
+        missing = {made.__name__ for made in table.values()} - set(aptset.__all__)
+        assert not missing, "add it to __all__ beside the table"
+    everything = {}
+    exec("from aptset import *", everything)
+    assert set(aptset.__all__) <= set(everything)
 
 
 def test_the_readme_names_what_stands_in_the_tables():

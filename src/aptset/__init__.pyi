@@ -2,12 +2,7 @@
 
 from aptset.audits.auditing import audit as audit
 from aptset.audits.comparing import compare as compare
-from aptset.calibrations.bootstrap import Bootstrap as Bootstrap
-from aptset.calibrations.bootstrap import OutOfBag as OutOfBag
-from aptset.calibrations.cross import CVPlus as CVPlus
-from aptset.calibrations.cross import JackknifePlus as JackknifePlus
-from aptset.calibrations.minimax import Minimax as Minimax
-from aptset.calibrations.split import Split as Split
+from aptset.calibrations import *  # noqa: F403
 from aptset.estimator.classifier import ConformalClassifier as ConformalClassifier
 from aptset.estimator.loading import load as load
 from aptset.judging.estimates import Estimate as Estimate
@@ -45,14 +40,7 @@ from aptset.probabilities.oracle import oracle_sets as oracle_sets
 from aptset.probabilities.tuning import Tuned as Tuned
 from aptset.probabilities.tuning import tune as tune
 from aptset.reports.making import report as report
-from aptset.scores import SAPS as SAPS
-from aptset.scores import Adaptive as Adaptive
-from aptset.scores import Homogeneous as Homogeneous
-from aptset.scores import Margin as Margin
-from aptset.scores import Places as Places
-from aptset.scores import Rank as Rank
-from aptset.scores import Regularized as Regularized
-from aptset.scores import Tempered as Tempered
+from aptset.scores import *  # noqa: F403
 from aptset.sets import PredictionSets as PredictionSets
 
 __version__: str

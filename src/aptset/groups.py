@@ -1,8 +1,12 @@
-"""Group ids: none, by label, or by something known about the row. Calibration happens within each group."""
+"""Group ids: none, by label, or by something known about the row. Calibration happens within each group.
+
+To add a grouping, write a function of X that returns one value per row, from that row alone, and put it into
+:data:`GROUPINGS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +16,9 @@ from numpy.typing import NDArray
 Ids = NDArray[np.int32]
 GroupValues = list[Any] | NDArray[Any]  # of rows; whole numbers may come as an array
 Kind = Literal["all", "label", "row"]
+
+# What ``groups=`` takes by name, besides the columns of X; None: the label decides, which no function of X knows.
+GROUPINGS: dict[str, Callable[[Any], Any] | None] = {"label": None}
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class Groups:
         if values is not None:
             plain = values.tolist() if isinstance(values, np.ndarray) else values
             return cls("row", tuple(dict.fromkeys(hashable(value) for value in _some_of_each(plain))))
-        by_label = isinstance(setting, str) and setting == "label"
+        by_label = is_grouping(setting) and GROUPINGS[setting] is None
         return cls("label", tuple(classes.tolist())) if by_label else EVERYONE
 
     def ids(self, values: Iterable[Any] | None, n_rows: int) -> Ids | None:
@@ -67,6 +74,11 @@ def _look_up(values: NDArray[Any], table: dict[Any, int]) -> Ids:
         return np.fromiter((table.get(value, -1) for value in values.tolist()), dtype=np.int32, count=len(values))
     ids = np.array([table.get(value, -1) for value in range(low, high + 1)], dtype=np.int32)
     return ids[values.astype(np.int64) - low]
+
+
+def is_grouping(setting: Any) -> bool:
+    """Tell whether a setting of groups is the name of a grouping, and not a column."""
+    return isinstance(setting, str) and setting in GROUPINGS
 
 
 EVERYONE = Groups("all", ("all",))

@@ -70,7 +70,7 @@ def plain_labels(labels: Any) -> Any:
         values = plain_list(labels)
         found = np.asarray(values) if values and all(isinstance(one, int | float) for one in values) else None
         return as_objects(values) if found is None or found.dtype.kind not in "biuf" else found
-    if isinstance(labels, list | tuple) and any(isinstance(one, Enum) for one in labels):
+    if isinstance(labels, list | tuple) and any(issubclass(kind, Enum) for kind in {type(one) for one in labels}):
         return as_objects(list(labels))
     return plain_array(labels)
 

@@ -168,6 +168,13 @@ def test_what_is_refused(tmp_path):
         found.report(tmp_path / "x.txt")
 
 
+def test_too_few_rows_for_a_worst_slice_still_give_advice():
+    X, y = rows(100)
+    found = aptset.compare({"a": BAYES, "b": BAYES}, X, y, repetitions=2)
+    assert np.isnan(found.splits.values("a", "worst_slice")).all()
+    assert "worst slice is covered best" not in repr(found)  # and no warning about a mean of nothing
+
+
 @pytest.fixture
 def table(tmp_path):
     X, y = rows(160)

@@ -314,6 +314,23 @@ def test_settings_are_compared_and_one_is_recommended(command):
     assert "aptset audit" in said
 
 
+def test_out_of_bag_forests_take_columns_of_numbers_as_they_are(command):
+    """Steps in front of a forest would be fitted on rows that its trees must not have seen."""
+    forest = ("--target", "diagnosis", "--model", "sklearn.ensemble.RandomForestClassifier(n_estimators=20)")
+    options = (*forest, "--calibration", "out-of-bag")
+    said = command("run", "patients.csv", *options, rc=1).stderr
+    assert "columns of numbers alone for --calibration out-of-bag; leave out smoker, admitted, insured (--drop)" in said
+    text = command("run", "patients.csv", *options, "--features", "age", "--out", "trees").stdout
+    assert "Your model takes the columns as they are: age." in text
+    command("predict", "new.csv", "-c", "trees", "-o", "sets.csv")
+    assert len(pd.read_csv("sets.csv")) == 60
+    few = ("--features", "age", "--repetitions", 2, "--jobs", 1)
+    both = ("--calibration", "split", "--out", "both")
+    found = json.loads(command("compare", "patients.csv", *options, *few, *both, "--json").stdout)
+    assert "out-of-bag" in found["ranking"]
+    assert "out-of-bag" in command("audit", "patients.csv", *options, *few).stdout
+
+
 def test_audits_take_settings_and_several_levels(command):
     options = ("--target", "diagnosis", "--model", "bayes", "--repetitions", 2, "--jobs", 1, "--calibration", "split")
     levels = ("--alpha", 0.1, "--alpha", 0.2)

@@ -67,7 +67,7 @@ def test_tables_of_arrow(ensemble):
 
 @pytest.mark.parametrize("weights", ["sample_weight", "class_weight"])
 def test_bags_that_some_rows_come_into_more_often_are_refused(weights):
-    """Since 1.8 scikit-learn draws bags by these weights, and the theorem is about rows that are drawn alike."""
+    """scikit-learn 1.9 draws bags by these weights, and the theorem is about rows that are drawn alike."""
     forest = RandomForestClassifier(30, class_weight="balanced" if weights == "class_weight" else None)
     params = {"sample_weight": np.ones(len(Y))} if weights == "sample_weight" else {}
     with pytest.raises(ValueError, match=f"must draw all rows alike .* with {weights}.*calibration='bootstrap'"):

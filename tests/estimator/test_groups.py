@@ -7,7 +7,8 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 
-from aptset import ConformalClassifier, CVPlus
+from aptset import ConformalClassifier, CVPlus, calibrate, load
+from aptset.groups import GROUPINGS
 
 X, Y = load_iris(return_X_y=True)
 
@@ -40,6 +41,20 @@ def test_groups_from_any_source_agree():
         series = frame["group"]
         np.testing.assert_array_equal(p_values(frame, passed=series), expected)
     assert not np.array_equal(p_values(extended), expected)
+
+
+def test_a_grouping_of_the_table_goes_by_its_name(monkeypatch, tmp_path):
+    """As a stranger adds one: a function and a line. It is saved as its name, and without X refused."""
+    monkeypatch.setitem(GROUPINGS, "length", lambda X: np.where(X[:, 0] > 5.8, "long", "short"))
+    named = ConformalClassifier(GaussianNB(), groups="length", random_state=0).fit(X, NAMES)
+    passed = ConformalClassifier(GaussianNB(), random_state=0).fit(X, NAMES, groups=GROUPS)
+    np.testing.assert_array_equal(named.p_values(X), passed.p_values(X, groups=GROUPS))
+    named.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").p_values(X), named.p_values(X))
+    with pytest.raises(ValueError, match=r"must be None, 'label' or .*'length', a column of X or a callable"):
+        ConformalClassifier(GaussianNB(), groups="width").fit(X, NAMES)
+    with pytest.raises(ValueError, match="got 'length' for X of shape"):
+        calibrate(named.predict_proba(X), NAMES, classes=named.classes_, groups="length")
 
 
 def test_group_never_seen():

@@ -62,7 +62,7 @@ def test_figures_give_back_their_table():
         axes = display.draw()
         assert len(axes.patches) == len(frame)
     bare = aptset.evaluate([["a"]], ["a"])
-    with pytest.raises(ValueError, match="kind must be one of"):
+    with pytest.raises(ValueError, match=r"kind .by_group. needs groups: pass groups="):
         bare.plot("by_group")
     axes = aptset.calibration_size(0.1, 0.05).plot().draw()
     assert len(axes.lines) == 4

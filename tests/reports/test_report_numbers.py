@@ -102,7 +102,7 @@ def test_evaluation_draws_the_curve_and_gives_its_table():
     assert page.evaluation is evaluation
     assert data_of(page)["laws"] == [[300, 300]]
     without = aptset.evaluate(sets, y, alpha=0.1)
-    with pytest.raises(ValueError, match="needs p_values: pass"):
+    with pytest.raises(ValueError, match=r"kind .curve. needs p_values: pass p_values="):
         without.plot("curve")
     assert "low" not in coverage_curve(aptset.evaluate(sets, y, alpha=0.1, p_values=p_values).evidence)
 

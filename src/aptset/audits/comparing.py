@@ -134,12 +134,17 @@ class Comparison:
             rival = next((name for name in others if self.verdicts[name].kept), None)
             beside = f"; {rival} has {sizes[rival]:.2f}" if rival else ""
             return best, f"it agrees with the promise and has the smallest sets, {sizes[best]:.2f} labels{beside}"
-        slices = {name: float(np.nanmean(self.splits.values(name, "worst_slice"))) for name in (best, *near)}
+        slices = {name: self._mean_slice(name) for name in (best, *near)}
         chosen = best if np.isnan(slices[best]) else max((best, *near), key=lambda name: slices[name])
         same = ", ".join(name for name in (best, *near) if name != chosen)
         worst = f", and its worst slice is covered best, {slices[chosen]:.3f}" if not np.isnan(slices[chosen]) else ""
         small = f"its sets, {sizes[chosen]:.2f} labels, are as small as those of {same}"
         return chosen, f"it agrees with the promise, {small}{worst}"
+
+    def _mean_slice(self, name: str) -> float:
+        """Return the coverage of the worst slice over splits that had rows enough to look for one; NaN if none had."""
+        values = self.splits.values(name, "worst_slice")
+        return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else float("nan")
 
     def _is_near(self, name: str, best: str) -> bool:
         return not self.difference(name, best, "size", self.each).low > 0

@@ -1,7 +1,7 @@
 """Which rows train and which calibrate, how the counts of folds combine, and what the theorems promise.
 
 To add a calibration, write a frozen dataclass with the methods of :class:`~aptset.calibrations.scheme.Scheme` and put
-it into :data:`CALIBRATIONS`.
+it into :data:`CALIBRATIONS`. What ``__all__`` names is public: ``aptset.Split``.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,8 @@ from aptset.calibrations.cross import CVPlus, JackknifePlus
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.split import Split
+
+__all__ = ["Bootstrap", "CVPlus", "JackknifePlus", "Minimax", "OutOfBag", "Split"]
 
 CALIBRATIONS: dict[str, Callable[[], Scheme]] = {
     "split": Split,

@@ -37,10 +37,10 @@ def audit_table(
     check_other_files([out / "audit.html", out / "splits.csv"], [path])
     estimator = make_model(model, trust)
     raw = takes_raw_columns(estimator)
-    rows = read_rows(path, target, groups, time, may_be_label=False, choice=choice, raw=raw)
+    rows = read_rows(path, target, groups, time, may_be_grouping=False, choice=choice, raw=raw)
     times = None if time is None else read_table(path)[time].to_pylist()
     found = audit(
-        model_for(rows.plan, estimator),
+        model_for(path, rows.plan, estimator, calibrations),
         rows.features,
         rows.labels,
         calibrations=list(calibrations),
@@ -108,8 +108,9 @@ def compare_table(
     check_other_files([out / "compare.html", out / "splits.csv"], [path])
     made = {name: make_model(name, trust) for name in alternatives.models}
     raw = any(map(takes_raw_columns, made.values()))
-    rows = read_rows(path, target, groups, may_be_label=False, choice=choice, raw=raw)
-    candidates = alternatives.candidates({name: model_for(rows.plan, model) for name, model in made.items()})
+    rows = read_rows(path, target, groups, may_be_grouping=False, choice=choice, raw=raw)
+    ready = {name: model_for(path, rows.plan, model, alternatives.calibrations) for name, model in made.items()}
+    candidates = alternatives.candidates(ready)
     settings |= {"features": rows.sliceable()}
     found = compare(candidates, rows.features, rows.labels, groups=rows.groups, folder=out / "splits", **settings)
     found.report(out / "compare.html", f"{path.name}: which has the better sets?")

@@ -82,6 +82,8 @@ def check_flat_columns(path: Path, schema: Any) -> None:
 def check_labels_present(path: Path, labels: Sequence[str | None], start: int, classes: list[str], column: str) -> None:
     """Refuse missing labels and labels that no column of probabilities stands for."""
     known = set(classes)
+    if known.issuperset(labels):
+        return
     for number, label in enumerate(labels):
         if label not in known:
             what = "is missing" if label is None else f"is {label!r}, which no column of probabilities stands for"

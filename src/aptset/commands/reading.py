@@ -116,6 +116,9 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def as_texts(column: Any) -> list[str | None]:
     """Return values as texts; whole numbers without a point, however they are stored."""
+    if str(column.type) in ("string", "large_string"):
+        found: list[str | None] = column.to_pylist()
+        return found
     texts: list[str | None] = []
     for value in column.to_pylist():
         whole = isinstance(value, float) and value.is_integer()

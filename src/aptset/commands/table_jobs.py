@@ -18,6 +18,7 @@ from aptset.commands.tables import Choice, TableRows, model_for, read_rows
 from aptset.commands.writer import SetsWriter
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.saving import FACTS, save_classifier
+from aptset.groups import is_grouping
 from aptset.judging.estimates import in_p
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.planning import coverage_test
@@ -56,7 +57,7 @@ class Settings:
             alpha=self.alphas[0],
             level=self.level,  # type: ignore[arg-type]
             randomized=self.randomized,
-            groups="label" if self.groups == "label" else None,
+            groups=self.groups if is_grouping(self.groups) else None,
             n_jobs=self.jobs,
             progress=self.progress,
             random_state=self.seed,
@@ -132,7 +133,7 @@ class TableResult:
 
     def table(self) -> dict[str, Any]:
         """Return how rows of a file become rows of X, for those who predict later."""
-        groups = None if self.settings.groups == "label" else self.settings.groups
+        groups = None if is_grouping(self.settings.groups) else self.settings.groups
         columns = self.rows.plan.as_json()
         return {"target": self.target, "columns": columns, "groups": groups, "id": self.settings.row_id}
 
@@ -152,7 +153,7 @@ def run_table(path: Path, target: str, settings: Settings) -> TableResult:
     ids = None if row_id is None else as_objects(as_texts(read_table(path, (row_id,))[row_id]))
     train, test = train_test_split(np.arange(len(rows.labels)), test_size=0.3, random_state=settings.seed)
     by = rows.groups
-    classifier = settings.classifier(model_for(rows.plan, model)).fit(
+    classifier = settings.classifier(model_for(path, rows.plan, model, [settings.calibration])).fit(
         rows.features.iloc[train],
         rows.labels[train],
         groups=None if by is None else by[train],
@@ -166,6 +167,5 @@ def run_table(path: Path, target: str, settings: Settings) -> TableResult:
     if classifier.fitted_.rule.scheme.name == "split" and groups is None:
         n, alpha = classifier.n_calibration_, settings.alphas[0]
         p_value = coverage_test(sets[0].covers(y), n=n, alpha=alpha).p_value
-    return TableResult(
-        classifier, rows, settings, target, test, sets, found, p_value, test_ids, takes_raw_columns(model)
-    )
+    is_raw = classifier.estimator is model
+    return TableResult(classifier, rows, settings, target, test, sets, found, p_value, test_ids, is_raw)

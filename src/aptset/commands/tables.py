@@ -22,6 +22,7 @@ from aptset.commands.columns import Column, Plan, plan_columns
 from aptset.commands.models import takes_raw_columns
 from aptset.commands.reading import as_texts, kind_of, read_table
 from aptset.estimator.columns import dates_of
+from aptset.groups import is_grouping
 from aptset.labels import as_objects
 
 
@@ -58,18 +59,18 @@ def read_rows(
     target: str,
     groups: str | None,
     left_out: str | None = None,
-    may_be_label: bool = True,
+    may_be_grouping: bool = True,
     choice: Choice | None = None,
     raw: bool = False,
 ) -> TableRows:
     """Return the features, the labels as texts, and the groups as texts if they are a column.
 
     A label is what is written in the file, as for every other command: only an empty cell has none.
-    Where calibration may be within labels, "label" stands for that and not for a column. With ``raw``, for a model that
-    prepares its columns itself, no column is left out but those that the user named.
+    Where the calibration may group rows itself, "label" stands for that and not for a column. With ``raw``, for a model
+    that prepares its columns itself, no column is left out but those that the user named.
     """
     choice = Choice() if choice is None else choice
-    is_column = groups is not None and not (groups == "label" and may_be_label)
+    is_column = groups is not None and not (is_grouping(groups) and may_be_grouping)
     guessed = read_table(path)
     names = guessed.column_names
     check_columns(path, len(set(names)) == len(names), "distinct column names", names)
@@ -106,9 +107,20 @@ def _nothing_left(plan: Plan) -> str:
     return "at least one column besides the target that a model can use" + (f" ({reasons})" if reasons else "")
 
 
-def model_for(plan: Plan, model: Any) -> Any:
-    """Return a model behind the steps that its columns need, unless it takes them itself."""
-    return model if takes_raw_columns(model) else plan.pipeline(model)
+def model_for(path: Path, plan: Plan, model: Any, calibrations: Sequence[str]) -> Any:
+    """Return a model behind the steps that its columns need, unless it takes them itself.
+
+    Out of bag there are no steps: they would be fitted on the very rows that the trees must not have seen.
+    """
+    if takes_raw_columns(model):
+        return model
+    if "out-of-bag" not in calibrations:
+        return plan.pipeline(model)
+    others = plan.names("category", "date", "text")
+    wanted = "columns of numbers alone for --calibration out-of-bag"
+    way_out = f"leave out {_some(others)} (--drop), or pass --calibration bootstrap"
+    check_columns(path, not others, f"{wanted}; {way_out}", plan.names())
+    return model
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def _bag_size(max_samples: Any, n_rows: int) -> int:
 
 
 def _check_drawn_alike(class_weight: Any, is_weighted: bool) -> None:
-    """Refuse weights by which scikit-learn draws its bags since 1.8: the promise is about rows that are drawn alike."""
+    """Refuse weights by which scikit-learn 1.9 draws its bags: the promise is about rows that are drawn alike."""
     if is_weighted or class_weight not in (None, "balanced_subsample"):
         name = "sample_weight" if is_weighted else f"class_weight={class_weight!r}"
         raise ValueError(

@@ -50,9 +50,10 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         Anything with ``fit`` and ``predict_proba``. A fitted model wrapped in
         ``sklearn.frozen.FrozenEstimator`` is left as it is, and every row passed to ``fit`` calibrates: it goes with
         ``calibration="split"`` only.
-    calibration : {"split", "cv+", "jackknife+", "minimax"} or object, default="split"
-        Which rows train and which calibrate: :class:`Split`, :class:`CVPlus`, :class:`JackknifePlus`,
-        :class:`Minimax`. ``guarantee`` says what each promises.
+    calibration : str or object, default="split"
+        Which rows train and which calibrate: "split" (:class:`Split`), "cv+" (:class:`CVPlus`), "jackknife+"
+        (:class:`JackknifePlus`), "minimax" (:class:`Minimax`), "bootstrap" (:class:`Bootstrap`), "out-of-bag"
+        (:class:`OutOfBag`, for forests), or one with settings of its own. ``guarantee`` says what each promises.
     conformity : str, score or function of :class:`Places`, default="adaptive"
         How strange a label is for a row: "adaptive" ("aps"), "homogeneous" ("lac", "thr"), "regularized" ("raps"),
         "saps", "margin", "rank" ("topk"), a score with settings of its own, or any function. "auto" sets a fifth of the
@@ -100,7 +101,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         About the chance that a new row carries a label that is not in ``classes_``: (labels seen once) / (rows + 1), a
         frozen model's labels apart; 0 if ``classes`` was given.
     calibration_ : Calibration or CrossCalibration
-        What was calibrated, apart from the models: to be saved, merged, asked with probabilities of the same models.
+        What was calibrated, apart from the models: to be asked with probabilities of the same models; after a split
+        also to be saved and merged.
     fitted_ : Fitted
         Everything that was learned, as one value.
 

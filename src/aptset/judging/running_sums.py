@@ -77,8 +77,8 @@ class RunningSums:
     ) -> None:
         """Take in some rows: their sets' sizes, whether they cover, what they hold, true labels, and groups if any."""
         self.members |= members
-        different, of_rows = np.unique(sizes, return_inverse=True)
-        _add_to(self.by_size, Codes(of_rows, different.tolist()), sizes, covered)
+        most = int(sizes.max(initial=0))
+        _add_to(self.by_size, Codes(sizes.astype(np.intp, copy=False), list(range(most + 1))), sizes, covered)
         _add_to(self.by_label, labels, sizes, covered)
         if groups is not None:
             self.by_group = {} if self.by_group is None else self.by_group
@@ -132,8 +132,10 @@ def _add_to(table: dict[Any, Sums], codes: Codes, sizes: NDArray[np.int64], cove
     """Add the numbers of each value; sums of whole numbers below 2^53 are exact in the floats of a bincount."""
     weights = [None, covered, sizes, sizes**2, sizes * covered, sizes**2 * covered]
     sums = [np.bincount(codes.of_rows, weight, minlength=len(codes.names)).astype(np.int64) for weight in weights]
-    met, first_row = np.unique(codes.of_rows, return_index=True)
-    for code in met[np.argsort(first_row)].tolist():  # in order of appearance, as where all rows are there at once
+    first_row = np.full(len(codes.names), len(sizes))
+    first_row[codes.of_rows[::-1]] = np.arange(len(sizes))[::-1]  # of several numbers the last one stays
+    met = np.flatnonzero(sums[0])
+    for code in met[np.argsort(first_row[met])].tolist():  # in order of appearance, as where all rows are there at once
         table.setdefault(codes.names[code], Sums()).add([int(column[code]) for column in sums])
 
 

@@ -82,7 +82,7 @@ def _cut(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
 
 def _longest(sizes: NDArray[np.int32], thresholds: Floats) -> NDArray[np.int32]:
     """Return the sizes at the largest threshold of each row."""
-    which = np.zeros(1, dtype=np.intp) if len(sizes) == 1 else thresholds.argmax(axis=1)
+    which = thresholds.argmax(axis=1) if len(sizes) > 1 else np.zeros(1, dtype=np.intp)
     longest: NDArray[np.int32] = sizes[which[0]] if (which == which[0]).all() else sizes.max(axis=0)
     return longest
 

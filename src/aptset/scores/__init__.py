@@ -1,7 +1,8 @@
 """Conformity scores, one small file each. Small scores mean "conforms".
 
 To add one, write a file with a frozen dataclass that has ``of(places)``, and put it into :data:`SCORES`; the contract
-tests pick it up from there. ``weights``, the fast form that the compiled loops know, may be left out.
+tests pick it up from there. ``weights``, the fast form that the compiled loops know, may be left out. What ``__all__``
+names is public: ``aptset.Adaptive``.
 """
 
 from aptset.kernels.formula import Places
@@ -11,21 +12,18 @@ from aptset.scores.margin import Margin
 from aptset.scores.rank import Rank
 from aptset.scores.regularized import Regularized
 from aptset.scores.saps import SAPS
-from aptset.scores.seam import OfFunction, Score
+from aptset.scores.seam import OfFunction as OfFunction
+from aptset.scores.seam import Score as Score
 from aptset.scores.tempered import Tempered
 
 __all__ = [
-    "ALIASES",
     "SAPS",
-    "SCORES",
     "Adaptive",
     "Homogeneous",
     "Margin",
-    "OfFunction",
     "Places",
     "Rank",
     "Regularized",
-    "Score",
     "Tempered",
 ]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.groups import GroupValues, hashable
+from aptset.groups import GROUPINGS, GroupValues, hashable, is_grouping
 from aptset.labels import as_objects
 from aptset.tables import column_values, is_table, names_of_columns, plain_array, plain_list
 from aptset.validation.labels import check_length
@@ -15,14 +15,17 @@ from aptset.validation.labels import check_length
 def check_group_values(groups: Any, passed: Any, X: Any, n_rows: int) -> GroupValues | None:
     """Return the group of each row, or None where there are no groups or the label decides.
 
-    ``groups`` is the setting (None, "label", a column of X, or a callable on X), ``passed`` what came with the rows.
+    ``groups`` is the setting (None, the name of a grouping, a column of X, or a callable on X), ``passed`` what came
+    with the rows.
     """
     if groups is None:
         return None if passed is None else _as_values(passed, n_rows)
     if passed is not None:
         raise ValueError(f"groups must come once: they are set to {groups!r} already. Leave one of the two out.")
-    if isinstance(groups, str) and groups == "label":
-        return None
+    if is_grouping(groups) and (X is not None or GROUPINGS[groups] is None):
+        groups = GROUPINGS[groups]
+        if groups is None:
+            return None
     if callable(groups):
         return _as_values(groups(X), n_rows)
     return _as_values(_column(groups, X), n_rows)
@@ -68,8 +71,9 @@ def _column(column: Any, X: Any) -> Any:
         column = 0
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if not is_number or len(shape) != 2 or not -shape[1] <= column < shape[1]:
+        names = " or ".join(map(repr, GROUPINGS))
         raise ValueError(
-            f"groups must be None, 'label', a column of X or a callable on X; got {column!r} for X of shape {shape}. "
+            f"groups must be None, {names}, a column of X or a callable on X; got {column!r} for X of shape {shape}. "
             "Columns of a data frame go by name, those of an array by number."
         )
     values = X[:, [column]]

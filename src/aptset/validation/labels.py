@@ -71,7 +71,7 @@ def as_labels(labels: Any, name: str) -> NDArray[Any]:
     except ValueError as error:
         raise ValueError(f"{name} must be 1-D, one label per row; got rows of different lengths.") from error
     is_list = isinstance(labels, list | tuple) and found.ndim == 1
-    if found.dtype.kind in "US" and is_list and not all(map(_fits_an_array, labels)):
+    if found.dtype.kind in "US" and is_list and not all(map(_fits_an_array, set(labels))):
         found = np.empty(len(labels), dtype=object)
         found[:] = labels
     if found.ndim != 1:

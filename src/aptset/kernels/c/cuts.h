@@ -133,17 +133,6 @@ static int64_t careful_members(const Loaded *row, const Job *job, double thresho
     return found;
 }
 
-/* What the fast path of wide rows needs about a row; 0 if it is odd or bad. */
-INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) {
-    const void *at = row_at(job, i);
-    Facts facts = job->seeds ? row_facts(job, at, is_single, 0, 0.0, NULL) : row_facts(job, at, is_single, 1, 0.0, NULL);
-    uint64_t seed = seed_at(job, i, facts.hash);
-    double u = job->u ? job->u[i] : uniform_of(seed);
-    *row = (Loaded){facts.total, job->columns, 0, 0, tie_seed_of(seed, u), u, 0};
-    find_top_two(job, at, is_single, row);
-    return !facts.odd && !row_is_bad(facts.total, 0, job->tolerance);
-}
-
 /* Members of wide row i in order, in s.entries, and their number; -1 for a bad row. The most likely label stands there in any case. */
 INLINE int64_t wide_members(const Job *job, int64_t i, int is_single, double threshold, int with_scores, Loaded *opened, Scratch s) {
     Loaded row;

@@ -154,4 +154,58 @@ INLINE void ordered_scores(const Entry *ordered, int64_t n, const Loaded *row, c
     for (int64_t r = end; r < n; r++)
         scores[r] = zero_score(job->weights, (double)(r - end), zeros, (double)(r + 1), row->u);
 }
+/* What the fast path of wide rows needs about a row; 0 if it is odd or bad. */
+INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) {
+    const void *at = row_at(job, i);
+    Facts facts = job->seeds ? row_facts(job, at, is_single, 0, 0.0, NULL) : row_facts(job, at, is_single, 1, 0.0, NULL);
+    uint64_t seed = seed_at(job, i, facts.hash);
+    double u = job->u ? job->u[i] : uniform_of(seed);
+    *row = (Loaded){facts.total, job->columns, 0, 0, tie_seed_of(seed, u), u, 0};
+    find_top_two(job, at, is_single, row);
+    return !facts.odd && !row_is_bad(facts.total, 0, job->tolerance);
+}
+
+#define FLOAT_BITS 30 /* of floats below 2 */
+#define KEY_OF_FLOAT(bits) (~(bits) & ((1u << FLOAT_BITS) - 1))
+
+/* Put all labels of a row that is not odd in order by two digits of their single floats and a few steps of insertion; 0 where that is not
+ * enough: equal floats, or very many that are close. Counts the labels with mass. */
+INLINE int order_wide_row(const void *row, int is_single, int64_t n, Entry *e, Entry *spare, int64_t *with_mass) {
+    uint64_t *from = (uint64_t *)spare, *to = from + n;
+    uint32_t low[1 << DIGIT_BITS] = {0}, high[1 << DIGIT_BITS] = {0}, next_low = 0, next_high = 0;
+    const uint64_t last = (1 << DIGIT_BITS) - 1;
+    const int low_shift = 32 + FLOAT_BITS - 2 * DIGIT_BITS, high_shift = 32 + FLOAT_BITS - DIGIT_BITS;
+    for (int64_t j = 0; j < n; j++) {
+        float x = is_single ? ((const float *)row)[j] : (float)((const double *)row)[j];
+        uint32_t bits;
+        memcpy(&bits, &x, 4);
+        from[j] = (uint64_t)KEY_OF_FLOAT(bits) << 32 | (uint64_t)j;
+        low[from[j] >> low_shift & last]++;
+        high[from[j] >> high_shift & last]++;
+    }
+    for (uint64_t d = 0; d <= last; d++) {
+        uint32_t size = low[d], other = high[d];
+        low[d] = next_low, high[d] = next_high;
+        next_low += size, next_high += other;
+    }
+    for (int64_t j = 0; j < n; j++) to[low[from[j] >> low_shift & last]++] = from[j];
+    for (int64_t j = 0; j < n; j++) from[high[to[j] >> high_shift & last]++] = to[j];
+    int64_t steps_left = 4 * n;
+    for (int64_t k = 1; k < n; k++) {
+        uint64_t moving = from[k];
+        int64_t j = k;
+        for (; j > 0 && from[j - 1] > moving && steps_left > 0; j--, steps_left--) from[j] = from[j - 1];
+        from[j] = moving;
+    }
+    int64_t mass = 0, equal = steps_left <= 0;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t column = (int64_t)(uint32_t)from[k];
+        double x = is_single ? (double)((const float *)row)[column] : ((const double *)row)[column];
+        e[k] = (Entry){(int64_t)bits_of(x), column};
+        equal |= k > 0 && from[k] >> 32 == from[k - 1] >> 32;
+        mass += grid_steps(x) > 0;
+    }
+    *with_mass = mass;
+    return !equal;
+}
 #endif
