@@ -11,7 +11,7 @@ NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebooks" / "practitioner.ipyn
 def test_the_notebook_shows_what_it_says():
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.read(NOTEBOOK, 4)
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, timeout=300, startup_timeout=300, kernel_name="python3").execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert not [one for one in outputs if one["output_type"] == "error"]
     shown = [one["data"] for one in outputs if "data" in one]

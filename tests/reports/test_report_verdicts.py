@@ -63,7 +63,7 @@ def test_a_label_far_below_stands_at_the_top():
     found = summarise(report.evaluation, "t", 0, 0).page["words"]
     covered = report.evaluation.by_label[2]
     assert found.kind == "uneven"
-    assert found.parts[0] == f"class 2: {float(covered):.4g} of {covered.n:,} rows, less than chance allows"
+    assert found.parts[0] == f"class 2: {100 * float(covered):.4g} % of {covered.n:,} rows, less than chance allows"
     assert "1 % level for all 3 classes and groups" in found.parts[-1]
     assert "allows it" in found.parts[-1]
     within = aptset.calibrate(chances[:1000], y[:1000], groups="label", random_state=0)
@@ -96,7 +96,7 @@ def test_the_verdict_says_why_it_agrees_where_the_interval_does_not():
         assert ("all the same" in found.verdict) == (excludes and found.kind == "kept")
         if excludes and found.kind == "kept":
             seen.add("below" if coverage.high < 0.9 else "above")
-            assert f"lies {'below' if coverage.high < 0.9 else 'above'} 0.9 all the same" in found.verdict
+            assert f"lies {'below' if coverage.high < 0.9 else 'above'} 90 % all the same" in found.verdict
     assert seen == {"below", "above"}
 
 
@@ -107,8 +107,8 @@ def test_sets_that_are_never_empty_have_a_law_from_below_only():
     law = coverage_law(report.evaluation.coverage.count, report.evaluation.evidence.origin.laws, Fraction(3, 5))
     assert report.evaluation.coverage > law.high, "filled sets cover more than the law says"
     assert found.kind == "kept"
-    assert f"39 of 40 valid calibrations show a coverage of at least {law.low:.4g}" in found.verdict
-    assert f"{law.high:.4g}" not in found.verdict
+    assert f"39 of 40 valid calibrations show a coverage of at least {100 * law.low:.4g} %" in found.verdict
+    assert f"{100 * law.high:.4g} %" not in found.verdict
     curve = data_of(report)["curve"]
     assert set(curve["high"]) == {1.0}
     assert max(curve["low"]) < 1
@@ -127,7 +127,7 @@ def test_labels_that_a_calibration_within_labels_does_not_know():
     sizes = np.bincount(y[12:], minlength=4)
     laws = tuple(zip(sizes.tolist(), calibration.held_out.sizes.tolist(), strict=True))
     assert report.evaluation.evidence.origin.laws == laws
-    assert f"{coverage_law(count, laws, ALPHA).low:.4g}" in found.verdict
+    assert f"{100 * coverage_law(count, laws, ALPHA).low:.4g} %" in found.verdict
 
 
 def test_the_interval_in_the_words_is_the_one_they_name():
@@ -139,7 +139,7 @@ def test_the_interval_in_the_words_is_the_one_they_name():
     assert narrow.coverage.low != usual.coverage.low
     said = [summarise(one, "t", 0, 0).page["words"].measured for one in (narrow, usual)]
     assert said[0] == said[1]
-    assert f"95 % interval {usual.coverage.low:.4g} to {usual.coverage.high:.4g}" in said[0]
+    assert f"95 % interval {100 * usual.coverage.low:.4g} % to {100 * usual.coverage.high:.4g} %" in said[0]
 
 
 def test_whether_sets_may_be_empty_can_be_said():
