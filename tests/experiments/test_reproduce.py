@@ -91,10 +91,10 @@ def test_data_that_cannot_be_had_are_missed_before_anything_runs(tmp_path):
 
 
 def test_a_missing_package_is_named_before_anything_runs(tmp_path, monkeypatch):
+    from aptset.baselines import checks
     from aptset.experiments.reproduce import reproduce
-    from aptset.validation import experiments
 
-    monkeypatch.setattr(experiments, "find_spec", lambda name: None if name == "torch" else object())
+    monkeypatch.setattr(checks, "find_spec", lambda name: None if name == "torch" else object())
     told = r"CQC needs torch: pip install 'aptset\[network\]', or leave it out: --methods SC,.*,CQC-RF"
     with pytest.raises(ImportError, match=told):
         reproduce(["fig1"], Choice(1), tmp_path)
