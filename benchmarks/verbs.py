@@ -38,6 +38,7 @@ def ours(p: np.ndarray, labels: np.ndarray) -> dict[str, Work]:
         "p_values by label": lambda: by_label.p_values(p),
         "predict_set by group": lambda: by_row.predict_set(p, ALPHA, groups=groups),
         "evaluate": lambda: aptset.evaluate(sets, labels),
+        "coverage and mean size": lambda: (aptset.coverage(sets, labels), aptset.mean_size(sets)),
         "covers": lambda: sets.covers(labels),
         "mask of sets": lambda: sets.mask,
         "to_frame pyarrow": lambda: sets.to_frame("pyarrow"),
@@ -52,13 +53,11 @@ def crepes_verbs(p: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[np.nd
     from crepes.extras import hinge
 
     model = ConformalClassifier().fit(hinge(p, np.arange(p.shape[1]), labels))
-    scores = hinge(p, np.arange(p.shape[1]), labels)
+    columns = np.arange(p.shape[1])
     return {
         "p_values": lambda some, _: model.predict_p(hinge(some), smoothing=False),
-        "calibrate by label": lambda some, of: ConformalClassifier().fit(scores[: len(some)], bins=of),
-        "evaluate": lambda some, of: model.evaluate(
-            hinge(some), np.arange(p.shape[1]), of, confidence=1 - ALPHA, smoothing=False
-        ),
+        "calibrate by label": lambda some, of: ConformalClassifier().fit(hinge(some, columns, of), bins=of),
+        "evaluate": lambda some, of: model.evaluate(hinge(some), columns, of, confidence=1 - ALPHA, smoothing=False),
     }
 
 
@@ -86,18 +85,17 @@ def torchcp_verbs(p: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[np.n
     return {
         "calibrate by label": calibrate_by_label,
         "predict_mask by label": lambda some, _: by_label.predict_with_logits(torch.from_numpy(some)),
-        "evaluate": evaluate,
+        "coverage and mean size": evaluate,
     }
 
 
 def puncc_verbs(p: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[np.ndarray, np.ndarray], Any]]:
     from deel.puncc.metrics import classification_mean_coverage, classification_mean_size
 
-    some_sets = aptset.calibrate(p, labels, random_state=0).predict_set(p[:20_000], ALPHA).labels()
-    lists = [members.tolist() for members in some_sets]
+    lists = aptset.calibrate(p, labels, random_state=0).predict_set(p, ALPHA).to_frame("pyarrow")["labels"].to_pylist()
     return {
-        "evaluate": lambda some, of: (
-            classification_mean_coverage(of[: len(lists)], lists[: len(some)]),
+        "coverage and mean size": lambda some, of: (
+            classification_mean_coverage(of, lists[: len(some)]),
             classification_mean_size(lists[: len(some)]),
         )
     }
@@ -106,8 +104,7 @@ def puncc_verbs(p: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[np.nda
 PEERS = {"crepes": crepes_verbs, "TorchCP": torchcp_verbs, "puncc": puncc_verbs}
 _NOTES = {
     ("crepes", "p_values"): "another score, one minus the probability",
-    ("TorchCP", "evaluate"): "coverage and mean size only",
-    ("puncc", "evaluate"): "coverage and mean size only",
+    ("crepes", "calibrate by label"): "another score, one minus the probability",
     ("crepes", "evaluate"): "predicts again; five metrics",
 }
 

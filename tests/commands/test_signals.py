@@ -15,11 +15,18 @@ TEXT = "p_a,p_b,y\n" + "0.5,0.5,a\n" * 20
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
+def heed_signals():
+    """Undo what nohup, or a shell in the background, has told the tests to ignore."""
+    for number in STATUS:
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start():
     """Start commands; what they wrote to is closed when the test is over."""
     with ExitStack() as stack:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        pipes["preexec_fn"] = heed_signals
         yield lambda *arguments, **options: stack.enter_context(
             subprocess.Popen([APTSET, *map(str, arguments)], **{**pipes, **options})
         )

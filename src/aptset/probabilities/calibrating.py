@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tuning import Tuning
-from aptset.probabilities.artefacts import read_calibration
 from aptset.probabilities.border import Scored, score_labels
 from aptset.probabilities.calibration import Calibration
 from aptset.scores import Places, Score
@@ -122,5 +121,7 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
     ...     aptset.load(pathlib.Path(folder) / "cal.aptset")
     Calibration(n=20, 2 classes, Adaptive())
     """
+    from aptset.probabilities.artefacts import read_calibration
+
     fields, _ = read_calibration(path, scores, trust)
     return Calibration(**fields)

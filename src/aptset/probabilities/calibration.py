@@ -17,7 +17,6 @@ from aptset.chance import BY_CONTENT, Chance
 from aptset.kernels.copies import BLOCK_ROWS, PREDICTION
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
-from aptset.probabilities.artefacts import write_calibration
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.merging import merged
 from aptset.rich import html_table
@@ -304,6 +303,8 @@ class Calibration:
         A score of your own is saved by its name, "module:object", and its settings if it is a dataclass.
         The file is replaced whole: a kill at any moment leaves the old one or the new one.
         """
+        from aptset.probabilities.artefacts import write_calibration  # half of what `calibrate` has to load
+
         write_calibration(path, {field.name: getattr(self, field.name) for field in fields(self)})
 
     @cached_property
