@@ -10,6 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import aptset
 from aptset import ConformalClassifier
 
 
@@ -144,6 +145,10 @@ def test_a_model_that_cannot_be_cloned_is_built_from_its_settings_or_named():
     assert classifier.models_[0].columns == ["a"]
     inside = ConformalClassifier(make_pipeline(StandardScaler(), Changes(["a"])), random_state=0).fit(X, codes)
     assert inside.models_[0][-1].columns == ["a"]
+
+    order = np.random.default_rng(0).permutation(150)
+    audited = aptset.audit(Changes(["a"]), X[order], codes[order], repetitions=2, calibrations="split")
+    assert audited.repetitions == 2
 
     class Unknown(Changes):
         def get_params(self, deep=True):

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from aptset.audits.checks import check_seed
@@ -19,6 +18,7 @@ from aptset.audits.pool import Pool, fingerprint
 from aptset.audits.results import Splits
 from aptset.audits.values import PartResult, SplitResult, TestedRows
 from aptset.estimator.classifier import ConformalClassifier
+from aptset.estimator.fitting import fresh
 from aptset.judging.metrics import OF_SPLITS
 from aptset.judging.outcome import Outcome
 from aptset.kernels.formula import Floats
@@ -66,7 +66,7 @@ class RandomSplit:
         """Train, calibrate and test."""
         train, test = self.split()
         seed = int(np.random.default_rng([self.seed, self.repetition + 1, 2]).integers(2**31))
-        model = clone(self.model).set_params(random_state=seed)
+        model = fresh(self.model).set_params(random_state=seed)
         with warnings.catch_warnings():  # labels that a training part lacks are counted here, once for all splits
             warnings.filterwarnings("ignore", "a new row carries a label that y does not hold")
             model.fit(_safe_indexing(self.pool.X, train), self.pool.y[train])
@@ -133,7 +133,7 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] 
 def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: Any) -> ConformalClassifier:
     """Return the classifier to audit: the one given, or a model wrapped into one."""
     if isinstance(model, ConformalClassifier):
-        same: ConformalClassifier = clone(model).set_params(**({} if alpha is None else {"alpha": alpha}))
+        same: ConformalClassifier = fresh(model).set_params(**({} if alpha is None else {"alpha": alpha}))
         return same
     return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)
 
