@@ -19,7 +19,8 @@ from aptset.calibrations.checks import warn_no_promise
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
 from aptset.estimator.checks import warn_unseen_labels
-from aptset.estimator.conformal import Fitted, fit, fit_and_predict, prepare
+from aptset.estimator.conformal import fit, fit_and_predict, prepare
+from aptset.estimator.fitted import Fitted
 from aptset.estimator.fitting import mean_probabilities
 from aptset.estimator.frames import frame_of_rows
 from aptset.estimator.saving import save_classifier
@@ -523,21 +524,11 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         if not hasattr(self, "fitted_"):
             return settings
         try:
-            promise = self._promise()
+            (level,) = self._levels([check_alpha(self.alpha)], self.fitted_.promises)
+            promise = self.fitted_.promise_in_words(level)
         except (TypeError, ValueError) as error:  # settings changed since fit: show them all the same
             promise = str(error)
-        n, n_folds = self.n_calibration_, len(self.fitted_.held_out.folds)
-        how = f"{self.fitted_.rule.scheme.name}, {n} samples" + (f" in {n_folds} folds" if n_folds > 1 else "")
-        return f"{settings}\n# {how}: {promise}"
-
-    def _promise(self) -> str:
-        (level,) = self._levels([check_alpha(self.alpha)], self.fitted_.promises)
-        reason = self.fitted_.promises.reason_of_nothing(level)
-        if reason:
-            return f"promises nothing, {reason}"
-        promise = f"promises coverage >= {self.guarantee():.4g}, level {self.input_level():.4g}"
-        chance = self.unseen_label_chance_
-        return promise + (f", of known labels (chance of another one about {chance:.2g})" if chance else "")
+        return f"{settings}\n# {self.fitted_.in_words()}: {promise}"
 
     def _html_repr(self) -> str:
         """Return scikit-learn's diagram, and below it what is promised."""

@@ -15,9 +15,9 @@ from aptset.calibrations import CALIBRATIONS
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.scheme import Scheme
 from aptset.chance import Chance
-from aptset.estimator.conformal import Fitted, Rule
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.ensembles import Member
+from aptset.estimator.fitted import Fitted, Rule
 from aptset.groups import Groups
 from aptset.labels import columns_of
 from aptset.probabilities.checks import unknown_kind

@@ -1,0 +1,194 @@
+"""What a classifier has learned: the rule that its scores follow, the models, and what they say about new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import indexable
+from sklearn.utils.validation import _num_samples
+
+from aptset.calibrations.held_out import HeldOut
+from aptset.calibrations.promises import Promises
+from aptset.calibrations.scheme import Scheme
+from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
+from aptset.chance import Chance
+from aptset.estimator import fitting
+from aptset.estimator.checks import (
+    check_models_kept,
+    check_some_rows,
+)
+from aptset.groups import Groups, GroupValues
+from aptset.kernels.copies import CALIBRATION, PREDICTION, find_copies, own_seeds
+from aptset.kernels.formula import Floats
+from aptset.kernels.rowhash import Words
+from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.cross import CrossCalibration
+from aptset.scores import Score
+from aptset.seeds import row_seeds
+from aptset.sets import PredictionSets, concatenate
+from aptset.validation.chance import (
+    column_or_values,
+)
+from aptset.validation.groups import (
+    check_group_values,
+    check_same_kind,
+)
+from aptset.validation.matrices import OF_ESTIMATOR
+from aptset.validation.scores import (
+    formula_of,
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """All that calibration and prediction must share for their scores to be comparable."""
+
+    scheme: Scheme
+    score: Score
+    key: int
+    chance: Chance
+    group_setting: Any
+    groups: Groups
+    classes: NDArray[Any]
+    unseen_label_chance: float = 0.0
+
+    @property
+    def randomized(self) -> bool:
+        """Whether u is drawn or 1 everywhere."""
+        return self.chance.randomized
+
+    def samples(
+        self, X: Any, passed_groups: Any = None, u: ArrayLike | None = None, ids: Any = None
+    ) -> tuple[fitting.Samples, GroupValues | None]:
+        """Return what the scores of new rows depend on, and the group of each row where groups belong to rows."""
+        (X,) = indexable(X)
+        n = _num_samples(X)
+        check_some_rows(n)
+        draw = self.chance.predicts(u, column_or_values(ids, X), n, self.key, stacklevel=5)
+        seeds = own_seeds(row_seeds(X, self.key), PREDICTION) if draw.seeds is None else draw.seeds
+        values = check_group_values(self.group_setting, passed_groups, X, n)
+        check_same_kind(self.groups.kind, values)
+        return self._samples(X, values, seeds, draw.u), values
+
+    def calibration_samples(
+        self, X: Any, values: GroupValues | None, u: ArrayLike | None, ids: Any
+    ) -> tuple[fitting.Samples, Rule]:
+        """Return what the scores of training rows depend on, and the rule that knows how many of them are copies."""
+        n = _num_samples(X)
+        draw = self.chance.calibrates(u, column_or_values(ids, X), n, self.key)
+        if draw.seeds is not None:
+            return self._samples(X, values, draw.seeds, draw.u), self
+        seeds = row_seeds(X, self.key)
+        copies = find_copies(seeds, CALIBRATION)
+        seeds[copies.rows] = copies.seeds
+        rule = replace(self, chance=self.chance.with_copies(len(copies.rows), n))
+        return self._samples(X, values, seeds, draw.u), rule
+
+    def _samples(self, X: Any, values: GroupValues | None, seeds: Words, u: Floats | None) -> fitting.Samples:
+        return fitting.Samples(X, seeds, u, self.groups.ids(values, len(seeds)), formula_of(self.score), self.key)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Models and the scores of their held-out rows; the models may have been dropped."""
+
+    rule: Rule
+    held_out: HeldOut
+    models: list[Any]
+
+    def with_models(self) -> Fitted:
+        """Return the same, or refuse if the models were dropped."""
+        check_models_kept(self.models)
+        return self
+
+    @property
+    def promises(self) -> Promises:
+        """What is promised."""
+        return Promises(self.rule.scheme, self.held_out.sizes_of_folds)
+
+    def in_words(self) -> str:
+        """Say how it was calibrated."""
+        n, n_folds = self.held_out.n, len(self.held_out.folds)
+        return f"{self.rule.scheme.name}, {n} samples" + (f" in {n_folds} folds" if n_folds > 1 else "")
+
+    def promise_in_words(self, level: Fraction) -> str:
+        """Say what is promised at an input level."""
+        reason, unseen = self.promises.reason_of_nothing(level), self.rule.unseen_label_chance
+        if reason:
+            return f"promises nothing, {reason}"
+        promise = f"promises coverage >= {float(self.promises.coverage(level)):.4g}, level {float(level):.4g}"
+        return promise + (f", of known labels (chance of another one about {unseen:.2g})" if unseen else "")
+
+    def calibration(self, allow_empty: bool) -> Calibration | CrossCalibration:
+        """Return what was calibrated, apart from the models.
+
+        Several models must judge a new row by one u. The classifier takes it from X, which a calibration does not see:
+        it is then the caller's to pass, as the promise asks.
+        """
+        rule, common = self.rule, (self.rule.classes, self.rule.score, self.rule.key)
+        judges = len(self.held_out.of_models)
+        if judges == 1:
+            return Calibration(self.held_out, *common, rule.chance, allow_empty)
+        chance = replace(rule.chance, source="given") if rule.chance.source == "content" else rule.chance
+        return CrossCalibration(self.held_out, np.arange(judges), *common, chance, allow_empty, scheme=rule.scheme)
+
+    def sets(
+        self, samples: fitting.Samples, levels: list[Fraction], allow_empty: bool, n_jobs: int | None
+    ) -> list[PredictionSets]:
+        """Return the sets at each level, in pieces that keep the memory bounded."""
+        classes, parts = self.rule.classes, []
+        for some in self._pieces(samples):
+            if len(self.models) == 1:
+                rows = some.under(self.models[0], classes)
+                found = sets_of_one_model(self.held_out, rows, some.ids, levels, classes, allow_empty, OF_ESTIMATOR)
+            else:
+                found = self._tally(some, n_jobs).sets(self.held_out, some.ids, levels, classes, allow_empty)
+            parts.append(found)
+        return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
+
+    def p_values(self, samples: fitting.Samples, n_jobs: int | None) -> Floats:
+        """Return the p-value of every label."""
+        parts = []
+        for some in self._pieces(samples):
+            if len(self.models) == 1:
+                rows = some.under(self.models[0], self.rule.classes)
+                parts.append(p_values_of_one_model(self.held_out, rows, some.ids, OF_ESTIMATOR))
+            else:
+                parts.append(self._tally(some, n_jobs).p_values(self.held_out, some.ids))
+        return np.concatenate(parts)
+
+    def answer(
+        self, samples: fitting.Samples, level: Fraction, allow_empty: bool, n_jobs: int | None
+    ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
+        """Return sets, p-values and probabilities, and ask every model once."""
+        parts = []
+        for some in self._pieces(samples):
+            common = (some.ids, [level], self.rule.classes, allow_empty)
+            if len(self.models) == 1:
+                rows = some.under(self.models[0], self.rule.classes)
+                (sets,) = sets_of_one_model(self.held_out, rows, *common, OF_ESTIMATOR)
+                p_values = p_values_of_one_model(self.held_out, rows, some.ids, OF_ESTIMATOR)
+                parts.append((sets, p_values, rows.probabilities))
+            else:
+                tally = self._tally(some, n_jobs)
+                (sets,) = tally.sets(self.held_out, *common)
+                parts.append((sets, tally.p_values(self.held_out, some.ids), tally.mass / len(self.models)))
+        of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
+        return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
+
+    def _pieces(self, samples: fitting.Samples) -> Iterator[fitting.Samples]:
+        voices = len(self.models) if self.rule.scheme.combine.holds_all_models else 1
+        pieces = chunks(len(samples), len(self.rule.classes) * voices)
+        yield from [samples] if len(pieces) == 1 else map(samples.some, pieces)
+
+    def _tally(self, samples: fitting.Samples, n_jobs: int | None) -> Tally:
+        kept = list(zip(self.models, self.held_out.of_models, strict=True))
+        _, tally = fitting.tally_folds(
+            kept.__getitem__, len(kept), samples, self.rule.classes, self.rule.scheme.combine, n_jobs, prefer="threads"
+        )
+        return tally
