@@ -55,7 +55,7 @@ def test_a_run_that_is_killed_goes_on(tmp_path):
 
 
 def test_a_damaged_result_is_named(tmp_path):
-    few = ("--repetitions", "2", "--boxes", "Oracle", "--methods", "SC", "--out", tmp_path)
+    few = ("--repetitions", "2", "--boxes", "Oracle", "--methods", "SC", "--jobs", "1", "--out", tmp_path)
     run("reproduce", "fig1", *few)
     path = sorted(times(tmp_path))[0]
     path.write_bytes(path.read_bytes()[:50])
@@ -140,7 +140,7 @@ def test_cells_behind_the_designs():
 
 
 def test_a_second_command_adds_to_the_first(tmp_path):
-    few = ("--repetitions", "2", "--boxes", "Oracle", "--out", tmp_path)
+    few = ("--repetitions", "2", "--boxes", "Oracle", "--jobs", "1", "--out", tmp_path)
     run("reproduce", "fig1", "--methods", "SC,CV+", *few)
     run("reproduce", "figS4", "--methods", "SC", *few)
     frame = pd.read_parquet(tmp_path / "results.parquet")
