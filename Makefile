@@ -18,10 +18,10 @@ test-network: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_network
 
-# Real XGBoost, LightGBM, CatBoost and skorch: large, and with versions of their own.
+# Real XGBoost, LightGBM, CatBoost, skorch and MLflow: large, and with versions of their own.
 test-models: $(VENV)/tested
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models]' skorch
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models]' skorch mlflow
+	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
 
 lint: $(VENV)/tested
 	$(BIN)/ruff check .

@@ -117,6 +117,17 @@ def check_label_column(path: Path, column: str, labels: Any, start: int) -> None
         raise ValueError(f"{path}, row {row}, column {column!r}: the label is missing.")
 
 
+def check_which_sets(path: Path, names: list[str], alpha: float | None) -> str:
+    """Return the column of sets: that of the level, where columns carry one; "set" where there is one level."""
+    of_levels = [name for name in names if re.fullmatch(r"set \d[\d.e-]*", name)]
+    if alpha is not None and f"set {alpha:g}" in of_levels:
+        return f"set {alpha:g}"
+    if of_levels and (len(of_levels) > 1 or "set" in names or alpha is not None):
+        shown = " or ".join(f"--alpha {name.removeprefix('set ')}" for name in of_levels[:4])
+        raise ValueError(f"{path} has the columns {', '.join(map(repr, of_levels[:4]))}: say which by {shown}.")
+    return of_levels[0] if of_levels else "set"
+
+
 def check_sets_column(path: Path, kind: Any) -> str:
     """Return how a column holds sets: as lists, or as texts joined by |."""
     import pyarrow as pa
@@ -171,14 +182,14 @@ def check_target(path: Path, target: str, labels: Any) -> None:
         )
 
 
-def check_finite_features(path: Path, features: Any) -> None:
+def check_finite_features(features: Any) -> None:
     """Refuse infinite numbers, which no model takes; missing ones are filled later."""
     for name in features.select_dtypes("number").columns:
         wrong = np.isinf(features[name].to_numpy())
         if wrong.any():
             row = int(np.argmax(wrong))
             raise ValueError(
-                f"{path}, row {row}, column {name!r}: numbers must be finite; got {features[name].iloc[row]}. "
+                f"row {row}, column {name!r}: numbers must be finite; got {features[name].iloc[row]}. "
                 "Leave the cell empty if the value is missing."
             )
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -174,7 +173,7 @@ def refuse_without_table(target: str | None) -> None:
 
 def refuse_other_options(is_folder: bool) -> None:
     """Refuse options of the other kind of file."""
-    others = ("prefix", "logits", "normalize", "batch_rows", "label") if is_folder else ("sep", "encoding")
+    others = ("prefix", "logits", "normalize", "label") if is_folder else ("sep", "encoding")
     for name in others:
         if is_given(name):
             what = "a calibration of `aptset calibrate`" if is_folder else "raw rows, with a folder of `aptset run`"
@@ -195,18 +194,6 @@ def source_of(options: dict[str, Any], label: str | None) -> Any:
 def files_read(options: dict[str, Any], label: str | None) -> list[str | None]:
     """Return the names of the files that a command reads, which it must not write; a label may be a file, too."""
     return [options["probs"], label]
-
-
-@contextmanager
-def row_counter(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Give a callback that shows rows, their rate and the time left on a terminal, and nothing elsewhere."""
-    from aptset.running.progress import Bar
-
-    bar = Bar(total, "rows", enabled=not quiet, unit="rows")
-    try:
-        yield bar.advance
-    finally:
-        bar.close()
 
 
 def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool, err: bool = False) -> None:

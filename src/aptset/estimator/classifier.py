@@ -78,7 +78,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     n_jobs : int, optional
         How many folds are fitted at once, through joblib; results do not depend on it.
     progress : bool, default=False
-        Show a bar while folds are fitted, if standard error is a terminal.
+        Show a bar while folds are fitted, on terminals and in notebooks.
     random_state : None, int or numpy random generator, optional
         Decides the folds, the key of the uniforms, and every ``random_state`` of the estimator that is None.
     classes : array, optional
