@@ -29,10 +29,10 @@ lint: $(VENV)/tested
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# The tests of the report open it in Debian's chromium, and let axe-core look at it: fetched where that is possible.
+# The tests of the report open it in Debian's chromium and Firefox, and let axe-core look at it: fetched where that is possible.
 browser: .axe/package
-	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || \
-	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium > /dev/null; } || true
+	@{ command -v chromium && command -v firefox-esr; } > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium firefox-esr > /dev/null; } || true
 
 .axe/package:
 	@mkdir -p .axe && cd .axe && command -v npm > /dev/null && npm pack --silent axe-core@4 > /dev/null && \

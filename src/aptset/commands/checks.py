@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,30 @@ def check_kind(path: Path, suffix: str) -> str:
     return _KINDS[suffix]
 
 
-def check_columns(path: Path, holds: bool, what: str, names: list[Any]) -> None:
-    """Refuse a file without the columns that are needed."""
+def check_columns(path: Path, holds: bool, what: str, names: list[Any], wanted: Sequence[str] = ()) -> None:
+    """Refuse a file without the columns that are needed; one that is nearly called as a ``wanted`` one is named."""
     if not holds:
         shown = ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
-        raise ValueError(f"{path} must have {what}; it has {shown or 'none'}.")
+        near = [found for name in wanted if (found := _near(name, names)) is not None]
+        hint = f" Did you mean {', '.join(map(repr, near[:3]))}?" if near else ""
+        raise ValueError(f"{path} must have {what}; it has {shown or 'none'}.{hint}")
+
+
+def _near(name: str, names: list[Any]) -> str | None:
+    """Return the name that is nearest to one that is not there, if one is near."""
+    plain = {str(other).casefold().strip(): str(other) for other in names}
+    found = get_close_matches(name.casefold().strip(), list(plain), n=1, cutoff=0.75)
+    return plain[found[0]] if found else None
+
+
+def check_distinct_columns(path: Path, names: list[str]) -> None:
+    """Refuse two columns of one name: nobody knows which is meant."""
+    if len(set(names)) != len(names):
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        shown = ", ".join(map(repr, twice[:4])) + (", ..." if len(twice) > 4 else "")
+        raise ValueError(
+            f"{path} must have distinct column names; more than once: {shown}. Rename or delete one of each."
+        )
 
 
 def check_rows_present(path: Path, n_rows: int) -> None:

@@ -32,11 +32,13 @@ from aptset.commands.options import (
     SEEDS,
     SHARE,
     TRUST,
+    as_given,
     files_read,
     is_given,
     only_one,
     open_table,
     options_of_run,
+    path_of,
     printable,
     refuse_other_options,
     refuse_without_table,
@@ -57,7 +59,9 @@ class OneLineErrors(click.Group):
             sys.stdout.reconfigure(
                 errors="backslashreplace"
             )  # a name that the locale cannot write is no reason to fail
-        warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {printable(str(message))}", err=True)
+        warnings.showwarning = lambda message, *_, **__: click.echo(
+            f"Warning: {printable(as_given(str(message)))}", err=True
+        )
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -67,7 +71,7 @@ class OneLineErrors(click.Group):
         except Exception as error:
             if ctx.params.get("debug"):
                 raise
-            text = printable(" ".join(str(error).split()))[:2000]
+            text = printable(as_given(" ".join(str(error).split())))[:2000]
             if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
                 text += ". Install what the commands need: pip install 'aptset[cli]'"
             expected = isinstance(error, ValueError | TypeError | OSError | ImportError)
@@ -232,9 +236,8 @@ def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, qui
     """
     from aptset.commands.evaluation_jobs import evaluate_file
     from aptset.commands.probability_jobs import evaluation_as_json
-    from aptset.commands.standard_input import as_path
 
-    found = evaluate_file(as_path(sets), label, alpha, groups, progress=not quiet)
+    found = evaluate_file(path_of(sets), label, alpha, groups, progress=not quiet)
     show(evaluation_as_json(found), repr(found), quiet, as_json)
 
 

@@ -53,7 +53,7 @@ def evaluate_file(
         sets = check_which_sets(path, names, alpha)
         columns = [sets, label, *([group] if group else [])]
         for name in columns:
-            check_columns(path, names.count(name) == 1, f"exactly one column {name!r}", names)
+            check_columns(path, names.count(name) == 1, f"exactly one column {name!r}", names, [name])
         with counting(said, "rows", progress) as count:
             for batch in _batches(path, columns):
                 truth = _codes(batch.column(label))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from aptset.commands.checks import (
     check_columns,
+    check_distinct_columns,
     check_row_count,
     check_rows_present,
 )
@@ -187,9 +188,9 @@ class ProbabilityFile:
     @cached_property
     def _probability_columns(self) -> list[str]:
         names = self._names
-        check_columns(self.path, len(set(names)) == len(names), "distinct column names", names)
+        check_distinct_columns(self.path, names)
         for name in (self.label, self.row_id, self.group):
-            check_columns(self.path, name is None or name in names, f"a column {name!r}", names)
+            check_columns(self.path, name is None or name in names, f"a column {name!r}", names, [str(name)])
         if self.prefix is not None:
             found = [name for name in names if name.startswith(self.prefix)]
             what = f"at least 2 columns that start with {self.prefix!r}"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from aptset.commands.checks import (
     check_columns,
+    check_distinct_columns,
     check_finite_features,
     check_number_columns,
     check_row_count,
@@ -54,7 +55,7 @@ class NewTable:
         plan = Plan.of_json(table["columns"])
         found = cls(path, plan, row_id or table["id"], groups or table["groups"])
         names = found.names
-        check_columns(path, len(set(names)) == len(names), "distinct column names", names)
+        check_distinct_columns(path, names)
         missing = [name for name in (*plan.names(), found.row_id, found.groups) if name and name not in names]
         check_columns(
             path, not missing, f"the columns that the model was trained on; missing: {some_of(missing)}", names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -103,12 +104,32 @@ def choice_of(options: dict[str, Any]) -> Any:
 def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool) -> Any:
     """Return the path of a table that is plain to read, and say how it was read if it was not."""
     from aptset.commands.dialects import plain_csv
-    from aptset.commands.standard_input import as_path
 
-    path, note = plain_csv(as_path(name), sep, encoding)
+    given = path_of(name)
+    path, note = plain_csv(given, sep, encoding)
+    _GIVEN[str(path)] = _GIVEN.get(str(given), name)
     if note and not quiet:
         click.echo(printable(note), err=True)
     return path
+
+
+_GIVEN: dict[str, str] = {}  # files that were copied to be read, and what the user calls them
+
+
+def path_of(name: str) -> Path:
+    """Return the path of an input; messages call it as the user does."""
+    from aptset.commands.standard_input import as_path
+
+    path = as_path(name)
+    _GIVEN[str(path)] = "standard input" if name == "-" else name
+    return path
+
+
+def as_given(text: str) -> str:
+    """Return a message that speaks of the files that the user named, not of copies."""
+    for path in sorted(_GIVEN, key=len, reverse=True):
+        text = text.replace(path, _GIVEN[path])
+    return text
 
 
 def workers(_: Any, __: Any, jobs: int | None) -> int | None:
@@ -183,12 +204,11 @@ def refuse_other_options(is_folder: bool) -> None:
 def source_of(options: dict[str, Any], label: str | None) -> Any:
     """Return the file of probabilities that the options stand for."""
     from aptset.commands.files import ProbabilityFile
-    from aptset.commands.standard_input import as_path
 
     group = None if options["groups"] == "label" else options["groups"]
     names = ("prefix", "logits", "batch_rows")
     settings = {name: options[name] for name in names}
-    return ProbabilityFile(as_path(options["probs"]), label, options["row_id"], group, **settings)
+    return ProbabilityFile(path_of(options["probs"]), label, options["row_id"], group, **settings)
 
 
 def files_read(options: dict[str, Any], label: str | None) -> list[str | None]:

@@ -66,7 +66,7 @@ def labelled_rows(path: Path, folder: Path, trust: Sequence[str]) -> tuple[Any, 
     table = check_table(folder, facts)
     new = NewTable.of(path, table).whole()
     target = table["target"]
-    check_columns(path, target in new.others, f"the labels, in a column {target!r}", list(new.others))
+    check_columns(path, target in new.others, f"the labels, in a column {target!r}", list(new.others), [target])
     labels = as_texts(new.others[target])
     check_target(path, target, labels)
     return classifier, TableRows(Plan.of_json(table["columns"]), new.features, as_objects(labels), new.groups), new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ class TableResult:
         """Return what was done with the columns, the promise and the measurement in words."""
         fitted = self.classifier.fitted_
         accuracy = float(np.mean(self.classifier.predict(self.rows.features.iloc[self.test]) == self.truth))
-        lines = [self.rows.plan.describe(), ""]
+        lines = [self.rows.plan.describe(), *_namesakes(self.target, self.rows.plan.names()), ""]
         if self.is_raw:
             lines = [f"Your model takes the columns as they are: {', '.join(self.rows.plan.names()[:12])}.", ""]
         lines += [
@@ -142,6 +143,14 @@ class TableResult:
         groups = None if is_grouping(self.settings.groups) else self.settings.groups
         columns = self.rows.plan.as_json()
         return {"target": self.target, "columns": columns, "groups": groups, "id": self.settings.row_id}
+
+
+def _namesakes(target: str, names: Sequence[str]) -> list[str]:
+    """Say which columns are called nearly as the target is: they may tell the label, and no new row will have that."""
+    found = [name for name in names if name.casefold().strip() == target.casefold().strip()]
+    return [
+        f"  look twice {name}: called as the target is; if it tells the label, pass --drop {name!r}" for name in found
+    ]
 
 
 def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str, Any]:

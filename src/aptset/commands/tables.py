@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from aptset.commands.checks import (
     check_columns,
+    check_distinct_columns,
     check_finite_features,
     check_no_regression,
     check_target,
@@ -72,9 +73,9 @@ def read_rows(
     is_column = groups is not None and not (is_grouping(groups) and may_be_grouping)
     guessed = read_table(path)
     names = guessed.column_names
-    check_columns(path, len(set(names)) == len(names), "distinct column names", names)
+    check_distinct_columns(path, names)
     for name in (target, groups if is_column else None, left_out, *choice.drop, *choice.features):
-        check_columns(path, name is None or name in names, f"a column {name!r}", names)
+        check_columns(path, name is None or name in names, f"a column {name!r}", names, [str(name)])
     others = guessed.select([name for name in names if name not in (target, left_out)])
     plan = _with_all(plan_columns(others, choice.drop, choice.features, choice.keep_text), raw)
     check_columns(path, len(plan.used) > 0, _nothing_left(plan), names)
