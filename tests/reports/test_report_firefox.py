@@ -74,6 +74,8 @@ async def firefox(folder):
 
         yield ask, complaints
     finally:
+        if socket is not None:
+            socket.close()
         process.kill()
         process.wait()
         while socket is not None and await socket.read_message() is not None:

@@ -1,7 +1,7 @@
 // The figures of the report: coverage against the promise, sizes, coverage by size, by label and by group.
 function drawCurve(now) {
   const width = widthOf("curve"),
-    area = { left: 50, right: width - 12, top: 12, bottom: 258 },
+    area = { left: 50, right: width - 22, top: 12, bottom: 258 },
     curve = data.curve,
     picture = frame(width, 300, "Measured coverage against 1 - alpha");
   const lowest = Math.min(0.5, ...curve.coverage, ...(curve.low || [])),
@@ -126,7 +126,7 @@ function drawParts(id, rows, now, title) {
     height = 46 + 24 * shown.length,
     longest = Math.max(4, ...shown.map((row) => row.name.length));
   const left = Math.min(width * 0.36, 16 + 7 * longest),
-    area = { left, right: width - 12, top: 8, bottom: height - 38 },
+    area = { left, right: width - 22, top: 8, bottom: height - 38 },
     picture = frame(width, height, title);
   const floor = Math.min(0.9, Math.floor(Math.min(1 - now.alpha, ...shown.map((r) => r.low)) * 10) / 10),
     toX = (v) => area.left + ((v - floor) / (1 - floor)) * (area.right - area.left);

@@ -13,7 +13,7 @@ function rowsFrame(id, names, low, high, title, mark, asText = share) {
     height = 34 + 34 * names.length,
     longest = Math.max(4, ...names.map((name) => name.length));
   const left = Math.min(width * 0.36, 16 + 7 * longest),
-    area = { left, right: width - 12, top: 6, bottom: height - 26 },
+    area = { left, right: width - 22, top: 6, bottom: height - 26 },
     picture = frame(width, height, title);
   const toX = (v) => area.left + ((v - low) / (high - low)) * (area.right - area.left),
     toY = (i) => area.top + 18 + 34 * i;
