@@ -38,7 +38,7 @@ def check_columns(path: Path, holds: bool, what: str, names: list[Any], wanted: 
     """Refuse a file without the columns that are needed; one that is nearly called as a ``wanted`` one is named."""
     if not holds:
         shown = ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
-        near = [found for name in wanted if (found := _near(name, names)) is not None]
+        near = [found for name in wanted if name not in names and (found := _near(name, names)) is not None]
         hint = f" Did you mean {', '.join(map(repr, near[:3]))}?" if near else ""
         raise ValueError(f"{path} must have {what}; it has {shown or 'none'}.{hint}")
 

@@ -56,10 +56,10 @@ class NewTable:
         found = cls(path, plan, row_id or table["id"], groups or table["groups"])
         names = found.names
         check_distinct_columns(path, names)
-        missing = [name for name in (*plan.names(), found.row_id, found.groups) if name and name not in names]
-        check_columns(
-            path, not missing, f"the columns that the model was trained on; missing: {some_of(missing)}", names
-        )
+        wanted = [name for name in (*plan.names(), found.row_id, found.groups) if name is not None]
+        missing = [name for name in wanted if name not in names]
+        what = f"the columns that the model was trained on; missing: {some_of(missing)}"
+        check_columns(path, not missing, what, names, missing)
         return found
 
     @cached_property
