@@ -86,6 +86,17 @@ def test_the_story(command, tmp_path):
     assert "ganz neu" in (tmp_path / "page.html").read_text()
 
 
+def test_sets_that_another_program_saved_are_judged_too(command, tmp_path):
+    command(*RUN)
+    command("predict", "patients.csv", "-c", "model", "-o", "sets.csv")
+    plain = command("evaluate", "sets.csv", "--label", "diagnose", "--json").stdout
+    with (tmp_path / "sets.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    with (tmp_path / "saved.csv").open("w", encoding="utf-16", newline="") as file:
+        csv.writer(file, delimiter=";").writerows(rows)
+    assert command("evaluate", "saved.csv", "--label", "diagnose", "--json").stdout == plain
+
+
 def test_messages_speak_of_the_file_that_the_user_named(command, tmp_path):
     command(*RUN)
     columns = patients(300, 1)

@@ -38,7 +38,6 @@ from aptset.commands.options import (
     only_one,
     open_table,
     options_of_run,
-    path_of,
     printable,
     refuse_other_options,
     refuse_without_table,
@@ -225,9 +224,19 @@ def predict(
 @click.option("--label", required=True, help="The column of true labels.")
 @click.option("--alpha", type=float, help="The level of the sets, as a reference.")
 @click.option("--groups", help="A column to break coverage and size down by.")
+@with_options(DIALECT)
 @QUIET
 @AS_JSON
-def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, quiet: bool, as_json: bool) -> None:
+def evaluate(
+    sets: str,
+    label: str,
+    alpha: float | None,
+    groups: str | None,
+    sep: str | None,
+    encoding: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
     """Judge a file of sets against the labels in it.
 
     \b
@@ -237,7 +246,7 @@ def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, qui
     from aptset.commands.evaluation_jobs import evaluate_file
     from aptset.commands.probability_jobs import evaluation_as_json
 
-    found = evaluate_file(path_of(sets), label, alpha, groups, progress=not quiet)
+    found = evaluate_file(open_table(sets, sep, encoding, quiet), label, alpha, groups, progress=not quiet)
     show(evaluation_as_json(found), repr(found), quiet, as_json)
 
 

@@ -208,7 +208,8 @@ def source_of(options: dict[str, Any], label: str | None) -> Any:
     group = None if options["groups"] == "label" else options["groups"]
     names = ("prefix", "logits", "batch_rows")
     settings = {name: options[name] for name in names}
-    return ProbabilityFile(path_of(options["probs"]), label, options["row_id"], group, **settings)
+    path = open_table(options["probs"], None, None, options.get("quiet", False))
+    return ProbabilityFile(path, label, options["row_id"], group, **settings)
 
 
 def files_read(options: dict[str, Any], label: str | None) -> list[str | None]:

@@ -50,4 +50,4 @@ class SetsOfPieces:
         """Check what only all pieces together tell: ids that do not tell rows apart, and groups that are too small."""
         if self._seeds:
             check_ids(np.concatenate(self._seeds), self.rows, least_distinct=0.05, fewest=100)
-        warn_if_too_few(self._met, self._alphas, self._fitted.rule.groups.kind != "all", levels=self._levels)
+        warn_if_too_few(self._met, self._alphas, self._fitted.rule.groups.kind, levels=self._levels)
