@@ -13,6 +13,7 @@ from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
+from aptset.estimator import folders
 
 X, y = load_iris(return_X_y=True)
 
@@ -112,6 +113,23 @@ def test_a_failure_in_a_new_folder_leaves_no_folder_or_a_whole_one(tmp_path, ope
             assert aptset.load(folder).predict_set(X) == new.predict_set(X)
         else:
             assert not folder.exists(), f"operation {number} left {os.listdir(folder)}"
+
+
+def test_a_folder_that_is_saved_anew_while_it_is_read_gives_the_new_one(tmp_path, monkeypatch):
+    old, new = fitted(0), fitted(1)
+    old.save(tmp_path)
+    real, calls = folders.read_facts, []
+
+    def slow(folder):
+        facts = real(folder)
+        calls.append(facts["digest"])
+        if len(calls) == 1:
+            new.save(folder)  # sweeps the files that these facts name
+        return facts
+
+    monkeypatch.setattr(folders, "read_facts", slow)
+    assert aptset.load(tmp_path).predict_set(X) == new.predict_set(X)
+    assert len(set(calls)) == 2
 
 
 KILLED = """
