@@ -28,7 +28,8 @@ from aptset.commands.delimited import (
 )
 from aptset.validation.paths import as_utf8
 
-_BLOCKS = (4 << 20, 1 << 26, 1 << 30)  # bytes of a CSV at a time; more where a row is longer than that
+# Bytes of a CSV at a time, more where a row is longer than that. The reader holds up to 32 blocks ahead.
+_BLOCKS = (1 << 20, 1 << 23, 1 << 26, 1 << 30)
 
 
 def kind_of(path: Path) -> str:
