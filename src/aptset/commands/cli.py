@@ -227,16 +227,7 @@ def predict(
 @with_options(DIALECT)
 @QUIET
 @AS_JSON
-def evaluate(
-    sets: str,
-    label: str,
-    alpha: float | None,
-    groups: str | None,
-    sep: str | None,
-    encoding: str | None,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def evaluate(sets: str, label: str, alpha: float | None, quiet: bool, as_json: bool, **options: Any) -> None:
     """Judge a file of sets against the labels in it.
 
     \b
@@ -246,7 +237,8 @@ def evaluate(
     from aptset.commands.evaluation_jobs import evaluate_file
     from aptset.commands.probability_jobs import evaluation_as_json
 
-    found = evaluate_file(open_table(sets, sep, encoding, quiet), label, alpha, groups, progress=not quiet)
+    path = open_table(sets, options["sep"], options["encoding"], quiet)
+    found = evaluate_file(path, label, alpha, options["groups"], progress=not quiet)
     show(evaluation_as_json(found), repr(found), quiet, as_json)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from enum import Enum
 from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
@@ -15,9 +14,9 @@ from sklearn.utils import check_consistent_length, column_or_1d, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
+from aptset.estimator.label_checks import are_things, check_one_kind
 from aptset.groups import hashable
 from aptset.labels import columns_of, in_order, plain_labels, some
-from aptset.tables import plain_list
 from aptset.validation.labels import as_labels, refuse_masked
 
 
@@ -95,8 +94,7 @@ def check_training_data(
     y = column_or_1d(plain_labels(y), warn=True)
     check_consistent_length(X, y)
     check_no_missing(y)
-    is_thing = y.dtype == object and not {_kind_of(kind) for kind in set(map(type, y.tolist()))} & _PLAIN
-    if y.dtype.kind not in "iub" and not is_thing:  # whole numbers are classes, and so are dates or members of an Enum
+    if y.dtype.kind not in "iub" and not are_things(y):  # whole numbers are classes
         check_classification_targets(y)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
@@ -108,35 +106,6 @@ def check_training_data(
     if len(classes) < 2 and known is None:
         raise ValueError(f"y must hold at least 2 classes; got one class only, {classes.tolist()[0]!r}.")
     return X, y, classes
-
-
-_PLAIN = {"numbers", "texts", "bytes"}
-
-
-def check_one_kind(y: Any) -> None:
-    """Refuse numbers beside texts, which numpy would make texts of, and other kinds that have no order in common."""
-    if getattr(getattr(y, "dtype", None), "kind", "O") != "O" or getattr(y, "ndim", 1) != 1:
-        return
-    values = plain_list(y)
-    kinds = {kind: _kind_of(kind) for kind in set(map(type, values)) if kind is not type(None)}
-    if len(set(kinds.values())) < 2:
-        return
-    known = [(row, value) for row, value in enumerate(values) if hashable(value) is not None]
-    first = known[0]
-    other = next((one for one in known if _kind_of(type(one[1])) != _kind_of(type(first[1]))), None)
-    if other is not None:
-        raise TypeError(
-            f"y must hold labels of one kind; got {first[1]!r} in row {first[0]} and {other[1]!r} in row {other[0]}. "
-            "Make texts of all of them, for example [str(label) for label in y]."
-        )
-
-
-def _kind_of(kind: type) -> str:
-    """Return the kind of a label: a number, a text, bytes, or the name of any other type."""
-    if issubclass(kind, Enum):
-        return "Enum"
-    names = {"numbers": (Real, np.bool_), "texts": (str,), "bytes": (bytes,)}
-    return next((name for name, types in names.items() if issubclass(kind, types)), kind.__name__)
 
 
 def check_one_label_a_row(y: Any) -> None:
