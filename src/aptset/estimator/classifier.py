@@ -78,7 +78,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     n_jobs : int, optional
         How many folds are fitted at once, through joblib; results do not depend on it.
     progress : bool, default=False
-        Show a bar while folds are fitted, if standard error is a terminal.
+        Show a bar while folds are fitted, on terminals and in notebooks.
     random_state : None, int or numpy random generator, optional
         Decides the folds, the key of the uniforms, and every ``random_state`` of the estimator that is None.
     classes : array, optional
@@ -236,7 +236,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         fitted, sets = fit_and_predict(rule, training, samples, levels, self.allow_empty, self.n_jobs, self.progress)
         self._keep(fitted)
         met = fitted.held_out.meet(values, len(samples))[1]
-        warn_if_too_few(met, alphas, rule.groups.kind != "all", levels=levels)
+        warn_if_too_few(met, alphas, rule.groups.kind, levels=levels)
         return sets if is_sequence else sets[0]
 
     def _keep(self, fitted: Fitted) -> ConformalClassifier:
@@ -306,7 +306,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         levels = self._levels(alphas, fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
         met = fitted.held_out.meet(values, len(samples))[1]
-        warn_if_too_few(met, alphas, fitted.rule.groups.kind != "all", levels=levels)
+        warn_if_too_few(met, alphas, fitted.rule.groups.kind, levels=levels)
         sets = [some.named_as(X) for some in fitted.sets(samples, levels, self.allow_empty, self.n_jobs)]
         return sets if is_sequence else sets[0]
 
@@ -359,7 +359,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         (level,) = self._levels([asked], fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
         met = fitted.held_out.meet(values, len(samples))[1]
-        warn_if_too_few(met, [asked], fitted.rule.groups.kind != "all", levels=[level])
+        warn_if_too_few(met, [asked], fitted.rule.groups.kind, levels=[level])
         sets, p_values, probabilities = fitted.answer(samples, level, self.allow_empty, self.n_jobs)
         return sets.named_as(X), p_values, probabilities
 
