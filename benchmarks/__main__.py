@@ -75,11 +75,17 @@ def say(text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("all", "gpu"), default="all", help="gpu: the kernels on a device")
     parser.add_argument("--quick", action="store_true", help="smaller matrices and fewer rounds")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the results go")
     parser.add_argument("--keep", action="store_true", help="keep this quick run for others to compare with")
     settings = parser.parse_args()
     settings.folder.mkdir(parents=True, exist_ok=True)
+    if settings.what == "gpu":
+        from benchmarks import gpu  # needs torch and a device
+
+        gpu.run(settings.folder)
+        return
     start = time.perf_counter()
     results, lines = measure(settings.quick)
     results["minutes"] = round((time.perf_counter() - start) / 60, 1)

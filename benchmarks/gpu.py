@@ -1,13 +1,16 @@
 """The loops on a GPU: ``python -m benchmarks gpu`` writes docs/benchmarks/gpu.json and gpu.md.
 
-Times are those of the device, by its events, warm, the median of several runs. The limit is what must be read and written,
-at the speed of a copy measured in the same run.
+Times are those of the device, by its events, warm, the median of several runs. The device is kept busy until all work
+is queued, so that the host's time is not in them. The limit is what must be read and written, at the speed of a copy
+that was measured in the same run.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -24,10 +27,12 @@ from aptset.kernels.engines.seam import Calibrated
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.tensors import TensorRows
+from benchmarks.peers import Absent
+from benchmarks.timing import cores
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 WEIGHTS = aptset.Adaptive().weights
 KEY, TOLERANCE = 20201116, 1e-3
+QUEUE_CYCLES = 10_000_000  # about 5 ms
 SPREAD = {"random": 2.0, "peaked": 6.0, "flat": 0.1}  # of the logits
 
 
@@ -38,6 +43,7 @@ def milliseconds(work: Callable[[], Any], rounds: int = 15) -> float:
     times = []
     for _ in range(rounds):
         start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(QUEUE_CYCLES)
         start.record()
         work()
         stop.record()
@@ -79,22 +85,14 @@ def mask_by_sorting(rows: torch.Tensor, threshold: float) -> torch.Tensor:
     return torch.zeros_like(inside).scatter_(1, order, inside)
 
 
-def torchcp_mask(rows: torch.Tensor, threshold: float) -> Callable[[], Any] | None:
+def torchcp_score() -> Any:
+    """TorchCP's score, or None where it is not installed."""
+    sys.meta_path.append(Absent())
     try:
         from torchcp.classification.score import APS
     except ImportError:
         return None
-    score = APS(score_type="identity")
-    return lambda: score(rows) <= threshold
-
-
-def torchcp_scores(rows: torch.Tensor, labels: torch.Tensor) -> Callable[[], Any] | None:
-    try:
-        from torchcp.classification.score import APS
-    except ImportError:
-        return None
-    score = APS(score_type="identity")
-    return lambda: score(rows, labels)
+    return APS(score_type="identity")
 
 
 class Bench:
@@ -103,6 +101,7 @@ class Bench:
     def __init__(self) -> None:
         self.speed = copy_speed()
         self.engine = CudaEngine.for_device("cuda:0")
+        self.torchcp = torchcp_score()
         self.lines: list[dict[str, Any]] = []
 
     def line(self, work: str, ours: float, limit_bytes: float, goal: float | None = None, **others: Any) -> None:
@@ -135,11 +134,11 @@ def seconds(work: Callable[[], Any]) -> float:
     return 1000 * (time.perf_counter() - start)
 
 
-def peers(line: dict[str, Callable[[], Any] | None], rounds: int = 3) -> Iterator[tuple[str, float | None]]:
+def peers(line: dict[str, Callable[[], Any]], rounds: int = 3) -> Iterator[tuple[str, float | None]]:
     for name, work in line.items():
         try:
-            yield name, None if work is None else milliseconds(work, rounds)
-        except torch.cuda.OutOfMemoryError:
+            yield name, milliseconds(work, rounds)
+        except (torch.cuda.OutOfMemoryError, TypeError):  # too large, or not installed
             yield name, None
         torch.cuda.empty_cache()
 
@@ -148,7 +147,7 @@ def scores(bench: Bench, n: int, k: int, goal: float, with_peers: bool = True) -
     rows = softmax_rows(n, k, "random")
     labels = torch.randint(0, k, (n,), device="cuda")
     ours = milliseconds(lambda: bench.engine.label_scores(of_rows(rows), labels))
-    others = {"sort_ms": lambda: by_sorting(rows, labels), "torchcp_ms": torchcp_scores(rows, labels)}
+    others = {"sort_ms": lambda: by_sorting(rows, labels), "torchcp_ms": lambda: bench.torchcp(rows, labels)}
     found = dict(peers(others if with_peers else {}))
     bench.line(f"scores {n:,} x {k}", ours, rows.nbytes + 16 * n, goal, **found)
     return bench.engine.label_scores(of_rows(rows), labels)[0]
@@ -160,7 +159,7 @@ def masks(bench: Bench, n: int, k: int, kind: str, goal: float, with_peers: bool
     threshold = torch.quantile(some, 0.9)[None]
     ours = milliseconds(lambda: bench.engine.mask(of_rows(rows), threshold, 0))
     number = float(threshold)
-    others = {"sort_ms": lambda: mask_by_sorting(rows, number), "torchcp_ms": torchcp_mask(rows, number)}
+    others = {"sort_ms": lambda: mask_by_sorting(rows, number), "torchcp_ms": lambda: bench.torchcp(rows) <= number}
     found = dict(peers(others if with_peers else {}))
     size = float(bench.engine.mask(of_rows(rows[:10_000]), threshold, 0)[0].sum(1).float().mean())
     bench.line(f"mask {n:,} x {k} {kind}", ours, rows.nbytes + n * k, goal, mean_size=size, **found)
@@ -193,7 +192,62 @@ def the_rest(bench: Bench, n: int = 1_000_000, k: int = 100) -> None:
     )
 
 
-def main() -> None:
+def memory(bench: Bench) -> float:
+    """Return how many bytes a mask takes beside the rows and the result."""
+    rows = softmax_rows(1_000_000, 1000, "random")
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    mask, _ = bench.engine.mask(of_rows(rows), torch.tensor([0.9], device="cuda", dtype=torch.float64), 0)
+    return float(torch.cuda.max_memory_allocated() - before - mask.nbytes)
+
+
+FIRST_CALL = """
+import time, torch, aptset
+rows = torch.softmax(torch.randn(1000, 100, device="cuda"), 1)
+labels = rows.argmax(1)
+torch.cuda.synchronize()
+start = time.perf_counter()
+aptset.calibrate(rows, labels).predict_mask(rows)
+torch.cuda.synchronize()
+print(time.perf_counter() - start)
+"""
+
+
+def first_call() -> float:
+    """Return the seconds of the first call of a process whose kernels were compiled before."""
+    times = [
+        subprocess.run([sys.executable, "-W", "ignore", "-c", FIRST_CALL], capture_output=True, text=True)
+        for _ in range(2)
+    ]
+    return float(times[-1].stdout or "nan")
+
+
+def page(facts: dict[str, Any]) -> str:
+    """Return the table as a page."""
+    head = "| work | limit, ms | aptset, ms | x limit | goal | torch.sort, ms | TorchCP, ms | all cores, ms |"
+    rows = [head, "|---|---|---|---|---|---|---|---|"]
+    for line in facts["lines"]:
+        cells = [f"{line[name]:.3g}" if line.get(name) is not None else "" for name in CELLS]
+        rows.append(f"| {line['work']} | " + " | ".join(cells) + " |")
+    said = (
+        f"{facts['device']}, driver {facts['driver']}, torch {facts['torch']}, CUDA {facts['cuda']}, {facts['date']}; "
+        f"a copy moves {facts['copy_bytes_per_ms'] / 1e9:.3g} TB/s. Beside rows and result a mask of 1,000,000 x 1000 "
+        f"takes {facts['extra_bytes'] / 2**20:.0f} MiB. First call of a process, kernels compiled before: "
+        f"{facts['first_call_s']:.2f} s. All cores: {facts['cores']} of the same machine, compiled loops."
+    )
+    return "# On a GPU\n\n" + said + "\n\n" + "\n".join(rows) + "\n\nMade by `python -m benchmarks gpu`.\n"
+
+
+CELLS = ("limit_ms", "aptset_ms", "times_limit", "goal", "sort_ms", "torchcp_ms", "cores_ms")
+
+
+def driver() -> str:
+    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+
+
+def run(folder: Path) -> None:
     """Measure and write."""
     bench = Bench()
     print(f"copy {bench.speed / 1e9:.3g} TB/s", flush=True)
@@ -201,20 +255,21 @@ def main() -> None:
         scores(bench, n, k, goal)
     for kind in SPREAD:
         masks(bench, 1_000_000, 1000, kind, 2.5, kind == "random")
-        masks(bench, 1_000_000, 100, kind, 4, kind == "random")
-        masks(bench, 10_000_000, 10, kind, 4, kind == "random")
+        masks(bench, 1_000_000, 100, kind, 4.0, kind == "random")
+        masks(bench, 10_000_000, 10, kind, 4.0, kind == "random")
         masks(bench, 50_000, 1000, kind, 3.2, kind == "random")
     the_rest(bench)
     facts = {
         "device": torch.cuda.get_device_name(),
+        "driver": driver(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
+        "cores": cores(),
         "copy_bytes_per_ms": bench.speed,
+        "extra_bytes": memory(bench),
+        "first_call_s": first_call(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "lines": bench.lines,
     }
-    (FOLDER / "gpu.json").write_text(json.dumps(facts, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    (folder / "gpu.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (folder / "gpu.md").write_text(page(facts))

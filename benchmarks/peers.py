@@ -87,7 +87,7 @@ def crepes() -> Peer:
     return Peer("crepes", calibrate, predict, lambda r, _: np.asarray(r, dtype=bool), HOMOGENEOUS, why)
 
 
-class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Stands in for packages that TorchCP imports for graphs, language models and training, which nothing here uses."""
 
     names = ("torchsort", "torch_geometric", "torchvision", "transformers")
@@ -106,7 +106,7 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def torchcp() -> Peer:
-    sys.meta_path.append(_Absent())
+    sys.meta_path.append(Absent())
     import torch
     from torchcp.classification.predictor import SplitPredictor
     from torchcp.classification.score import APS

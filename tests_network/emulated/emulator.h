@@ -116,6 +116,7 @@ static unsigned __reduce_max_sync(unsigned, unsigned x) {
 template <typename T, typename S> static T atomicAdd(T *at, S x) { T old = *at; *at += (T)x; return old; }
 template <typename T, typename S> static T atomicMax(T *at, S x) { T old = *at; *at = max(old, (T)x); return old; }
 template <typename T, typename S> static T atomicCAS(T *at, S expected, S x) { T old = *at; if (old == (T)expected) *at = (T)x; return old; }
+static float __fdividef(float x, float y) { return x / y; }
 static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __ffsll(long long x) { return __builtin_ffsll(x); }

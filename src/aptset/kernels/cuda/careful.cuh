@@ -14,6 +14,7 @@ DEVICE Careful open_carefully(const Job &job, i64 i, i64 row) {
     i64 total = 0, with_mass = 0, top = 0, second = 0;
     u64 hash = 0;
     u32 invalid = 0;
+#pragma unroll 8
     for (i64 j = LANE; j < COLUMNS; j += 32) {
         double x = double_at(c.at, j);
         i64 steps = grid_steps(x);
@@ -34,11 +35,27 @@ DEVICE Careful open_carefully(const Job &job, i64 i, i64 row) {
     return c;
 }
 
+/* A row with something odd, by one lane: it is bad, or has zeros below zero. Those hash like others, so the seed is noted here. */
+DEVICE void look_at_odd(const Job &job, i64 i, i64 row) {
+    const Element *at = elements_of(job, row);
+    u64 hash = 0;
+    bool bad = false;
+    for (i64 j = 0; j < COLUMNS; j++) {
+        double x = double_at(at, j);
+        bad |= !(x >= 0.0) || !(x <= 2.0);
+        if (!job.seeds) hash += hash_word(bits_of(x), job.column_keys[j]);
+    }
+    if (bad) { report(job, row); return; }
+    seed_at(job, i, row, hash, true);
+    leave(job, row);
+}
+
 /* The score of one label of a row. */
 DEVICE double careful_label_score(const Job &job, const Careful &c, i64 label) {
     double mine = double_at(c.at, label);
     u64 my_tie = tie_of(c.tie_seed, label);
     i64 above = 0, before = 0, own = grid_steps(mine);
+#pragma unroll 8
     for (i64 j = LANE; j < COLUMNS; j += 32) {
         double x = double_at(c.at, j);
         bool comes_first = x > mine || (x == mine && j != label && tie_of(c.tie_seed, j) < my_tie);
@@ -78,7 +95,8 @@ DEVICE Cut cut_carefully(const Job &job, const Careful &c, double threshold, int
         u64 middle = low + (high - low) / 2, nearest = 0;
         i64 above = 0, greater = 0;
         u32 found = 0;
-        for (i64 j = LANE; j < COLUMNS; j += 32) {
+#pragma unroll 8
+    for (i64 j = LANE; j < COLUMNS; j += 32) {
             double x = double_at(c.at, j);
             u64 bits = bits_of(x);
             if (bits > middle) above += grid_steps(x), greater++;
@@ -95,7 +113,8 @@ DEVICE Cut cut_carefully(const Job &job, const Careful &c, double threshold, int
     if (!some && !at_least) return cut;
     if (!some) { /* the most likely label alone */
         u64 top = 0;
-        for (i64 j = LANE; j < COLUMNS; j += 32) { u64 bits = bits_of(double_at(c.at, j)); top = bits > top ? bits : top; }
+#pragma unroll 8
+    for (i64 j = LANE; j < COLUMNS; j += 32) { u64 bits = bits_of(double_at(c.at, j)); top = bits > top ? bits : top; }
         cut.value = largest_over(top, 32);
     }
     i64 own = grid_steps(from_bits(cut.value)), equal = 0;

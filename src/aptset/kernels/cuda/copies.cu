@@ -9,36 +9,49 @@
 #define SLOTS 8192
 #define THREADS 1024
 #define EACH (BLOCK_ROWS / THREADS)
-#define TAG_BITS 12 /* of the row; the rest of an entry is from its seed */
 
-/* `which` and `own` list the copies; each also gets its own among the seeds. */
-extern "C" __global__ void __launch_bounds__(THREADS) find_copies(u64 *seeds, i64 n, u64 first_block, u64 side, i64 *which,
-                                                                  u64 *own, u64 *count) {
-    __shared__ u32 table[SLOTS];
+DEVICE u32 slot_of(u64 seed, u32 round) { return (u32)(mix(seed + round) >> 51); }
+
+/* `which` and `own` list the copies; each also gets its own among the seeds.
+ *
+ * Rows of equal seeds want the same slot of a table, in every round. Whoever wrote a slot last has it: rows that find another
+ * seed there want another slot in the next round, and those that find their own seed under another row are copies or have some. */
+extern "C" __global__ void __launch_bounds__(THREADS) find_copies(u64 *seeds, i64 n, u64 first_block, u64 side, i64 *which, u64 *own, u64 *count) {
+    __shared__ unsigned short table[SLOTS];
     __shared__ unsigned char is_shared[BLOCK_ROWS];
-    __shared__ u32 found;
+    __shared__ u32 found, waiting[2];
     i64 start = (i64)blockIdx.x * BLOCK_ROWS;
-    u32 rows = n - start < BLOCK_ROWS ? (u32)(n - start) : BLOCK_ROWS;
+    u32 rows = n - start < BLOCK_ROWS ? (u32)(n - start) : BLOCK_ROWS, open = 0, is_copy = 0;
     u64 *mine = seeds + start, held[EACH], copy[EACH];
-    u32 is_copy = 0;
-    for (int e = 0; e < EACH; e++) held[e] = threadIdx.x + e * THREADS < rows ? mine[threadIdx.x + e * THREADS] : 0;
-    for (u32 k = threadIdx.x; k < SLOTS; k += THREADS) table[k] = ~0u;
-    for (u32 k = threadIdx.x; k < BLOCK_ROWS; k += THREADS) is_shared[k] = 0;
-    if (threadIdx.x == 0) found = 0;
-    __syncthreads();
+#pragma unroll
     for (int e = 0; e < EACH; e++) {
-        u32 row = threadIdx.x + e * THREADS, tag = (u32)held[e] << TAG_BITS & 0x7FFFFFFFu; /* no entry is all ones */
-        if (row >= rows) break;
-        for (u32 slot = (u32)(held[e] >> 51);; slot++) {
-            u32 holder = atomicCAS(&table[slot % SLOTS], ~0u, tag | row);
-            if (holder == ~0u) break;
-            if ((holder >> TAG_BITS) != (tag >> TAG_BITS) || mine[holder % BLOCK_ROWS] != held[e]) continue;
-            is_shared[holder % BLOCK_ROWS] = is_shared[row] = 1, found = 1;
-            break;
+        u32 row = threadIdx.x + e * THREADS;
+        held[e] = row < rows ? mine[row] : 0;
+        if (row < rows) open |= 1u << e;
+        is_shared[row] = 0;
+    }
+    if (threadIdx.x == 0) found = waiting[0] = 0;
+    for (u32 round = 0;; round++) {
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+            if (open >> e & 1) table[slot_of(held[e], round)] = (unsigned short)(threadIdx.x + e * THREADS);
+        __syncthreads();
+        if (threadIdx.x == 0) waiting[(round + 1) & 1] = 0;
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            if (!(open >> e & 1)) continue;
+            u32 row = threadIdx.x + e * THREADS, holder = table[slot_of(held[e], round)];
+            if (holder != row && mine[holder] != held[e]) continue;
+            open &= ~(1u << e);
+            if (holder != row) is_shared[holder] = is_shared[row] = 1, found = 1;
         }
+        if (open) waiting[round & 1] = 1;
+        __syncthreads();
+        if (!waiting[round & 1]) break;
     }
     __syncthreads();
     if (!found) return;
+#pragma unroll
     for (int e = 0; e < EACH; e++) {
         u32 row = threadIdx.x + e * THREADS;
         if (row >= rows || !is_shared[row]) continue;
@@ -50,6 +63,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_copies(u64 *seeds, i6
         which[at] = start + row, own[at] = copy[e], is_copy |= 1u << e;
     }
     __syncthreads(); /* all have read what is written now */
+#pragma unroll
     for (int e = 0; e < EACH; e++)
         if (is_copy >> e & 1) mine[threadIdx.x + e * THREADS] = copy[e];
 }

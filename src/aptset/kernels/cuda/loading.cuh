@@ -20,7 +20,7 @@ DEVICE bool is_inside(int chunk) { return (chunk + 1) * LANES * VECTOR <= COLUMN
 DEVICE void load_chunk(const Element *row, int chunk, Value *to) {
     Several s = *(const Several *)(row + column_of(chunk));
 #pragma unroll
-    for (int v = 0; v < VECTOR; v++) to[v] = value_of(s.x[v]) + (Value)0; /* one zero */
+    for (int v = 0; v < VECTOR; v++) to[v] = value_of(s.x[v]);
 }
 
 DEVICE void load_keys(const u64 *keys, int chunk, u64 *to) {

@@ -66,12 +66,12 @@ DEVICE Value middle_of(const Bracket &b) {
  * before comes first. Between two ends labels are taken to be spread evenly, and a little is added so that the next end falls
  * on the other side. A value in the middle of the bits now and then ends every bad guess. */
 DEVICE Value next_pivot(const Job &job, const Bracket &b, const Target &t, int round, Value before, bool rose) {
-    float left = b.up_to_high - b.up_to_low, p = (b.mass_high - b.mass_low) / left;
+    float left = b.up_to_high - b.up_to_low, p = __fdividef(b.mass_high - b.mass_low, left);
     if (LANES == 32 && job.w[ABOVE] != 0.0) {
         if (round == 0) p = (float)before;
         else if (round % 5 == 4) p = (float)middle_of(b);
         else if (b.has_low && b.has_high) {
-            float part = (t.tail - b.mass_low) / (b.mass_high - b.mass_low) + (rose ? -0.4f : 0.4f) * MOST_LEFT / left;
+            float part = __fdividef(t.tail - b.mass_low, b.mass_high - b.mass_low) + __fdividef((rose ? -0.4f : 0.4f) * MOST_LEFT, left);
             p = (float)b.low + ((float)b.high - (float)b.low) * min(max(part, 0.03f), 0.97f);
         } else if (round == 1 && before > 0) p = (float)before * (b.has_low ? 1.06f : 0.94f);
     } else if (round % 4 == 3) p = (float)middle_of(b);
@@ -114,15 +114,16 @@ DEVICE Bracket narrow(const Job &job, const Held &held, const Target &t, bool is
         sum_two_in_group(tail, up_to);
         double slack, least = least_score(job.w, p, tail, up_to, t, &slack);
         if (!goes_on || *slow) continue;
-        if (fabs(least - t.threshold) < slack) *slow = true;
+        if (fabs(least - t.threshold) < slack) rose = !rose; /* too near to tell: try another value */
         else if (least <= t.threshold) b.high = p, b.up_to_high = up_to, b.mass_high = tail, b.has_high = rose = true;
         else b.low = p, b.up_to_low = up_to, b.mass_low = tail, b.has_low = true, rose = false;
     }
-    if (b.up_to_high - b.up_to_low > MOST_LEFT && b.has_low) *slow = true;
+    if (is_open && b.up_to_high - b.up_to_low > MOST_LEFT && b.has_low) *slow = true;
     return b;
 }
 
-struct Left { Value x[MOST_LEFT]; double mass[MOST_LEFT]; u64 ties[MOST_LEFT]; int columns[MOST_LEFT]; int count; };
+/* Labels that are left; places behind the last one hold a value below all others. */
+struct __align__(16) Left { Value x[MOST_LEFT]; double mass[MOST_LEFT]; u64 ties[MOST_LEFT]; int columns[MOST_LEFT]; int count; };
 
 #if VECTOR * ((COLUMNS + LANES * VECTOR - 1) / (LANES * VECTOR)) > 32
 typedef u64 Chosen;
@@ -137,6 +138,7 @@ DEVICE int number_of(Chosen c) { return __popc(c); }
 /* Put the labels between the ends side by side. */
 DEVICE int gather(const Held &held, const Element *row, const Bracket &b, bool is_open, Left &left) {
     if (WITHIN == 0) left.count = 0;
+    for (int c = (int)WITHIN; c < MOST_LEFT; c += LANES) left.x[c] = (Value)-1;
     __syncwarp();
     Chosen chosen = 0;
 #pragma unroll
@@ -157,6 +159,24 @@ DEVICE int gather(const Held &held, const Element *row, const Bracket &b, bool i
 /* What comes out for a row: labels of at least `from` are in; of those that equal it only the ones up to `tie`. */
 struct Kept { Value from; u64 tie; int size; bool slow; };
 
+/* The mass of the labels before one of those that are left, and its rank among them; tells whether it equals another. */
+DEVICE bool place_among(const Left &left, int c, double *above, float *rank) {
+    Value mine = left.x[c];
+    float alike = 0.0f;
+#pragma unroll
+    for (int d = 0; d < MOST_LEFT; d++) {
+        Value other = left.x[d];
+        if (other == mine) alike += 1.0f;
+        if (other > mine) *above += left.mass[d], *rank += 1.0f;
+    }
+    return alike > 1.0f;
+}
+DEVICE void add_ties(const Left &left, int c, int count, double *above, float *rank) {
+#pragma unroll 1
+    for (int d = 0; d < count; d++)
+        if (left.x[d] == left.x[c] && left.ties[d] < left.ties[c]) *above += left.mass[d], *rank += 1.0f;
+}
+
 /* Which of the labels that are left are in; tells whether all are sure with so much slack, and whether some are equal. */
 DEVICE bool score_left(const Job &job, const Left &left, int count, double above, float up_to_high, bool tied, const Target &t,
                        double slack, bool *is_in, bool *equal) {
@@ -167,16 +187,9 @@ DEVICE bool score_left(const Job &job, const Left &left, int count, double above
         is_in[k] = false;
         if (c >= count) continue;
         double before = above;
-        float rank = (float)COLUMNS - up_to_high + 1.0f, alike = 0.0f;
-        Value mine = left.x[c];
-#pragma unroll 1
-        for (int d = 0; d < count; d++) {
-            Value other = left.x[d];
-            bool comes_first = other > mine || (tied && other == mine && left.ties[d] < left.ties[c]);
-            if (other == mine) alike += 1.0f;
-            if (comes_first) before += left.mass[d], rank += 1.0f;
-        }
-        *equal = *equal || alike > 1.0f;
+        float rank = (float)COLUMNS - up_to_high + 1.0f;
+        *equal |= place_among(left, c, &before, &rank);
+        if (tied) add_ties(left, c, count, &before, &rank);
         bool is_first = ASKS && job.w[FIRST] != 0.0 && rank == 1.0f;
         double top = numerator(job.w, before, left.mass[c], is_first, t.of);
         double score = with_rest(job.w, top * t.one_over_total, (double)rank, is_first, t.of.u), gap = score - t.threshold;
@@ -297,9 +310,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) mask(Job job, Wanted wanted)
         Target t;
         t.of.total = facts.total * STEPS_PER_ONE, t.of.top = t.of.second = 0.0, t.of.with_mass = 0;
         t.threshold = wanted.thresholds[wanted.per_row ? row : 0];
-        bool bad = facts.odd > ODD || is_off(t.of.total, job.tolerance), slow = false;
-        if (bad && here && WITHIN == 0) report(job, row);
-        u64 seed = seed_at(job, i, row, facts.hash, here && WITHIN == 0);
+        bool odd = facts.odd > ODD, bad = odd || is_off(t.of.total, job.tolerance), slow = false;
+        if (bad && here && WITHIN == 0) { if (odd) look_at_odd(job, i, row); else report(job, row); }
+        u64 seed = seed_at(job, i, row, facts.hash, here && !bad && WITHIN == 0);
         t.of.u = uniform_at(job, row, seed);
         if (ASKS) {
             i64 top = 0, second = 0;
@@ -322,8 +335,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) mask(Job job, Wanted wanted)
             bool alone = count_held(held, top) == 1;
             if (is_empty) kept.from = top, kept.size = 1, slow |= !alone;
         }
-        before = kept.from;
-        if (here && !slow) {
+        if (!bad && !slow) before = kept.from;
+        if (here && !bad && !slow) {
             if (wanted.sizes && WITHIN == 0) wanted.sizes[row] = kept.size;
             if (wanted.flags) write_flags(wanted, held, kept, row);
             if (wanted.flags && kept.tie != ~0ull) split_ties(wanted, at, kept, row, tie_seed_of(seed, t.of.u));

@@ -174,14 +174,14 @@ DEVICE bool members_quickly(const Job &job, const Narrow &r, double threshold, u
             if (RANKS || ASKS) { if (first) rank[k] += 1.0f; else rank[j] += 1.0f; }
         }
     const double *w = job.w;
-    float u = (float)r.of.u, scale = (float)(STEPS_PER_ONE / r.of.total), t = (float)threshold;
+    float u = (float)r.of.u, scale = __fdividef(1.0f, (float)(r.of.total * 0x1p-51)), t = (float)threshold;
     float rest = (float)(w[CONSTANT] + w[U] * r.of.u), own_weight = (float)(w[OWN] + w[OWN_U] * r.of.u), above_weight = (float)w[ABOVE];
     float slack = 0x1p-18f * (1.0f + fabsf(t)) + (RANKS ? 0x1p-18f * fabsf((float)w[RANK]) * (COLUMNS + 1) : 0.0f);
 #pragma unroll
     for (int j = 0; j < COLUMNS; j++) {
         float score = (above_weight * above[j] + own_weight * r.x[j]) * scale + rest;
         if (ASKS) {
-            float top = (float)(r.of.top / STEPS_PER_ONE), second = (float)(r.of.second / STEPS_PER_ONE);
+            float top = (float)(r.of.top * 0x1p-51), second = (float)(r.of.second * 0x1p-51);
             score += (float)w[TOP] * top * scale;
             float first = ((float)(w[FIRST_OWN] + w[FIRST_OWN_U] * r.of.u) * r.x[j] + (float)w[FIRST_SECOND] * second) * scale;
             if (w[FIRST] != 0.0 && rank[j] == 1.0f) score = first + (float)(w[FIRST_CONSTANT] + w[FIRST_U] * r.of.u);
@@ -216,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) mask(Job job, Wanted wanted)
 #endif
                 in = members_exactly(job, r, at, threshold, (int)wanted.at_least);
 #pragma unroll
-            for (int j = 0; j < COLUMNS; j++) flags[threadIdx.x * COLUMNS + j] = in >> j & 1;
+            for (int j = 0; j < COLUMNS; j++) flags[threadIdx.x * COLUMNS + j] = (unsigned char)(in >> j & 1);
             if (wanted.sizes) wanted.sizes[row] = __popc(in);
         }
         if (wanted.flags) write_tile(job, first, n, wanted.flags, flags, COLUMNS);

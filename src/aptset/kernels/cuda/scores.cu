@@ -3,7 +3,7 @@
 #include "loading.cuh"
 
 #define AT_ONCE (LANES == 32 ? 2 : 1) /* rows that a lane looks at together: they share the keys of the columns */
-#define BATCH (CHUNKS < 4 ? CHUNKS : LANES == 32 ? 4 : 7) /* chunks that are asked for before the first is used */
+#define BATCH (CHUNKS < 4 ? CHUNKS : 4) /* chunks that are asked for before the first is used */
 
 /* Sums over a row, of this lane or of all that share the row. Masses are exact in float64; what counts, counts in float32:
  * the units for whole numbers have enough to do with the hash. */
@@ -90,7 +90,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) label_scores(Job job, const 
         double own = mass_of((double)value);
         Loaded of = {sums.total * STEPS_PER_ONE, (double)sums.top, (double)sums.second, 0, 0.0};
         if (!here) continue;
-        if (sums.odd > ODD || is_off(of.total, job.tolerance)) { report(job, row); continue; }
+        if (sums.odd > ODD) { look_at_odd(job, i, row); continue; }
+        if (is_off(of.total, job.tolerance)) { report(job, row); continue; }
         of.u = uniform_at(job, row, seed_at(job, i, row, sums.hash, true));
         if (sums.equal != 1.0f || own == 0.0) leave(job, row);
         else scores[row] = mass_score(job.w, sums.above * STEPS_PER_ONE, own, (double)sums.greater + 1.0, of);

@@ -17,7 +17,8 @@ from aptset.kernels.cuda.launcher import Launcher
 from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated
 from aptset.kernels.rowhash import GOLDEN, column_keys, mix
 
-ROWS_AT_A_TIME = 2**20  # what is noted of them takes 40 MB at most
+ROWS_AT_A_TIME = 2**20  # what is noted of them takes 32 MB at most
+NARROW_ROWS_AT_A_TIME = 5 * 2**19  # 60 MB: launches count where rows are short
 _MOST_SHARED = 200 * 2**10  # bytes of a block
 _MOST_SCRATCH = 16 * 2**20  # bytes, where rows are too long for that
 _WIDEST_HELD = 2048  # columns that fit the registers of a warp
@@ -101,7 +102,7 @@ class CudaEngine:
         labels = labels.to(device=scores.device, dtype=torch.int64).contiguous()
         layout = layout_of(rows.probabilities)
 
-        of_warp = 32 if len(scores) >= 2**17 else 32 // layout.lanes * min(layout.lanes, 8)
+        of_warp = 32 if len(scores) >= 2**17 else 32 // layout.lanes * min(layout.lanes, 4)
 
         def where(chunk: Chunk) -> list[c_void_p]:
             return _pointers(pointer(labels, chunk.start), pointer(scores, chunk.start))
@@ -111,10 +112,12 @@ class CudaEngine:
                 self._run("narrow.cu", layout, "label_scores", self._blocks(job, _BLOCK), job, *where(chunk))
                 return
             turns = c_int64(of_warp * layout.lanes // 32)
-            self._run("scores.cu", layout, "label_scores", self._blocks(job, 4 * of_warp), job, *where(chunk), turns)
+            self._run(
+                "scores.cu", layout, "label_scores", self._blocks(job, 4 * of_warp, 16), job, *where(chunk), turns
+            )
 
         def rest(chunk: Chunk, job: Job) -> None:
-            grid, none = self._blocks(job, 4), c_int64(0)
+            grid, none = self._blocks(job, 4, 4), c_int64(0)
             self._run("scores.cu", layout, "label_scores_carefully", grid, job, *where(chunk), none)
 
         careful = None if layout.is_narrow else rest
@@ -146,7 +149,8 @@ class CudaEngine:
 
         def rest(chunk: Chunk, job: Job, all_of_them: int = 0) -> None:
             last = c_int64(all_of_them)
-            self._run("masks.cu", layout, "mask_carefully", self._blocks(job, 4), job, wanted(chunk), last)
+            grid = self._blocks(job, 4, 16 if all_of_them else 4)
+            self._run("masks.cu", layout, "mask_carefully", grid, job, wanted(chunk), last)
 
         return self._over_chunks(rows, work, rest if layout.is_held and not layout.is_narrow else None)
 
@@ -273,16 +277,16 @@ class CudaEngine:
         Seeds are noted in ``seeds``, if they are there.
         """
         torch, values = _torch(), rows.probabilities
-        n, most = len(values), min(len(values), ROWS_AT_A_TIME)
-        hashes = rows.seeds is None
-        n_chunks = -(-n // ROWS_AT_A_TIME)
+        hashes, step = rows.seeds is None, ROWS_AT_A_TIME if careful is not None else NARROW_ROWS_AT_A_TIME
+        n, most = len(values), min(len(values), step)
+        n_chunks = -(-n // step)
         counters = torch.zeros((n_chunks, 4), dtype=torch.int64, device=values.device)  # copies, slow, none, bad
         noted, which, own = torch.empty((3, most if hashes else 0), dtype=torch.int64, device=values.device)
-        slow = torch.empty(2 * most, dtype=torch.int32, device=values.device)  # a row may be there twice
+        slow = None if careful is None else torch.empty(2 * most, dtype=torch.int32, device=values.device)
         job = Job(column_keys=pointer(_keys(rows.key, values)), base=_base(rows.key), tolerance=rows.tolerance)
         job.slow, job.weights = pointer(slow), tuple(rows.weights.flat.tolist())
-        for number, start in enumerate(range(0, n, ROWS_AT_A_TIME)):
-            size, of_chunk = min(ROWS_AT_A_TIME, n - start), counters.data_ptr() + 32 * number
+        for number, start in enumerate(range(0, n, step)):
+            size, of_chunk = min(step, n - start), counters.data_ptr() + 32 * number
             job.rows, job.n, job.u = pointer(values, start), size, pointer(rows.u, start)
             job.n_slow, job.bad = of_chunk + 8, of_chunk + 24
             job.seeds = pointer(rows.seeds, start)
@@ -298,7 +302,7 @@ class CudaEngine:
             if careful is not None:  # by now every seed is known
                 careful(chunk, changed(job, seeds=job.noted, noted=None) if hashes else job)
         results = torch.empty(2, dtype=torch.int64, device=values.device)
-        last = (c_void_p(pointer(counters)), c_int64(n_chunks), c_int64(ROWS_AT_A_TIME), c_void_p(pointer(results)))
+        last = (c_void_p(pointer(counters)), c_int64(n_chunks), c_int64(step), c_void_p(pointer(results)))
         self.starts.run("copies.cu", {}, "finish", 1, 1, 0, *last)
         return results[0], results[1]
 
