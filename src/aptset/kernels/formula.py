@@ -150,7 +150,7 @@ def raised(values: Floats, power: float, xp: Operations = NUMPY) -> Floats:
         if steps >= bit:
             factors.append(root)
             steps -= bit
-    return reduce(mul, factors)
+    return reduce(mul, factors[1:], factors[0])
 
 
 def sum_of_row(values: Floats) -> Floats:
@@ -160,14 +160,16 @@ def sum_of_row(values: Floats) -> Floats:
         half = width // 2
         rest = rest + values[:, -1:] if width % 2 else rest
         values = values[:, :half] + values[:, half : 2 * half]
-    return values + rest
+    total: Floats = values + rest
+    return total
 
 
 def normalised(values: Floats, xp: Operations = NUMPY) -> Floats:
     """Divide each row by its sum; one that cannot be divided turns bad, and is reported as such."""
     total = sum_of_row(values)
     can_be = (values >= 0.0).all(1, keepdims=True) & (total > 0.0)
-    return values / xp.where(can_be, total, np.nan)
+    divided: Floats = values / xp.where(can_be, total, np.nan)
+    return divided
 
 
 def tempered(values: Floats, power: float, tolerance: float, xp: Operations = NUMPY) -> Floats:
@@ -179,7 +181,8 @@ def tempered(values: Floats, power: float, tolerance: float, xp: Operations = NU
 
 def late(w: Weights, rank: Floats, u: Floats, xp: Operations = NUMPY) -> Floats:
     """By how much a rank counts, times its weight."""
-    return xp.product(w.rank, xp.where(rank > w.free_ranks, (rank - w.free_ranks) - w.rank_u * u, 0.0))
+    ranks: Floats = xp.product(w.rank, xp.where(rank > w.free_ranks, (rank - w.free_ranks) - w.rank_u * u, 0.0))
+    return ranks
 
 
 def mass_score(
@@ -201,11 +204,10 @@ def mass_score(
         return scores
     f = w.first
     share = ((f.own * own + f.own_u * shaved) + f.second * second) / total
-    return xp.where(rank == 1.0, (share + (f.constant + xp.product(f.u, u))) + by_rank, scores)
+    scores = xp.where(rank == 1.0, (share + (f.constant + xp.product(f.u, u))) + by_rank, scores)
+    return scores
 
 
-def zero_score(
-    w: Weights, position: Floats, count: Floats, rank: Floats, u: Floats, xp: Operations = NUMPY
-) -> Floats:
+def zero_score(w: Weights, position: Floats, count: Floats, rank: Floats, u: Floats, xp: Operations = NUMPY) -> Floats:
     """Score of labels without mass that stand behind: they share (1, 2]."""
     return (1.0 + ((position + 1.0) - u) / count) + late(w, rank, u, xp)

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibrations.held_out import HeldOut
-from aptset.calibrations.tally import mask_of_one_model, p_values_of_one_model, sets_of_one_model
 from aptset.chance import BY_CONTENT, Chance
 from aptset.kernels.copies import BLOCK_ROWS, PREDICTION
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
+from aptset.probabilities.answers import looked_at, make_rows, mask_of, p_values_of, sets_of, stays_on_device
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.merging import merged
 from aptset.rich import html_table
@@ -25,8 +25,6 @@ from aptset.sets import PredictionSets
 from aptset.validation.chance import check_first_row
 from aptset.validation.matrices import (
     check_new_probabilities,
-    softmax_of,
-    tolerance_of,
 )
 from aptset.validation.scores import formula_of
 from aptset.validation.settings import (
@@ -35,6 +33,9 @@ from aptset.validation.settings import (
     check_flag,
     warn_if_too_few,
 )
+
+if TYPE_CHECKING:
+    from aptset.probabilities.device_rows import DeviceRows
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -197,9 +198,7 @@ class Calibration:
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, alphas, self.held_out.groups.kind)
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
-        sets = sets_of_one_model(self.held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
-        if not isinstance(probabilities, np.ndarray):
-            sets = [some.named_as(probabilities) for some in sets]
+        sets = sets_of(self.held_out, rows, ids, alphas, self.classes, may_be_empty, probabilities)
         return sets if is_sequence else sets[0]
 
     def predict_mask(
@@ -231,7 +230,8 @@ class Calibration:
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, [level], self.held_out.groups.kind)
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
-        return mask_of_one_model(self.held_out, rows, ids, level, may_be_empty, NAME)
+        found: NDArray[np.bool_] = mask_of(self.held_out, rows, ids, level, may_be_empty, probabilities)
+        return found
 
     def p_values(
         self,
@@ -251,7 +251,8 @@ class Calibration:
         """
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
         ids, _ = self.held_out.meet(groups, len(rows))
-        return p_values_of_one_model(self.held_out, rows, ids, NAME)
+        found: Floats = p_values_of(self.held_out, rows, ids, probabilities)
+        return found
 
     def sets_and_p_values(
         self,
@@ -283,9 +284,8 @@ class Calibration:
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, [level], self.held_out.groups.kind)
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
-        (sets,) = sets_of_one_model(self.held_out, rows, ids, [level], self.classes, may_be_empty, NAME)
-        sets = sets.named_as(probabilities)
-        return sets, p_values_of_one_model(self.held_out, rows, ids, NAME)
+        (sets,) = sets_of(self.held_out, rows, ids, [level], self.classes, may_be_empty, probabilities)
+        return sets, p_values_of(self.held_out, rows, ids, probabilities)
 
     def merge(self, other: Calibration) -> Calibration:
         """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.
@@ -313,14 +313,14 @@ class Calibration:
 
     def _rows(
         self, probabilities: Any, u: ArrayLike | None, ids: Any, normalize: bool | None, logits: bool, first_row: int
-    ) -> Rows:
+    ) -> Rows | DeviceRows:
         if ids is not None:
             probabilities, ids = take_ids(probabilities, ids)
-        matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
-        if logits is not False:
-            matrix = softmax_of(matrix, NAME) if check_flag(logits, "logits") else matrix
+        stays = stays_on_device(probabilities, self._formula)
+        matrix = check_new_probabilities(looked_at(probabilities, stays), NAME, self.classes, self.columns)
+        soft = logits is not False and check_flag(logits, "logits")
         is_whole = first_row == 0  # the last piece of a file may well be one row
         draw = self.chance.predicts(u, ids, len(matrix), self.key, is_whole, stacklevel=5)
         divide = self.normalize if normalize is None else check_flag(normalize, "normalize")
         start = 0 if type(first_row) is int and is_whole else check_first_row(first_row, BLOCK_ROWS)
-        return Rows(matrix, self._formula, self.key, tolerance_of(matrix), *draw, divide, PREDICTION, start)
+        return make_rows(matrix, probabilities, stays, soft, self._formula, self.key, draw, divide, PREDICTION, start)

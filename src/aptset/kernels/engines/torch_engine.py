@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from aptset.kernels import engines
-from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated
+from aptset.kernels.engines.seam import Calibrated
 from aptset.kernels.engines.torch_rows import (
     OpenRows,
     filled,
@@ -135,7 +135,10 @@ def _pieces(rows: TensorRows) -> Iterator[tuple[int, int, TensorRows, Tensor]]:
             hashed = TORCH.hash_rows(chunk, rows.key)
             seeds, copies = own_seeds(hashed, rows.side, rows.first_row + first)
         else:
-            seeds, copies = rows.seeds[first : first + _SEEDED_ROWS], torch.zeros((), dtype=torch.int64).to(chunk.device)
+            seeds, copies = (
+                rows.seeds[first : first + _SEEDED_ROWS],
+                torch.zeros((), dtype=torch.int64).to(chunk.device),
+            )
         for start in range(0, len(chunk), step):
             mine = slice(first + start, first + min(start + step, len(chunk)))
             u = None if rows.u is None else rows.u[mine]

@@ -1,4 +1,4 @@
-"""A block of rows as torch sees it: twin of :mod:`aptset.kernels.opened`, for every row alike, so that it can be traced.
+"""A block of rows as torch sees it: twin of :mod:`aptset.kernels.opened` that can be traced.
 
 A compiler of graphs must not change a bit either. Masses are summed as whole numbers of grid steps; the two operations
 after a product cannot be fused with it (:func:`_product`); order and ties are those of integers.
@@ -6,6 +6,7 @@ after a product cannot be fused with it (:func:`_product`); order and ties are t
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import torch
@@ -19,10 +20,30 @@ _BARRIER = -1e300
 
 def _product(one: Any, other: Any) -> Any:
     """Multiply; the bound, which nothing reaches, keeps compilers from fusing the product with a sum behind it."""
-    return (one * other).clamp(min=_BARRIER)
+    product = one * other
+    return product.clamp(min=_BARRIER) if torch.compiler.is_compiling() else product
 
 
-TORCH = Operations(torch.where, torch.sqrt, _product)
+_SPLIT = 2.0**27 + 1.0  # times a number: what remains of it in the upper half of its bits
+_TINY, _UP, _DOWN = 2.0**-600, 2.0**500, 2.0**-250
+
+
+def _root(values: Tensor) -> Tensor:
+    """Return the square root as IEEE rounds it: that of some libraries is a last bit off now and then."""
+    is_tiny = values < _TINY
+    x = torch.where(is_tiny, values * _UP, values)
+    y = torch.sqrt(x)
+    square, split = _product(y, y), _product(y, _SPLIT)
+    high = split - (split - y)
+    low = y - high
+    rest = ((high * high - square) + 2.0 * (high * low)) + low * low  # with the square exactly y * y
+    missing = (x - square) - rest
+    above, below = (y.view(torch.int64) + 1).view(torch.float64), (y.view(torch.int64) - 1).view(torch.float64)
+    y = torch.where(missing > y * (above - y), above, torch.where(missing <= -(y * (y - below)), below, y))
+    return torch.where(is_tiny, y * _DOWN, y)
+
+
+TORCH = Operations(torch.where, _root, _product)
 
 
 class OpenRows(NamedTuple):
@@ -114,5 +135,11 @@ def mask_of(rows: OpenRows, weights: Weights, thresholds: Tensor, at_least: int)
 
 def in_numbers_of_python(weights: Weights) -> Weights:
     """Return weights that take a tensor for a tensor: numbers of numpy would make an array of it."""
-    values = weights.flat.tolist()
-    return Weights(*values[:9], bool(weights.behind), None if weights.first is None else First(*values[11:]))
+    first = None if weights.first is None else First(**_floats_of(weights.first))
+    return Weights(**{**_floats_of(weights), "behind": bool(weights.behind), "first": first})
+
+
+def _floats_of(numbers: Weights | First) -> dict[str, Any]:
+    return {
+        field.name: float(getattr(numbers, field.name) or 0.0) for field in fields(numbers) if field.name != "first"
+    }

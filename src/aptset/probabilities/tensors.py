@@ -1,0 +1,163 @@
+"""What a calibration answers about tensors on a device, there: scores, sets, masks and p-values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aptset.calibrations.held_out import HeldOut
+from aptset.calibrations.tally import by_label_thresholds, thresholds_of
+from aptset.groups import Ids
+from aptset.kernels.places import LabelScores
+from aptset.kernels.tensors import Tensor, TensorRows
+from aptset.probabilities.device_rows import MOST_ROWS, DeviceRows
+from aptset.probabilities.tensor_sets import TensorSets
+
+_TAKEN_CELLS = 2**21  # of sets that are shortened at a time
+
+
+def label_scores_on_device(rows: DeviceRows, columns: NDArray[np.int64], name: str) -> LabelScores:
+    """Score one label of each row; refuse rows that are no probabilities."""
+    scores, seeds, n_copies, bads = [], [], 0, []
+    for start, stop, piece, copies in rows.pieces():
+        labels = torch.from_numpy(np.ascontiguousarray(columns[start:stop])).to(rows.device)
+        found, hashed, more, bad = rows.engine.label_scores(piece, labels)
+        scores.append(found.cpu().numpy())
+        seeds.append(hashed.cpu().numpy().view(np.uint64))
+        n_copies += int(copies) + int(more)
+        bads.append(_from(start, bad))
+    rows.check(_first(bads), name)
+    return LabelScores(np.concatenate(scores), -1, n_copies, np.concatenate(seeds))
+
+
+def mask_on_device(
+    held_out: HeldOut, rows: DeviceRows, ids: Ids | None, alpha: Fraction, allow_empty: bool, name: str
+) -> Tensor:
+    """Return the sets at one level as a boolean matrix."""
+    at_least = 0 if allow_empty else 1
+    if ids is None:
+        by_label = _moved(by_label_thresholds(held_out, [alpha])[0], rows)
+        return _filled(rows, lambda piece, _: rows.engine.mask_by_label(piece, by_label, at_least), torch.bool, name)
+
+    def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
+        return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[mine], [alpha])[:, 0], rows), at_least)
+
+    return _filled(rows, work, torch.bool, name, _at_a_time(held_out))
+
+
+def p_values_on_device(held_out: HeldOut, rows: DeviceRows, ids: Ids | None, name: str) -> Tensor:
+    """Return the p-value of every label."""
+    (fold,) = held_out.folds
+
+    def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
+        groups = None if ids is None else torch.zeros(len(piece), dtype=torch.int32, device=rows.device)
+        if ids is not None and held_out.groups.kind != "all":
+            groups = _moved(ids[mine], rows)
+        return rows.engine.p_values(piece, fold.calibrated, groups)
+
+    return _filled(rows, work, torch.float64, name, _at_a_time(held_out))
+
+
+def sets_on_device(
+    held_out: HeldOut,
+    rows: DeviceRows,
+    ids: Ids | None,
+    alphas: list[Fraction],
+    classes: NDArray[Any],
+    allow_empty: bool,
+    name: str,
+) -> list[TensorSets]:
+    """Return the sets at each level."""
+    at_least = 0 if allow_empty else 1
+    if ids is None:
+        levels = by_label_thresholds(held_out, alphas)
+        return [_sets_by_label(rows, _moved(level, rows), at_least, classes, name) for level in levels]
+    sizes, longest, members, bads = (list[Tensor]() for _ in range(4))
+    for start, stop, piece, _ in rows.pieces(_at_a_time(held_out, len(alphas))):
+        wanted = _moved(thresholds_of(held_out, ids[start:stop], alphas), rows)
+        found = rows.engine.cut(piece, wanted, at_least)
+        for parts, part in zip((sizes, longest, members, bads), (*found[:3], _from(start, found[3])), strict=True):
+            parts.append(part)
+    rows.check(_first(bads), name)
+    every, lengths, joined = _joined(sizes, 1), _joined(longest), _joined(members)
+    return [TensorSets(*_beginnings(of_level, lengths, joined, len(classes)), classes) for of_level in every]
+
+
+def _sets_by_label(rows: DeviceRows, thresholds: Tensor, at_least: int, classes: NDArray[Any], name: str) -> TensorSets:
+    sizes, members, bads = [], [], []
+    for start, _, piece, _ in rows.pieces():
+        some_sizes, some_members, bad = rows.engine.cut_by_label(piece, thresholds, at_least)
+        sizes.append(some_sizes)
+        members.append(some_members)
+        bads.append(_from(start, bad))
+    rows.check(_first(bads), name)
+    return TensorSets(_pointers(_joined(sizes)), _joined(members), classes)
+
+
+def _beginnings(sizes: Tensor, longest: Tensor, members: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+    """Return row pointers and the first ``sizes[i]`` of the ``longest[i]`` members of each row, in bounded memory."""
+    pointers, starts = _pointers(sizes), _pointers(longest)
+    total = int(pointers[-1])
+    if total == len(members):
+        return pointers, members
+    taken = members.new_empty(total)
+    step = max(1, _TAKEN_CELLS // n_classes)
+    ends = [*pointers[:-1:step].tolist(), total]
+    for number, start in enumerate(range(0, len(sizes), step)):
+        mine = slice(start, start + step)
+        place = torch.arange(ends[number], ends[number + 1], device=members.device)
+        place += torch.repeat_interleave(starts[:-1][mine] - pointers[:-1][mine], sizes[mine].to(torch.int64))
+        taken[ends[number] : ends[number + 1]] = members[place]
+    return pointers, taken
+
+
+def _pointers(sizes: Tensor) -> Tensor:
+    pointers = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=sizes.device)
+    torch.cumsum(sizes, 0, dtype=torch.int64, out=pointers[1:])
+    return pointers
+
+
+Work = Callable[[TensorRows, slice], tuple[Tensor, Tensor]]
+
+
+def _filled(rows: DeviceRows, work: Work, dtype: Any, name: str, most_rows: int | None = None) -> Tensor:
+    """Put what is worked out of each piece into one matrix; refuse bad rows."""
+    found, bads = None, []
+    for start, stop, piece, _ in rows.pieces(most_rows):
+        part, bad = work(piece, slice(start, stop))
+        bads.append(_from(start, bad))
+        if stop - start == len(rows):
+            found = part
+            break
+        found = torch.empty(rows.probabilities.shape, dtype=dtype, device=rows.device) if found is None else found
+        found[start:stop] = part
+    rows.check(_first(bads), name)
+    return found
+
+
+def _at_a_time(held_out: HeldOut, n_levels: int = 1) -> int | None:
+    """Return how many rows may come at a time: all of them unless each has a threshold or a group of its own."""
+    return None if held_out.groups.kind == "all" else max(4096, MOST_ROWS // n_levels // 4096 * 4096)
+
+
+def _moved(values: NDArray[Any], rows: DeviceRows) -> Tensor:
+    return torch.tensor(values).to(rows.device)
+
+
+def _joined(parts: list[Tensor], dim: int = 0) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=dim)
+
+
+def _from(start: int, bad: Tensor) -> Tensor:
+    return torch.where(bad < 0, 2**62, bad + start)
+
+
+def _first(bads: list[Tensor]) -> Tensor:
+    """Return the first of all bad rows, or -1."""
+    least = torch.stack(bads).min()
+    return torch.where(least == 2**62, -1, least)
