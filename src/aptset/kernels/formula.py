@@ -204,8 +204,8 @@ def mass_score(
         return scores
     f = w.first
     share = ((f.own * own + f.own_u * shaved) + f.second * second) / total
-    scores = xp.where(rank == 1.0, (share + (f.constant + xp.product(f.u, u))) + by_rank, scores)
-    return scores
+    with_first: Floats = xp.where(rank == 1.0, (share + (f.constant + xp.product(f.u, u))) + by_rank, scores)
+    return with_first
 
 
 def zero_score(w: Weights, position: Floats, count: Floats, rank: Floats, u: Floats, xp: Operations = NUMPY) -> Floats:

@@ -41,13 +41,20 @@ def mask_on_device(
     """Return the sets at one level as a boolean matrix."""
     at_least = 0 if allow_empty else 1
     if ids is None:
-        by_label = _moved(by_label_thresholds(held_out, [alpha])[0], rows)
-        return _filled(rows, lambda piece, _: rows.engine.mask_by_label(piece, by_label, at_least), torch.bool, name)
+        return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), at_least, name)
+    if held_out.groups.kind == "all":
+        return mask_at(rows, _moved(held_out.thresholds(alpha)[:1], rows), at_least, name)
 
     def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
         return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[mine], [alpha])[:, 0], rows), at_least)
 
-    return _filled(rows, work, torch.bool, name, _at_a_time(held_out))
+    return _filled(rows, work, torch.bool, name, MOST_ROWS)
+
+
+def mask_at(rows: DeviceRows, thresholds: Tensor, at_least: int, name: str) -> Tensor:
+    """Return the sets at one threshold for all labels, (1,), or at one for each, (labels,)."""
+    find = rows.engine.mask if len(thresholds) == 1 else rows.engine.mask_by_label
+    return _filled(rows, lambda piece, _: find(piece, thresholds, at_least), torch.bool, name)
 
 
 def p_values_on_device(held_out: HeldOut, rows: DeviceRows, ids: Ids | None, name: str) -> Tensor:
@@ -76,11 +83,26 @@ def sets_on_device(
     at_least = 0 if allow_empty else 1
     if ids is None:
         levels = by_label_thresholds(held_out, alphas)
-        return [_sets_by_label(rows, _moved(level, rows), at_least, classes, name) for level in levels]
+        return [sets_by_label(rows, _moved(level, rows), at_least, classes, name) for level in levels]
+
+    def wanted(mine: slice) -> Tensor:
+        return _moved(thresholds_of(held_out, ids[mine], alphas), rows)
+
+    return sets_at(rows, wanted, at_least, classes, name, _at_a_time(held_out, len(alphas)))
+
+
+def sets_at(
+    rows: DeviceRows,
+    wanted: Callable[[slice], Tensor],
+    at_least: int,
+    classes: NDArray[Any],
+    name: str,
+    most_rows: int | None = None,
+) -> list[TensorSets]:
+    """Return the sets at each of the thresholds that are wanted for some rows, (1 or rows, thresholds)."""
     sizes, longest, members, bads = (list[Tensor]() for _ in range(4))
-    for start, stop, piece, _ in rows.pieces(_at_a_time(held_out, len(alphas))):
-        wanted = _moved(thresholds_of(held_out, ids[start:stop], alphas), rows)
-        found = rows.engine.cut(piece, wanted, at_least)
+    for start, stop, piece, _ in rows.pieces(most_rows):
+        found = rows.engine.cut(piece, wanted(slice(start, stop)), at_least)
         for parts, part in zip((sizes, longest, members, bads), (*found[:3], _from(start, found[3])), strict=True):
             parts.append(part)
     rows.check(_first(bads), name)
@@ -88,7 +110,8 @@ def sets_on_device(
     return [TensorSets(*_beginnings(of_level, lengths, joined, len(classes)), classes) for of_level in every]
 
 
-def _sets_by_label(rows: DeviceRows, thresholds: Tensor, at_least: int, classes: NDArray[Any], name: str) -> TensorSets:
+def sets_by_label(rows: DeviceRows, thresholds: Tensor, at_least: int, classes: NDArray[Any], name: str) -> TensorSets:
+    """Return the sets at a threshold for each label, (labels,)."""
     sizes, members, bads = [], [], []
     for start, _, piece, _ in rows.pieces():
         some_sizes, some_members, bad = rows.engine.cut_by_label(piece, thresholds, at_least)
