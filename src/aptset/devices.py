@@ -57,11 +57,10 @@ def is_bfloat16(values: Any) -> bool:
     return str(getattr(values, "dtype", "")).endswith("bfloat16")
 
 
-def as_given(found: NDArray[Any], given: Any) -> Any:
-    """Return an array as a tensor if it answers one, on the device where that is worked on."""
+def as_given(found: Any, given: Any) -> Any:
+    """Return what was found as a tensor if it answers one, on the device where that is worked on."""
     if is_on_device(given):
-        home = tensor_of(given).device
-        return sys.modules["torch"].from_numpy(found).to(home)
+        return found if is_tensor(found) else sys.modules["torch"].from_numpy(found).to(tensor_of(given).device)
     return sys.modules["torch"].from_numpy(found) if is_tensor(given) else found
 
 

@@ -47,6 +47,7 @@ class DeviceRows:
     side: int
     first_row: int
     logits: bool = False
+    name: str = "probabilities"
 
     def __len__(self) -> int:
         return int(self.probabilities.shape[0])
@@ -60,10 +61,6 @@ class DeviceRows:
     def engine(self) -> TensorEngine:
         """What runs the loops over these rows."""
         return engine_for(self.probabilities)
-
-    def seeded(self) -> DeviceRows:
-        """Return the same: engines hash faster than seeds are moved."""
-        return self
 
     @property
     def is_plain(self) -> bool:
@@ -118,20 +115,20 @@ class DeviceRows:
     def _softmax(self, logits: Tensor) -> Tensor:
         return getattr(self.engine, "softmax", softmax)(logits.contiguous())
 
-    def refuse_probabilities(self, name: str) -> None:
+    def refuse_probabilities(self) -> None:
         """Refuse probabilities where logits were announced."""
         step = max(1, _PREPARED_CELLS // self.probabilities.shape[1])
         for start, stop in _steps(len(self), step):
             wide = self.probabilities[start:stop].to(torch.float64)
             if not bool((wide >= 0).all() & ((wide.sum(dim=1) - 1).abs() <= 1e-5).all()):
                 return
-        refuse_probabilities(True, name)
+        refuse_probabilities(True, self.name)
 
-    def check(self, first_bad: Tensor, name: str) -> None:
+    def check(self, first_bad: Tensor) -> None:
         """Explain the first bad row, if there is one."""
         row = int(first_bad)
         if row >= 0:
-            check_rows(_Fetched(self), row, name, self.normalize, self.tolerance)  # type: ignore[arg-type]
+            check_rows(_Fetched(self), row, self.name, self.normalize, self.tolerance)  # type: ignore[arg-type]
 
 
 class _Fetched:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aptset.devices import as_given, is_tensor
+from aptset.devices import is_tensor
 from aptset.labels import columns_of
 from aptset.sets import PredictionSets
 from aptset.validation.labels import as_labels, check_length
@@ -105,8 +105,3 @@ class TensorSets:
         mean = f", mean size {len(self.indices) / len(self):.3g}" if len(self) else ""
         rows = f"{len(self)} row{'s' * (len(self) != 1)}"
         return f"TensorSets: {rows}, {len(self.classes)} classes{mean}, on {self.device}"
-
-
-def sets_as_given(sets: PredictionSets, given: Any) -> Any:
-    """Return sets of the host where the tensor lies that they answer."""
-    return TensorSets.of(sets, as_given(np.empty(0), given).device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -21,74 +22,76 @@ from aptset.probabilities.tensor_sets import TensorSets
 _TAKEN_CELLS = 2**21  # of sets that are shortened at a time
 
 
-def label_scores_on_device(rows: DeviceRows, columns: NDArray[np.int64], name: str) -> LabelScores:
-    """Score one label of each row; refuse rows that are no probabilities."""
-    scores, seeds, n_copies, bads = [], [], 0, []
-    for start, stop, piece, copies in rows.pieces():
-        labels = torch.from_numpy(np.ascontiguousarray(columns[start:stop])).to(rows.device)
-        found, hashed, more, bad = rows.engine.label_scores(piece, labels)
-        scores.append(found.cpu().numpy())
-        seeds.append(hashed.cpu().numpy().view(np.uint64))
-        n_copies += int(copies) + int(more)
-        bads.append(_from(start, bad))
-    rows.check(_first(bads), name)
-    return LabelScores(np.concatenate(scores), -1, n_copies, np.concatenate(seeds))
+@dataclass(frozen=True)
+class OnDevice:
+    """Rows of a tensor that answer for themselves, on their device."""
+
+    rows: DeviceRows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def seeded(self) -> OnDevice:
+        """Return the same: engines hash faster than seeds are moved."""
+        return self
+
+    def label_scores(self, columns: NDArray[np.int64]) -> LabelScores:
+        """Score one label of each row; refuse rows that are no probabilities."""
+        rows = self.rows
+        scores, seeds, n_copies, bads = [], [], 0, []
+        for start, stop, piece, copies in rows.pieces():
+            found, hashed, more, bad = rows.engine.label_scores(piece, _moved(columns[start:stop], rows))
+            scores.append(found.cpu().numpy())
+            seeds.append(hashed.cpu().numpy().view(np.uint64))
+            n_copies += int(copies) + int(more)
+            bads.append(_from(start, bad))
+        rows.check(_first(bads))
+        return LabelScores(np.concatenate(scores), -1, n_copies, np.concatenate(seeds))
+
+    def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Tensor:
+        """Return the sets at one level as a boolean matrix."""
+        rows, at_least = self.rows, 0 if allow_empty else 1
+        if ids is None:
+            return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), at_least)
+        if held_out.groups.kind == "all":
+            return mask_at(rows, _moved(held_out.thresholds(alpha)[:1], rows), at_least)
+
+        def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
+            return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[mine], [alpha])[:, 0], rows), at_least)
+
+        return _filled(rows, work, torch.bool, MOST_ROWS)
+
+    def p_values(self, held_out: HeldOut, ids: Ids | None) -> Tensor:
+        """Return the p-value of every label."""
+        rows, (fold,) = self.rows, held_out.folds
+
+        def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
+            groups = None if ids is None else torch.zeros(len(piece), dtype=torch.int32, device=rows.device)
+            if ids is not None and held_out.groups.kind != "all":
+                groups = _moved(ids[mine], rows)
+            return rows.engine.p_values(piece, fold.calibrated, groups)
+
+        return _filled(rows, work, torch.float64, _at_a_time(held_out))
+
+    def sets(
+        self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
+    ) -> list[TensorSets]:
+        """Return the sets at each level."""
+        rows, at_least = self.rows, 0 if allow_empty else 1
+        if ids is None:
+            levels = by_label_thresholds(held_out, alphas)
+            return [sets_by_label(rows, _moved(level, rows), at_least, classes) for level in levels]
+
+        def wanted(mine: slice) -> Tensor:
+            return _moved(thresholds_of(held_out, ids[mine], alphas), rows)
+
+        return sets_at(rows, wanted, at_least, classes, _at_a_time(held_out, len(alphas)))
 
 
-def mask_on_device(
-    held_out: HeldOut, rows: DeviceRows, ids: Ids | None, alpha: Fraction, allow_empty: bool, name: str
-) -> Tensor:
-    """Return the sets at one level as a boolean matrix."""
-    at_least = 0 if allow_empty else 1
-    if ids is None:
-        return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), at_least, name)
-    if held_out.groups.kind == "all":
-        return mask_at(rows, _moved(held_out.thresholds(alpha)[:1], rows), at_least, name)
-
-    def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
-        return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[mine], [alpha])[:, 0], rows), at_least)
-
-    return _filled(rows, work, torch.bool, name, MOST_ROWS)
-
-
-def mask_at(rows: DeviceRows, thresholds: Tensor, at_least: int, name: str) -> Tensor:
+def mask_at(rows: DeviceRows, thresholds: Tensor, at_least: int) -> Tensor:
     """Return the sets at one threshold for all labels, (1,), or at one for each, (labels,)."""
     find = rows.engine.mask if len(thresholds) == 1 else rows.engine.mask_by_label
-    return _filled(rows, lambda piece, _: find(piece, thresholds, at_least), torch.bool, name)
-
-
-def p_values_on_device(held_out: HeldOut, rows: DeviceRows, ids: Ids | None, name: str) -> Tensor:
-    """Return the p-value of every label."""
-    (fold,) = held_out.folds
-
-    def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
-        groups = None if ids is None else torch.zeros(len(piece), dtype=torch.int32, device=rows.device)
-        if ids is not None and held_out.groups.kind != "all":
-            groups = _moved(ids[mine], rows)
-        return rows.engine.p_values(piece, fold.calibrated, groups)
-
-    return _filled(rows, work, torch.float64, name, _at_a_time(held_out))
-
-
-def sets_on_device(
-    held_out: HeldOut,
-    rows: DeviceRows,
-    ids: Ids | None,
-    alphas: list[Fraction],
-    classes: NDArray[Any],
-    allow_empty: bool,
-    name: str,
-) -> list[TensorSets]:
-    """Return the sets at each level."""
-    at_least = 0 if allow_empty else 1
-    if ids is None:
-        levels = by_label_thresholds(held_out, alphas)
-        return [sets_by_label(rows, _moved(level, rows), at_least, classes, name) for level in levels]
-
-    def wanted(mine: slice) -> Tensor:
-        return _moved(thresholds_of(held_out, ids[mine], alphas), rows)
-
-    return sets_at(rows, wanted, at_least, classes, name, _at_a_time(held_out, len(alphas)))
+    return _filled(rows, lambda piece, _: find(piece, thresholds, at_least), torch.bool)
 
 
 def sets_at(
@@ -96,7 +99,6 @@ def sets_at(
     wanted: Callable[[slice], Tensor],
     at_least: int,
     classes: NDArray[Any],
-    name: str,
     most_rows: int | None = None,
 ) -> list[TensorSets]:
     """Return the sets at each of the thresholds that are wanted for some rows, (1 or rows, thresholds)."""
@@ -105,12 +107,12 @@ def sets_at(
         found = rows.engine.cut(piece, wanted(slice(start, stop)), at_least)
         for parts, part in zip((sizes, longest, members, bads), (*found[:3], _from(start, found[3])), strict=True):
             parts.append(part)
-    rows.check(_first(bads), name)
+    rows.check(_first(bads))
     every, lengths, joined = _joined(sizes, 1), _joined(longest), _joined(members)
     return [TensorSets(*_beginnings(of_level, lengths, joined, len(classes)), classes) for of_level in every]
 
 
-def sets_by_label(rows: DeviceRows, thresholds: Tensor, at_least: int, classes: NDArray[Any], name: str) -> TensorSets:
+def sets_by_label(rows: DeviceRows, thresholds: Tensor, at_least: int, classes: NDArray[Any]) -> TensorSets:
     """Return the sets at a threshold for each label, (labels,)."""
     sizes, members, bads = [], [], []
     for start, _, piece, _ in rows.pieces():
@@ -118,7 +120,7 @@ def sets_by_label(rows: DeviceRows, thresholds: Tensor, at_least: int, classes: 
         sizes.append(some_sizes)
         members.append(some_members)
         bads.append(_from(start, bad))
-    rows.check(_first(bads), name)
+    rows.check(_first(bads))
     return TensorSets(_pointers(_joined(sizes)), _joined(members), classes)
 
 
@@ -148,7 +150,7 @@ def _pointers(sizes: Tensor) -> Tensor:
 Work = Callable[[TensorRows, slice], tuple[Tensor, Tensor]]
 
 
-def _filled(rows: DeviceRows, work: Work, dtype: Any, name: str, most_rows: int | None = None) -> Tensor:
+def _filled(rows: DeviceRows, work: Work, dtype: Any, most_rows: int | None = None) -> Tensor:
     """Put what is worked out of each piece into one matrix; refuse bad rows."""
     found, bads = None, []
     for start, stop, piece, _ in rows.pieces(most_rows):
@@ -159,7 +161,7 @@ def _filled(rows: DeviceRows, work: Work, dtype: Any, name: str, most_rows: int 
             break
         found = torch.empty(rows.probabilities.shape, dtype=dtype, device=rows.device) if found is None else found
         found[start:stop] = part
-    rows.check(_first(bads), name)
+    rows.check(_first(bads))
     return found
 
 

@@ -79,7 +79,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
     >>> from aptset.torch import SetLayer
     >>> x = torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
     >>> batches = [(x[:250], x[:250].argmax(dim=1)), (x[250:], x[250:].argmax(dim=1))]
-    >>> layer = SetLayer.calibrate(torch.nn.Identity(), batches, alpha=0.1, random_state=0)
+    >>> layer = SetLayer.calibrate(torch.nn.Identity(), batches, alpha=0.1, allow_empty=False, random_state=0)
     >>> layer
     SetLayer(3 classes, alpha=0.1, Adaptive())
     >>> layer(torch.tensor([[4.0, 0.0, 0.0]]))
@@ -214,9 +214,9 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         check_inputs(inputs, self.n_classes)
         rows, at_least = self._rows(inputs), self.at_least
         if self.by_label:
-            found = [sets_by_label(rows, level, at_least, self.classes, _NAME) for level in self.thresholds]
+            found = [sets_by_label(rows, level, at_least, self.classes) for level in self.thresholds]
         else:
-            found = sets_at(rows, lambda _: self.thresholds.T, at_least, self.classes, _NAME)
+            found = sets_at(rows, lambda _: self.thresholds.T, at_least, self.classes)
         answers = [some.to("cpu") if inputs.device.type == "cpu" else some for some in found]
         return answers if self._is_sequence else answers[0]
 
@@ -225,16 +225,16 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         if len(inputs) == 0:
             return torch.zeros((len(self.alphas), *inputs.shape), dtype=torch.bool, device=inputs.device)
         rows = self._rows(inputs)
-        masks = [mask_at(rows, level.contiguous(), self.at_least, _NAME) for level in self.thresholds]
+        masks = [mask_at(rows, level.contiguous(), self.at_least) for level in self.thresholds]
         return masks[0][None] if len(masks) == 1 else torch.stack(masks)
 
     def _rows(self, inputs: Tensor) -> DeviceRows:
         formula, u = Formula(self.weights, power=self.power), None if self.randomized else np.ones(len(inputs))
         key = int(self.key) & _ALL_BITS
         chance = (formula, key, self._tolerance(inputs), None, u, self.normalize, PREDICTION, 0)
-        rows = DeviceRows(inputs.detach(), *chance, self.logits)
+        rows = DeviceRows(inputs.detach(), *chance, self.logits, _NAME)
         if self.logits and len(rows):
-            rows.refuse_probabilities(_NAME)
+            rows.refuse_probabilities()
         return rows
 
     def _tolerance(self, inputs: Tensor) -> float:

@@ -115,7 +115,7 @@ def _as_matrix(values: Any, name: str) -> NDArray[np.generic]:
 
 def tolerance_of(matrix: NDArray[np.generic], given: Any = None) -> float:
     """Return how far rows of this dtype may sum from 1; ``given`` is what the matrix came as."""
-    if is_bfloat16(given):
+    if given is not None and is_bfloat16(given):
         return _TOLERANCES[np.dtype(np.float16)]  # numpy has it as float32
     return _TOLERANCES.get(matrix.dtype, _TOLERANCE)
 
