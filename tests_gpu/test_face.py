@@ -13,9 +13,9 @@ from aptset import devices
 from aptset.kernels.copies import CALIBRATION, PREDICTION
 from aptset.kernels.cuts import masks
 from aptset.kernels.engines.torch_rows import TORCH
-from aptset.kernels.engines.torch_softmax import exponential
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, label_scores
+from aptset.kernels.softmax import exponential
 from aptset.probabilities import device_rows, tensors
 from aptset.probabilities.calibrating import load
 from aptset.torch import TensorSets
@@ -156,26 +156,27 @@ def test_pieces_are_invisible(device, monkeypatch):
     assert again.parts == aptset.calibrate(many, labels_for(many), conformity=score, random_state=0).parts
 
 
-def test_logits(device, monkeypatch):
-    """The softmax of a tensor has the same bits on every device, so all of the sets have."""
+def test_logits(device):
+    """The softmax has the same bits on every device, so all of the sets have."""
     logits = np.random.default_rng(0).normal(size=(len(Y), 7)).astype(np.float32) * 4
     logits[0, :3] = [-np.inf, 800.0, -800.0]
-    made = aptset.calibrate(as_tensor(logits, device), Y, logits=True, random_state=0)
-    masks_there = made.predict_mask(as_tensor(logits, device), 0.2, logits=True)
-    p_there = made.p_values(as_tensor(logits, device), logits=True)
-    monkeypatch.setattr(devices, "WORKED_ON", ())
-    on_host = aptset.calibrate(torch.from_numpy(logits), Y, logits=True, random_state=0)
-    assert np.array_equal(made.scores, on_host.scores)
-    assert torch.equal(masks_there.cpu(), on_host.predict_mask(torch.from_numpy(logits), 0.2, logits=True))
-    assert torch.equal(p_there.cpu(), on_host.p_values(torch.from_numpy(logits), logits=True))
-    by_numpy = aptset.calibrate(logits, Y, logits=True, randomized=False, random_state=0)
-    by_torch = aptset.calibrate(torch.from_numpy(logits), Y, logits=True, randomized=False, random_state=0)
-    np.testing.assert_allclose(by_torch.scores, by_numpy.scores, rtol=0, atol=1e-14)  # a few roundings apart
+    logits[1:5] = logits[0]
+    for settings in ({}, {"normalize": True, "groups": "label"}):
+        made = aptset.calibrate(as_tensor(logits, device), Y, logits=True, random_state=0, **settings)
+        expected = aptset.calibrate(logits, Y, logits=True, random_state=0, **settings)
+        assert np.array_equal(made.scores, expected.scores)
+        for kind in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+            tensor = torch.from_numpy(logits).to(kind)
+            wide, there = tensor.to(torch.float64).numpy(), tensor.to(device)
+            found = made.predict_mask(there, 0.2, logits=True)
+            assert same(found, expected.predict_mask(wide, 0.2, logits=True))
+            assert same(made.p_values(there, logits=True), expected.p_values(wide, logits=True))
 
 
 def test_exponential_and_root_are_near_and_exact(device):
     values = -np.random.default_rng(0).random(20_000) * 750
-    found = exponential(as_tensor(values, device)).cpu().numpy()
+    found = exponential(as_tensor(values, device), TORCH).cpu().numpy()
+    assert np.array_equal(found, exponential(values))
     expected = np.where(values < -708, 0.0, np.exp(values))
     np.testing.assert_allclose(found, expected, rtol=4 * 2.0**-53, atol=0)
     x = np.random.default_rng(1).random(200_000) ** 5

@@ -18,9 +18,23 @@ class Operations(NamedTuple):
     where: Any
     sqrt: Any
     product: Any  # never fused with the addition behind it
+    highest: Any
+    nearest: Any  # whole number
+    power_of_two: Any
+    step: Any  # of a polynomial: (value, term, x) to (value + term) * x; the value may be overwritten
 
 
-NUMPY = Operations(np.where, np.sqrt, np.multiply)
+def _power_of_two(twos: Floats) -> Floats:
+    return ((twos.astype(np.int64) + 1023) << 52).view(np.float64)
+
+
+def _step(value: Floats, term: float, x: Floats) -> Floats:
+    value += term
+    value *= x
+    return value
+
+
+NUMPY = Operations(np.where, np.sqrt, np.multiply, np.amax, np.rint, _power_of_two, _step)
 
 
 @dataclass(frozen=True)

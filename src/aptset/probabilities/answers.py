@@ -44,7 +44,7 @@ def make_rows(
 ) -> Rows | OnDevice:
     """Return rows as the loops take them, from a matrix that was checked and what it came as."""
     if not stays:
-        matrix = softmax_of(matrix, NAME, given) if logits else matrix
+        matrix = softmax_of(matrix, NAME) if logits else matrix
         tolerance = tolerance_of(matrix, None if logits else given)
         return Rows(matrix, formula, key, tolerance, *draw, normalize, side, first_row)
     from aptset.probabilities.device_rows import DeviceRows

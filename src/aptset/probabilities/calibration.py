@@ -186,8 +186,7 @@ class Calibration:
         normalize : bool, optional
             Divide each row by its sum instead of refusing rows that do not sum to 1; by default as at calibration.
         logits : bool, default=False
-            The numbers are logits: a softmax in float64 makes them probabilities. That of tensors has the same bits on
-            every device, that of arrays is numpy's.
+            The numbers are logits: a softmax in float64 makes them probabilities, with the same bits on every device.
         allow_empty : bool, optional
             If False, an empty set gets its most likely label, which can only raise the coverage.
         first_row : int, default=0

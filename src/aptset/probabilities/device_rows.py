@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from aptset.devices import stand_in
 from aptset.kernels.engines.torch_rows import TORCH
-from aptset.kernels.engines.torch_softmax import softmax
 from aptset.kernels.engines.torch_words import own_seeds
 from aptset.kernels.formula import Formula, normalised, tempered
+from aptset.kernels.softmax import softmax
 from aptset.kernels.tensors import Tensor, TensorEngine, TensorRows, engine_for
 from aptset.validation.matrices import check_rows, refuse_probabilities
 
@@ -113,7 +113,8 @@ class DeviceRows:
         return values.contiguous() if values.dtype in _READ else values.to(torch.float64).contiguous()
 
     def _softmax(self, logits: Tensor) -> Tensor:
-        return getattr(self.engine, "softmax", softmax)(logits.contiguous())
+        of_engine = getattr(self.engine, "softmax", None)
+        return _softmax(logits) if of_engine is None else of_engine(logits.contiguous())
 
     def refuse_probabilities(self) -> None:
         """Refuse probabilities where logits were announced."""
@@ -141,8 +142,12 @@ class _Fetched:
     def __getitem__(self, which: Any) -> NDArray[np.float64]:
         values = self._rows.probabilities[which]
         if self._rows.logits:
-            values = softmax(values if values.ndim == 2 else values[None])[slice(None) if values.ndim == 2 else 0]
+            values = _softmax(values if values.ndim == 2 else values[None])[slice(None) if values.ndim == 2 else 0]
         return np.asarray(values.to(torch.float64).cpu())
+
+
+def _softmax(logits: Tensor) -> Tensor:
+    return softmax(logits.to(torch.float64), TORCH)
 
 
 def _steps(n: int, step: int) -> list[tuple[int, int]]:

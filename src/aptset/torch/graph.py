@@ -8,9 +8,9 @@ import torch
 
 from aptset.kernels.copies import PREDICTION
 from aptset.kernels.engines.torch_rows import TORCH, filled, open_rows, ordered_scores
-from aptset.kernels.engines.torch_softmax import softmax
 from aptset.kernels.engines.torch_words import own_seeds, seeds_of_rows, words_of
 from aptset.kernels.formula import normalised, tempered
+from aptset.kernels.softmax import softmax
 
 if TYPE_CHECKING:
     from aptset.torch.layer import SetLayer
@@ -20,7 +20,8 @@ Tensor = Any
 
 def masks_in_graph(layer: SetLayer, inputs: Tensor, tolerance: float) -> Tensor:
     """Return the masks at every level, (levels, rows, classes); a graph cannot raise, so bad rows hold every label."""
-    values = softmax(inputs.detach()) if layer.logits else inputs.detach().to(torch.float64)
+    values = inputs.detach().to(torch.float64)
+    values = softmax(values, TORCH) if layer.logits else values
     values = normalised(values, TORCH) if layer.normalize else values
     values = values if layer.power == 1.0 else tempered(values, layer.power, tolerance, TORCH)
     seeds, _ = own_seeds(seeds_of_rows(words_of(values), layer.key), PREDICTION, 0)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.devices import is_bfloat16, is_on_device, is_sparse, is_tensor, on_host
+from aptset.devices import is_bfloat16, is_sparse, is_tensor, on_host
 from aptset.kernels.formula import Floats
+from aptset.kernels.softmax import softmax_by_blocks
 from aptset.labels import (
     columns_of,
     some,
@@ -166,24 +167,12 @@ def _look_like_logits(matrix: NDArray[np.generic]) -> bool:
     return bool(2 * np.count_nonzero(off & (some_rows < 0).any(axis=1)) > len(some_rows))
 
 
-def softmax_of(matrix: NDArray[np.generic], name: str, given: Any = None) -> Floats:
-    """Return the probabilities of logits, which came as ``given``; refuse what is a matrix of probabilities already."""
+def softmax_of(matrix: NDArray[np.generic], name: str) -> Floats:
+    """Return the probabilities of logits; refuse what is a matrix of probabilities already."""
     wide = matrix.astype(np.float64, order="C")  # the order of a sum must not depend on the layout, nor on the batch
     with np.errstate(invalid="ignore", over="ignore"):
         refuse_probabilities(bool((wide >= 0).all() and (np.abs(wide.sum(axis=1) - 1) <= _TOLERANCE).all()), name)
-        if is_tensor(given) or is_on_device(given):
-            return soft_tensor(wide)
-        weights = np.exp(wide - wide.max(axis=1, keepdims=True))
-        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
-def soft_tensor(logits: Floats) -> Floats:
-    """Return the probabilities of logits from a tensor: as on every device, to the last bit."""
-    import torch
-
-    from aptset.kernels.engines.torch_softmax import softmax_by_blocks
-
-    return np.asarray(softmax_by_blocks(torch.from_numpy(logits)))
+    return softmax_by_blocks(wide)
 
 
 def refuse_probabilities(are_probabilities: bool, name: str) -> None:

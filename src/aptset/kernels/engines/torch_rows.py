@@ -43,7 +43,15 @@ def _root(values: Tensor) -> Tensor:
     return torch.where(is_tiny, y * _DOWN, y)
 
 
-TORCH = Operations(torch.where, _root, _product)
+def _power_of_two(twos: Tensor) -> Tensor:
+    return ((twos.to(torch.int64) + 1023) << 52).view(torch.float64)
+
+
+def _step(value: Tensor, term: float, x: Tensor) -> Tensor:
+    return _product(value + term, x)
+
+
+TORCH = Operations(torch.where, _root, _product, torch.amax, torch.round, _power_of_two, _step)
 
 
 class OpenRows(NamedTuple):
