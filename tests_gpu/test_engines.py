@@ -46,7 +46,9 @@ def by_the_definition(monkeypatch):
 
 
 @pytest.fixture(params=[2, 3, 10, 37, 100, 1000, 3000])
-def n_columns(request):
+def n_columns(request, device):
+    if device == "cpu" and request.param == 3000 and "adaptive" not in request.node.name:
+        pytest.skip("wide rows under every score are for a GPU")
     return request.param
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -102,26 +102,52 @@ def sets_at(
     most_rows: int | None = None,
 ) -> list[TensorSets]:
     """Return the sets at each of the thresholds that are wanted for some rows, (1 or rows, thresholds)."""
-    sizes, longest, members, bads = (list[Tensor]() for _ in range(4))
-    for start, stop, piece, _ in rows.pieces(most_rows):
-        found = rows.engine.cut(piece, wanted(slice(start, stop)), at_least)
-        for parts, part in zip((sizes, longest, members, bads), (*found[:3], _from(start, found[3])), strict=True):
-            parts.append(part)
-    rows.check(_first(bads))
-    every, lengths, joined = _joined(sizes, 1), _joined(longest), _joined(members)
-    return [TensorSets(*_beginnings(of_level, lengths, joined, len(classes)), classes) for of_level in every]
+
+    def find(piece: TensorRows, mine: slice) -> Found:
+        return Found(*rows.engine.cut(piece, wanted(mine), at_least))
+
+    every, longest, members, _ = _found(rows, find, most_rows)
+    return [TensorSets(*_beginnings(sizes, longest, members, len(classes)), classes) for sizes in every]
 
 
 def sets_by_label(rows: DeviceRows, thresholds: Tensor, at_least: int, classes: NDArray[Any]) -> TensorSets:
     """Return the sets at a threshold for each label, (labels,)."""
-    sizes, members, bads = [], [], []
-    for start, _, piece, _ in rows.pieces():
-        some_sizes, some_members, bad = rows.engine.cut_by_label(piece, thresholds, at_least)
-        sizes.append(some_sizes)
-        members.append(some_members)
-        bads.append(_from(start, bad))
+
+    def find(piece: TensorRows, _: slice) -> Found:
+        sizes, members, bad = rows.engine.cut_by_label(piece, thresholds, at_least)
+        return Found(sizes[None], sizes, members, bad)
+
+    _, longest, members, _ = _found(rows, find)
+    return TensorSets(_pointers(longest), members, classes)
+
+
+class Found(NamedTuple):
+    """What an engine cut: sizes (thresholds, rows), the longest of each row, its members, the first bad row."""
+
+    sizes: Tensor
+    longest: Tensor
+    members: Tensor
+    bad: Tensor
+
+
+def _found(rows: DeviceRows, find: Callable[[TensorRows, slice], Found], most_rows: int | None = None) -> Found:
+    """Cut all pieces; members of several come by a second pass, since parts to be joined would take twice the room."""
+    sizes, longest, bads = [], [], []
+    for start, stop, piece, _ in rows.pieces(most_rows):
+        part = find(piece, slice(start, stop))
+        if stop - start == len(rows):
+            rows.check(part.bad)
+            return part
+        sizes.append(part.sizes)
+        longest.append(part.longest)
+        bads.append(_from(start, part.bad))
     rows.check(_first(bads))
-    return TensorSets(_pointers(_joined(sizes)), _joined(members), classes)
+    lengths = torch.cat(longest)
+    ends = _pointers(lengths)
+    members = torch.empty(int(ends[-1]), dtype=torch.int32, device=rows.device)
+    for start, stop, piece, _ in rows.pieces(most_rows):
+        members[int(ends[start]) : int(ends[stop])] = find(piece, slice(start, stop)).members
+    return Found(torch.cat(sizes, dim=1), lengths, members, _first(bads))
 
 
 def _beginnings(sizes: Tensor, longest: Tensor, members: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
@@ -172,10 +198,6 @@ def _at_a_time(held_out: HeldOut, n_levels: int = 1) -> int | None:
 
 def _moved(values: NDArray[Any], rows: DeviceRows) -> Tensor:
     return torch.tensor(values).to(rows.device)
-
-
-def _joined(parts: list[Tensor], dim: int = 0) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=dim)
 
 
 def _from(start: int, bad: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from aptset.probabilities.device_rows import DeviceRows
 from aptset.probabilities.tensors import mask_at, sets_at, sets_by_label
 from aptset.torch.checks import check_can_be_a_layer, check_fast, check_inputs, check_layer_groups, check_n_classes
 from aptset.torch.graph import masks_in_graph
+from aptset.torch.states import described, differences
 from aptset.validation.labels import check_classes
 from aptset.validation.matrices import tolerance_of
 from aptset.validation.scores import check_conformity, formula_of
@@ -114,7 +115,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         infinite = torch.full((len(self.alphas), self.n_classes if self.by_label else 1), torch.inf, dtype=_WIDE)
         self.register_buffer("threshold_bits", infinite.view(torch.int64))
         self.register_buffer("key", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("settings", torch.tensor([*self._described().values()], dtype=_WIDE).view(torch.int64))
+        self.register_buffer("settings", torch.tensor([*described(self).values()], dtype=_WIDE).view(torch.int64))
 
     @classmethod
     def of(cls, calibration: Calibration, alpha: Any = 0.1, *, logits: bool = True) -> SetLayer:
@@ -225,8 +226,12 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         if len(inputs) == 0:
             return torch.zeros((len(self.alphas), *inputs.shape), dtype=torch.bool, device=inputs.device)
         rows = self._rows(inputs)
-        masks = [mask_at(rows, level.contiguous(), self.at_least) for level in self.thresholds]
-        return masks[0][None] if len(masks) == 1 else torch.stack(masks)
+        if len(self.alphas) == 1:
+            return mask_at(rows, self.thresholds[0], self.at_least)[None]
+        masks = torch.empty((len(self.alphas), *inputs.shape), dtype=torch.bool, device=inputs.device)
+        for number, level in enumerate(self.thresholds):
+            masks[number] = mask_at(rows, level, self.at_least)
+        return masks
 
     def _rows(self, inputs: Tensor) -> DeviceRows:
         formula, u = Formula(self.weights, power=self.power), None if self.randomized else np.ones(len(inputs))
@@ -240,24 +245,13 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
     def _tolerance(self, inputs: Tensor) -> float:
         return _TOLERANCES[_WIDE] if self.logits else _TOLERANCES.get(inputs.dtype, _TOLERANCES[_WIDE])
 
-    def _described(self) -> dict[str, float]:
-        """Return what a state must agree with, as numbers."""
-        of_score = {f"conformity {number}": value for number, value in enumerate([*self.weights.flat, self.power])}
-        flags = {name: float(getattr(self, name)) for name in ("randomized", "allow_empty", "normalize", "logits")}
-        return of_score | flags | {f"alpha {number}": float(alpha) for number, alpha in enumerate(self.alphas)}
-
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
         """Refuse the state of a layer with other settings, before anything is written."""
-        found = state.get(f"{prefix}settings")
-        if found is not None and found.shape == self.settings.shape and not self.settings.is_meta:
-            names, differs = list(self._described()), (found.cpu() != self.settings.cpu()).tolist()
-            other = dict.fromkeys(name.split()[0] for name, differ in zip(names, differs, strict=True) if differ)
-            if other:
-                errors: list[str] = args[-1]
-                errors.append(
-                    f"{prefix}settings must be those of this layer; the state has another {', '.join(other)}."
-                )
-                return
+        other = differences(self, state, prefix)
+        if other:
+            errors: list[str] = args[-1]
+            errors.append(f"{prefix}settings must be those of this layer; the state has another {', '.join(other)}.")
+            return
         super()._load_from_state_dict(state, prefix, *args)
 
     def extra_repr(self) -> str:

@@ -74,32 +74,43 @@ class TorchEngine:
         weights = in_numbers_of_python(rows.weights)
         n_levels = thresholds.shape[1]
         sizes = torch.empty((n_levels, len(rows)), dtype=torch.int32, device=rows.probabilities.device)
-        members, bads = [sizes.new_empty(0)], []
+        columns = torch.arange(rows.probabilities.shape[1], device=sizes.device)[None, :]
+        bads = []
         for start, stop, piece, _ in _pieces(rows):
             opened = _open(piece)
-            order, scores = ordered_scores(opened, weights)
+            _, scores = ordered_scores(opened, weights)
             wanted = _of(thresholds, start, stop)
             for level in range(n_levels):
                 inside = (scores <= wanted[:, level : level + 1]).sum(dim=1)
                 sizes[level, start:stop] = inside.clamp(min=at_least).to(torch.int32)
-            longest = sizes[:, start:stop].amax(dim=0)
-            columns = torch.arange(order.shape[1], device=order.device)
-            members.append(order[columns[None, :] < longest[:, None]].to(torch.int32))
             bads.append(_from(start, opened.bad))
-        return sizes, sizes.amax(dim=0), torch.cat(members), _first(bads)
+        longest = sizes.amax(dim=0)
+
+        def members(opened: OpenRows, start: int, stop: int) -> Tensor:
+            order, _ = ordered_scores(opened, weights)
+            return order[columns < longest[start:stop, None]]
+
+        return sizes, longest, _members(rows, longest, members), _first(bads)
 
     def cut_by_label(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the members at a threshold for every column."""
         weights = in_numbers_of_python(rows.weights)
-        sizes, members, bads = [], [], []
+
+        def inside(opened: OpenRows) -> tuple[Tensor, Tensor]:
+            order, scores = ordered_scores(opened, weights)
+            return order, filled(scores <= thresholds[order], at_least)
+
+        def members(opened: OpenRows, start: int, stop: int) -> Tensor:
+            order, is_member = inside(opened)
+            return order[is_member]
+
+        sizes, bads = [], []
         for start, _, piece, _ in _pieces(rows):
             opened = _open(piece)
-            order, scores = ordered_scores(opened, weights)
-            inside = filled(scores <= thresholds[order], at_least)
-            sizes.append(inside.sum(dim=1).to(torch.int32))
-            members.append(order[inside].to(torch.int32))
+            sizes.append(inside(opened)[1].sum(dim=1).to(torch.int32))
             bads.append(_from(start, opened.bad))
-        return torch.cat(sizes), torch.cat(members), _first(bads)
+        joined = torch.cat(sizes)
+        return joined, _members(rows, joined, members), _first(bads)
 
     def p_values(self, rows: TensorRows, calibrated: Calibrated, row_groups: Tensor | None) -> tuple[Tensor, Tensor]:
         """Count by bisection and look the counts up."""
@@ -159,6 +170,15 @@ def _fill(rows: TensorRows, dtype: Any, work: Work) -> tuple[Tensor, Tensor]:
         found[start:stop] = work(opened, start, stop)
         bads.append(_from(start, opened.bad))
     return found, _first(bads)
+
+
+def _members(rows: TensorRows, sizes: Tensor, work: Work) -> Tensor:
+    """Put the members of each piece in place, by a second pass: parts to be joined would take twice the room."""
+    ends = torch.cat([sizes.new_zeros(1, dtype=torch.int64), sizes.cumsum(dim=0, dtype=torch.int64)])
+    found = sizes.new_empty(int(ends[-1]))
+    for start, stop, piece, _ in _pieces(rows):
+        found[int(ends[start]) : int(ends[stop])] = work(_open(piece), start, stop).to(torch.int32)
+    return found
 
 
 def _of(thresholds: Tensor, start: int, stop: int) -> Tensor:
