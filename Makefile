@@ -4,19 +4,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network test-models lint format browser bench fuzz clean
+.PHONY: run test test-network test-gpu test-models lint format browser bench fuzz clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
 
 test: $(VENV)/tested lint browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --doctest-ignore-import-errors --pyargs aptset
 
 # torch in the build for processors where there is one; without this pin it comes with gigabytes for other devices.
 test-network: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_network
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:logging tests_network tests_gpu
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.torch aptset.probabilities.tensor_sets
+
+# On a machine with a GPU, where nothing needs to be installed but torch, numpy and pytest.
+test-gpu:
+	PYTHONPATH=src $(PYTHON) -m pytest -p no:logging tests_gpu
 
 # Real XGBoost, LightGBM, CatBoost, skorch and MLflow: large, and with versions of their own.
 test-models: $(VENV)/tested

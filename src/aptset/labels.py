@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.devices import on_host
 from aptset.groups import hashable
-from aptset.tables import plain_array, plain_list
+from aptset.tables import plain_list
 
 
 def distinct(values: NDArray[Any]) -> NDArray[Any]:
@@ -72,7 +73,7 @@ def plain_labels(labels: Any) -> Any:
         return as_objects(values) if found is None or found.dtype.kind not in "biuf" else found
     if isinstance(labels, list | tuple) and any(issubclass(kind, Enum) for kind in {type(one) for one in labels}):
         return as_objects(list(labels))
-    return plain_array(labels)
+    return on_host(labels)
 
 
 def in_order(labels: NDArray[Any]) -> NDArray[Any]:

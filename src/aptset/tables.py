@@ -134,14 +134,6 @@ def without_column(frame: Any, name: Any) -> Any:
     return nw.from_native(frame, eager_only=True).drop(name).to_native()
 
 
-def plain_array(values: Any) -> Any:
-    """Return a tensor as numpy can take it: from its device, without its gradients, and in a type that numpy has."""
-    if not (hasattr(values, "detach") and hasattr(values, "cpu")):
-        return values
-    values = values.detach().cpu()
-    return values.float() if str(values.dtype).endswith("bfloat16") else values
-
-
 def plain_list(values: Any) -> list[Any]:
     """Return the values of an array or a column of any library as a list of Python values."""
     for method in ("to_pylist", "tolist", "to_list"):

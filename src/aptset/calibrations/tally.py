@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,9 +144,27 @@ def chunks(n_rows: int, n_classes: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, max(n_rows, 1), step)]
 
 
+class RowsElsewhere(Protocol):
+    """Rows that are not numpy's, and answer for themselves where they lie."""
+
+    def sets(
+        self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
+    ) -> list[Any]:
+        """Return the sets at each level."""
+        ...
+
+    def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Any:
+        """Return the sets at one level as a boolean matrix."""
+        ...
+
+    def p_values(self, held_out: HeldOut, ids: Ids | None) -> Any:
+        """Return the p-value of every label."""
+        ...
+
+
 def sets_of_one_model(
     held_out: HeldOut,
-    rows: Rows,
+    rows: Rows | RowsElsewhere,
     ids: Ids | None,
     alphas: list[Fraction],
     classes: NDArray[Any],
@@ -154,43 +172,49 @@ def sets_of_one_model(
     name: str,
 ) -> list[PredictionSets]:
     """Return the sets at each level under the only model."""
+    if not isinstance(rows, Rows):
+        return rows.sets(held_out, ids, alphas, classes, allow_empty)
     at_least = 0 if allow_empty else 1
     if ids is None:
-        found: Cut | FreeCut = cut_by_label(rows, _by_label_thresholds(held_out, alphas), at_least)
+        found: Cut | FreeCut = cut_by_label(rows, by_label_thresholds(held_out, alphas), at_least)
     else:
-        found = cut(rows, _thresholds(held_out, ids, alphas), at_least)
-    check_rows(rows.probabilities, found.first_bad, name, rows.normalize)
+        found = cut(rows, thresholds_of(held_out, ids, alphas), at_least)
+    check_rows(rows.probabilities, found.first_bad, name, rows.normalize, rows.tolerance)
     return [PredictionSets.trusted(pointers, members, classes) for pointers, members in found.at_each()]
 
 
-def _thresholds(held_out: HeldOut, ids: Ids, alphas: list[Fraction]) -> Floats:
+def thresholds_of(held_out: HeldOut, ids: Ids, alphas: list[Fraction]) -> Floats:
     """Return the thresholds of each row, or one row for all: count < k is the same as score <= k-th smallest score."""
     found = [held_out.thresholds(alpha) for alpha in alphas]
     by_group: Floats = found[0][:, None] if len(found) == 1 else np.array(found).T
     return by_group[:1] if held_out.groups.kind == "all" else by_group[ids]
 
 
-def _by_label_thresholds(held_out: HeldOut, alphas: list[Fraction]) -> Floats:
+def by_label_thresholds(held_out: HeldOut, alphas: list[Fraction]) -> Floats:
     """Return the thresholds of each label, (levels, labels): what comes last is for groups never seen."""
     return np.array([held_out.thresholds(alpha)[:-1] for alpha in alphas])
 
 
 def mask_of_one_model(
-    held_out: HeldOut, rows: Rows, ids: Ids | None, alpha: Fraction, allow_empty: bool, name: str
-) -> NDArray[np.bool_]:
+    held_out: HeldOut, rows: Rows | RowsElsewhere, ids: Ids | None, alpha: Fraction, allow_empty: bool, name: str
+) -> Any:
     """Return the sets at one level under the only model as a boolean matrix."""
+    if not isinstance(rows, Rows):
+        return rows.mask(held_out, ids, alpha, allow_empty)
     at_least = 0 if allow_empty else 1
     if ids is None:
-        flags, first_bad = masks_by_label(rows, _by_label_thresholds(held_out, [alpha])[0], at_least)
+        flags, first_bad = masks_by_label(rows, by_label_thresholds(held_out, [alpha])[0], at_least)
     else:
-        flags, first_bad = masks(rows, _thresholds(held_out, ids, [alpha]), at_least)
-    check_rows(rows.probabilities, first_bad, name, rows.normalize)
+        flags, first_bad = masks(rows, thresholds_of(held_out, ids, [alpha]), at_least)
+    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
     return flags
 
 
-def p_values_of_one_model(held_out: HeldOut, rows: Rows, ids: Ids | None, name: str) -> Floats:
+def p_values_of_one_model(held_out: HeldOut, rows: Rows | RowsElsewhere, ids: Ids | None, name: str) -> Any:
     """Return the p-value of every label under the only model."""
+    if not isinstance(rows, Rows):
+        return rows.p_values(held_out, ids)
     (fold,) = held_out.folds
     p_values, first_bad = p_values_of_rows(rows, fold.calibrated, ids)
-    check_rows(rows.probabilities, first_bad, name, rows.normalize)
+    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
     return p_values

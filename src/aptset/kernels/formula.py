@@ -2,12 +2,39 @@
 
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import mul
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+
+
+class Operations(NamedTuple):
+    """What arrays and tensors do under other names; every operation rounds once, and alike everywhere."""
+
+    where: Any
+    sqrt: Any
+    product: Any  # never fused with the addition behind it
+    highest: Any
+    nearest: Any  # whole number
+    power_of_two: Any
+    step: Any  # of a polynomial: (value, term, x) to (value + term) * x; the value may be overwritten
+
+
+def _power_of_two(twos: Floats) -> Floats:
+    return ((twos.astype(np.int64) + 1023) << 52).view(np.float64)
+
+
+def _step(value: Floats, term: float, x: Floats) -> Floats:
+    value += term
+    value *= x
+    return value
+
+
+NUMPY = Operations(np.where, np.sqrt, np.multiply, np.amax, np.rint, _power_of_two, _step)
 
 
 @dataclass(frozen=True)
@@ -128,38 +155,73 @@ class Formula:
 POWER_STEP = 2.0**-6
 
 
-def raised(values: Floats, power: float) -> Floats:
+def raised(values: Floats, power: float, xp: Operations = NUMPY) -> Floats:
     """Return values to a power that is a multiple of POWER_STEP."""
     whole, steps = divmod(round(power / POWER_STEP), round(1 / POWER_STEP))
-    result = np.ones_like(values)
-    for _ in range(whole):
-        result = result * values
-    root, bit = values, round(1 / POWER_STEP)
+    factors, root, bit = [values] * whole, values, round(1 / POWER_STEP)
     while steps:
-        root, bit = np.sqrt(root), bit // 2
+        root, bit = xp.sqrt(root), bit // 2
         if steps >= bit:
-            result, steps = result * root, steps - bit
-    return result
+            factors.append(root)
+            steps -= bit
+    return reduce(mul, factors[1:], factors[0])
 
 
-def late(w: Weights, rank: Floats, u: Floats) -> Floats:
-    """By how much a rank counts."""
-    return np.where(rank > w.free_ranks, (rank - w.free_ranks) - w.rank_u * u, 0.0)
+def sum_of_row(values: Floats) -> Floats:
+    """Return the sum of each row, (rows, 1), in an order that arrays and tensors share: halves upon halves."""
+    rest: Any = 0.0
+    while (width := values.shape[1]) > 1:
+        half = width // 2
+        rest = rest + values[:, -1:] if width % 2 else rest
+        values = values[:, :half] + values[:, half : 2 * half]
+    total: Floats = values + rest
+    return total
+
+
+def normalised(values: Floats, xp: Operations = NUMPY) -> Floats:
+    """Divide each row by its sum; one that cannot be divided turns bad, and is reported as such."""
+    total = sum_of_row(values)
+    can_be = (values >= 0.0).all(1, keepdims=True) & (total > 0.0)
+    divided: Floats = values / xp.where(can_be, total, np.nan)
+    return divided
+
+
+def tempered(values: Floats, power: float, tolerance: float, xp: Operations = NUMPY) -> Floats:
+    """Raise rows to a power and divide them by their new sums; what is bad before it is raised stays bad."""
+    total = ((values + 2.0) - 2.0).sum(1, keepdims=True)
+    is_good = (abs(total - 1.0) <= tolerance) & (values >= 0.0).all(1, keepdims=True)
+    return normalised(raised(xp.where(is_good, values, np.nan), power, xp), xp)
+
+
+def late(w: Weights, rank: Floats, u: Floats, xp: Operations = NUMPY) -> Floats:
+    """By how much a rank counts, times its weight."""
+    ranks: Floats = xp.product(w.rank, xp.where(rank > w.free_ranks, (rank - w.free_ranks) - w.rank_u * u, 0.0))
+    return ranks
 
 
 def mass_score(
-    w: Weights, above: Floats, own: Floats, top: Floats, second: Floats, total: Floats, rank: Floats, u: Floats
+    w: Weights,
+    above: Floats,
+    own: Floats,
+    top: Floats,
+    second: Floats,
+    total: Floats,
+    rank: Floats,
+    u: Floats,
+    xp: Operations = NUMPY,
 ) -> Floats:
     """Score of labels that carry mass (of all labels, where those without mass do not stand behind)."""
-    share = ((w.above * above + w.own * own + w.own_u * (u * own)) + w.top * top) / total
-    scores: Floats = (share + (w.constant + w.u * u)) + w.rank * late(w, rank, u)
+    shaved, by_rank = xp.product(u, own), late(w, rank, u, xp)
+    share = ((w.above * above + w.own * own + w.own_u * shaved) + w.top * top) / total
+    scores: Floats = (share + (w.constant + xp.product(w.u, u))) + by_rank
     if w.first is None:
         return scores
     f = w.first
-    share = ((f.own * own + f.own_u * (u * own)) + f.second * second) / total
-    return np.where(rank == 1.0, (share + (f.constant + f.u * u)) + w.rank * late(w, rank, u), scores)
+    share = ((f.own * own + f.own_u * shaved) + f.second * second) / total
+    with_first: Floats = xp.where(rank == 1.0, (share + (f.constant + xp.product(f.u, u))) + by_rank, scores)
+    return with_first
 
 
-def zero_score(w: Weights, position: Floats, count: Floats, rank: Floats, u: Floats) -> Floats:
+def zero_score(w: Weights, position: Floats, count: Floats, rank: Floats, u: Floats, xp: Operations = NUMPY) -> Floats:
     """Score of labels without mass that stand behind: they share (1, 2]."""
-    return (1.0 + ((position + 1.0) - u) / count) + w.rank * late(w, rank, u)
+    return (1.0 + ((position + 1.0) - u) / count) + late(w, rank, u, xp)

@@ -12,7 +12,7 @@ from aptset.kernels import engines
 from aptset.kernels.blocks import contiguous, over_blocks
 from aptset.kernels.copies import PREDICTION, find_copies, own_seeds
 from aptset.kernels.engines.seam import BLOCK_ROWS, Copies, Engine
-from aptset.kernels.formula import Floats, Formula, raised
+from aptset.kernels.formula import Floats, Formula, normalised, tempered
 from aptset.kernels.rowhash import Words
 
 Result = TypeVar("Result")
@@ -45,13 +45,11 @@ class Rows:
             return self
         values = contiguous(self.probabilities[start:stop])
         if self.normalize:
-            values = _normalised(values.astype(np.float64))
+            with np.errstate(all="ignore"):
+                values = normalised(values.astype(np.float64))
         if self.formula.power != 1.0:
-            wide = values.astype(np.float64)
-            with np.errstate(all="ignore"):  # what is bad before it is raised stays bad
-                total = ((wide + 2.0) - 2.0).sum(axis=1, keepdims=True)
-                is_good = (np.abs(total - 1.0) <= self.tolerance) & (wide >= 0.0).all(axis=1, keepdims=True)
-            values = _normalised(raised(np.where(is_good, wide, np.nan), self.formula.power))
+            with np.errstate(all="ignore"):
+                values = tempered(values.astype(np.float64), self.formula.power, self.tolerance)
         return replace(
             self,
             probabilities=values,
@@ -111,14 +109,6 @@ class Rows:
     def engine(self) -> Engine:
         """What runs the loops over these rows: only numpy takes any function of places."""
         return engines.NUMPY if self.formula.weights is None else engines.chosen
-
-
-def _normalised(values: Floats) -> Floats:
-    """Divide each row by its sum; one that cannot be divided turns bad, and is reported as such."""
-    with np.errstate(all="ignore"):
-        total = values.sum(axis=1, keepdims=True)
-        can_be = (values >= 0.0).all(axis=1, keepdims=True) & (total > 0.0)
-        return values / np.where(can_be, total, np.nan)
 
 
 def first_bad_row(rows_of_blocks: list[int]) -> int:

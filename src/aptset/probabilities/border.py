@@ -16,6 +16,7 @@ from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.rowhash import Words
+from aptset.probabilities.answers import NAME, looked_at, make_rows, scores_of_labels, stays_on_device
 from aptset.scores import Adaptive, Score
 from aptset.tables import without_column
 from aptset.validation.chance import (
@@ -27,9 +28,6 @@ from aptset.validation.labels import check_labels
 from aptset.validation.matrices import (
     check_named_columns,
     check_probabilities,
-    check_rows,
-    softmax_of,
-    tolerance_of,
 )
 from aptset.validation.scores import (
     check_conformity,
@@ -41,7 +39,7 @@ from aptset.validation.settings import (
     draw_key,
 )
 
-NAME = "probabilities"
+__all__ = ["NAME", "Scored", "score_labels", "take_ids"]
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,9 @@ def score_labels(
     score = check_conformity(conformity) if tuning is None else Adaptive()
     randomized, normalize = check_flag(randomized, "randomized"), check_flag(normalize, "normalize")
     probabilities, ids = take_ids(probabilities, ids)
-    matrix, names = check_probabilities(probabilities, NAME)
-    matrix = softmax_of(matrix, NAME) if check_flag(logits, "logits") else matrix
+    formula, soft = formula_of(score), check_flag(logits, "logits")
+    stays = tuning is None and stays_on_device(probabilities, formula)  # a score is chosen on the host
+    matrix, names = check_probabilities(looked_at(probabilities, stays), NAME)
     matrix, known = check_named_columns(matrix, names, classes, labels, NAME)
     columns = check_labels(labels, known, len(matrix))
     by_name = isinstance(groups, str)
@@ -96,12 +95,11 @@ def score_labels(
     key, chance = draw_key(generator), Chance.of(u, ids, randomized)
     start = check_first_row(first_row, BLOCK_ROWS)
     draw = chance.calibrates(u, ids, len(matrix), key, least_distinct)
-    rows = Rows(matrix, formula_of(score), key, tolerance_of(matrix), *draw, normalize, CALIBRATION, start)
-    found = label_scores(rows, columns)
-    check_rows(matrix, found.first_bad, NAME, normalize)
+    rows = make_rows(matrix, probabilities, stays, soft, formula, key, draw, normalize, CALIBRATION, start)
+    found = scores_of_labels(rows, columns)
     trials: tuple[Trial, ...] = ()
     reserved = None
-    if tuning is not None:
+    if tuning is not None and isinstance(rows, Rows):
         reserved = tuning.reserve(len(matrix), generator)
         score, trials = choose(some_rows(rows, reserved), columns[reserved], tuning, NAME)
         rows, columns = some_rows(rows, ~reserved), columns[~reserved]

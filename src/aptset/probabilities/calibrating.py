@@ -37,9 +37,9 @@ def calibrate(
 
     Parameters
     ----------
-    probabilities : array or data frame, shape (rows, classes)
-        Rows must sum to 1, up to rounding. float16 and float32 are widened to float64 first. A data frame goes by the
-        names of its columns, here and in ``predict_set``.
+    probabilities : array, tensor or data frame, shape (rows, classes)
+        Rows must sum to 1, up to rounding. float16, bfloat16 and float32 are widened to float64 first. A tensor of
+        torch is scored on its device. A data frame goes by the names of its columns, here and in ``predict_set``.
     labels : array, shape (rows,)
         The true label of each row.
     conformity : str, score or function of :class:`Places`, default="adaptive"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,9 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tally import mask_of_one_model, p_values_of_one_model, sets_of_one_model
 from aptset.chance import BY_CONTENT, Chance
+from aptset.devices import as_given
 from aptset.kernels.copies import BLOCK_ROWS, PREDICTION
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
+from aptset.probabilities.answers import looked_at, make_rows, sets_as_given, stays_on_device
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.merging import merged
 from aptset.rich import html_table
@@ -25,7 +27,6 @@ from aptset.sets import PredictionSets
 from aptset.validation.chance import check_first_row
 from aptset.validation.matrices import (
     check_new_probabilities,
-    softmax_of,
     tolerance_of,
 )
 from aptset.validation.scores import formula_of
@@ -35,6 +36,9 @@ from aptset.validation.settings import (
     check_flag,
     warn_if_too_few,
 )
+
+if TYPE_CHECKING:
+    from aptset.probabilities.tensors import OnDevice
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -166,8 +170,9 @@ class Calibration:
 
         Parameters
         ----------
-        probabilities : array or data frame, shape (rows, classes)
-            Columns in the order of ``classes``; the columns of a data frame are found by name.
+        probabilities : array, tensor or data frame, shape (rows, classes)
+            Columns in the order of ``classes``; the columns of a data frame are found by name. A tensor of torch on a
+            GPU, or an array there that DLPack can show, is worked on and answered where it lies.
         alpha : float or sequence of float, default=0.1
             Miscoverage level: sets hold the true label with probability at least 1 - alpha. For a sequence, a list
             with the sets of each level is returned from one pass over the rows.
@@ -181,7 +186,7 @@ class Calibration:
         normalize : bool, optional
             Divide each row by its sum instead of refusing rows that do not sum to 1; by default as at calibration.
         logits : bool, default=False
-            The numbers are logits: a softmax in float64 makes them probabilities.
+            The numbers are logits: a softmax in float64 makes them probabilities, with the same bits on every device.
         allow_empty : bool, optional
             If False, an empty set gets its most likely label, which can only raise the coverage.
         first_row : int, default=0
@@ -190,7 +195,7 @@ class Calibration:
 
         Returns
         -------
-        PredictionSets, or a list of them
+        PredictionSets, or a list of them; TensorSets on a GPU
         """
         alphas, is_sequence = check_alphas(alpha)
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
@@ -198,8 +203,8 @@ class Calibration:
         warn_if_too_few(met, alphas, self.held_out.groups.kind)
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
         sets = sets_of_one_model(self.held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
-        if not isinstance(probabilities, np.ndarray):
-            sets = [some.named_as(probabilities) for some in sets]
+        if type(probabilities) is not np.ndarray:
+            sets = [sets_as_given(some, probabilities) for some in sets]
         return sets if is_sequence else sets[0]
 
     def predict_mask(
@@ -217,7 +222,7 @@ class Calibration:
     ) -> NDArray[np.bool_]:
         """Return the prediction sets as a boolean matrix, (rows, classes): faster, since nothing is put in order.
 
-        Equal to ``predict_set(...).mask``; the parameters are those of :meth:`predict_set`.
+        Equal to ``predict_set(...).mask``, a tensor for a tensor; the parameters are those of :meth:`predict_set`.
 
         Examples
         --------
@@ -231,7 +236,8 @@ class Calibration:
         ids, met = self.held_out.meet(groups, len(rows))
         warn_if_too_few(met, [level], self.held_out.groups.kind)
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
-        return mask_of_one_model(self.held_out, rows, ids, level, may_be_empty, NAME)
+        found: NDArray[np.bool_] = mask_of_one_model(self.held_out, rows, ids, level, may_be_empty, NAME)
+        return found if type(probabilities) is np.ndarray else as_given(found, probabilities)
 
     def p_values(
         self,
@@ -247,11 +253,12 @@ class Calibration:
         """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha.
 
         That of the true label is at most t with probability at most t. (With ``allow_empty=False`` an empty set gets
-        its most likely label, whatever its p-value.)
+        its most likely label, whatever its p-value.) For a tensor it is a tensor.
         """
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
         ids, _ = self.held_out.meet(groups, len(rows))
-        return p_values_of_one_model(self.held_out, rows, ids, NAME)
+        found: Floats = p_values_of_one_model(self.held_out, rows, ids, NAME)
+        return found if type(probabilities) is np.ndarray else as_given(found, probabilities)
 
     def sets_and_p_values(
         self,
@@ -284,8 +291,8 @@ class Calibration:
         warn_if_too_few(met, [level], self.held_out.groups.kind)
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
         (sets,) = sets_of_one_model(self.held_out, rows, ids, [level], self.classes, may_be_empty, NAME)
-        sets = sets.named_as(probabilities)
-        return sets, p_values_of_one_model(self.held_out, rows, ids, NAME)
+        found = p_values_of_one_model(self.held_out, rows, ids, NAME)
+        return sets_as_given(sets, probabilities), as_given(found, probabilities)
 
     def merge(self, other: Calibration) -> Calibration:
         """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.
@@ -313,14 +320,18 @@ class Calibration:
 
     def _rows(
         self, probabilities: Any, u: ArrayLike | None, ids: Any, normalize: bool | None, logits: bool, first_row: int
-    ) -> Rows:
+    ) -> Rows | OnDevice:
         if ids is not None:
             probabilities, ids = take_ids(probabilities, ids)
-        matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
-        if logits is not False:
-            matrix = softmax_of(matrix, NAME) if check_flag(logits, "logits") else matrix
+        is_plain = type(probabilities) is np.ndarray and logits is False
+        stays = not is_plain and stays_on_device(probabilities, self._formula)
+        shape = probabilities if is_plain else looked_at(probabilities, stays)
+        matrix = check_new_probabilities(shape, NAME, self.classes, self.columns)
         is_whole = first_row == 0  # the last piece of a file may well be one row
         draw = self.chance.predicts(u, ids, len(matrix), self.key, is_whole, stacklevel=5)
         divide = self.normalize if normalize is None else check_flag(normalize, "normalize")
         start = 0 if type(first_row) is int and is_whole else check_first_row(first_row, BLOCK_ROWS)
-        return Rows(matrix, self._formula, self.key, tolerance_of(matrix), *draw, divide, PREDICTION, start)
+        if is_plain:
+            return Rows(matrix, self._formula, self.key, tolerance_of(matrix), *draw, divide, PREDICTION, start)
+        soft = check_flag(logits, "logits")
+        return make_rows(matrix, probabilities, stays, soft, self._formula, self.key, draw, divide, PREDICTION, start)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.devices import is_on_device, is_tensor, on_host
 from aptset.labels import as_objects
 from aptset.tables import column_values, is_table, names_of_columns, plain_list
 from aptset.validation.labels import (
@@ -58,6 +59,7 @@ def check_ids(ids: Any, n_rows: int, least_distinct: float, fewest: int = _FEWES
     if ids is None:
         return None
     refuse_masked(ids, "ids")
+    ids = np.asarray(on_host(ids)) if is_tensor(ids) or is_on_device(ids) else ids
     found = ids if isinstance(ids, np.ndarray) and ids.dtype != object else as_objects(plain_list(ids))
     if found.ndim != 1:
         raise ValueError(f"ids must be 1-D, one id per row; got shape {found.shape}.")

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from aptset.devices import is_on_device, is_tensor, on_host
 from aptset.groups import GROUPINGS, GroupValues, hashable, is_grouping
 from aptset.labels import as_objects
-from aptset.tables import column_values, is_table, names_of_columns, plain_array, plain_list
+from aptset.tables import column_values, is_table, names_of_columns, plain_list
 from aptset.validation.labels import check_length
 
 
@@ -40,6 +41,7 @@ def check_same_kind(kind: str, values: GroupValues | None) -> None:
 
 
 def _as_values(values: Any, n_rows: int) -> GroupValues:
+    values = np.asarray(on_host(values)) if is_tensor(values) or is_on_device(values) else values
     if isinstance(values, str) or np.ndim(values) == 0:
         raise TypeError(
             f"groups must be None, 'label' or 1-D, with the group of each row; got {values!r}. Pass one value per row."
@@ -47,7 +49,7 @@ def _as_values(values: Any, n_rows: int) -> GroupValues:
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
         check_length(values, n_rows, "groups")
         return values  # whole numbers are looked up without a Python object per row
-    found = plain_list(plain_array(values))
+    found = plain_list(values)
     check_length(found, n_rows, "groups")
     if isinstance(values, np.ndarray) and values.dtype.kind in "bUS":
         return found

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.devices import is_bfloat16, is_sparse, is_tensor, on_host
 from aptset.kernels.formula import Floats
+from aptset.kernels.softmax import softmax_by_blocks
 from aptset.labels import (
     columns_of,
     some,
 )
-from aptset.tables import is_table, matrix_of_table, names_of_columns, plain_array
+from aptset.tables import is_table, matrix_of_table, names_of_columns
 from aptset.validation.labels import (
     as_labels,
     check_classes,
@@ -89,10 +91,11 @@ def check_new_probabilities(
 
 
 def _as_matrix(values: Any, name: str) -> NDArray[np.generic]:
-    if hasattr(values, "tocsr"):
-        raise TypeError(f"{name} must be a dense matrix; got {type(values).__name__}. Pass {name}.toarray().")
+    if is_sparse(values):
+        way_out = "to_dense()" if is_tensor(values) else "toarray()"
+        raise TypeError(f"{name} must be a dense matrix; got {type(values).__name__}. Pass {name}.{way_out}.")
     try:
-        matrix = np.asarray(plain_array(values))
+        matrix = np.asarray(on_host(values))
     except ValueError as error:
         raise ValueError(f"{name} must be a matrix with rows of equal length; got ragged rows.") from error
     refuse_masked(values, name)
@@ -111,8 +114,10 @@ def _as_matrix(values: Any, name: str) -> NDArray[np.generic]:
     return matrix
 
 
-def tolerance_of(matrix: NDArray[np.generic]) -> float:
-    """Return how far rows of this dtype may sum from 1."""
+def tolerance_of(matrix: NDArray[np.generic], given: Any = None) -> float:
+    """Return how far rows of this dtype may sum from 1; ``given`` is what the matrix came as."""
+    if given is not None and is_bfloat16(given):
+        return _TOLERANCES[np.dtype(np.float16)]  # numpy has it as float32
     return _TOLERANCES.get(matrix.dtype, _TOLERANCE)
 
 
@@ -121,8 +126,9 @@ def check_rows(
     first_bad: int,
     name: str,
     normalize: bool,
+    tolerance: float | None = None,
 ) -> None:
-    """Explain the first bad row, if there is one."""
+    """Explain the first bad row, if there is one; ``tolerance`` is what its sum was held to, if not by its dtype."""
     if first_bad < 0:
         return
     row = np.asarray(matrix[first_bad], dtype=np.float64)
@@ -144,9 +150,11 @@ def check_rows(
         total = float(row.sum())
     if normalize:
         raise ValueError(f"{name} must have rows that can be normalised; row {first_bad} sums to {total}.")
+    usual = tolerance_of(matrix)
+    kind = matrix.dtype if tolerance in (None, usual) else "bfloat16"
     way_out = "divide them in its predict_proba" if of_model else "Pass normalize=True to divide each row by its sum"
     raise ValueError(
-        f"{name} must have rows that sum to 1 (within {tolerance_of(matrix):g} for {matrix.dtype}); "
+        f"{name} must have rows that sum to 1 (within {tolerance or usual:g} for {kind}); "
         f"row {first_bad} sums to {total:.9g}. {way_out}."
     )
 
@@ -163,10 +171,14 @@ def softmax_of(matrix: NDArray[np.generic], name: str) -> Floats:
     """Return the probabilities of logits; refuse what is a matrix of probabilities already."""
     wide = matrix.astype(np.float64, order="C")  # the order of a sum must not depend on the layout, nor on the batch
     with np.errstate(invalid="ignore", over="ignore"):
-        if (wide >= 0).all() and (np.abs(wide.sum(axis=1) - 1) <= _TOLERANCE).all():
-            raise ValueError(f"{name} must be logits with logits=True; every row sums to 1 already. Drop logits=True.")
-        weights = np.exp(wide - wide.max(axis=1, keepdims=True))
-        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+        refuse_probabilities(bool((wide >= 0).all() and (np.abs(wide.sum(axis=1) - 1) <= _TOLERANCE).all()), name)
+    return softmax_by_blocks(wide)
+
+
+def refuse_probabilities(are_probabilities: bool, name: str) -> None:
+    """Refuse a softmax of a softmax."""
+    if are_probabilities:
+        raise ValueError(f"{name} must be logits with logits=True; every row sums to 1 already. Drop logits=True.")
 
 
 def check_u(u: ArrayLike | None, n_rows: int, may_be_one: bool = True) -> Floats | None:
@@ -174,7 +186,7 @@ def check_u(u: ArrayLike | None, n_rows: int, may_be_one: bool = True) -> Floats
     if u is None:
         return None
     refuse_masked(u, "u")
-    found = np.asarray(plain_array(u))
+    found = np.asarray(on_host(u))
     if found.dtype.kind not in "fiu":
         raise TypeError(f"u must hold numbers in [0, 1]; got dtype {found.dtype}.")
     if found.ndim == 0 and not may_be_one:

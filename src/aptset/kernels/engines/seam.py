@@ -50,13 +50,13 @@ class Calibrated:
     """Calibration scores: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
 
     The group of a label is that of its row, or its own column. An index makes counting faster and changes nothing.
-    Engines may keep what they worked out from the scores in ``kept``, under their name.
+    Engines may keep what they worked out from the scores in ``kept``, under their name (and their device).
     """
 
     scores: Floats
     offsets: NDArray[np.int64]
     index: Index = NO_INDEX
-    kept: dict[str, Any] = field(default_factory=dict)
+    kept: dict[Any, Any] = field(default_factory=dict)
 
 
 class Engine(Protocol):

@@ -1,0 +1,153 @@
+"""A block of rows as torch sees it: twin of :mod:`aptset.kernels.opened` that can be traced.
+
+A compiler of graphs must not change a bit either. Masses are summed as whole numbers of grid steps; the two operations
+after a product cannot be fused with it (:func:`_product`); order and ties are those of integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import torch
+
+from aptset.kernels.engines.torch_words import Tensor, seeds_of_rows, ties, uniforms, words_of
+from aptset.kernels.formula import First, Operations, Weights, mass_score, zero_score
+
+_GRID = 2.0**51
+_BARRIER = -1e300
+
+
+def _product(one: Any, other: Any) -> Any:
+    """Multiply; the bound, which nothing reaches, keeps compilers from fusing the product with a sum behind it."""
+    product = one * other
+    return product.clamp(min=_BARRIER) if torch.compiler.is_compiling() else product
+
+
+_SPLIT = 2.0**27 + 1.0  # times a number: what remains of it in the upper half of its bits
+_TINY, _UP, _DOWN = 2.0**-600, 2.0**500, 2.0**-250
+
+
+def _root(values: Tensor) -> Tensor:
+    """Return the square root as IEEE rounds it: that of some libraries is a last bit off now and then."""
+    is_tiny = values < _TINY
+    x = torch.where(is_tiny, values * _UP, values)
+    y = torch.sqrt(x)
+    square, split = _product(y, y), _product(y, _SPLIT)
+    high = split - (split - y)
+    low = y - high
+    rest = ((high * high - square) + 2.0 * (high * low)) + low * low  # with the square exactly y * y
+    missing = (x - square) - rest
+    above, below = (y.view(torch.int64) + 1).view(torch.float64), (y.view(torch.int64) - 1).view(torch.float64)
+    y = torch.where(missing > y * (above - y), above, torch.where(missing <= -(y * (y - below)), below, y))
+    return torch.where(is_tiny, y * _DOWN, y)
+
+
+def _power_of_two(twos: Tensor) -> Tensor:
+    return ((twos.to(torch.int64) + 1023) << 52).view(torch.float64)
+
+
+def _step(value: Tensor, term: float, x: Tensor) -> Tensor:
+    return _product(value + term, x)
+
+
+TORCH = Operations(torch.where, _root, _product, torch.amax, torch.round, _power_of_two, _step)
+
+
+class OpenRows(NamedTuple):
+    """Exact masses, totals, seeds, uniforms, and which rows are bad."""
+
+    words: Tensor
+    mass: Tensor
+    total: Tensor
+    seeds: Tensor
+    u: Tensor
+    bad: Tensor
+
+
+def open_rows(probabilities: Tensor, key: Any, tolerance: float, seeds: Tensor, u: Tensor) -> OpenRows:
+    """Widen, put on the grid, sum and check rows; hash them unless there are seeds."""
+    values = probabilities.to(torch.float64)
+    words, mass = words_of(values), (values + 2.0) - 2.0
+    total = mass.sum(dim=1)
+    valid = ((values >= 0.0) & (values <= 2.0)).all(dim=1)
+    bad = ~(valid & ((total - 1.0).abs() <= tolerance))
+    seeds = seeds_of_rows(words, key) if seeds is None else seeds
+    return OpenRows(words, mass, total, seeds, uniforms(seeds) if u is None else u, bad)
+
+
+def first_bad(bad: Tensor) -> Tensor:
+    """Return the first row that is bad, or -1."""
+    n = bad.shape[0]
+    row = torch.where(bad, torch.arange(n, device=bad.device), n)
+    row = torch.cat([row, row.new_full((1,), n)]).min()
+    return torch.where(row == n, -1, row)
+
+
+def ordered_scores(rows: OpenRows, weights: Weights) -> tuple[Tensor, Tensor]:
+    """Order of the labels of each row, and their scores in that order (upward)."""
+    by_tie = ties(rows.seeds, rows.u, rows.words).argsort(dim=1)
+    by_value = torch.sort(rows.words.gather(1, by_tie), dim=1, descending=True, stable=True).indices
+    order = by_tie.gather(1, by_value)
+    mass = rows.mass.gather(1, order)
+    steps = (mass * _GRID).to(torch.int64)
+    above = (steps.cumsum(dim=1) - steps).to(torch.float64) / _GRID
+    rank = torch.arange(1, mass.shape[1] + 1, device=mass.device).to(torch.float64)[None, :]
+    return order, _scores(rows, weights, above, mass, mass[:, 0:1], mass[:, 1:2], rank)
+
+
+def label_scores(rows: OpenRows, weights: Weights, labels: Tensor) -> Tensor:
+    """Score of one label a row, without an order of the others."""
+    labels = labels[:, None]
+    mine, own = rows.words.gather(1, labels), rows.mass.gather(1, labels)
+    breakers = ties(rows.seeds, rows.u, rows.words)
+    is_greater = rows.words > mine
+    is_before = (rows.words == mine) & (breakers < breakers.gather(1, labels))
+    before = is_before.sum(dim=1, keepdim=True).to(torch.float64)
+    above = torch.where(is_greater, rows.mass, 0.0).sum(dim=1, keepdim=True) + before * own
+    rank = is_greater.sum(dim=1, keepdim=True).to(torch.float64) + before + 1.0
+    two = rows.mass.topk(2, dim=1).values
+    return _scores(rows, weights, above, own, two[:, 0:1], two[:, 1:2], rank)[:, 0]
+
+
+def _scores(
+    rows: OpenRows, weights: Weights, above: Tensor, own: Tensor, top: Tensor, second: Tensor, rank: Tensor
+) -> Tensor:
+    """Score labels from where they stand; those without mass stand behind, where they do."""
+    total, u = rows.total[:, None], rows.u[:, None]
+    scores = mass_score(weights, above, own, top, second, total, rank, u, TORCH)
+    if not weights.behind:
+        return scores
+    with_mass = (rows.mass > 0.0).sum(dim=1, keepdim=True)
+    zeros = (rows.mass.shape[1] - with_mass).clamp(min=1).to(torch.float64)
+    behind = zero_score(weights, rank - 1.0 - with_mass.to(torch.float64), zeros, rank, u, TORCH)
+    return torch.where(own > 0.0, scores, behind)
+
+
+def filled(inside: Tensor, at_least: int) -> Tensor:
+    """Give empty sets the first label in order, if sets must hold one."""
+    if not at_least:
+        return inside
+    is_first = torch.arange(inside.shape[1], device=inside.device) == 0
+    return inside | (is_first & ~inside.any(dim=1, keepdim=True))
+
+
+def mask_of(rows: OpenRows, weights: Weights, thresholds: Tensor, at_least: int) -> Tensor:
+    """Flag the members; thresholds are (1 or rows, 1), or (1, labels) for each column."""
+    order, scores = ordered_scores(rows, weights)
+    if thresholds.shape[1] > 1:
+        thresholds = thresholds[0][order]
+    inside = filled(scores <= thresholds, at_least)
+    return torch.zeros_like(inside).scatter(1, order, inside)
+
+
+def in_numbers_of_python(weights: Weights) -> Weights:
+    """Return weights that take a tensor for a tensor: numbers of numpy would make an array of it."""
+    first = None if weights.first is None else First(**_floats_of(weights.first))
+    return Weights(**{**_floats_of(weights), "behind": bool(weights.behind), "first": first})
+
+
+def _floats_of(numbers: Weights | First) -> dict[str, Any]:
+    return {
+        field.name: float(getattr(numbers, field.name) or 0.0) for field in fields(numbers) if field.name != "first"
+    }

@@ -1,0 +1,77 @@
+"""What a calibration answers: arrays about arrays, tensors about tensors, on the device where the question lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.chance import Draw
+from aptset.devices import is_on_device, stand_in, tensor_of
+from aptset.kernels.formula import Formula
+from aptset.kernels.places import LabelScores, Rows, label_scores
+from aptset.sets import PredictionSets
+from aptset.validation.matrices import check_rows, softmax_of, tolerance_of
+
+if TYPE_CHECKING:
+    from aptset.probabilities.tensors import OnDevice
+
+NAME = "probabilities"
+
+
+def stays_on_device(probabilities: Any, formula: Formula) -> bool:
+    """Tell whether rows are worked on where they lie: a score that is only a Python function runs on the host."""
+    return type(probabilities) is not np.ndarray and is_on_device(probabilities) and formula.weights is not None
+
+
+def looked_at(probabilities: Any, stays: bool) -> Any:
+    """Return what checks of the shape look at: rows that stay on their device are not fetched for it."""
+    return stand_in(tensor_of(probabilities)) if stays else probabilities
+
+
+def make_rows(
+    matrix: NDArray[Any],
+    given: Any,
+    stays: bool,
+    logits: bool,
+    formula: Formula,
+    key: int,
+    draw: Draw,
+    normalize: bool,
+    side: int,
+    first_row: int,
+) -> Rows | OnDevice:
+    """Return rows as the loops take them, from a matrix that was checked and what it came as."""
+    if not stays:
+        matrix = softmax_of(matrix, NAME) if logits else matrix
+        tolerance = tolerance_of(matrix, None if logits else given)
+        return Rows(matrix, formula, key, tolerance, *draw, normalize, side, first_row)
+    from aptset.probabilities.device_rows import DeviceRows
+    from aptset.probabilities.tensors import OnDevice
+
+    tolerance = tolerance_of(np.empty(0)) if logits else tolerance_of(matrix, given)
+    rows = DeviceRows(tensor_of(given), formula, key, tolerance, *draw, normalize, side, first_row, logits)
+    if logits:
+        rows.refuse_probabilities()
+    return OnDevice(rows)
+
+
+def scores_of_labels(rows: Rows | OnDevice, columns: NDArray[np.int64]) -> LabelScores:
+    """Score one label of each row; refuse rows that are no probabilities."""
+    if isinstance(rows, Rows):
+        found = label_scores(rows, columns)
+        check_rows(rows.probabilities, found.first_bad, NAME, rows.normalize, rows.tolerance)
+        return found
+    return rows.label_scores(columns)
+
+
+def sets_as_given(sets: Any, given: Any) -> Any:
+    """Return sets where the question lies, with the names of its rows if it has any."""
+    if not isinstance(sets, PredictionSets):
+        return sets
+    if not is_on_device(given):
+        return sets.named_as(given)
+    from aptset.probabilities.tensor_sets import TensorSets
+
+    return TensorSets.of(sets, tensor_of(given).device)

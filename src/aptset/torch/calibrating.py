@@ -1,0 +1,117 @@
+"""Calibrate a model on what a loader gives, batch by batch, on one process or on several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import distributed
+
+from aptset.kernels.copies import BLOCK_ROWS
+from aptset.probabilities.calibrating import calibrate
+from aptset.probabilities.calibration import Calibration
+from aptset.running.progress import Bar
+from aptset.torch.checks import check_outputs, check_pair, raise_for_all, refuse_empty_loader
+from aptset.validation.settings import check_generator
+
+_CHUNK_ROWS = 16 * BLOCK_ROWS  # whose outputs are held at a time; whole blocks, so that copies are those of all rows
+_ROWS_OF_A_RANK = 2**40  # more than any shard has: each rank numbers its rows from a place of its own
+
+Tensor = Any
+
+
+def calibrate_model(
+    model: Any, loader: Any, settings: dict[str, Any], random_state: Any, progress: bool
+) -> tuple[Calibration, Any]:
+    """Return the calibration on all batches of all ranks, and the device of the outputs."""
+    rank, n_ranks = _place()
+    seed = int(check_generator(random_state).integers(2**63))
+    if n_ranks == 1:
+        return _on_this_rank(model, loader, {**settings, "random_state": seed}, 0, progress)
+    seed = _gathered(seed)[0]
+    found, error = None, None
+    try:
+        found = _on_this_rank(model, loader, {**settings, "random_state": seed}, rank, progress and rank == 0)
+    except Exception as failure:  # whatever it is, the other ranks must not wait for this one
+        error = f"{type(failure).__name__}: {failure}"
+    answers = _gathered((None if found is None else found[0], error))
+    raise_for_all([failed for _, failed in answers])
+    assert found is not None
+    return reduce(Calibration.merge, [part for part, _ in answers]), found[1]
+
+
+def _on_this_rank(
+    model: Any, loader: Any, settings: dict[str, Any], rank: int, progress: bool
+) -> tuple[Calibration, Any]:
+    calibration, device, first_row = None, None, rank * _ROWS_OF_A_RANK
+    for outputs, labels in _chunks(_answers(model, loader, progress)):
+        part = calibrate(outputs, labels, first_row=first_row, **settings)
+        calibration = part if calibration is None else calibration.merge(part)
+        first_row, device = first_row + _CHUNK_ROWS, outputs.device
+    refuse_empty_loader(0 if calibration is None else calibration.n)
+    assert calibration is not None
+    return calibration, device
+
+
+def _answers(model: Any, loader: Any, progress: bool) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the outputs and the labels of each batch."""
+    bar = Bar(len(loader) if hasattr(loader, "__len__") else None, "calibrating", progress, "batches")
+    device = next((weight.device for weight in model.parameters()), None) if hasattr(model, "parameters") else None
+    try:
+        with _evaluating(model):
+            for number, batch in enumerate(loader):
+                inputs, labels = check_pair(batch, number)
+                with torch.no_grad():
+                    outputs = model(inputs.to(device) if device is not None and hasattr(inputs, "to") else inputs)
+                yield check_outputs(outputs, labels, number), torch.as_tensor(labels)
+                bar.advance(1)
+    finally:
+        bar.close()
+
+
+def _chunks(answers: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Join batches to chunks of one size; the last may be shorter."""
+    held: list[tuple[Tensor, Tensor]] = []
+    for answer in answers:
+        held.append(answer)
+        while sum(len(labels) for _, labels in held) >= _CHUNK_ROWS:
+            outputs, labels = _joined(held)
+            yield outputs[:_CHUNK_ROWS], labels[:_CHUNK_ROWS]
+            held = [(outputs[_CHUNK_ROWS:], labels[_CHUNK_ROWS:])]
+    if any(len(labels) for _, labels in held):
+        yield _joined(held)
+
+
+def _joined(held: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    return torch.cat([outputs for outputs, _ in held]), torch.cat([labels for _, labels in held])
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Put every part of a model into evaluation mode, and back into the mode that it was in."""
+    parts = list(model.modules()) if hasattr(model, "modules") else []
+    modes = [part.training for part in parts]
+    try:
+        for part in parts[:1]:
+            part.eval()
+        yield
+    finally:
+        for part, mode in zip(parts, modes, strict=True):
+            part.training = mode
+
+
+def _place() -> tuple[int, int]:
+    """Return the rank of this process, and how many there are."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+def _gathered(value: Any) -> list[Any]:
+    """Return the value of every rank."""
+    values = [None] * distributed.get_world_size()
+    distributed.all_gather_object(values, value)
+    return values

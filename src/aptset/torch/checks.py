@@ -1,0 +1,95 @@
+"""What a layer can stand behind, and what a loader must give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aptset.kernels.formula import Formula
+
+if TYPE_CHECKING:
+    from aptset.probabilities.calibration import Calibration
+
+
+def check_n_classes(n_classes: Any) -> int:
+    """Return a number of columns."""
+    if isinstance(n_classes, bool) or not isinstance(n_classes, int) or n_classes < 2:
+        raise ValueError(f"n_classes must be a whole number of at least 2; got {n_classes!r}.")
+    return n_classes
+
+
+def check_fast(formula: Formula, conformity: Any) -> Formula:
+    """Refuse a score that is only a Python function: it cannot be a part of a graph."""
+    if formula.weights is None:
+        raise ValueError(
+            f"conformity must have weights to stand in a layer; {conformity!r} is a function of places alone. Take one "
+            "of the library's scores, or call calibration.predict_mask, which takes any function."
+        )
+    return formula
+
+
+def check_layer_groups(groups: Any) -> bool:
+    """Return whether each label has a threshold of its own."""
+    if not (groups is None or (isinstance(groups, str) and groups == "label")):
+        raise ValueError(
+            f"groups must be None or 'label' in a layer, which sees logits alone; got {groups!r}. For groups of rows "
+            "call calibration.predict_mask(..., groups=...)."
+        )
+    return groups == "label"
+
+
+def check_can_be_a_layer(calibration: Calibration) -> None:
+    """Refuse calibrations whose sets depend on more than the row."""
+    check_layer_groups(None if calibration.held_out.groups.kind == "all" else calibration.held_out.groups.kind)
+    if calibration.chance.source == "given":
+        raise ValueError(
+            "calibration must draw its own u to stand in a layer; it was passed u=.... Calibrate again without u."
+        )
+
+
+def check_inputs(inputs: Any, n_classes: int) -> None:
+    """Refuse what has not one column per class."""
+    if inputs.ndim != 2 or inputs.shape[1] != n_classes:
+        raise ValueError(
+            f"inputs must have shape (rows, {n_classes}), one column per class; got {tuple(inputs.shape)}. Put the "
+            "layer behind the last layer of the classifier."
+        )
+
+
+def check_pair(batch: Any, number: int) -> tuple[Any, Any]:
+    """Return the inputs and the labels of a batch."""
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        shape = f"{len(batch)} parts" if isinstance(batch, tuple | list | dict) else "no pair"
+        raise TypeError(
+            f"loader must give pairs (inputs, labels); batch {number} is a {type(batch).__name__} with {shape}. Wrap "
+            "the loader in a generator that yields such pairs."
+        )
+    return batch[0], batch[1]
+
+
+def check_outputs(outputs: Any, labels: Any, number: int) -> Any:
+    """Return the logits that a model gave for a batch."""
+    found = getattr(outputs, "logits", outputs)
+    if not hasattr(found, "ndim") or found.ndim != 2:
+        got = f"shape {tuple(found.shape)}" if hasattr(found, "shape") else f"a {type(found).__name__}"
+        raise ValueError(f"model must return logits of shape (rows, classes); batch {number} gave {got}.")
+    if len(labels) != len(found):
+        raise ValueError(
+            f"loader must give one label per row; batch {number} has {len(labels)} labels, and the model gave "
+            f"{len(found)} rows."
+        )
+    return found
+
+
+def refuse_empty_loader(n_rows: int) -> None:
+    """Refuse to calibrate on nothing."""
+    if n_rows == 0:
+        raise ValueError(
+            "loader must give at least one batch; it gave none. A generator that was read once is empty: make it again."
+        )
+
+
+def raise_for_all(errors: list[str | None]) -> None:
+    """Let every rank fail if one did: the others would wait for it for ever."""
+    failed = [f"rank {rank}: {error}" for rank, error in enumerate(errors) if error is not None]
+    if failed:
+        raise RuntimeError(f"calibration failed on {len(failed)} of {len(errors)} ranks; {'; '.join(failed)}")

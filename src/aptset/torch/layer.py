@@ -1,0 +1,285 @@
+"""Prediction sets as a layer behind any classifier."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import nn
+
+from aptset.calibrations.tally import by_label_thresholds
+from aptset.devices import stand_in
+from aptset.kernels.copies import PREDICTION
+from aptset.kernels.engines.torch_rows import in_numbers_of_python
+from aptset.kernels.engines.torch_words import signed
+from aptset.kernels.formula import Formula
+from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.device_rows import DeviceRows
+from aptset.probabilities.tensors import mask_at, sets_at, sets_by_label
+from aptset.torch.checks import check_can_be_a_layer, check_fast, check_inputs, check_layer_groups, check_n_classes
+from aptset.torch.graph import masks_in_graph
+from aptset.torch.states import described, differences
+from aptset.validation.labels import check_classes
+from aptset.validation.matrices import tolerance_of
+from aptset.validation.scores import check_conformity, formula_of
+from aptset.validation.settings import check_alphas, check_flag, warn_if_too_few
+
+Tensor = Any
+
+_WIDE = torch.float64
+_TOLERANCES = {
+    kind: tolerance_of(stand_in(torch.empty(0, dtype=kind)), torch.empty(0, dtype=kind))
+    for kind in (torch.float16, torch.bfloat16, torch.float32, _WIDE)
+}
+_ALL_BITS = 2**64 - 1
+_NAME = "inputs"
+
+
+class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to the type checker
+    """A layer behind any classifier: logits in, prediction sets out.
+
+    Thresholds and the key of the hash are buffers: they go with ``state_dict``, ``to(device)``, ``torch.compile`` and
+    ``torch.export``. They are stored as the bits of whole numbers, so that ``half()`` and ``to(dtype)`` cannot round
+    them. A new layer knows no rows yet, and every set holds every label: make one by :meth:`calibrate` or :meth:`of`,
+    or load a state into one with the same settings.
+
+    Sets are those of ``calibration.predict_mask(logits, logits=True)`` on the same device. A row with a number that is
+    missing or infinite raises an error; in a graph that was compiled or exported, which cannot raise, its set holds
+    every label.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of columns.
+    alpha : float or sequence of float, default=0.1
+        Miscoverage level. For a sequence there is a mask for each level.
+    conformity : str or score, default="adaptive"
+        The score; one that is only a Python function is refused.
+    groups : None or "label", default=None
+        Whether each label has a threshold of its own.
+    classes : array, optional
+        The names of the columns, for :meth:`sets`; by default their numbers.
+    randomized, allow_empty, normalize : bool
+        As in :func:`aptset.calibrate`.
+    logits : bool, default=True
+        Whether logits come in, or probabilities.
+
+    Attributes
+    ----------
+    thresholds : float64 tensor, shape (levels, 1) or (levels, classes)
+        The scores up to which labels are in the set; infinite before calibration.
+    calibration : Calibration or None
+        What the layer was made of; it does not go with the state.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aptset.torch import SetLayer
+    >>> x = torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
+    >>> batches = [(x[:250], x[:250].argmax(dim=1)), (x[250:], x[250:].argmax(dim=1))]
+    >>> layer = SetLayer.calibrate(torch.nn.Identity(), batches, alpha=0.1, allow_empty=False, random_state=0)
+    >>> layer
+    SetLayer(3 classes, alpha=0.1, Adaptive())
+    >>> layer(torch.tensor([[4.0, 0.0, 0.0]]))
+    tensor([[ True, False, False]])
+    """
+
+    def __init__(
+        self,
+        n_classes: int,
+        alpha: Any = 0.1,
+        *,
+        conformity: Any = "adaptive",
+        groups: str | None = None,
+        classes: ArrayLike | None = None,
+        randomized: bool = True,
+        allow_empty: bool = True,
+        normalize: bool = False,
+        logits: bool = True,
+    ) -> None:
+        super().__init__()
+        self.n_classes = check_n_classes(n_classes)
+        self.alphas, self._is_sequence = check_alphas(alpha)
+        self.conformity = check_conformity(conformity)
+        self.by_label = check_layer_groups(groups)
+        self.classes = check_classes(classes, self.n_classes, None, [])
+        self.randomized, self.allow_empty = check_flag(randomized, "randomized"), check_flag(allow_empty, "allow_empty")
+        self.normalize, self.logits = check_flag(normalize, "normalize"), check_flag(logits, "logits")
+        self.calibration: Calibration | None = None
+        formula = check_fast(formula_of(self.conformity), self.conformity)
+        assert formula.weights is not None
+        self.weights, self.power = in_numbers_of_python(formula.weights), formula.power
+        infinite = torch.full((len(self.alphas), self.n_classes if self.by_label else 1), torch.inf, dtype=_WIDE)
+        self.register_buffer("threshold_bits", infinite.view(torch.int64))
+        self.register_buffer("key", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("settings", torch.tensor([*described(self).values()], dtype=_WIDE).view(torch.int64))
+
+    @classmethod
+    def of(cls, calibration: Calibration, alpha: Any = 0.1, *, logits: bool = True) -> SetLayer:
+        """Return the layer of a calibration, at one level or several.
+
+        Parameters
+        ----------
+        calibration : Calibration
+            Without groups, or with those of the labels; its u must be its own.
+        alpha : float or sequence of float, default=0.1
+            Miscoverage level.
+        logits : bool, default=True
+            Whether logits come in, or probabilities.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> from aptset.torch import SetLayer
+        >>> calibration = aptset.calibrate([[0.75, 0.25]] * 20, [0] * 20, randomized=False)
+        >>> SetLayer.of(calibration, alpha=0.1, logits=False).thresholds
+        tensor([[0.]], dtype=torch.float64)
+        """
+        return _layer_of(cls, calibration, alpha, logits)
+
+    @classmethod
+    def calibrate(
+        cls,
+        model: Any,
+        loader: Any,
+        *,
+        alpha: Any = 0.1,
+        conformity: Any = "adaptive",
+        groups: str | None = None,
+        classes: ArrayLike | None = None,
+        randomized: bool = True,
+        allow_empty: bool = True,
+        normalize: bool = False,
+        logits: bool = True,
+        random_state: Any = None,
+        progress: bool = True,
+    ) -> SetLayer:
+        """Ask a model about every batch of a loader, and return the layer that stands behind it.
+
+        The rows must be ones that the model was not trained on. The model runs in evaluation mode without gradients,
+        and is left as it was. Where a process group of ``torch.distributed`` runs, each rank asks about the batches of
+        its own loader, and every rank returns the layer of all of them; samplers must not repeat rows to make the
+        shards even (``drop_last=True``).
+
+        Parameters
+        ----------
+        model : nn.Module or function
+            Returns logits (or an object that has ``logits``), shape (rows, classes).
+        loader : iterable of (inputs, labels)
+            Labels are column numbers. Inputs go to the device of the model.
+        alpha, conformity, groups, classes, randomized, allow_empty, normalize, logits
+            As for the layer itself.
+        random_state : None, int or numpy random generator, optional
+            Where the key of the hash comes from; that of the first rank counts.
+        progress : bool, default=True
+            Show a bar on terminals and in notebooks.
+        """
+        from aptset.torch.calibrating import calibrate_model
+
+        score, _ = check_conformity(conformity), check_alphas(alpha)
+        check_layer_groups(groups)
+        check_fast(formula_of(score), score)
+        settings = {"conformity": score, "groups": groups, "randomized": randomized, "logits": logits}
+        settings |= {"allow_empty": allow_empty, "normalize": normalize}
+        calibration, device = calibrate_model(model, loader, settings, random_state, check_flag(progress, "progress"))
+        names = check_classes(classes, len(calibration.classes), None, [])
+        layer = _layer_of(cls, replace(calibration, classes=names), alpha, logits)
+        layer.to(device)
+        return layer
+
+    @property
+    def thresholds(self) -> Tensor:
+        """The scores up to which labels are in the set, (levels, 1) or (levels, classes)."""
+        return self.threshold_bits.view(_WIDE)
+
+    @property
+    def at_least(self) -> int:
+        """How many labels every set holds."""
+        return 0 if self.allow_empty else 1
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the sets as a boolean mask, (rows, classes); (levels, rows, classes) for a sequence of levels."""
+        check_inputs(inputs, self.n_classes)
+        is_graph = torch.compiler.is_compiling()
+        masks = masks_in_graph(self, inputs, self._tolerance(inputs)) if is_graph else self._worked_out(inputs)
+        return masks if self._is_sequence else masks[0]
+
+    def sets(self, inputs: Tensor) -> Any:
+        """Return the sets as compressed rows, most likely label first: a list of them for a sequence of levels.
+
+        On the host they are :class:`aptset.PredictionSets`, on a device :class:`TensorSets`. No part of a graph.
+        """
+        check_inputs(inputs, self.n_classes)
+        rows, at_least = self._rows(inputs), self.at_least
+        if self.by_label:
+            found = [sets_by_label(rows, level, at_least, self.classes) for level in self.thresholds]
+        else:
+            found = sets_at(rows, lambda _: self.thresholds.T, at_least, self.classes)
+        answers = [some.to("cpu") if inputs.device.type == "cpu" else some for some in found]
+        return answers if self._is_sequence else answers[0]
+
+    def _worked_out(self, inputs: Tensor) -> Tensor:
+        """Return the masks by the engine of the device; refuse bad rows."""
+        if len(inputs) == 0:
+            return torch.zeros((len(self.alphas), *inputs.shape), dtype=torch.bool, device=inputs.device)
+        rows = self._rows(inputs)
+        if len(self.alphas) == 1:
+            return mask_at(rows, self.thresholds[0], self.at_least)[None]
+        masks = torch.empty((len(self.alphas), *inputs.shape), dtype=torch.bool, device=inputs.device)
+        for number, level in enumerate(self.thresholds):
+            masks[number] = mask_at(rows, level, self.at_least)
+        return masks
+
+    def _rows(self, inputs: Tensor) -> DeviceRows:
+        formula, u = Formula(self.weights, power=self.power), None if self.randomized else np.ones(len(inputs))
+        key = int(self.key) & _ALL_BITS
+        chance = (formula, key, self._tolerance(inputs), None, u, self.normalize, PREDICTION, 0)
+        rows = DeviceRows(inputs.detach(), *chance, self.logits, _NAME)
+        if self.logits and len(rows):
+            rows.refuse_probabilities()
+        return rows
+
+    def _tolerance(self, inputs: Tensor) -> float:
+        return _TOLERANCES[_WIDE] if self.logits else _TOLERANCES.get(inputs.dtype, _TOLERANCES[_WIDE])
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Refuse the state of a layer with other settings, before anything is written."""
+        other = differences(self, state, prefix)
+        if other:
+            errors: list[str] = args[-1]
+            errors.append(f"{prefix}settings must be those of this layer; the state has another {', '.join(other)}.")
+            return
+        super()._load_from_state_dict(state, prefix, *args)
+
+    def extra_repr(self) -> str:
+        """Describe the settings."""
+        levels = [float(alpha) for alpha in self.alphas]
+        by_label = ", groups='label'" if self.by_label else ""
+        return (
+            f"{self.n_classes} classes, alpha={levels if self._is_sequence else levels[0]}, {self.conformity}{by_label}"
+        )
+
+
+def _layer_of(kind: type[SetLayer], calibration: Calibration, alpha: Any, logits: bool, warn: bool = True) -> SetLayer:
+    check_can_be_a_layer(calibration)
+    held_out, by_label = calibration.held_out, calibration.held_out.groups.kind == "label"
+    layer = kind(
+        len(calibration.classes),
+        alpha,
+        conformity=calibration.conformity,
+        groups="label" if by_label else None,
+        classes=calibration.classes,
+        randomized=calibration.randomized,
+        allow_empty=calibration.allow_empty,
+        normalize=calibration.normalize,
+        logits=logits,
+    )
+    thresholds = by_label_thresholds(held_out, layer.alphas)
+    layer.threshold_bits.copy_(torch.from_numpy(thresholds).view(torch.int64))
+    layer.key.fill_(signed(calibration.key))
+    layer.calibration = calibration
+    warn_if_too_few(held_out.size_of_group, layer.alphas, by_label, stacklevel=4)
+    return layer

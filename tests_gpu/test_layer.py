@@ -1,0 +1,183 @@
+"""A layer gives the masks of its calibration: eager, compiled, exported, moved, halved, saved and loaded."""
+
+import copy
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from ugly_rows import labels_for, same, ugly_rows
+
+import aptset
+from aptset.torch import SetLayer, TensorSets
+
+K = 6
+GENERATOR = torch.Generator().manual_seed(0)
+LOGITS = torch.randn(700, K, generator=GENERATOR) * 3
+CHANCE = torch.rand(700, K, generator=GENERATOR)
+LABELS = (LOGITS - torch.log(-torch.log(CHANCE))).argmax(dim=1)  # drawn by the softmax of the logits
+NEW = torch.randn(90, K, generator=GENERATOR) * 3
+STEEP = torch.tensor([[50.0, -800.0, 0.0, 0.0, -900.0, -torch.inf]])
+NEW = torch.cat([NEW, NEW[:20], NEW[:20], torch.zeros(4, K), STEEP])
+ROUGH = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+)  # torch's
+
+SETTINGS = {
+    "plain": {},
+    "levels": {"alpha": [0.1, 0.3, 0.02]},
+    "by label": {"groups": "label", "alpha": [0.2, 0.4]},
+    "raps": {"conformity": aptset.Regularized(0.1, 1)},
+    "saps": {"conformity": "saps", "allow_empty": False, "alpha": 0.5},
+    "margin": {"conformity": "margin"},
+    "tempered": {"conformity": aptset.Tempered(aptset.Adaptive(), 0.71875)},
+    "not random": {"randomized": False},
+    "normalize": {"normalize": True},
+}
+
+
+def layer_for(device, **settings):
+    batches = [(LOGITS[start : start + 200], LABELS[start : start + 200]) for start in range(0, 700, 200)]
+    where = nn.Linear(K, K, bias=False).to(device)
+    nn.init.eye_(where.weight)  # so that there is a model on the device
+    return SetLayer.calibrate(where, batches, random_state=3, **settings)
+
+
+def expected(layer, logits):
+    masks = [layer.calibration.predict_mask(logits, float(alpha), logits=True) for alpha in layer.alphas]
+    return torch.stack(masks) if layer.threshold_bits.shape[0] > 1 else masks[0]
+
+
+@pytest.fixture(params=SETTINGS)
+def layer(request, device):
+    return layer_for(device, **SETTINGS[request.param])
+
+
+def test_masks_and_sets_are_those_of_the_calibration(layer, device):
+    new = NEW.to(device)
+    found = layer(new)
+    assert (found.dtype, found.device.type) == (torch.bool, device)
+    assert torch.equal(found, expected(layer, new))
+    assert layer(new[:0]).shape == found[..., :0, :].shape
+    sets = layer.sets(new)
+    for one, alpha in zip(sets if isinstance(sets, list) else [sets], layer.alphas, strict=True):
+        wanted = layer.calibration.predict_set(new, float(alpha), logits=True)
+        assert isinstance(one, TensorSets) == (device == "cuda")
+        assert (one.to("cpu") if device == "cuda" else one) == wanted.to("cpu")
+
+
+def test_calibrating_in_batches_is_calibrating_at_once(layer, device):
+    at_once = aptset.calibrate(
+        LOGITS.to(device),
+        LABELS,
+        logits=True,
+        random_state=int(np.random.default_rng(3).integers(2**63)),
+        conformity=layer.conformity,
+        groups="label" if layer.by_label else None,
+        randomized=layer.randomized,
+        allow_empty=layer.allow_empty,
+        normalize=layer.normalize,
+    )
+    assert np.array_equal(layer.calibration.scores, at_once.scores)
+    assert layer.calibration.parts == at_once.parts
+
+
+def exported(layer, rows):
+    some = {"inputs": {0: torch.export.Dim("rows", min=1, max=2**31)}}
+    return torch.export.export(layer, (rows,), dynamic_shapes=some).module()
+
+
+def check_graph(graph, layer, new):
+    """Compare a graph with the layer, also on rows that no set can be right about."""
+    bad = new.clone()
+    bad[[30, 40], 1] = torch.tensor([torch.nan, torch.inf], device=new.device)
+    for some in (new, new[:7]):
+        assert torch.equal(graph(some), layer(some))
+    masks = graph(bad)
+    assert masks[..., [30, 40], :].all(), "a graph cannot raise: such a set holds every label"
+    is_good = bad.isfinite().all(dim=1) | (bad == -torch.inf).any(dim=1)
+    assert torch.equal(masks[..., is_good, :], layer(new)[..., is_good, :])
+    with pytest.raises(ValueError, match=r"inputs must be finite.*row 30"):
+        layer(bad)
+
+
+@ROUGH
+@pytest.mark.parametrize("name", ["by label", "saps", "tempered", "not random"])
+def test_an_exported_graph_gives_the_same(device, name):
+    layer = layer_for(device, **SETTINGS[name])
+    graph = exported(layer, NEW.to(device))
+    check_graph(graph, layer, NEW.to(device))
+    assert torch.equal(graph(NEW[5:6].to(device)), layer(NEW[5:6].to(device)))
+
+
+@ROUGH
+def test_a_compiled_graph_gives_the_same(device):
+    torch.compiler.reset()
+    layer = layer_for(device, **SETTINGS["levels"])
+    check_graph(torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=True), layer, NEW.to(device))
+
+
+@ROUGH
+def test_copies_in_a_graph(device):
+    """Copies are counted in blocks of 4,096 rows of a batch, in a graph, too."""
+    layer = layer_for(device)
+    many = NEW.to(device)[torch.randint(0, len(NEW), (9000,), generator=torch.Generator().manual_seed(1)).to(device)]
+    assert torch.equal(exported(layer, NEW.to(device))(many), layer(many))
+    assert torch.equal(layer(many), layer.calibration.predict_mask(many, 0.1, logits=True))
+
+
+@ROUGH
+def test_compiled_by_inductor(device):
+    if device == "cpu":
+        pytest.skip("its compiler for processors takes minutes; graphs are tested by tracing them")
+    if shutil.which("cc") is None and shutil.which("gcc") is None:
+        pytest.skip("torch.compile needs a C compiler, and there is none here")
+    torch.compiler.reset()
+    for settings in ({}, {"conformity": aptset.Tempered(aptset.Regularized(0.01, 2), 0.71875)}):
+        layer = layer_for(device, **settings)
+        many = (torch.randn(20_000, K, generator=torch.Generator().manual_seed(2)) * 3).to(device)
+        assert torch.equal(torch.compile(layer, fullgraph=True)(many), layer(many))
+
+
+def test_probabilities_of_every_type(device):
+    matrix = ugly_rows(K, n_rows=40)
+    calibration = aptset.calibrate(matrix, labels_for(matrix), random_state=0)
+    layer = SetLayer.of(calibration, 0.1, logits=False).to(device)
+    for kind in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        rows = torch.from_numpy(matrix).to(kind).to(device)
+        assert torch.equal(layer(rows), calibration.predict_mask(rows, 0.1))
+    assert same(layer(torch.from_numpy(matrix).to(device)), calibration.predict_mask(matrix, 0.1))
+    with pytest.raises(ValueError, match="rows that sum to 1"):
+        layer(torch.from_numpy(matrix).to(device) * 2)
+
+
+def test_states(layer, device, tmp_path):
+    new, sequence = NEW.to(device), [float(alpha) for alpha in layer.alphas]
+    settings = {"conformity": layer.conformity, "groups": "label" if layer.by_label else None}
+    settings |= {name: getattr(layer, name) for name in ("randomized", "allow_empty", "normalize", "logits")}
+    fresh = SetLayer(K, sequence if len(sequence) > 1 else sequence[0], **settings).to(device)
+    assert fresh(new).all(), "before calibration every set holds every label"
+    torch.save(nn.Sequential(nn.Identity(), layer).state_dict(), tmp_path / "state.pt")
+    nn.Sequential(nn.Identity(), fresh).load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert torch.equal(fresh(new), layer(new))
+    another = settings | {"conformity": aptset.Regularized(0.77)}
+    other = SetLayer(K, sequence if len(sequence) > 1 else sequence[0], **another)
+    before = other.state_dict()["threshold_bits"].clone()
+    with pytest.raises(RuntimeError, match="another conformity"):
+        other.load_state_dict(layer.state_dict())
+    assert torch.equal(other.state_dict()["threshold_bits"], before), "nothing is half loaded"
+
+
+def test_no_cast_touches_the_thresholds(device):
+    layer = layer_for(device, alpha=[0.1, 0.2])
+    before = layer.thresholds.clone()
+    model = nn.Sequential(nn.Linear(K, K), layer).to(device)
+    for cast in (model.half, model.bfloat16, model.float, lambda: model.to(torch.float16), model.double):
+        cast()
+        assert torch.equal(layer.thresholds, before)
+    half = model.half()
+    rough = NEW[:-1].to(device).half()  # a product with infinity is no number
+    assert torch.equal(half(rough), expected(layer, half[0](rough)))
+    assert torch.equal(copy.deepcopy(layer)(NEW.to(device)), layer(NEW.to(device)))
+    assert not list(layer.parameters()), "there is nothing to train"
