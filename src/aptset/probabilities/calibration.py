@@ -1,4 +1,4 @@
-"""The face for people who only have probabilities."""
+"""Calibration scores: the face for people who only have probabilities."""
 
 from __future__ import annotations
 

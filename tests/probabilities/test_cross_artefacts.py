@@ -1,0 +1,300 @@
+"""Calibrations of several folds as files, and joined: they come back whole, or not at all."""
+
+import json
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from safetensors.numpy import load_file, save_file
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.naive_bayes import GaussianNB
+
+import aptset
+from aptset.commands.cli import main
+from aptset.probabilities.artefacts import _digest, read
+
+generator = np.random.default_rng(0)
+P = generator.dirichlet(np.ones(3), size=120)
+Y = (generator.random((120, 1)) > P.cumsum(axis=1)[:, :-1]).sum(axis=1)
+FOLDS = np.arange(120) % 4
+NEW = [generator.dirichlet(np.ones(3), size=30) for _ in range(4)]
+IDS = np.arange(30)
+X, LABELS = make_classification(120, n_features=6, n_informative=4, n_classes=3, flip_y=0.2, random_state=0)
+
+
+def kept(calibration):
+    """All that a calibration knows, to be compared bit by bit."""
+    scores = [fold.scores.tobytes() for fold in calibration.held_out.folds]
+    offsets = [fold.offsets.tolist() for fold in calibration.held_out.folds]
+    judges = calibration.held_out.judges
+    return scores, offsets, None if judges is None else judges.tolist(), calibration.folds.tolist(), calibration.parts
+
+
+@pytest.mark.parametrize("names", [[0, 1, 2, 3], ["a", "b", "c", "☃"], [0.5, 1.5, 2.5, 3.5]], ids=str)
+@pytest.mark.parametrize("groups", [None, "label", "rows"])
+@pytest.mark.parametrize("combine", ["plus", "minimax"])
+def test_round_trip(tmp_path, combine, groups, names):
+    by = np.where(P[:, 0] > 0.3, "x", "y") if groups == "rows" else groups
+    options = {"combine": combine, "groups": by, "conformity": aptset.Regularized(0.1, 2), "allow_empty": False}
+    folds = np.array(names)[FOLDS]
+    made = aptset.calibrate_cv(P, Y, folds, random_state=5, **options)
+    made.save(tmp_path / "cal.aptset")
+    again = aptset.load(tmp_path / "cal.aptset")
+    more = {"groups": ["x"] * 30} if groups == "rows" else {}
+    assert repr(again) == repr(made)
+    assert kept(again) == kept(made)
+    assert (again.scheme, again.chance, again.key) == (made.scheme, made.chance, made.key)
+    assert again.predict_set(NEW, [0.2, 0.4], **more) == made.predict_set(NEW, [0.2, 0.4], **more)
+    np.testing.assert_array_equal(again.p_values(NEW, **more), made.p_values(NEW, **more))
+    assert again.guarantee(0.2) == made.guarantee(0.2)
+    by_name = dict(zip(names, NEW, strict=True))
+    assert again.predict_set(by_name, 0.2, **more) == made.predict_set(NEW, 0.2, **more)
+
+
+@pytest.mark.parametrize(
+    "calibration",
+    ["cv+", "jackknife+", "minimax", aptset.Bootstrap(12), "out-of-bag", aptset.CVPlus(splitter=KFold(5))],
+    ids=str,
+)
+def test_what_a_classifier_calibrated_can_be_saved(tmp_path, calibration):
+    """The door of a fitted classifier leads to a file, from which its sets come without it."""
+    model = RandomForestClassifier(12) if calibration == "out-of-bag" else GaussianNB()
+    classifier = aptset.ConformalClassifier(model, calibration=calibration, random_state=0)
+    classifier.fit(X[:60], LABELS[:60], ids=IDS.tolist() + list(range(100, 130)))
+    classifier.calibration_.save(tmp_path / "cal.aptset")
+    again = aptset.load(tmp_path / "cal.aptset")
+    said = [probabilities(model, X[90:], classifier.classes_) for model in classifier.models_]
+    assert again.predict_set(said, 0.2, ids=IDS) == classifier.predict_set(X[90:], 0.2, ids=IDS)
+    np.testing.assert_array_equal(again.p_values(said, ids=IDS), classifier.p_values(X[90:], ids=IDS))
+    assert again.guarantee(0.1) == classifier.guarantee(0.1)
+    assert kept(again) == kept(classifier.calibration_)
+
+
+def probabilities(model, rows, classes):
+    from aptset.estimator.fitting import probabilities_of
+
+    return probabilities_of(model, rows, classes)
+
+
+def test_folds_that_looked_at_the_labels_promise_nothing_from_a_file_either(tmp_path):
+    scheme = aptset.CVPlus(splitter=StratifiedKFold(4))
+    classifier = aptset.ConformalClassifier(GaussianNB(), calibration=scheme, random_state=0).fit(X, LABELS)
+    for name in ("once", "twice"):
+        made = classifier.calibration_ if name == "once" else aptset.load(tmp_path / "once")
+        made.save(tmp_path / name)
+        again = aptset.load(tmp_path / name)
+        with pytest.warns(UserWarning, match="StratifiedKFold may look at the data"):
+            assert again.guarantee() == 0
+        assert "0" in again._repr_html_()
+    with pytest.raises(TypeError, match="must have its splitter"):
+        again.scheme.folds(X, LABELS, np.random.default_rng(0))
+    shown = CliRunner().invoke(main, ["inspect", str(tmp_path / "once")])
+    assert "none, StratifiedKFold may look" in shown.output
+
+
+def test_a_scheme_of_the_users_own_is_refused_before_anything_is_written(tmp_path):
+    @dataclass(frozen=True)
+    class Own(aptset.CVPlus):
+        pass
+
+    made = replace(aptset.calibrate_cv(P, Y, FOLDS), scheme=Own())
+    with pytest.raises(TypeError, match="calibration must be one of the library's to be saved"):
+        made.save(tmp_path / "cal.aptset")
+    dates = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]")[FOLDS % 2]
+    with pytest.raises(TypeError, match="labels, groups and folds must be texts"):
+        aptset.calibrate_cv(P, Y, dates).save(tmp_path / "cal.aptset")
+    assert not list(tmp_path.iterdir())
+
+
+def test_commands_name_it_and_say_why_they_cannot_ask_it(tmp_path):
+    path, table = tmp_path / "cal.aptset", tmp_path / "new.csv"
+    aptset.calibrate_cv(P, Y, FOLDS, groups="label", random_state=0).save(path)
+    shown = CliRunner().invoke(main, ["inspect", str(path), "--json"])
+    facts = json.loads(shown.output)
+    assert (facts["calibration"], facts["folds"], facts["n"]) == ("CV+", 4, 120)
+    assert facts["promise"] == f"coverage >= {aptset.load(path).guarantee(0.1):.4g} at alpha = 0.1 in every group"
+    table.write_text("0,1,2\n0.5,0.25,0.25\n")
+    done = CliRunner().invoke(main, ["predict", str(table), "-c", str(path), "-o", str(tmp_path / "sets.csv")])
+    assert done.exit_code != 0
+    assert "must be the calibration of one model; it has 4 folds" in done.output
+    assert not (tmp_path / "sets.csv").exists()
+
+
+@pytest.mark.parametrize("groups", [None, "label", "rows"])
+@pytest.mark.parametrize("combine", ["plus", "minimax"])
+def test_merged_shards_are_the_whole(combine, groups):
+    by = np.array(["x", "y", "z"])[np.searchsorted([40, 80], np.arange(120))] if groups == "rows" else groups
+    whole = aptset.calibrate_cv(P, Y, FOLDS, combine=combine, groups=by, random_state=3)
+    parts = [
+        aptset.calibrate_cv(
+            P[some], Y[some], FOLDS[some], combine=combine, groups=by[some] if groups == "rows" else by, random_state=3
+        )
+        for some in (np.arange(50), np.arange(50, 90), np.arange(90, 120))
+    ]
+    merged = parts[0].merge(parts[1]).merge(parts[2])
+    assert kept(merged)[:-1] == kept(whole)[:-1]
+    assert sum(merged.parts) % 2**64 == whole.parts[0]
+    more = {"groups": ["z"] * 30} if groups == "rows" else {}
+    assert merged.predict_set(NEW, 0.3, **more) == whole.predict_set(NEW, 0.3, **more)
+    assert merged.guarantee(0.2) == whole.guarantee(0.2)
+
+
+def test_folds_that_are_in_one_shard_only_are_added():
+    """Workers that each score the rows of some folds: together they have all of them, in order."""
+    whole = aptset.calibrate_cv(P, Y, FOLDS, random_state=3)
+    few = [
+        aptset.calibrate_cv(P[k == FOLDS % 2], Y[k == FOLDS % 2], FOLDS[k == FOLDS % 2], random_state=3) for k in (0, 1)
+    ]
+    merged = few[1].merge(few[0])
+    assert merged.folds.tolist() == [0, 1, 2, 3]
+    assert kept(merged)[:-1] == kept(whole)[:-1]
+
+
+def test_a_merged_calibration_of_files_knows_its_parts(tmp_path):
+    one, other = (aptset.calibrate_cv(P[k::2], Y[k::2], np.arange(60) % 3, random_state=3) for k in (0, 1))
+    one.merge(other).save(tmp_path / "c")
+    with pytest.raises(ValueError, match="would count twice"):
+        aptset.load(tmp_path / "c").merge(one)
+
+
+def test_only_like_calibrations_merge():
+    one, others = aptset.calibrate_cv(P, Y, FOLDS, random_state=3), (P[:60], Y[:60])
+    for name, other in {
+        "key": aptset.calibrate_cv(*others, FOLDS[:60], random_state=4),
+        "score": aptset.calibrate_cv(*others, FOLDS[:60], random_state=3, conformity="homogeneous"),
+        "combine": aptset.calibrate_cv(*others, FOLDS[:60], random_state=3, combine="minimax"),
+        "kind of groups": aptset.calibrate_cv(*others, FOLDS[:60], random_state=3, groups="label"),
+        "kind of names of folds": aptset.calibrate_cv(*others, FOLDS[:60].astype(str), random_state=3),
+    }.items():
+        with pytest.raises(ValueError, match=f"differs in .*{name}"):
+            one.merge(other)
+    with pytest.raises(TypeError, match="other must be a CrossCalibration, too; got Calibration"):
+        one.merge(aptset.calibrate(P, Y, random_state=3))
+    with pytest.raises(TypeError, match="other must be a Calibration, too; got CrossCalibration"):
+        aptset.calibrate(P, Y, random_state=3).merge(one)
+
+
+def test_the_folds_of_two_fits_do_not_merge_but_rows_of_one_frozen_model_do():
+    one, other = (
+        aptset.ConformalClassifier(GaussianNB(), calibration="cv+", random_state=0)
+        .fit(X[some], LABELS[some])
+        .calibration_
+        for some in (slice(60), slice(60, None))
+    )
+    for left, right in ((one, other), (one, aptset.calibrate_cv(P, Y, FOLDS)), (aptset.calibrate_cv(P, Y, FOLDS), one)):
+        with pytest.raises(ValueError, match="those of a fitted classifier are its own"):
+            left.merge(right)
+    frozen = FrozenEstimator(GaussianNB().fit(X[:40], LABELS[:40]))
+    parts = [
+        aptset.ConformalClassifier(frozen, random_state=0).fit(X[some], LABELS[some]).calibration_
+        for some in (slice(40, 80), slice(80, None), slice(40, None))
+    ]
+    np.testing.assert_array_equal(parts[0].merge(parts[1]).scores, parts[2].scores)
+
+
+def test_shards_full_of_copies_warn_and_name_the_way_out():
+    few = np.repeat(P[:6], 10, axis=0)
+    one, other = (aptset.calibrate_cv(few, Y[:60], FOLDS[:60], random_state=3) for _ in range(2))
+    with pytest.warns(UserWarning, match=r"share their chance.* Calibrate each shard with ids="):
+        one.merge(replace(other, parts=(1,)))
+
+
+FORGERIES = {
+    "no scheme": {"scheme": {}},
+    "a scheme of one fold": {"scheme": {"name": "split", "settings": {}, "caveat": ""}},
+    "a scheme whose models judge together": {"scheme": {"name": "bootstrap", "settings": {}, "caveat": ""}},
+    "a caveat of two lines": {"scheme": {"name": "cv+", "settings": {}, "caveat": "a\nb"}},
+    "a caveat that is a number": {"scheme": {"name": "cv+", "settings": {}, "caveat": 3}},
+    "a setting that is a list": {"scheme": {"name": "cv+", "settings": {"n_folds": [3]}, "caveat": ""}},
+    "a splitter that is a text": {"scheme": {"name": "cv+", "settings": {"splitter": "os"}, "caveat": ""}},
+    "settings that are a list": {"scheme": {"name": "cv+", "settings": [], "caveat": ""}},
+    "a fold too few": {"folds": {"values": [0, 1, 2], "objects": False}},
+    "a fold twice": {"folds": {"values": [0, 1, 2, 2], "objects": False}},
+    "folds without values": {"folds": {}},
+    "folds that are lists": {"folds": {"values": [[0], [1], [2], [3]], "objects": True}},
+    "facts of the other kind": {"first_rows": ["0"]},
+    "hash of other scores": {"scores_hash": "0" * 32},
+    "one fold more in n": {"n": 121},
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cross") / "cal.aptset"
+    aptset.calibrate_cv(P, Y, FOLDS, groups="label", random_state=0).save(path)
+    return path
+
+
+def forge(path, facts, tensors):
+    text = json.dumps(facts, sort_keys=True)
+    save_file(tensors, path, metadata={"aptset": text, "digest": _digest(text, tensors)})
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forged_facts_are_refused_by_the_one_error(tmp_path, saved, name):
+    facts, tensors = read(saved)
+    forge(tmp_path / "cal.aptset", {**facts, **FORGERIES[name]}, tensors)
+    with pytest.raises(ValueError, match=r"cal.aptset is no intact aptset artefact: .* Make it again"):
+        aptset.load(tmp_path / "cal.aptset")
+
+
+def test_what_a_later_version_may_have_written_says_so(tmp_path, saved):
+    facts, tensors = read(saved)
+    for changes, message in [
+        ({"scheme": {"name": "cv++", "settings": {}, "caveat": ""}}, r"a scheme that this version.*not know: cv\+\+"),
+        ({"scheme": {"name": "cv+", "settings": {"x": 1}, "caveat": ""}}, "a setting of its scheme 'cv"),
+        ({"kind": "cross2"}, "a kind of calibration that this version of aptset does not know: cross2"),
+        ({"format": 2}, "has format 2"),
+    ]:
+        forge(tmp_path / "c", {**facts, **changes}, tensors)
+        with pytest.raises(ValueError, match=message):
+            aptset.load(tmp_path / "c")
+
+
+def test_forged_tensors_never_reach_a_loop(tmp_path, saved):
+    facts, tensors = read(saved)
+    scores, offsets = tensors["scores"], tensors["offsets"]
+    empty, wrapped = offsets.copy(), offsets.copy()
+    empty[0], wrapped[0, 1:3] = 0, (2**63 - 1, -(2**63))
+    high = offsets.copy()
+    high[:, -1] = 2**62
+    for forged in [
+        {"scores": scores[::-1].copy(), "offsets": offsets},
+        {"scores": scores * np.nan, "offsets": offsets},
+        {"scores": scores, "offsets": offsets[0]},
+        {"scores": scores, "offsets": offsets[:3].copy()},
+        {"scores": scores, "offsets": offsets[:, :-1].copy()},
+        {"scores": scores, "offsets": empty},
+        {"scores": scores, "offsets": wrapped},
+        {"scores": scores, "offsets": high},
+        {"scores": scores, "offsets": offsets, "judges": np.ones((4, 4), dtype=bool)},
+        {"scores": scores, "offsets": offsets, "judges": np.ones((4, 3), dtype=bool)},
+        {"scores": scores, "offsets": offsets, "judges": np.ones((4, 4))},
+    ]:
+        forge(tmp_path / "c", facts, forged)
+        with pytest.raises(ValueError, match="no intact aptset artefact"):
+            aptset.load(tmp_path / "c")
+
+
+def test_truncations_and_bit_flips(tmp_path, saved):
+    """An error or the same calibration: never a crash, never other sets."""
+    good, path = saved.read_bytes(), tmp_path / "cal.aptset"
+    expected, refused = aptset.load(saved).predict_set(NEW, 0.2), 0
+    draw = np.random.default_rng(0)
+    damaged = [good[:length] for length in (0, 7, 8, 100, len(good) // 2, len(good) - 1)]
+    for place in draw.integers(len(good), size=150).tolist():
+        flipped = bytearray(good)
+        flipped[place] ^= 1 << int(draw.integers(8))
+        damaged.append(bytes(flipped))
+    for content in damaged:
+        path.write_bytes(content)
+        try:
+            assert aptset.load(path).predict_set(NEW, 0.2) == expected
+        except (ValueError, OSError) as error:
+            refused += str(path) in str(error)
+    assert refused > 150
+    assert load_file(saved).keys() == {"scores", "offsets"}
