@@ -102,8 +102,8 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         About the chance that a new row carries a label that is not in ``classes_``: (labels seen once) / (rows + 1), a
         frozen model's labels apart; 0 if ``classes`` was given.
     calibration_ : Calibration or CrossCalibration
-        What was calibrated, apart from the models: to be asked with probabilities of the same models; after a split
-        also to be saved and merged.
+        What was calibrated, apart from the models: to be asked with probabilities of the same models, and saved; after
+        a split also to be merged.
     fitted_ : Fitted
         Everything that was learned, as one value.
 
