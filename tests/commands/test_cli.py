@@ -1,16 +1,13 @@
-"""The command line, as a user starts it."""
+"""The command line, as a user starts it: in processes of their own."""
 
 import subprocess
-import sysconfig
-from pathlib import Path
 
 import aptset
-
-APTSET = Path(sysconfig.get_path("scripts")) / "aptset"
+import shell
 
 
 def run(*arguments):
-    return subprocess.run([APTSET, *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run([shell.APTSET, *arguments], capture_output=True, text=True, check=False)
 
 
 def test_main_job():
@@ -19,8 +16,8 @@ def test_main_job():
     assert done.stderr == ""
     for words in ("size given coverage", "decision tree", "HCC", "CV+", "at least 90 %", "(true label:"):
         assert words in done.stdout
-    assert run("run").stdout == done.stdout, "the same seed tells the same story"
-    assert run("run", "--seed", "1").stdout != done.stdout
+    assert shell.run("run").stdout == done.stdout, "the same seed tells the same story, in any process"
+    assert shell.run("run", "--seed", "1").stdout != done.stdout
 
 
 def test_bad_level_is_one_line():
