@@ -69,6 +69,32 @@ def table(n, seed):
     )
 
 
+def messy(n, seed=0):
+    """Patients with mixed types, dates, missing values, letters beyond ASCII, an id, a constant and a rare class."""
+    generator = np.random.default_rng(seed)
+    age, smoker = (
+        generator.normal(50, 15, n).round(1),
+        generator.choice(["no", "yes", "früher ☃"], n, p=[0.6, 0.3, 0.1]),
+    )
+    risk = (age - 50) / 15 + 1.5 * (smoker == "yes") + generator.normal(size=n) / 2
+    days = pd.to_timedelta(generator.integers(0, 900, n), unit="D")
+    words = generator.choice(["pain", "fever", "cough", "fine"], size=(n, 3))
+    y = np.select([risk < -0.3, risk < 1], ["gesund", "mild"], "schwer é").astype(object)
+    y[5] = "selten"
+    return pd.DataFrame(
+        {
+            "patient_id": np.arange(n) + 7000 + seed,
+            "age": np.where(generator.random(n) < 0.1, np.nan, age),
+            "smoker": np.where(generator.random(n) < 0.05, None, smoker),
+            "admitted": (pd.Timestamp("2022-01-01") + days).strftime("%Y-%m-%d"),
+            "insured": generator.choice(["true", "false"], n),
+            "notes": [f"{number} {' '.join(row)}" for number, row in enumerate(words)],
+            "country": "DE",
+            "diagnosis": y,
+        }
+    )
+
+
 def write(folder, text):
     path = folder / "bad.csv"
     path.write_text(text)
