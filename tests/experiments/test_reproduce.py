@@ -82,10 +82,11 @@ def test_bad_input_is_one_line(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_data_that_cannot_be_had_are_missed_before_anything_runs(tmp_path):
-    place = {**os.environ, "APTSET_CACHE": str(tmp_path / "cache"), "https_proxy": "http://127.0.0.1:9"}
+def test_data_that_cannot_be_had_are_missed_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("APTSET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     fast = ("--methods", "SC", "--repetitions", "1", "--data", tmp_path, "--out", tmp_path / "out")
-    told = failure("reproduce", "fig2", *fast, env=place)
+    told = failure("reproduce", "fig2", *fast)
     assert "data set 'mice' must come from a local folder, the cache or OpenML" in told
     assert not list((tmp_path / "out" / "cells").iterdir())
 
