@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from aptset.seeds import row_seeds
+from aptset.chance.seeds import row_seeds
 
 values = st.one_of(st.just(0.0), st.floats(allow_nan=True, allow_infinity=True, width=32))
 

@@ -16,8 +16,7 @@ from aptset.judging.estimates import Estimate, paired_mean, resampled_mean
 from aptset.judging.metrics import OF_SPLITS
 from aptset.reports.checks import check_page_path
 from aptset.reports.render import save_page
-from aptset.rich import html_table
-from aptset.tables import Backend
+from aptset.tables import Backend, html_table
 from aptset.validation.settings import (
     check_option,
 )

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import EVERYONE, Groups, Ids, hashable
+from aptset.groups import EVERYONE, Groups, Ids
 from aptset.kernels.counts import Calibrated, index_of, rank_at, sort_upward
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
+from aptset.labels import hashable
 from aptset.validation.groups import (
     check_group_values,
     check_same_kind,

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from aptset.calibrations.promises import Promises
 from aptset.estimator.fitted import Fitted
 from aptset.estimator.state import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
-from aptset.rich import html_note
+from aptset.tables import html_note
 from aptset.validation.settings import check_alpha, check_option
 
 _LEARNED = ("fitted_", "classes_", "models_", "n_calibration_", "unseen_label_chance_", "conformity_")

@@ -16,9 +16,8 @@ from aptset.judging.evidence import Evidence, as_group_list
 from aptset.judging.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
 from aptset.judging.outcome import Outcome
 from aptset.judging.worst_slice import WorstSlice
-from aptset.rich import html_table
 from aptset.sets import PredictionSets
-from aptset.tables import Backend, make_table
+from aptset.tables import Backend, html_table, make_table
 from aptset.validation.labels import check_length
 from aptset.validation.settings import (
     check_alpha,

@@ -19,9 +19,9 @@ from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.merging import merged
-from aptset.rich import html_table
 from aptset.scores import Score
 from aptset.sets import PredictionSets
+from aptset.tables import html_table
 from aptset.validation.chance import check_first_row
 from aptset.validation.matrices import (
     check_new_probabilities,

@@ -26,8 +26,8 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.merging import merged_folds
-from aptset.rich import html_table
 from aptset.scores import Score
+from aptset.tables import html_table
 from aptset.validation.matrices import (
     check_new_probabilities,
     check_rows,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aptset.calibrations.checks import check_fold_ids
 from aptset.calibrations.held_out import HeldOut, join_folds, join_groups
-from aptset.labels import distinct
 from aptset.probabilities.checks import check_mergeable, check_own_folds, check_same_face
 from aptset.validation.chance import warn_of_equal_shards
 
@@ -37,7 +37,8 @@ def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibra
     for each in (one, other):
         for name, fold in zip(each.folds.tolist(), each.held_out.folds, strict=True):
             scores_of.setdefault(name, []).append((fold, each.held_out.groups))
-    names = distinct(np.concatenate([one.folds, other.folds]))
+    both = np.concatenate([one.folds, other.folds])
+    names, _ = check_fold_ids(both, len(both))
     folds = tuple(join_folds(scores_of[name], groups) for name in names.tolist())
     return replace(one, held_out=HeldOut(folds, groups), folds=names, **_together(one, other))
 
