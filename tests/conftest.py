@@ -13,17 +13,17 @@ from shell import NAMES, table
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=150)
 settings.load_profile("fixed")
 
-LEVELS = ("baseline", "v3")  # loops for lesser machines than this one
+LESSER = ("baseline", "v3")  # loops for lesser machines than this one
 
 
-@pytest.fixture(params=["compiled", *LEVELS, *sorted(engines.ENGINES.keys() - {"compiled"})])
+@pytest.fixture(params=["compiled", *LESSER, *sorted(engines.ENGINES.keys() - {"compiled"})])
 def path(request, monkeypatch):
     """Run a test once on every engine of the kernels, and on the compiled loops for lesser machines."""
     assert "compiled" in engines.ENGINES, "the extension was not built: is there a C compiler?"
-    is_level = request.param in LEVELS
-    engine = engines.ENGINES["compiled" if is_level else request.param]
+    is_lesser = request.param in LESSER
+    engine = engines.ENGINES["compiled" if is_lesser else request.param]
     monkeypatch.setattr(engines, "chosen", engine)
-    if not is_level:
+    if not is_lesser:
         yield request.param
         return
     try:

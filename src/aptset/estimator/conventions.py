@@ -36,7 +36,7 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
 
     def _levels(self, alphas: list[Fraction], promises: Promises) -> list[Fraction]:
         level = check_option(self.level, ("nominal", "guaranteed"), "level")
-        return alphas if level == "nominal" else [promises.level(alpha) for alpha in alphas]
+        return alphas if level == "nominal" else [promises.input_level(alpha) for alpha in alphas]
 
     def _fitted(self) -> Fitted:
         check_is_fitted(self)

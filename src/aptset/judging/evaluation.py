@@ -143,18 +143,18 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        level = "" if self.alpha is None else f" at alpha={self.alpha:g}"
+        at_alpha = "" if self.alpha is None else f" at alpha={self.alpha:g}"
         rows = [
             (metric.words, f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}")
             for metric, value in self.estimates()
         ]
         notes = [] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"]
         head = ("", "value", "interval")
-        return html_table(f"Evaluation of {self.n} prediction sets{level}", head, rows, notes)
+        return html_table(f"Evaluation of {self.n} prediction sets{at_alpha}", head, rows, notes)
 
     def __repr__(self) -> str:
-        level = "" if self.alpha is None else f" at alpha={self.alpha:g}"
-        head = f"Evaluation of {self.n} prediction sets{level}"
+        at_alpha = "" if self.alpha is None else f" at alpha={self.alpha:g}"
+        head = f"Evaluation of {self.n} prediction sets{at_alpha}"
         known = ((metric, value) for metric, value in self.estimates() if metric.name != "worst_slice")
         lines = [f"  {metric.words:<28} {value!r}" for metric, value in known]
         for name, broken_down in _BY_NAME.items():
