@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
@@ -180,8 +181,9 @@ def test_forged_tensors_never_reach_a_loop(tmp_path, saved):
     scores, offsets = tensors["scores"], tensors["offsets"]
     empty, wrapped = offsets.copy(), offsets.copy()
     empty[0], wrapped[0, 1:3] = 0, (2**63 - 1, -(2**63))
-    high = offsets.copy()
-    high[:, -1] = 2**62
+    high, around = offsets.copy(), offsets.copy()
+    high[:, -1], around[:, -1] = 2**62, (2**63 - 1, 2**63 - 1, len(scores) + 1, 1)
+    around[:, 1:-1] = 0  # and their sum wraps around to the number of scores
     for forged in [
         {"scores": scores[::-1].copy(), "offsets": offsets},
         {"scores": scores * np.nan, "offsets": offsets},
@@ -191,6 +193,7 @@ def test_forged_tensors_never_reach_a_loop(tmp_path, saved):
         {"scores": scores, "offsets": empty},
         {"scores": scores, "offsets": wrapped},
         {"scores": scores, "offsets": high},
+        {"scores": scores, "offsets": around},
         {"scores": scores, "offsets": offsets, "judges": np.ones((4, 4), dtype=bool)},
         {"scores": scores, "offsets": offsets, "judges": np.ones((4, 3), dtype=bool)},
         {"scores": scores, "offsets": offsets, "judges": np.ones((4, 4))},
@@ -198,6 +201,31 @@ def test_forged_tensors_never_reach_a_loop(tmp_path, saved):
         forge(tmp_path / "c", facts, forged)
         with pytest.raises(ValueError, match="no intact aptset artefact"):
             aptset.load(tmp_path / "c")
+
+
+def test_a_fold_without_a_score_is_none(tmp_path):
+    path = tmp_path / "cal.aptset"
+    aptset.calibrate_cv(P, Y, FOLDS, random_state=0).save(path)
+    facts, tensors = read(path)
+    forge(path, facts, {"scores": np.sort(tensors["scores"]), "offsets": np.array([[0, 0], [0, 60], [0, 30], [0, 30]])})
+    with pytest.raises(ValueError, match="each of its folds must hold a score"):
+        aptset.load(path)
+    forge(path, facts, {"scores": np.sort(tensors["scores"]), "offsets": np.array([[0, 30]] * 4)})
+    assert aptset.load(path).n == 120, "it is the empty fold that was refused"
+
+
+def test_every_tensor_is_in_the_digest(tmp_path):
+    path = tmp_path / "cal.aptset"
+    classifier = aptset.ConformalClassifier(GaussianNB(), calibration=aptset.Bootstrap(12), random_state=0)
+    classifier.fit(X, LABELS).calibration_.save(path)
+    with safe_open(path, framework="np") as file:
+        metadata = file.metadata()
+    for name, tensor in load_file(path).items():
+        changed = tensor.copy()
+        changed.flat[-1] = not changed.flat[-1] if name == "judges" else changed.flat[-1] + 1
+        save_file({**load_file(path), name: changed}, tmp_path / name, metadata=metadata)
+        with pytest.raises(ValueError, match="does not match its digest"):
+            aptset.load(tmp_path / name)
 
 
 def test_truncations_and_bit_flips(tmp_path, saved):
