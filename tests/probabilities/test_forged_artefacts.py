@@ -114,6 +114,7 @@ def forged(path, facts, **tensors):
 
 FORGERIES = {
     "groups by label with one name": {"groups": {"kind": "label", "names": ["all"]}},
+    "groups of no kind": {"groups": {"names": ["all"]}},
     "groups that are no classes": {"groups": {"kind": "label", "names": ["x"]}},
     "penalty NaN": {"score": {"name": "regularized", "settings": {"penalty": float("nan"), "free_ranks": 1}}},
     "penalty -5": {"score": {"name": "regularized", "settings": {"penalty": -5.0, "free_ranks": 1}}},

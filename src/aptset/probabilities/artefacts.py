@@ -72,7 +72,8 @@ def read_calibration(
     """
     facts, tensors = read(path)
     classes = check_stored_labels(path, facts["classes"], "classes")
-    groups = Groups(facts["groups"]["kind"], check_stored_groups(path, facts, classes))
+    names = check_stored_groups(path, facts, classes)
+    groups = Groups(facts["groups"]["kind"], names)
     columns = facts["columns"]
     fields = {
         "held_out": HeldOut(_folds(tensors), groups, tensors.get("judges")),
