@@ -27,6 +27,7 @@ from aptset.kernels.places import Rows
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.merging import merged_folds
 from aptset.scores import Score
+from aptset.sets import PredictionSets
 from aptset.tables import html_table
 from aptset.validation.matrices import (
     check_new_probabilities,
@@ -162,6 +163,28 @@ class CrossCalibration:
         """
         tally, ids, _ = self._tally(fold_probabilities, groups, u, ids, normalize)
         return tally.p_values(self.held_out, ids)
+
+    def sets_and_p_values(
+        self,
+        fold_probabilities: Iterable[Any] | Mapping[Any, Any],
+        alpha: float = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        allow_empty: bool | None = None,
+    ) -> tuple[PredictionSets, Floats]:
+        """Return what :meth:`predict_set` and :meth:`p_values` return, and go through the folds once.
+
+        The parameters are those of :meth:`predict_set`.
+        """
+        level = check_alpha(alpha)
+        tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
+        warn_if_too_few(met, [level], self.held_out.groups.kind != "all")
+        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
+        (sets,) = tally.sets(self.held_out, ids, [level], self.classes, may_be_empty)
+        return sets, tally.p_values(self.held_out, ids)
 
     def merge(self, other: CrossCalibration) -> CrossCalibration:
         """Join with a calibration of other rows under the same models: as if all rows had been calibrated at once.
