@@ -110,7 +110,7 @@ def check_shapes(path: str | Path, facts: dict[str, Any], found: dict[str, tuple
         of_models = facts["folds"].get("values")
         n_models = len(of_models) if isinstance(of_models, list) else 0
         judged = found.get("judges", ("", [n_models]))[1][:1]  # as many folds as it likes, where models judge together
-        wanted["offsets"], folds = ("I64", [*judged, len(names) + 1]), f" for each of {judged} folds"
+        wanted["offsets"], folds = ("I64", [*judged, len(names) + 1]), f" for each of {sum(judged)} folds"
         if "judges" in found:
             wanted["judges"] = ("BOOL", [*judged, n_models])
     if found != wanted or not 0 < facts["n"] < 2**31:

@@ -102,11 +102,13 @@ def _folds(tensors: dict[str, NDArray[Any]]) -> tuple[FoldScores, ...]:
 
 
 def _tensors(held_out: HeldOut) -> dict[str, NDArray[Any]]:
-    scores = np.concatenate([fold.scores for fold in held_out.folds])
+    (first, *others) = held_out.folds
+    scores = np.concatenate([first.scores, *(fold.scores for fold in others)]) if others else first.scores
     offsets = np.array([fold.offsets for fold in held_out.folds], dtype=np.int64)
-    if held_out.judges is not None:
-        return {"scores": scores, "offsets": offsets, "judges": np.ascontiguousarray(held_out.judges, dtype=np.bool_)}
-    return {"scores": scores, "offsets": offsets if len(offsets) > 1 else offsets[0]}
+    tensors = {"scores": np.ascontiguousarray(scores), "offsets": offsets if others else offsets[0]}
+    if held_out.judges is None:
+        return tensors
+    return {**tensors, "offsets": offsets, "judges": np.ascontiguousarray(held_out.judges, dtype=np.bool_)}
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
