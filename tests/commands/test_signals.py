@@ -33,7 +33,7 @@ def start():
 
 
 def wait_for(condition):
-    for _ in range(3000):
+    for _ in range(18_000):
         if condition():
             return
         time.sleep(0.01)
