@@ -18,10 +18,10 @@ test-network: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_network
 
-# Real XGBoost, LightGBM, CatBoost and skorch: large, and with versions of their own.
+# Real XGBoost, LightGBM, CatBoost, skorch and MLflow: large, and with versions of their own.
 test-models: $(VENV)/tested
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models]' skorch
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models]' skorch mlflow
+	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
 
 lint: $(VENV)/tested
 	$(BIN)/ruff check .
@@ -29,10 +29,10 @@ lint: $(VENV)/tested
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# The tests of the report open it in Debian's chromium, and let axe-core look at it: fetched where that is possible.
+# The tests of the report open it in Debian's chromium and Firefox, and let axe-core look at it: fetched where that is possible.
 browser: .axe/package
-	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || \
-	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium > /dev/null; } || true
+	@{ command -v chromium && command -v firefox-esr; } > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium firefox-esr > /dev/null; } || true
 
 .axe/package:
 	@mkdir -p .axe && cd .axe && command -v npm > /dev/null && npm pack --silent axe-core@4 > /dev/null && \

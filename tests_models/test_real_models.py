@@ -56,14 +56,15 @@ def test_any_labels(name, labels, calibration):
     assert set(classifier.predict(new).tolist()) <= set(y.tolist())
 
 
-@pytest.mark.filterwarnings("ignore:a new row carries")
+@pytest.mark.filterwarnings("ignore:a new row carries", "ignore:The least populated class")
 @pytest.mark.parametrize("calibration", ["split", "cv+", "jackknife+"])
-@pytest.mark.parametrize("name", ["xgboost", "lightgbm", "catboost"])
+@pytest.mark.parametrize("name", MODELS)
 def test_a_rare_label_that_no_fold_need_train_on(name, calibration):
     X, codes = sample(40)
     y = codes * 3
     y[0] = 5
-    classifier = ConformalClassifier(MODELS[name](), calibration=calibration, random_state=0).fit(X, y)
+    model = network(4) if name == "skorch" else MODELS[name]()
+    classifier = ConformalClassifier(model, calibration=calibration, random_state=0).fit(X, y)
     assert classifier.classes_.tolist() == [0, 3, 5, 6]
     assert classifier.predict_proba(X)[:, 2].min() >= 0
 
@@ -75,6 +76,23 @@ def test_a_fold_with_one_label(name):
     y = np.array(["rare", *["common"] * 11])
     classifier = ConformalClassifier(MODELS[name](), calibration="jackknife+", random_state=0).fit(X, y)
     assert classifier.predict_proba(X).shape == (12, 2)
+
+
+@pytest.mark.filterwarnings("ignore:a new row carries", "ignore:The least populated class")
+def test_a_network_that_is_told_its_labels_keeps_them_apart():
+    X, codes = sample(60)
+    y = np.array([0, 2, 3])[codes]
+    y[0] = 1
+    model = network(4).set_params(classes=[0, 1, 2, 3], max_epochs=60, lr=0.3)
+    classifier = ConformalClassifier(model, calibration="cv+", random_state=0).fit(X, y)
+    assert (classifier.predict(X) == y).mean() > 0.8
+
+
+def test_catboost_that_is_told_its_labels():
+    X, codes = sample(120)
+    model = MODELS["catboost"]().set_params(class_names=["a", "b", "c"])
+    classifier = ConformalClassifier(model, random_state=0).fit(X, np.array(["a", "b", "c"])[codes])
+    assert (classifier.predict(X) == np.array(["a", "b", "c"])[codes]).mean() > 0.7
 
 
 def test_early_stopping_with_texts():

@@ -23,7 +23,7 @@ from aptset.audits.values import SplitResult, TestedRows
 from aptset.audits.verdicts import judge
 
 
-@pytest.mark.filterwarnings("ignore:groups with too few")
+@pytest.mark.filterwarnings("ignore:(groups|labels) with too few")
 def test_labels_that_no_training_row_has_are_left_out_of_the_law_and_counted():
     X, y = rows(500)
     y = y.astype(object)

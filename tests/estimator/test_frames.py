@@ -3,6 +3,7 @@
 import enum
 import io
 import sys
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -70,6 +71,7 @@ def test_everything_about_a_row_side_by_side():
     assert fitted(codes).p_frame(X).columns.tolist() == [0, 1]
 
 
+ZONED = [pd.Timestamp("2020-01-01", tz="UTC"), pd.Timestamp("2021-01-01", tz="UTC")]
 KINDS = {
     "categorical": (pd.Categorical(np.array(["b", "a"])[codes]), ["a", "b"]),
     "series of categories": (pd.Series(np.array(["b", "a"])[codes], dtype="category"), ["a", "b"]),
@@ -79,6 +81,10 @@ KINDS = {
     "boolean": (pd.Series(codes == 1, dtype="boolean"), [False, True]),
     "Enum": ([list(Colour)[k] for k in codes], [Colour.RED, Colour.BLUE]),
     "series of Enum": (pd.Series([list(Colour)[k] for k in codes]), [Colour.RED, Colour.BLUE]),
+    "levels that never come": (pd.Categorical.from_codes(1 - codes, ["a", "b", "never"]), ["a", "b"]),
+    "dates": ([date(2020 + int(k), 1, 1) for k in codes], [date(2020, 1, 1), date(2021, 1, 1)]),
+    "times with a zone": (pd.Series([pd.Timestamp(f"202{k}-01-01", tz="UTC") for k in codes]), ZONED),
+    "periods": (pd.Series([pd.Period(f"202{k}", freq="Y") for k in codes]), [pd.Period("2020"), pd.Period("2021")]),
     "StrEnum": ([list(Level)[k] for k in codes], [Level.LOW, Level.HIGH]),
 }
 
@@ -90,10 +96,28 @@ def test_labels_of_every_kind(kind, calibration):
     classifier = fitted(y, calibration=calibration)
     assert classifier.classes_.tolist() == classes
     assert [type(label) for label in classifier.classes_.tolist()] == [type(label) for label in classes]
-    same = fitted(codes if kind not in ("categorical", "series of categories", "string") else 1 - codes)
+    turned = ("categorical", "series of categories", "string", "levels that never come")
+    same = fitted(codes if kind not in turned else 1 - codes)
     if calibration == "split":
         assert np.array_equal(classifier.p_values(X), same.p_values(X))
     assert aptset.evaluate(classifier.predict_set(X), y).coverage > 0.8
+
+
+@pytest.mark.parametrize("make", [list, pd.Series, lambda y: np.array(y, dtype=object)])
+def test_labels_of_two_kinds_are_refused_instead_of_made_texts(make):
+    y = make([1 if k else "a" for k in codes])
+    first, other = int(np.argmin(codes)), int(np.argmax(codes))
+    message = rf"labels of one kind; got .* in row {min(first, other)} and .* in row {max(first, other)}\. Make texts"
+    with pytest.raises(TypeError, match=message):
+        fitted(y)
+    with pytest.raises(TypeError, match="labels of one kind"):
+        fitted(make([Colour.RED if k else "red" for k in codes]))
+
+
+def test_labels_that_no_file_holds_say_what_to_pass_instead(tmp_path):
+    with pytest.raises(TypeError, match=r"to be saved; got <Colour.RED: .*>\. Pass texts"):
+        fitted([list(Colour)[k] for k in codes]).save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 def test_missing_labels_of_pandas_are_named():

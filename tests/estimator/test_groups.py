@@ -126,3 +126,14 @@ def test_rare_classes_of_the_ecoli_table():
     with pytest.warns(UserWarning, match=r"'imL' \(2\)"):
         sets = found.fit_predict_set(data, labels, data)
     assert sets.covers(labels)[np.isin(labels, ["imL", "imS"])].all(), "too few of a label: it is in every set"
+
+
+def test_labels_with_too_few_rows_are_in_every_set_and_the_warning_says_so():
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(200, 2)), np.array(["common", "usual"])[generator.integers(2, size=200)]
+    y[:6] = "rare"
+    classifier = ConformalClassifier(GaussianNB(), groups="label", random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match=r"^labels with too few .*'rare' \(\d\): .* so they are in every set"):
+        sets = classifier.predict_set(X)
+    assert all("rare" in row for row in sets)
+    assert not all("common" in row for row in sets)

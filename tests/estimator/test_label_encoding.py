@@ -68,6 +68,45 @@ def test_a_label_that_misses_a_fold_leaves_no_gap(calibration):
     assert classifier.predict_proba(X).shape == (150, 4)
 
 
+class Network(ClassifierMixin, BaseEstimator):
+    """A model with a fixed number of outputs, as networks have; it may be told its labels."""
+
+    def __init__(self, outputs=4, classes=None):
+        self.outputs, self.classes = outputs, classes
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y) if self.classes is None else np.asarray(self.classes)
+        self.model_ = GaussianNB().fit(X, y)
+        return self
+
+    def predict_proba(self, X):
+        found = np.full((len(X), self.outputs), 0.01)
+        found[:, self.model_.classes_] = 0.5 * self.model_.predict_proba(X)
+        return found / found.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.filterwarnings("ignore:a new row carries")
+@pytest.mark.parametrize("rare", [0, 1, 2, 3], ids=lambda rare: f"label {rare} is rare")
+@pytest.mark.parametrize("kind", ["numbers", "texts", "told"])
+def test_outputs_of_a_network_that_nothing_trained_are_left_out(kind, rare):
+    y = np.array([k for k in range(4) if k != rare])[codes]
+    y[0] = rare
+    labels = np.array(list("abcd")) if kind == "texts" else np.arange(4)
+    told = labels.tolist() if kind == "told" else None
+    settings = {"calibration": "jackknife+", "random_state": 0}
+    network = ConformalClassifier(Network(classes=told), **settings).fit(X[::3], labels[y[::3]])
+    plain = ConformalClassifier(GaussianNB(), **settings).fit(X[::3], labels[y[::3]])
+    lone = network.models_[0]  # whichever fold holds the one row of the rare label out
+    for model, other in zip(network.models_, plain.models_, strict=True):
+        if len(other.classes_) == 3 and not (kind == "told" and rare == 3):  # there numbers and labels are the same
+            lone = model
+            assert model.classes_.tolist() == other.classes_.tolist()
+            assert np.allclose(model.predict_proba(X), other.predict_proba(X))
+    assert len(lone.classes_) == 3 or (kind == "told" and rare == 3)
+    assert network.predict_proba(X).shape == (150, 4)
+    assert (network.predict(X) == labels[y]).mean() > 0.9
+
+
 def test_settings_that_name_labels_keep_their_meaning():
     y = LABELS["texts"]
     weights = {"sétosa": 1.0, "a": 50.0, "b": 0.1, "never": 3.0}

@@ -41,7 +41,7 @@ def fitted(y=names, estimator=None, **settings):
     ).fit(X, y)
 
 
-@pytest.mark.filterwarnings("ignore:groups with too few")
+@pytest.mark.filterwarnings("ignore:(groups|labels) with too few")
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_a_classifier_comes_back_as_it_was(kind, tmp_path):
     classifier = fitted(**SETTINGS[kind])

@@ -88,6 +88,14 @@ class Opened:
             self.page.click(selector)
         return waiting.value.path().read_bytes().decode()
 
+    def clipped(self):
+        """Return the texts of figures that reach beyond their figure."""
+        take = """texts => texts.filter(text => {
+            const own = text.getBoundingClientRect(), around = text.closest("svg").getBoundingClientRect();
+            return own.left < around.left - 1 || own.right > around.right + 1;
+        }).map(text => text.textContent)"""
+        return self.page.eval_on_selector_all("figure svg text", take)
+
     def overflow(self):
         """Return by how many pixels the page is wider than its window."""
         return self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

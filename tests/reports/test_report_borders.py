@@ -26,6 +26,7 @@ def test_light_dark_and_narrow_without_overflow(opened, tmp_path, scheme, width)
     is_dark = brightness(page) < 200
     assert is_dark == (scheme == "dark")
     assert page.overflow() <= 0
+    assert page.clipped() == []
     page.page.screenshot(path=tmp_path / "shot.png", full_page=True)
     assert (tmp_path / "shot.png").stat().st_size > 10_000
     page.page.click("#theme")

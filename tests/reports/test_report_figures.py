@@ -16,13 +16,22 @@ def parts_of(page, figure, kind):
     return page.page.eval_on_selector_all(f"#{figure} svg {kind}", TAKE)
 
 
+def is_tick(line, text):
+    return line.get("class") == "axis" and text["tag"] == "text"
+
+
+def in_words(text):
+    """Return the number that a tick stands for: a share is written in percent."""
+    return float(text.removesuffix(" %")) / (100 if text.endswith(" %") else 1)
+
+
 def scale_of(page, figure, way):
     """Return how places along an axis become numbers, from the ticks that are drawn: a line, then its number."""
     drawn = parts_of(page, figure, "> *")
     pairs = [
-        (float(line[f"{way}1"]), float(text["text"]))
+        (float(line[f"{way}1"]), in_words(text["text"]))
         for line, text in itertools.pairwise(drawn)
-        if line.get("class") == "axis" and text["tag"] == "text"
+        if is_tick(line, text)
     ]
     (first, low), (last, high) = pairs[0], pairs[-1]
     assert len(pairs) >= 2
@@ -33,6 +42,17 @@ def test_figures_stand_where_their_numbers_are(opened, tmp_path):
     classifier, X, y = model()
     made_of = aptset.report(classifier, X, y, tmp_path / "r.html", groups=X[:, 20] > 8)
     page, evaluation = opened(tmp_path / "r.html"), made_of.evaluation
+    for figure in ("curve", "sizes", "bysize", "label-figure", "group-figure"):
+        ticks = [
+            text["text"] for line, text in itertools.pairwise(parts_of(page, figure, "> *")) if is_tick(line, text)
+        ]
+        assert all(tick.endswith(" %") for tick in ticks), figure
+    metrics = page.page.eval_on_selector_all(
+        "#metrics-card tbody tr", "rows => rows.map(r => [...r.cells].map(c => c.textContent))"
+    )
+    shares = {words: value for words, value, *_ in metrics}
+    assert shares["coverage"] == f"{100 * float(evaluation.coverage):.4g} %"
+    assert shares["mean size"] == f"{float(evaluation.mean_size):.4g}"
     to_share = scale_of(page, "sizes", "y")
     bars = parts_of(page, "sizes", "g .bar")
     heights = [to_share(bar["y"]) - to_share(float(bar["y"]) + float(bar["height"])) for bar in bars]

@@ -30,6 +30,7 @@ def test_an_audit_and_a_comparison_open(opened, tmp_path, scheme, width):
     for name in ("audit", "compare"):
         page = opened(tmp_path / f"{name}.html", viewport={"width": width, "height": 844}, color_scheme=scheme)
         assert page.overflow() <= 0
+        assert page.clipped() == []
         assert page.page.locator("figure svg").count() >= 5
         assert page.page.locator("img").count() == 0
         page.page.click("summary")

@@ -158,7 +158,7 @@ def audit(
     n_jobs : int, default=1
         Worker processes; -1 for one per core. No result depends on it.
     progress : bool, default=False
-        Show a bar, if standard error is a terminal.
+        Show a bar, on terminals and in notebooks.
     random_state : int, default=0
         Seed of splits, models and uniforms.
 

@@ -59,6 +59,7 @@ def _data(splits: Splits, alpha: float, drift: Drift | None, differences: Record
         "alpha": alpha,
         "candidates": names,
         "metrics": metrics,
+        "shares": [name for name in metrics if OF_SPLITS[name].unit == "share"],
         "marked": [name for name in metrics if OF_SPLITS[name].aims_at_level],
         "parts": [part for part in ("label", "group") if any(row["part"] == part for row in summary)],
         "summary": summary,

@@ -115,7 +115,7 @@ class ConformalQuantileClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstim
         check_is_fitted(self)
         level = check_alpha(self.alpha if alpha is None else alpha)
         n = len(self.corrections_)
-        warn_if_too_few({"all": n}, [level], by_group=False)
+        warn_if_too_few({"all": n}, [level], "all")
         k = rank_at(n, level)
         probabilities = np.asarray(probabilities_of(self.model_, X, self.classes_), dtype=np.float64)
         correction = np.inf if k > n else self.corrections_[k - 1]

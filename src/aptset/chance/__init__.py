@@ -81,7 +81,8 @@ class Chance:
             return NO_DRAW if self.randomized else Draw(None, np.ones(n_rows))
         check_one_of_two(u, ids)
         refuse_default_index(ids)
-        draw = self._draw(u, check_ids(ids, n_rows, least_distinct=0.05, fewest=100), n_rows, key)
+        # How many ids a piece of a table holds depends on where it was cut: that is for those who see all of it.
+        draw = self._draw(u, check_ids(ids, n_rows, least_distinct=0.05 if is_whole else 0.0, fewest=100), n_rows, key)
         check_both_sides(self.source == "given", u is not None)
         if n_rows == 1 and is_whole and ids is None and u is None:
             warn_of_single_rows(self.copies, self.randomized, stacklevel)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,30 @@ def check_kind(path: Path, suffix: str) -> str:
     return _KINDS[suffix]
 
 
-def check_columns(path: Path, holds: bool, what: str, names: list[Any]) -> None:
-    """Refuse a file without the columns that are needed."""
+def check_columns(path: Path, holds: bool, what: str, names: list[Any], wanted: Sequence[str] = ()) -> None:
+    """Refuse a file without the columns that are needed; one that is nearly called as a ``wanted`` one is named."""
     if not holds:
         shown = ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
-        raise ValueError(f"{path} must have {what}; it has {shown or 'none'}.")
+        near = [found for name in wanted if name not in names and (found := _near(name, names)) is not None]
+        hint = f" Did you mean {', '.join(map(repr, near[:3]))}?" if near else ""
+        raise ValueError(f"{path} must have {what}; it has {shown or 'none'}.{hint}")
+
+
+def _near(name: str, names: list[Any]) -> str | None:
+    """Return the name that is nearest to one that is not there, if one is near."""
+    plain = {str(other).casefold().strip(): str(other) for other in names}
+    found = get_close_matches(name.casefold().strip(), list(plain), n=1, cutoff=0.75)
+    return plain[found[0]] if found else None
+
+
+def check_distinct_columns(path: Path, names: list[str]) -> None:
+    """Refuse two columns of one name: nobody knows which is meant."""
+    if len(set(names)) != len(names):
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        shown = ", ".join(map(repr, twice[:4])) + (", ..." if len(twice) > 4 else "")
+        raise ValueError(
+            f"{path} must have distinct column names; more than once: {shown}. Rename or delete one of each."
+        )
 
 
 def check_rows_present(path: Path, n_rows: int) -> None:
@@ -127,6 +148,17 @@ def check_label_column(path: Path, column: str, labels: Any, start: int) -> None
         raise ValueError(f"{path}, row {row}, column {column!r}: the label is missing.")
 
 
+def check_which_sets(path: Path, names: list[str], alpha: float | None) -> str:
+    """Return the column of sets: that of the level, where columns carry one; "set" where there is one level."""
+    of_levels = [name for name in names if re.fullmatch(r"set \d[\d.e-]*", name)]
+    if alpha is not None and f"set {alpha:g}" in of_levels:
+        return f"set {alpha:g}"
+    if of_levels and (len(of_levels) > 1 or "set" in names or alpha is not None):
+        shown = " or ".join(f"--alpha {name.removeprefix('set ')}" for name in of_levels[:4])
+        raise ValueError(f"{path} has the columns {', '.join(map(repr, of_levels[:4]))}: say which by {shown}.")
+    return of_levels[0] if of_levels else "set"
+
+
 def check_sets_column(path: Path, kind: Any) -> str:
     """Return how a column holds sets: as lists, or as texts joined by |."""
     import pyarrow as pa
@@ -181,14 +213,14 @@ def check_target(path: Path, target: str, labels: Any) -> None:
         )
 
 
-def check_finite_features(path: Path, features: Any) -> None:
+def check_finite_features(features: Any) -> None:
     """Refuse infinite numbers, which no model takes; missing ones are filled later."""
     for name in features.select_dtypes("number").columns:
         wrong = np.isinf(features[name].to_numpy())
         if wrong.any():
             row = int(np.argmax(wrong))
             raise ValueError(
-                f"{path}, row {row}, column {name!r}: numbers must be finite; got {features[name].iloc[row]}. "
+                f"row {row}, column {name!r}: numbers must be finite; got {features[name].iloc[row]}. "
                 "Leave the cell empty if the value is missing."
             )
 

@@ -32,6 +32,7 @@ from aptset.commands.options import (
     SEEDS,
     SHARE,
     TRUST,
+    as_given,
     files_read,
     is_given,
     only_one,
@@ -40,7 +41,6 @@ from aptset.commands.options import (
     printable,
     refuse_other_options,
     refuse_without_table,
-    row_counter,
     show,
     source_of,
     with_options,
@@ -58,7 +58,9 @@ class OneLineErrors(click.Group):
             sys.stdout.reconfigure(
                 errors="backslashreplace"
             )  # a name that the locale cannot write is no reason to fail
-        warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {printable(str(message))}", err=True)
+        warnings.showwarning = lambda message, *_, **__: click.echo(
+            f"Warning: {printable(as_given(str(message)))}", err=True
+        )
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -68,7 +70,7 @@ class OneLineErrors(click.Group):
         except Exception as error:
             if ctx.params.get("debug"):
                 raise
-            text = printable(" ".join(str(error).split()))[:2000]
+            text = printable(as_given(" ".join(str(error).split())))[:2000]
             if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
                 text += ". Install what the commands need: pip install 'aptset[cli]'"
             expected = isinstance(error, ValueError | TypeError | OSError | ImportError)
@@ -154,13 +156,14 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
       aptset calibrate validation.parquet --label y --prefix p_ -o cal.aptset
     """
     from aptset.commands.probability_jobs import calibrate_file
+    from aptset.running.progress import counting
     from aptset.validation.paths import check_other_files
 
     check_other_files([Path(out)], files_read(options, label))
     source = source_of(options, label)
     settings = {name: options[name] for name in ("conformity", "normalize")}
     settings["randomized"] = not options["deterministic"]
-    with row_counter(source.count(), quiet) as counter:
+    with counting(source.count(), "rows", not quiet) as counter:
         found = calibrate_file(source, counter, options["groups"] == "label", random_state=options["seed"], **settings)
     found.save(out)
     content = {"n": found.n, "classes": len(found.classes), "out": out}
@@ -191,6 +194,7 @@ def predict(
     """
     from aptset.commands.prediction_jobs import predict_rows, to_standard_output
     from aptset.commands.probability_jobs import load_artefact, predict_file
+    from aptset.running.progress import counting
     from aptset.validation.paths import check_other_files
 
     is_folder = Path(calibration).is_dir()
@@ -200,15 +204,18 @@ def predict(
         if is_folder:
             path = open_table(options["probs"], options["sep"], options["encoding"], quiet)
             asked = alphas if is_given("alphas") else None
-            names = {name: options[name] for name in ("row_id", "groups", "trust")}
-            done = predict_rows(path, Path(calibration), asked, target, **names)
+            names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows")}
+            done = predict_rows(path, Path(calibration), asked, target, **names, progress=not quiet)
         else:
             source = source_of(options, label)
             found = load_artefact(Path(calibration), options["trust"])
-            with row_counter(source.count(), quiet) as counter:
+            with counting(source.count(), "rows", not quiet) as counter:
                 done = predict_file(source, found, alphas, target, counter, options["normalize"])
     done["out"] = out
     text = f"{done['rows']:,} sets, {done['mean_size']:.3g} labels on average: {out}"
+    first = done["columns"][0]
+    if first != ("size", "set"):
+        text += f"\nThe first level is in the columns {first[0]!r} and {first[1]!r}."
     show(done, text, quiet, as_json, err=out == "-")
 
 
@@ -217,9 +224,10 @@ def predict(
 @click.option("--label", required=True, help="The column of true labels.")
 @click.option("--alpha", type=float, help="The level of the sets, as a reference.")
 @click.option("--groups", help="A column to break coverage and size down by.")
+@with_options(DIALECT)
 @QUIET
 @AS_JSON
-def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, quiet: bool, as_json: bool) -> None:
+def evaluate(sets: str, label: str, alpha: float | None, quiet: bool, as_json: bool, **options: Any) -> None:
     """Judge a file of sets against the labels in it.
 
     \b
@@ -228,9 +236,9 @@ def evaluate(sets: str, label: str, alpha: float | None, groups: str | None, qui
     """
     from aptset.commands.evaluation_jobs import evaluate_file
     from aptset.commands.probability_jobs import evaluation_as_json
-    from aptset.commands.standard_input import as_path
 
-    found = evaluate_file(as_path(sets), label, alpha, groups)
+    path = open_table(sets, options["sep"], options["encoding"], quiet)
+    found = evaluate_file(path, label, alpha, options["groups"], progress=not quiet)
     show(evaluation_as_json(found), repr(found), quiet, as_json)
 
 

@@ -26,6 +26,7 @@ MOST_VALUES = 100  # of a category; more different texts are names, ids or prose
 _FEWEST_ROWS = 20  # below, that every row has its own value says little
 _ID = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|key|index|nr|no|number|row)$|^unnamed", re.IGNORECASE)
 _FORMATS = ("ISO8601", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y")
+_DATE = re.compile(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}")
 _WORDS = 500  # of a text column that is kept
 
 
@@ -177,6 +178,8 @@ def _look_at(name: str, values: Any, keep_text: bool) -> Column:
         return Column(name, "text", *common, "" if keep_text else "names every row, as an id does")
     if distinct > MOST_VALUES or (len(texts) >= _FEWEST_ROWS and distinct > len(texts) / 2):
         why = f"a text of {distinct} different values (--keep-text uses its words)"
+        if look_like_dates(texts):
+            why = "dates that can be read in more than one way, or in none; write them as 2024-12-31"
         return Column(name, "text", *common, "" if keep_text else why)
     return Column(name, "category", *common)
 
@@ -202,10 +205,16 @@ def _number(name: str, values: Any, missing: int) -> Column:
 
 
 def format_of_dates(texts: Sequence[str]) -> str:
-    """Return how texts write dates, if all of them do and in one way only; else nothing."""
-    some = texts[:: max(len(texts) // 50, 1)]
-    if not all(re.match(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}", text) for text in some):
+    """Return how texts write dates, if all of them do: in one way only, or in the standard way beside it."""
+    if not look_like_dates(texts):
         return ""
     column = pd.Series(list(texts), dtype=object)
-    fits = [how for how in _FORMATS if read_dates(column, how).notna().all()]
+    if read_dates(column, _FORMATS[0]).notna().all():
+        return _FORMATS[0]
+    fits = [how for how in _FORMATS[1:] if dates_of(column, how).notna().all()]
     return fits[0] if len(fits) == 1 else ""
+
+
+def look_like_dates(texts: Sequence[str]) -> bool:
+    """Tell whether texts are three numbers with points, strokes or dashes between them."""
+    return all(_DATE.match(text) for text in texts[:: max(len(texts) // 50, 1)])

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from aptset.commands.delimited import open_text
@@ -40,9 +41,9 @@ def plain_csv(path: Path, sep: str | None = None, encoding: str | None = None) -
     folder = Path(tempfile.mkdtemp(prefix="aptset-csv-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     plain = folder / re.sub(r"(\.csv).*$", r"\1", path.name, flags=re.IGNORECASE)
-    _rewrite(path, plain, alphabet, separator)
+    commas = "; decimal commas become points" if _rewrite(path, plain, alphabet, separator) else ""
     name = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}.get(separator, repr(separator))
-    return plain, f"{path.name}: read as {alphabet.upper()}, columns separated by {name}."
+    return plain, f"{path.name}: read as {alphabet.upper()}, columns separated by {name}{commas}."
 
 
 def encoding_of(head: bytes) -> str:
@@ -65,26 +66,38 @@ def separator_of(text: str) -> str:
     return best if "," not in bare and counts[best] else ","
 
 
-def _rewrite(path: Path, plain: Path, alphabet: str, separator: str) -> None:
+def _rewrite(path: Path, plain: Path, alphabet: str, separator: str) -> bool:
+    """Write a CSV anew, row by row; tell whether there were decimal commas."""
+    decimals = set[int]() if separator == "," else _decimal_columns(_rows(path, alphabet, separator))
+    with plain.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        for number, row in enumerate(_rows(path, alphabet, separator)):
+            is_header = number == 0
+            writer.writerow(
+                cell.replace(",", ".") if j in decimals and not is_header else cell for j, cell in enumerate(row)
+            )
+    return bool(decimals)
+
+
+def _rows(path: Path, alphabet: str, separator: str) -> Iterator[list[str]]:
+    """Yield the cells of each line that is not empty, the header first."""
     longest = csv.field_size_limit(sys.maxsize)
     try:
         with open_text(path) as stream, check_decoded(path, alphabet):
             text = io.TextIOWrapper(stream, "utf-8-sig" if alphabet == "utf-8" else alphabet, newline="")
-            rows = [row for row in csv.reader(text, delimiter=separator) if row]
+            yield from (row for row in csv.reader(text, delimiter=separator) if row)
     finally:
         csv.field_size_limit(longest)
-    if separator != ",":
-        _with_points(rows)
-    with plain.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
-def _with_points(rows: list[list[str]]) -> None:
-    """Write numbers with points in columns whose numbers have decimal commas."""
-    for j in range(len(rows[0]) if rows else 0):
-        cells = [row[j].strip() for row in rows[1:] if len(row) > j and row[j].strip()]
-        is_decimal = any(map(_DECIMAL.fullmatch, cells))
-        if is_decimal and all(_DECIMAL.fullmatch(cell) or _NUMBER.fullmatch(cell) for cell in cells):
-            for row in rows[1:]:
-                if len(row) > j:
-                    row[j] = row[j].replace(",", ".")
+def _decimal_columns(rows: Iterator[list[str]]) -> set[int]:
+    """Return the columns whose numbers have decimal commas: some do, and nothing there is no number."""
+    candidates, decimals = set(range(len(next(rows, [])))), set[int]()
+    for row in rows:
+        for j in [j for j in candidates if j < len(row)]:
+            cell = row[j].strip()
+            if _DECIMAL.fullmatch(cell):
+                decimals.add(j)
+            elif cell and not _NUMBER.fullmatch(cell):
+                candidates.discard(j)
+    return candidates & decimals

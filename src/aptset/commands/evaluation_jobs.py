@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -20,57 +19,52 @@ from aptset.commands.checks import (
     check_row_count,
     check_rows_present,
     check_sets_column,
+    check_which_sets,
 )
 from aptset.commands.delimited import (
-    count_rows,
-    header_of,
     nearest_row_error,
-    open_text,
 )
-from aptset.commands.reading import arrow_batches, as_texts, kind_of, only_empty_is_missing, with_newlines
+from aptset.commands.reading import (
+    arrow_batches,
+    as_texts,
+    count_of,
+    csv_batches,
+    kind_of,
+    names_of,
+    only_empty_is_missing,
+)
 from aptset.judging.evaluation import Evaluation
 from aptset.judging.running_sums import Codes, RunningSums
+from aptset.running.progress import counting
 from aptset.validation.paths import as_utf8
 from aptset.validation.settings import check_alpha
 
 
-def evaluate_file(path: Path, label: str, alpha: float | None, group: str | None = None) -> Evaluation:
+def evaluate_file(
+    path: Path, label: str, alpha: float | None, group: str | None = None, progress: bool = False
+) -> Evaluation:
     """Judge the sets of a file against the labels in it."""
     if alpha is not None:
         check_alpha(alpha)
     sums, rows = RunningSums(), 0
     with nearest_row_error(path):
-        said, names = _count(path), _names(path)  # a quote that does not close is named before anything else
-        of_level = "set" if alpha is None else f"set {alpha:g}"  # where a file holds the sets of several levels
-        sets = of_level if "set" not in names and of_level in names else "set"
+        check_columns(path, kind_of(path) in ("csv", "parquet", "arrow"), "an ending: .parquet, .csv or .arrow", [])
+        said, names = count_of(path), names_of(path)  # a quote that does not close is named before anything else
+        sets = check_which_sets(path, names, alpha)
         columns = [sets, label, *([group] if group else [])]
         for name in columns:
-            check_columns(path, names.count(name) == 1, f"exactly one column {name!r}", names)
-        for batch in _batches(path, columns):
-            truth = _codes(batch.column(label))
-            check_label_column(path, label, truth, rows)
-            by = None if group is None else _codes(batch.column(group))
-            sums.add(*_outcome(path, rows, batch.column(sets), truth), truth, by)
-            rows += batch.num_rows
+            check_columns(path, names.count(name) == 1, f"exactly one column {name!r}", names, [name])
+        with counting(said, "rows", progress) as count:
+            for batch in _batches(path, columns):
+                truth = _codes(batch.column(label))
+                check_label_column(path, label, truth, rows)
+                by = None if group is None else _codes(batch.column(group))
+                sums.add(*_outcome(path, rows, batch.column(sets), truth), truth, by)
+                rows += batch.num_rows
+                count(batch.num_rows)
         check_row_count(path, rows, rows if said is None else said)
     check_rows_present(path, rows)
     return sums.evaluation(alpha)
-
-
-def _names(path: Path) -> list[str]:
-    if kind_of(path) == "parquet":
-        return list(pq.ParquetFile(as_utf8(path)).schema_arrow.names)
-    if kind_of(path) == "csv":
-        return header_of(path)
-    check_columns(path, kind_of(path) == "arrow", "the columns of a table: .parquet, .csv or .arrow", [])
-    return next((list(batch.schema.names) for batch in arrow_batches(path)), [])
-
-
-def _count(path: Path) -> int | None:
-    """Return the number of rows that a file says it has."""
-    if kind_of(path) == "csv":
-        return count_rows(path)
-    return int(pq.ParquetFile(as_utf8(path)).metadata.num_rows) if kind_of(path) == "parquet" else None
 
 
 def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -82,10 +76,7 @@ def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
     else:
         options = only_empty_is_missing(dict.fromkeys(wanted, pa.string()))
         options.include_columns = wanted
-        read = pa_csv.ReadOptions(block_size=4 << 20)
-        yield from pa_csv.open_csv(
-            open_text(path), read_options=read, parse_options=with_newlines(), convert_options=options
-        )
+        yield from csv_batches(path, options)
 
 
 def _codes(column: pa.Array) -> Codes:

@@ -17,16 +17,26 @@ from numpy.typing import NDArray
 
 from aptset.commands.checks import (
     check_columns,
+    check_distinct_columns,
     check_row_count,
     check_rows_present,
 )
 from aptset.commands.delimited import (
-    count_rows,
     header_of,
     nearest_row_error,
     open_text,
 )
-from aptset.commands.reading import arrow_batches, as_texts, kind_of, load_arrays, only_empty_is_missing, with_newlines
+from aptset.commands.reading import (
+    arrow_batches,
+    as_texts,
+    count_of,
+    csv_batches,
+    kind_of,
+    load_arrays,
+    of_even_length,
+    only_empty_is_missing,
+    with_newlines,
+)
 from aptset.kernels.copies import BLOCK_ROWS
 from aptset.validation.matrices import softmax_of
 from aptset.validation.paths import as_utf8
@@ -76,17 +86,16 @@ class ProbabilityFile:
         return [name for name in self._names if name not in wanted]
 
     def count(self) -> int | None:
-        """Return the number of rows, where the file says it without being read."""
-        if kind_of(self.path) != "parquet":
-            return None
-        with nearest_row_error(self.path):
-            return int(pq.ParquetFile(as_utf8(self.path)).metadata.num_rows)
+        """Return the number of rows; None where only reading the file tells."""
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> int | None:
+        return count_of(self.path)
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
-        start = 0
-        with nearest_row_error(self.path):
-            rows = count_rows(self.path) if kind_of(self.path) == "csv" else self.count()
+        start, rows = 0, self.count()
         for batch in self._matrix_batches() if kind_of(self.path) in ("npz", "npy") else self._table_batches():
             if len(batch.probabilities):
                 yield Batch(start, batch.probabilities, batch.labels, batch.others)
@@ -134,7 +143,7 @@ class ProbabilityFile:
         wanted = self._probability_columns
         start = 0
         with nearest_row_error(self.path):
-            for batch in _of_even_length(self._raw_batches(wanted), self._step):
+            for batch in of_even_length(self._raw_batches(wanted), self._step):
                 named = dict(zip(batch.schema.names, batch.columns, strict=True))
                 columns = [named.pop(name).to_numpy(zero_copy_only=False) for name in wanted]
                 matrix = np.column_stack(columns) if batch.num_rows else np.empty((0, len(wanted)))
@@ -151,12 +160,7 @@ class ProbabilityFile:
             # Types are fixed beforehand: what a later block looks like must not change how an earlier one was read.
             numbers = set(wanted)
             types = {name: pa.float64() if name in numbers else pa.string() for name in self._names}
-            options = only_empty_is_missing(types)
-            stream = open_text(self.path)
-            block = pa_csv.ReadOptions(block_size=4 << 20)
-            yield from pa_csv.open_csv(
-                stream, read_options=block, parse_options=with_newlines(), convert_options=options
-            )
+            yield from csv_batches(self.path, only_empty_is_missing(types))
 
     @property
     def _step(self) -> int:
@@ -184,9 +188,9 @@ class ProbabilityFile:
     @cached_property
     def _probability_columns(self) -> list[str]:
         names = self._names
-        check_columns(self.path, len(set(names)) == len(names), "distinct column names", names)
+        check_distinct_columns(self.path, names)
         for name in (self.label, self.row_id, self.group):
-            check_columns(self.path, name is None or name in names, f"a column {name!r}", names)
+            check_columns(self.path, name is None or name in names, f"a column {name!r}", names, [str(name)])
         if self.prefix is not None:
             found = [name for name in names if name.startswith(self.prefix)]
             what = f"at least 2 columns that start with {self.prefix!r}"
@@ -200,19 +204,3 @@ class ProbabilityFile:
 
     def _as_probabilities(self, matrix: NDArray[Any]) -> NDArray[Any]:
         return softmax_of(matrix, "probabilities") if self.logits and len(matrix) else matrix
-
-
-def _of_even_length(batches: Iterator[Any], rows: int) -> Iterator[Any]:
-    """Yield batches of so many rows, the last may be shorter: where a reader cuts must not matter."""
-    waiting: list[Any] = []
-    for batch in batches:
-        if not waiting and batch.num_rows == rows:
-            yield batch
-            continue
-        waiting.append(batch)
-        while sum(part.num_rows for part in waiting) >= rows:
-            table = pa.Table.from_batches(waiting)
-            yield from table.slice(0, rows).combine_chunks().to_batches()
-            waiting = table.slice(rows).to_batches()
-    if waiting:
-        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -104,12 +104,32 @@ def choice_of(options: dict[str, Any]) -> Any:
 def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool) -> Any:
     """Return the path of a table that is plain to read, and say how it was read if it was not."""
     from aptset.commands.dialects import plain_csv
-    from aptset.commands.standard_input import as_path
 
-    path, note = plain_csv(as_path(name), sep, encoding)
+    given = path_of(name)
+    path, note = plain_csv(given, sep, encoding)
+    _GIVEN[str(path)] = _GIVEN.get(str(given), name)
     if note and not quiet:
         click.echo(printable(note), err=True)
     return path
+
+
+_GIVEN: dict[str, str] = {}  # files that were copied to be read, and what the user calls them
+
+
+def path_of(name: str) -> Path:
+    """Return the path of an input; messages call it as the user does."""
+    from aptset.commands.standard_input import as_path
+
+    path = as_path(name)
+    _GIVEN[str(path)] = "standard input" if name == "-" else name
+    return path
+
+
+def as_given(text: str) -> str:
+    """Return a message that speaks of the files that the user named, not of copies."""
+    for path in sorted(_GIVEN, key=len, reverse=True):
+        text = text.replace(path, _GIVEN[path])
+    return text
 
 
 def workers(_: Any, __: Any, jobs: int | None) -> int | None:
@@ -174,7 +194,7 @@ def refuse_without_table(target: str | None) -> None:
 
 def refuse_other_options(is_folder: bool) -> None:
     """Refuse options of the other kind of file."""
-    others = ("prefix", "logits", "normalize", "batch_rows", "label") if is_folder else ("sep", "encoding")
+    others = ("prefix", "logits", "normalize", "label") if is_folder else ("sep", "encoding")
     for name in others:
         if is_given(name):
             what = "a calibration of `aptset calibrate`" if is_folder else "raw rows, with a folder of `aptset run`"
@@ -184,29 +204,17 @@ def refuse_other_options(is_folder: bool) -> None:
 def source_of(options: dict[str, Any], label: str | None) -> Any:
     """Return the file of probabilities that the options stand for."""
     from aptset.commands.files import ProbabilityFile
-    from aptset.commands.standard_input import as_path
 
     group = None if options["groups"] == "label" else options["groups"]
     names = ("prefix", "logits", "batch_rows")
     settings = {name: options[name] for name in names}
-    return ProbabilityFile(as_path(options["probs"]), label, options["row_id"], group, **settings)
+    path = open_table(options["probs"], None, None, options.get("quiet", False))
+    return ProbabilityFile(path, label, options["row_id"], group, **settings)
 
 
 def files_read(options: dict[str, Any], label: str | None) -> list[str | None]:
     """Return the names of the files that a command reads, which it must not write; a label may be a file, too."""
     return [options["probs"], label]
-
-
-@contextmanager
-def row_counter(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Give a callback that shows rows, their rate and the time left on a terminal, and nothing elsewhere."""
-    from aptset.running.progress import Bar
-
-    bar = Bar(total, "rows", enabled=not quiet, unit="rows")
-    try:
-        yield bar.advance
-    finally:
-        bar.close()
 
 
 def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool, err: bool = False) -> None:

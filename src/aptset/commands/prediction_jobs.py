@@ -15,13 +15,16 @@ from aptset.commands.checks import (
     check_target,
 )
 from aptset.commands.columns import Plan
+from aptset.commands.new_rows import NewRows, NewTable
 from aptset.commands.probability_jobs import beside_the_user
 from aptset.commands.reading import as_texts
-from aptset.commands.tables import NewRows, TableRows, read_new_rows
+from aptset.commands.tables import TableRows
 from aptset.commands.writer import SetsWriter
 from aptset.estimator.folders import check_table
 from aptset.estimator.loading import load_folder
+from aptset.estimator.pieces import SetsOfPieces
 from aptset.labels import as_objects
+from aptset.running.progress import counting
 
 
 def predict_rows(
@@ -32,20 +35,27 @@ def predict_rows(
     row_id: str | None,
     groups: str | None,
     trust: Sequence[str],
+    batch_rows: int,
+    progress: bool,
 ) -> dict[str, Any]:
-    """Write the sets of raw rows; all their columns travel along."""
+    """Write the sets of raw rows, piece by piece; all their columns travel along."""
     if trust:
         beside_the_user()
     classifier, facts = load_folder(folder, trust=list(trust))
-    rows = read_new_rows(path, check_table(folder, facts), row_id, groups)
+    table = NewTable.of(path, check_table(folder, facts), row_id, groups)
     levels = [classifier.alpha] if alphas is None else list(alphas)
     names = [str(name) for name in classifier.classes_.tolist()]
-    with SetsWriter(out, list(rows.others), names, levels) as writer:
-        sets = classifier.predict_set(rows.features, levels, groups=rows.groups, ids=rows.ids)
-        writer.write(rows.others, sets, levels)
-    first = sets[0]
-    empty, mean = int((first.sizes == 0).sum()), float(first.sizes.mean())
-    return {"rows": len(first), "alpha": levels[0], "mean_size": mean, "empty": empty, "out": str(out)}
+    pieces, labels, empty = SetsOfPieces(classifier, levels, table.rows), 0, 0
+    with SetsWriter(out, table.names, names, levels) as writer, counting(table.rows, "rows", progress) as count:
+        for some in table.pieces(batch_rows):
+            sets = pieces.of(some.features, some.groups, some.ids)
+            writer.write(some.others, sets)
+            labels, empty = labels + len(sets[0].indices), empty + int((sets[0].sizes == 0).sum())
+            count(len(sets[0]))
+        pieces.finish()
+    mean = labels / pieces.rows
+    done = {"rows": pieces.rows, "alpha": levels[0], "mean_size": mean, "empty": empty, "out": str(out)}
+    return {**done, "columns": writer.names}
 
 
 def labelled_rows(path: Path, folder: Path, trust: Sequence[str]) -> tuple[Any, TableRows, NewRows]:
@@ -54,9 +64,9 @@ def labelled_rows(path: Path, folder: Path, trust: Sequence[str]) -> tuple[Any, 
         beside_the_user()
     classifier, facts = load_folder(folder, trust=list(trust))
     table = check_table(folder, facts)
-    new = read_new_rows(path, table, None, None)
+    new = NewTable.of(path, table).whole()
     target = table["target"]
-    check_columns(path, target in new.others, f"the labels, in a column {target!r}", list(new.others))
+    check_columns(path, target in new.others, f"the labels, in a column {target!r}", list(new.others), [target])
     labels = as_texts(new.others[target])
     check_target(path, target, labels)
     return classifier, TableRows(Plan.of_json(table["columns"]), new.features, as_objects(labels), new.groups), new

@@ -122,11 +122,12 @@ def predict_file(
                 by, ids = _groups_of(source, batch), _ids_of(source, batch)
                 options = {"groups": by, "ids": ids, "normalize": normalize or None, "first_row": batch.start}
                 sets: Any = calibration.predict_set(batch.probabilities[:, order], list(alphas), **options)
-            writer.write(batch.others, sets, alphas)
+            writer.write(batch.others, sets)
             rows, labels = rows + len(sets[0]), labels + len(sets[0].indices)
             empty += int((sets[0].sizes == 0).sum())
             on_rows(len(sets[0]))
-    return {"rows": rows, "alpha": alphas[0], "mean_size": labels / rows, "empty": empty, "out": str(out)}
+    done = {"rows": rows, "alpha": alphas[0], "mean_size": labels / rows, "empty": empty, "out": str(out)}
+    return {**done, "columns": writer.names}
 
 
 def _groups_of(source: ProbabilityFile, batch: Batch) -> Any:
@@ -152,4 +153,9 @@ def evaluation_as_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write JSON, whole or not at all."""
     with atomic_write(path) as file:
-        file.write(json.dumps(content, indent=2, allow_nan=False).encode())
+        file.write(as_json(content))
+
+
+def as_json(content: dict[str, Any]) -> bytes:
+    """Return JSON that people can read."""
+    return json.dumps(content, indent=2, allow_nan=False).encode()

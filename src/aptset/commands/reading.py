@@ -22,10 +22,14 @@ from aptset.commands.checks import (
 )
 from aptset.commands.delimited import (
     count_rows,
+    header_of,
     nearest_row_error,
     open_text,
 )
 from aptset.validation.paths import as_utf8
+
+# Bytes of a CSV at a time, more where a row is longer than that. The reader holds up to 32 blocks ahead.
+_BLOCKS = (1 << 20, 1 << 23, 1 << 26, 1 << 30)
 
 
 def kind_of(path: Path) -> str:
@@ -46,8 +50,7 @@ def read_table(path: Path, texts: Sequence[str] = (), numbers: Sequence[str] = (
         if kind_of(path) == "csv":
             rows = count_rows(path)
             types = {**dict.fromkeys(texts, pa.string()), **dict.fromkeys(numbers, pa.float64())}
-            options = pa_csv.ConvertOptions(column_types=types)
-            table = pa_csv.read_csv(open_text(path), parse_options=with_newlines(), convert_options=options)
+            table = _whole_csv(path, pa_csv.ConvertOptions(column_types=types))
             check_row_count(path, table.num_rows, rows)
             check_utf8_columns(path, table)
             table = _without_empty_texts(table)
@@ -59,6 +62,94 @@ def read_table(path: Path, texts: Sequence[str] = (), numbers: Sequence[str] = (
             table = _table_of_arrays(load_arrays(path))
     check_rows_present(path, table.num_rows)
     return table
+
+
+def count_of(path: Path) -> int | None:
+    """Return how many rows a file has; None where only reading it tells."""
+    with nearest_row_error(path):
+        if kind_of(path) == "csv":
+            return count_rows(path)
+        if kind_of(path) == "parquet":
+            return int(pq.ParquetFile(as_utf8(path)).metadata.num_rows)
+        return sum(batch.num_rows for batch in arrow_batches(path)) if kind_of(path) == "arrow" else None
+
+
+def names_of(path: Path) -> list[str]:
+    """Return the names of the columns of a file."""
+    with nearest_row_error(path):
+        if kind_of(path) == "csv":
+            return header_of(path)
+        if kind_of(path) == "parquet":
+            return list(pq.ParquetFile(as_utf8(path)).schema_arrow.names)
+        if kind_of(path) == "arrow":
+            return next((list(batch.schema.names) for batch in arrow_batches(path)), [])
+        return list(_table_of_arrays(load_arrays(path)).column_names)
+
+
+def pieces_of(path: Path, types: dict[str, pa.DataType], rows: int) -> Iterator[pa.Table]:
+    """Yield a file in tables of so many rows, the last may be shorter; ``types`` are those of the columns of a CSV."""
+    with nearest_row_error(path):
+        if kind_of(path) == "csv":
+            options = pa_csv.ConvertOptions(column_types=types, include_columns=list(types))
+            batches: Any = csv_batches(path, options)
+        elif kind_of(path) == "parquet":
+            batches = pq.ParquetFile(as_utf8(path), pre_buffer=False).iter_batches(min(rows, 65_536))
+        elif kind_of(path) == "arrow":
+            batches = arrow_batches(path)
+        else:
+            batches = iter(_table_of_arrays(load_arrays(path)).to_batches())
+        for batch in of_even_length(batches, rows):
+            table = pa.Table.from_batches([batch])
+            yield _without_empty_texts(table) if kind_of(path) == "csv" else table
+
+
+def csv_batches(path: Path, options: pa_csv.ConvertOptions) -> Iterator[pa.RecordBatch]:
+    """Yield a CSV whose types are fixed; where a row does not fit into a block, go on with longer blocks."""
+    given = 0
+    for block in _BLOCKS:
+        read, seen = pa_csv.ReadOptions(block_size=block), 0
+        try:
+            for batch in pa_csv.open_csv(
+                open_text(path), read_options=read, parse_options=with_newlines(), convert_options=options
+            ):
+                seen += batch.num_rows
+                if seen > given:
+                    new, given = seen - given, seen
+                    yield batch.slice(batch.num_rows - new)
+            return
+        except pa.ArrowInvalid as error:
+            if "straddl" not in str(error) or block == _BLOCKS[-1]:
+                raise
+
+
+def _whole_csv(path: Path, options: pa_csv.ConvertOptions) -> pa.Table:
+    """Return a CSV whose types are guessed, with blocks that its longest row fits into."""
+    for block in _BLOCKS:
+        read = pa_csv.ReadOptions(block_size=block)
+        try:
+            return pa_csv.read_csv(open_text(path), read, with_newlines(), options)
+        except pa.ArrowInvalid as error:
+            if "straddl" not in str(error) or block == _BLOCKS[-1]:
+                raise
+    raise AssertionError("the last block either reads or raises")
+
+
+def of_even_length(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    """Yield batches of so many rows, the last may be shorter: where a reader cuts must not matter."""
+    waiting: list[Any] = []
+    n_waiting = 0
+    for batch in batches:
+        if not waiting and batch.num_rows == rows:
+            yield batch
+            continue
+        waiting.append(batch)
+        n_waiting += batch.num_rows
+        while n_waiting >= rows:
+            table = pa.Table.from_batches(waiting)
+            yield from table.slice(0, rows).combine_chunks().to_batches()
+            waiting, n_waiting = table.slice(rows).to_batches(), n_waiting - rows
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 def _without_empty_texts(table: pa.Table) -> pa.Table:

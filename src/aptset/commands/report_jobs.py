@@ -20,6 +20,7 @@ from aptset.commands.table_jobs import Settings, TableResult, run_table
 from aptset.probabilities.calibration import Calibration
 from aptset.reports.making import Report, report
 from aptset.reports.render import need_jinja
+from aptset.running.progress import counting
 
 
 def report_table(
@@ -32,22 +33,29 @@ def report_table(
     groups = None if result.rows.groups is None else result.rows.groups[result.test]
     of_rows: dict[str, Any] = {"groups": groups, "ids": result.ids, "features": result.rows.sliceable(result.test)}
     X = result.rows.features.iloc[result.test]
-    return report(result.classifier, X, result.truth, out, title=title, **of_rows), result
+    made = report(result.classifier, X, result.truth, out, title=title, progress=settings.progress, **of_rows)
+    return made, result
 
 
 def report_folder(
-    path: Path, folder: Path, alpha: float | None, out: Path, title: str | None, trust: Sequence[str]
+    path: Path, folder: Path, alpha: float | None, out: Path, title: str | None, trust: Sequence[str], progress: bool
 ) -> Report:
     """Write the page about labelled rows and the classifier that a run saved."""
     need_jinja()
     classifier, rows, new = labelled_rows(path, folder, trust)
     title = title or f"{path.name}: prediction sets by {folder.name}"
     of_rows: dict[str, Any] = {"groups": new.groups, "ids": new.ids, "features": rows.sliceable()}
-    return report(classifier, new.features, rows.labels, out, alpha=alpha, title=title, **of_rows)
+    return report(classifier, new.features, rows.labels, out, alpha=alpha, title=title, progress=progress, **of_rows)
 
 
 def report_probabilities(
-    source: ProbabilityFile, calibration: Calibration, alpha: float, out: Path, title: str | None, normalize: bool
+    source: ProbabilityFile,
+    calibration: Calibration,
+    alpha: float,
+    out: Path,
+    title: str | None,
+    normalize: bool,
+    progress: bool,
 ) -> Report:
     """Write the page about a file of probabilities and true labels, with sets by a calibration."""
     names = [str(name) for name in calibration.classes.tolist()]
@@ -56,23 +64,25 @@ def report_probabilities(
     labels: list[Any] = []
     groups: list[Any] = []
     ids: list[Any] = []
-    for batch in source.batches():
-        check_labels_present(source.path, batch.labels or [], batch.start, source.classes(), str(source.label))
-        parts.append(batch.probabilities[:, order])
-        labels.extend(batch.labels or [])
-        groups.extend(as_texts(batch.others[source.group]) if source.group else [])
-        ids.extend(as_texts(batch.others[source.row_id]) if source.row_id else [])
+    with counting(source.count(), "rows", progress) as on_rows:
+        for batch in source.batches():
+            check_labels_present(source.path, batch.labels or [], batch.start, source.classes(), str(source.label))
+            parts.append(batch.probabilities[:, order])
+            labels.extend(batch.labels or [])
+            groups.extend(as_texts(batch.others[source.group]) if source.group else [])
+            ids.extend(as_texts(batch.others[source.row_id]) if source.row_id else [])
+            on_rows(len(batch.probabilities))
     chances = np.concatenate(parts)
     if normalize or calibration.normalize:
         chances = chances / chances.sum(axis=1, keepdims=True)
     truth = calibration.classes[[names.index(str(label)) for label in labels]]
     title = title or f"{source.path.name}: what the prediction sets are worth"
     of_rows: dict[str, Any] = {"groups": groups or None, "ids": ids or None}
-    return report(calibration, chances, truth, out, alpha=alpha, title=title, **of_rows)
+    return report(calibration, chances, truth, out, alpha=alpha, title=title, progress=progress, **of_rows)
 
 
-def report_demo(alpha: float, seed: int, out: Path, title: str | None) -> Report:
+def report_demo(alpha: float, seed: int, out: Path, title: str | None, progress: bool) -> Report:
     """Write the page about the handwritten digits that ship with scikit-learn."""
     classifier, X, y, features, groups = demo_classifier(alpha, seed)
     title = title or "Handwritten digits: what the prediction sets are worth"
-    return report(classifier, X, y, out, groups=groups, features=features, title=title)
+    return report(classifier, X, y, out, groups=groups, features=features, title=title, progress=progress)

@@ -105,7 +105,7 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     dialect = (options["sep"], options["encoding"], quiet)
     check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])
     if probs is None:
-        made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title)
+        made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title, not quiet)
     elif options["target"] is not None:
         settings = Settings(**options_of_run(options), progress=not quiet)
         made, result = reportjob.report_table(open_table(probs, *dialect), options["target"], page, title, settings)
@@ -115,11 +115,12 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     elif artefact.is_dir():
         asked = alpha if is_given("alphas") else None
         path = open_table(probs, *dialect)
-        made = reportjob.report_folder(path, artefact, asked, page, title, options["trust"])
+        made = reportjob.report_folder(path, artefact, asked, page, title, options["trust"], not quiet)
     elif options["label"] is not None:
         source = source_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"])
         calibration = load_artefact(artefact, options["trust"])
-        made = reportjob.report_probabilities(source, calibration, alpha, page, title, options["normalize"])
+        settled = (alpha, page, title, options["normalize"], not quiet)
+        made = reportjob.report_probabilities(source, calibration, *settled)
     else:
         raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
     show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from aptset.calibrations.split import Split
 from aptset.commands.models import make_model, takes_raw_columns
-from aptset.commands.probability_jobs import evaluation_as_json, imported_score, write_json
+from aptset.commands.probability_jobs import as_json, evaluation_as_json, imported_score
 from aptset.commands.reading import as_texts, read_table
 from aptset.commands.tables import Choice, TableRows, model_for, read_rows
 from aptset.commands.writer import SetsWriter
@@ -23,6 +24,7 @@ from aptset.judging.estimates import in_p
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.planning import coverage_test
 from aptset.labels import as_objects
+from aptset.running.writing import atomic_path
 from aptset.sets import PredictionSets
 from aptset.validation.settings import check_share_of_split
 
@@ -99,7 +101,7 @@ class TableResult:
         """Return what was done with the columns, the promise and the measurement in words."""
         fitted = self.classifier.fitted_
         accuracy = float(np.mean(self.classifier.predict(self.rows.features.iloc[self.test]) == self.truth))
-        lines = [self.rows.plan.describe(), ""]
+        lines = [self.rows.plan.describe(), *_namesakes(self.target, self.rows.plan.names()), ""]
         if self.is_raw:
             lines = [f"Your model takes the columns as they are: {', '.join(self.rows.plan.names()[:12])}.", ""]
         lines += [
@@ -125,17 +127,30 @@ class TableResult:
         label = "label" if self.target in ("row", "size", "set") else self.target
         others = {"row": pa.array(self.test), label: pa.array(self.truth.tolist())}
         names, alphas = self.classifier.classes_.tolist(), self.settings.alphas
-        with SetsWriter(folder / WRITTEN[0], list(others), names, alphas) as writer:
-            writer.write(others, self.sets, alphas)
         promise = {"promise": self.classifier.guarantee(), "p_value": self.p_value, "target": self.target}
-        write_json(folder / WRITTEN[1], evaluations_as_json(self.evaluations, **promise))
-        return [*WRITTEN[:2], *save_classifier(self.classifier, folder, self.table())]
+        # Each takes its place when all are written: a full disk leaves the results of an earlier run as they were.
+        with (
+            SetsWriter(folder / WRITTEN[0], list(others), names, alphas) as writer,
+            atomic_path(folder / WRITTEN[1]) as evaluation,
+        ):
+            writer.write(others, self.sets)
+            writer.close()
+            evaluation.write_bytes(as_json(evaluations_as_json(self.evaluations, **promise)))
+            return [*WRITTEN[:2], *save_classifier(self.classifier, folder, self.table())]
 
     def table(self) -> dict[str, Any]:
         """Return how rows of a file become rows of X, for those who predict later."""
         groups = None if is_grouping(self.settings.groups) else self.settings.groups
         columns = self.rows.plan.as_json()
         return {"target": self.target, "columns": columns, "groups": groups, "id": self.settings.row_id}
+
+
+def _namesakes(target: str, names: Sequence[str]) -> list[str]:
+    """Say which columns are called nearly as the target is: they may tell the label, and no new row will have that."""
+    found = [name for name in names if name.casefold().strip() == target.casefold().strip()]
+    return [
+        f"  look twice {name}: called as the target is; if it tells the label, pass --drop {name!r}" for name in found
+    ]
 
 
 def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str, Any]:

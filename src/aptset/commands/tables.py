@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from aptset.commands.checks import (
     check_columns,
+    check_distinct_columns,
     check_finite_features,
     check_no_regression,
-    check_number_columns,
     check_target,
+    shifted_rows,
 )
 from aptset.commands.columns import Column, Plan, plan_columns
 from aptset.commands.models import takes_raw_columns
@@ -73,9 +73,9 @@ def read_rows(
     is_column = groups is not None and not (is_grouping(groups) and may_be_grouping)
     guessed = read_table(path)
     names = guessed.column_names
-    check_columns(path, len(set(names)) == len(names), "distinct column names", names)
+    check_distinct_columns(path, names)
     for name in (target, groups if is_column else None, left_out, *choice.drop, *choice.features):
-        check_columns(path, name is None or name in names, f"a column {name!r}", names)
+        check_columns(path, name is None or name in names, f"a column {name!r}", names, [str(name)])
     others = guessed.select([name for name in names if name not in (target, left_out)])
     plan = _with_all(plan_columns(others, choice.drop, choice.features, choice.keep_text), raw)
     check_columns(path, len(plan.used) > 0, _nothing_left(plan), names)
@@ -84,8 +84,9 @@ def read_rows(
     labels = as_texts(table[target])
     check_no_regression(path, target, guessed[target], labels)
     check_target(path, target, labels)
-    features = plan.frame(table)
-    check_finite_features(path, features)
+    with shifted_rows(path, 0):
+        features = plan.frame(table)
+        check_finite_features(features)
     by = as_objects(as_texts(read_table(path, (str(groups),))[groups])) if is_column else None
     return TableRows(plan, features, as_objects(labels), by)
 
@@ -118,38 +119,11 @@ def model_for(path: Path, plan: Plan, model: Any, calibrations: Sequence[str]) -
         return plan.pipeline(model)
     others = plan.names("category", "date", "text")
     wanted = "columns of numbers alone for --calibration out-of-bag"
-    way_out = f"leave out {_some(others)} (--drop), or pass --calibration bootstrap"
+    way_out = f"leave out {some_of(others)} (--drop), or pass --calibration bootstrap"
     check_columns(path, not others, f"{wanted}; {way_out}", plan.names())
     return model
 
 
-@dataclass(frozen=True)
-class NewRows:
-    """Rows for a classifier that was saved by ``run``, and the columns that travel along."""
-
-    features: pd.DataFrame
-    groups: NDArray[Any] | None
-    ids: NDArray[Any] | None
-    others: dict[str, pa.Array]
-
-
-def read_new_rows(path: Path, table: dict[str, Any], row_id: str | None, groups: str | None) -> NewRows:
-    """Return the rows of a file as the classifier of a folder takes them."""
-    plan = Plan.of_json(table["columns"])
-    row_id, groups = row_id or table["id"], groups or table["groups"]
-    written = read_table(path, tuple(read_table(path).column_names)) if kind_of(path) == "csv" else read_table(path)
-    names = written.column_names
-    check_columns(path, len(set(names)) == len(names), "distinct column names", names)
-    missing = [name for name in (*plan.names(), row_id, groups) if name is not None and name not in names]
-    check_columns(path, not missing, f"the columns that the model was trained on; missing: {_some(missing)}", names)
-    typed = read_table(path, plan.texts, plan.names("number")) if kind_of(path) == "csv" else written
-    check_number_columns(path, typed, plan.names("number"))
-    features = plan.frame(typed)
-    check_finite_features(path, features)
-    by, ids = (None if name is None else as_objects(as_texts(written[name])) for name in (groups, row_id))
-    others = {name: written[name].combine_chunks() for name in names}
-    return NewRows(features, by, ids, others)
-
-
-def _some(names: Sequence[str]) -> str:
+def some_of(names: Sequence[str]) -> str:
+    """Return the first few names of a list in words."""
     return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

@@ -20,16 +20,19 @@ from aptset.running.writing import atomic_path
 from aptset.validation.paths import as_utf8
 
 
-def names_of_sets(alpha: float, n_levels: int) -> tuple[str, str]:
-    """Return the names of the two columns of a level: size and set, with the level where there are several."""
-    return ("size", "set") if n_levels == 1 else (f"size {alpha:g}", f"set {alpha:g}")
+def names_of_sets(alphas: Sequence[float], taken: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the names of the two columns of each level: size and set; with the level where that tells them apart."""
+    if len(alphas) == 1 and not {"size", "set"} & set(taken):
+        return [("size", "set")]
+    return [(f"size {alpha:g}", f"set {alpha:g}") for alpha in alphas]
 
 
 class SetsWriter:
     """Writes sets batch by batch to parquet or CSV; the file appears when the writer is closed without an error."""
 
     def __init__(self, path: Path, names: list[str], classes: list[str], alphas: Sequence[float] = (0.1,)) -> None:
-        added = [name for alpha in alphas for name in names_of_sets(alpha, len(alphas))]
+        self.names = names_of_sets(alphas, names)
+        added = [name for pair in self.names for name in pair]
         self._is_csv = check_sets_file(path, names, classes, added) == "csv"
         self._path = path
         self._classes = pa.array(classes)
@@ -37,13 +40,12 @@ class SetsWriter:
         self._temporary = self._context.__enter__()
         self._writer: Any = None
 
-    def write(self, others: dict[str, pa.Array], sets: Sequence[Any], alphas: Sequence[float]) -> None:
+    def write(self, others: dict[str, pa.Array], sets: Sequence[Any]) -> None:
         """Write some rows: the columns that travel along, and for each level the size of each set and its labels."""
         if self._is_csv:
             check_flat_columns(self._path, pa.schema([(name, column.type) for name, column in others.items()]))
         columns = dict(others)
-        for some, alpha in zip(sets, alphas, strict=True):
-            size, labels = names_of_sets(alpha, len(alphas))
+        for some, (size, labels) in zip(sets, self.names, strict=True):
             columns |= {size: pa.array(some.sizes.astype(np.int32)), labels: self._labels(some)}
         table = pa.table(columns)
         if self._writer is None:
@@ -59,10 +61,15 @@ class SetsWriter:
     def __enter__(self) -> SetsWriter:
         return self
 
+    def close(self) -> None:
+        """Write what is left; the file takes its place at the end of the block."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
     def __exit__(self, *failure: Any) -> None:
         try:
-            if self._writer is not None:
-                self._writer.close()
+            self.close()
         except BaseException:
             self._context.__exit__(*sys.exc_info())
             raise

@@ -82,7 +82,7 @@ class Answering(Conventions):
         levels = self._levels(alphas, fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
         met = fitted.held_out.meet(values, len(samples))[1]
-        warn_if_too_few(met, alphas, fitted.rule.groups.kind != "all", levels=levels)
+        warn_if_too_few(met, alphas, fitted.rule.groups.kind, levels=levels)
         sets = [some.named_as(X) for some in fitted.sets(samples, levels, self.allow_empty, self.n_jobs)]
         return sets if is_sequence else sets[0]
 
@@ -135,7 +135,7 @@ class Answering(Conventions):
         (level,) = self._levels([asked], fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
         met = fitted.held_out.meet(values, len(samples))[1]
-        warn_if_too_few(met, [asked], fitted.rule.groups.kind != "all", levels=[level])
+        warn_if_too_few(met, [asked], fitted.rule.groups.kind, levels=[level])
         sets, p_values, probabilities = fitted.answer(samples, level, self.allow_empty, self.n_jobs)
         return sets.named_as(X), p_values, probabilities
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from enum import Enum
 from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
@@ -15,6 +14,7 @@ from sklearn.utils import check_consistent_length, column_or_1d, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
+from aptset.estimator.label_checks import are_things, check_one_kind
 from aptset.labels import columns_of, hashable, in_order, plain_labels, some
 from aptset.validation.labels import as_labels, refuse_masked
 
@@ -89,10 +89,11 @@ def check_training_data(
         raise ValueError(f"{type(owner).__name__} requires y to be passed, but the target y is None.")
     (X,) = indexable(X)
     check_one_label_a_row(y)
+    check_one_kind(y)
     y = column_or_1d(plain_labels(y), warn=True)
     check_consistent_length(X, y)
     check_no_missing(y)
-    if y.dtype.kind not in "iub" and not _is_enum(y):  # whole numbers are classes
+    if y.dtype.kind not in "iub" and not are_things(y):  # whole numbers are classes
         check_classification_targets(y)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
@@ -104,10 +105,6 @@ def check_training_data(
     if len(classes) < 2 and known is None:
         raise ValueError(f"y must hold at least 2 classes; got one class only, {classes.tolist()[0]!r}.")
     return X, y, classes
-
-
-def _is_enum(y: NDArray[Any]) -> bool:
-    return y.dtype == object and len(y) > 0 and isinstance(y[0], Enum)
 
 
 def check_one_label_a_row(y: Any) -> None:

@@ -54,7 +54,7 @@ class ConformalClassifier(Answering):
     n_jobs : int, optional
         How many folds are fitted at once, through joblib; results do not depend on it.
     progress : bool, default=False
-        Show a bar while folds are fitted, if standard error is a terminal.
+        Show a bar while folds are fitted, on terminals and in notebooks.
     random_state : None, int or numpy random generator, optional
         Decides the folds, the key of the uniforms, and every ``random_state`` of the estimator that is None.
     classes : array, optional
@@ -212,7 +212,7 @@ class ConformalClassifier(Answering):
         fitted, sets = fit_and_predict(rule, training, samples, levels, self.allow_empty, self.n_jobs, self.progress)
         self._keep(fitted)
         met = fitted.held_out.meet(values, len(samples))[1]
-        warn_if_too_few(met, alphas, rule.groups.kind != "all", levels=levels)
+        warn_if_too_few(met, alphas, rule.groups.kind, levels=levels)
         return sets if is_sequence else sets[0]
 
     def save(self, folder: str | Path) -> None:

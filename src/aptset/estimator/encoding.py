@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from aptset.labels import columns_of, in_order
 
 # Settings that name labels by value, in scikit-learn and in libraries that keep to its manners.
-_OF_LABELS = ("class_weight", "class_weights", "sampling_strategy", "constant")
+_OF_LABELS = ("class_weight", "class_weights", "sampling_strategy", "constant", "classes", "class_names")
 
 
 class LabelledModel(BaseEstimator):  # type: ignore[misc]
@@ -36,8 +36,16 @@ class LabelledModel(BaseEstimator):  # type: ignore[misc]
         return found
 
     def predict_proba(self, X: Any) -> Any:
-        """Return one column for each entry of ``classes_``."""
-        return self.model.predict_proba(X)
+        """Return one column for each entry of ``classes_``.
+
+        A network may have outputs for labels that no row of its fold carries. Nothing trained them: they are left out.
+        """
+        found, n_labels = self.model.predict_proba(X), len(self.labels)
+        if np.ndim(found) != 2 or np.shape(found)[1] <= n_labels:
+            return found
+        some = np.asarray(found)[:, :n_labels]
+        total = some.sum(axis=1, keepdims=True)
+        return np.where(total > 0, some / np.where(total > 0, total, 1), 1 / n_labels)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the model's guess, as the user's label."""
@@ -75,6 +83,8 @@ class Encoding:
             codes = self.codes(list(value)).tolist()
             known = {code: of_label for code, of_label in zip(codes, value.values(), strict=True) if code >= 0}
             model.set_params(**{name: known})
+        elif isinstance(value, list | tuple | np.ndarray) and name.rpartition("__")[2] in ("classes", "class_names"):
+            model.set_params(**{name: [code for code in self.codes(list(value)).tolist() if code >= 0]})
         elif name.endswith("constant") and np.ndim(value) == 0 and value is not None:
             (code,) = self.codes([value]).tolist()
             if code >= 0:
@@ -105,9 +115,9 @@ class Encoding:
         of_objects[:] = labels
         return columns_of(of_objects, self.labels)
 
-    def decoded(self, model: Any) -> Any:
+    def decoded(self, model: Any, has_more_outputs: bool = False) -> Any:
         """Return a fitted model that speaks of the user's labels; one that knew them by itself stays as it is."""
-        if self.plain or not hasattr(model, "classes_"):
+        if (self.plain and not has_more_outputs) or not hasattr(model, "classes_"):
             return model
         numbers = set(range(len(self.labels)))
         return LabelledModel(model, self.labels) if set(np.asarray(model.classes_).tolist()) <= numbers else model

@@ -24,7 +24,7 @@ from aptset.estimator.checks import (
     check_some_rows,
 )
 from aptset.groups import Groups, GroupValues
-from aptset.kernels.copies import CALIBRATION, PREDICTION, find_copies, own_seeds
+from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.probabilities.calibration import Calibration
@@ -32,6 +32,7 @@ from aptset.probabilities.cross import CrossCalibration
 from aptset.scores import Score
 from aptset.sets import PredictionSets, concatenate
 from aptset.validation.chance import (
+    check_first_row,
     column_or_values,
 )
 from aptset.validation.groups import (
@@ -63,14 +64,24 @@ class Rule:
         return self.chance.randomized
 
     def samples(
-        self, X: Any, passed_groups: Any = None, u: ArrayLike | None = None, ids: Any = None
+        self,
+        X: Any,
+        passed_groups: Any = None,
+        u: ArrayLike | None = None,
+        ids: Any = None,
+        first_row: int = 0,
+        is_whole: bool = True,
     ) -> tuple[fitting.Samples, GroupValues | None]:
-        """Return what the scores of new rows depend on, and the group of each row where groups belong to rows."""
+        """Return what the scores of new rows depend on, and the group of each row where groups belong to rows.
+
+        Rows may be a piece of a longer table that starts at ``first_row``; copies depend on where they stand.
+        """
         (X,) = indexable(X)
         n = _num_samples(X)
         check_some_rows(n)
-        draw = self.chance.predicts(u, column_or_values(ids, X), n, self.key, stacklevel=5)
-        seeds = own_seeds(row_seeds(X, self.key), PREDICTION) if draw.seeds is None else draw.seeds
+        start = check_first_row(first_row, BLOCK_ROWS)
+        draw = self.chance.predicts(u, column_or_values(ids, X), n, self.key, is_whole, stacklevel=5)
+        seeds = own_seeds(row_seeds(X, self.key), PREDICTION, start) if draw.seeds is None else draw.seeds
         values = check_group_values(self.group_setting, passed_groups, X, n)
         check_same_kind(self.groups.kind, values)
         return self._samples(X, values, seeds, draw.u), values

@@ -143,7 +143,7 @@ class Training:
             seed_unseeded(model, seed)
         some_X, some_y = take(self.samples.X, rows), self.y[rows]
         params = _check_method_params(self.samples.X, self.fit_params, indices=rows)
-        return fit_on_numbers(model, some_X, some_y, params)
+        return fit_on_numbers(model, some_X, some_y, params, len(self.classes))
 
 
 def fresh(estimator: Any) -> Any:
@@ -157,16 +157,21 @@ def fresh(estimator: Any) -> Any:
             raise uncloneable(estimator, error) from error
 
 
-def fit_on_numbers(model: Any, X: Any, y: NDArray[Any], params: dict[str, Any]) -> Any:
-    """Fit a model on numbers for the labels, as many as there are among these rows; it comes back with the labels."""
+def fit_on_numbers(model: Any, X: Any, y: NDArray[Any], params: dict[str, Any], n_classes: int) -> Any:
+    """Fit a model on numbers for the labels, as many as there are among these rows; it comes back with the labels.
+
+    ``n_classes`` is how many labels there are in all: a model may have an output for each.
+    """
     encoding = Encoding(y)
     encoding.settle(model)
+    n_labels = len(encoding.labels)
     try:
         model.fit(X, encoding.y, **encoding.fit_params(params))
-        if len(encoding.labels) > 1 or np.shape(model.predict_proba(take(X, slice(0, 1)))) == (1, 1):
-            return encoding.decoded(model)
+        shape = (1, n_labels) if n_labels == n_classes > 1 else np.shape(model.predict_proba(take(X, slice(0, 1))))
+        if n_labels > 1 or shape == (1, 1):
+            return encoding.decoded(model, has_more_outputs=len(shape) == 2 and n_labels < shape[1] <= n_classes)
     except Exception as error:  # of one class: libraries refuse it in words and types of their own
-        if len(encoding.labels) > 1 or not any(word in str(error).lower() for word in ("class", "unique", "label")):
+        if n_labels > 1 or not any(word in str(error).lower() for word in ("class", "unique", "label")):
             raise
     warn_constant_model(encoding.labels.tolist()[0])
     return encoding.decoded(DummyClassifier(strategy="most_frequent").fit(X, encoding.y))

@@ -61,10 +61,15 @@ def load_folder(
 
     trust = [trust] if isinstance(trust, str) else list(trust)
     facts = read_facts(folder)
-    tensors = read_tensors(folder, facts)
-    score = find_score(folder, facts["score"], scores, trust)
-    settings = check_settings(folder, facts, ConformalClassifier._get_param_names())
-    models = read_models(folder, facts, trust)
+    try:
+        tensors = read_tensors(folder, facts)
+        score = find_score(folder, facts["score"], scores, trust)
+        settings = check_settings(folder, facts, ConformalClassifier._get_param_names())
+        models = read_models(folder, facts, trust)
+    except ValueError:
+        if read_facts(folder)["digest"] == facts["digest"]:
+            raise
+        return load_folder(folder, scores, trust)  # it was saved anew in the meantime
     labels = np.split(tensors["labels"], np.cumsum(np.maximum(tensors["label_counts"], 0))[:-1])
     state = {
         **facts,

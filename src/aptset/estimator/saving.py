@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,20 +49,66 @@ def save_classifier(classifier: Any, folder: Path, table: dict[str, Any] | None 
         "calibration": state["scheme"]["settings"],
     }
     facts = _describe(classifier, state, settings, table)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {
-        "scores": _keep(folder, "scores", ".safetensors", _tensors(state)),
-        "models": _keep(folder, "models", ".skops", skops.dumps(models)),
+    contents = {
+        "scores": _File.of("scores", ".safetensors", _tensors(state)),
+        "models": _File.of("models", ".skops", skops.dumps(models)),
     }
-    facts["files"] = {what: {"name": name, "digest": digest} for what, (name, digest) in files.items()}
+    facts["files"] = {what: {"name": file.name, "digest": file.digest} for what, file in contents.items()}
     facts["digest"] = digest_of_facts(facts)
-    with atomic_write(folder / FACTS) as file:
-        file.write(json.dumps(facts, indent=1, sort_keys=True, allow_nan=False).encode())
-    names = [FACTS, *(name for name, _ in files.values())]
-    for old in (*folder.glob("scores-*.safetensors"), *folder.glob("models-*.skops")):
-        if old.name not in names:
-            old.unlink(missing_ok=True)
-    return names
+    text = json.dumps(facts, indent=1, sort_keys=True, allow_nan=False).encode()
+    _write(folder, list(contents.values()), text)
+    return [FACTS, *(file.name for file in contents.values())]
+
+
+class _File(NamedTuple):
+    """A file whose name holds its digest."""
+
+    name: str
+    digest: str
+    content: bytes
+
+    @classmethod
+    def of(cls, what: str, ending: str, content: bytes) -> _File:
+        digest = blake2b(content, digest_size=16).hexdigest()
+        return cls(f"{what}-{digest[:12]}{ending}", digest, content)
+
+
+def _write(folder: Path, files: list[_File], facts: bytes) -> None:
+    """Write the large files, then the small one that names them, then sweep; a failure takes its own files away."""
+    is_new, before = not folder.exists(), _large_files(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        for file in files:
+            with atomic_path(folder / file.name, called=file.name.partition("-")[0]) as path:
+                path.write_bytes(file.content)
+        with atomic_write(folder / FACTS) as stream:
+            stream.write(facts)
+    except BaseException:
+        if not _holds(folder / FACTS, facts):  # a signal may come when all is done
+            _sweep(_large_files(folder) - before)
+            if is_new:
+                with suppress(OSError):  # somebody may have put a file there
+                    folder.rmdir()
+        raise
+    _sweep(_large_files(folder) - {folder / file.name for file in files})
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return path.read_bytes() == content
+    except FileNotFoundError:
+        return False
+
+
+def _large_files(folder: Path) -> set[Path]:
+    return {*folder.glob("scores-*.safetensors"), *folder.glob("models-*.skops")}
+
+
+def _sweep(paths: Iterable[Path]) -> None:
+    """Remove files that no classifier names any more; one that cannot be removed harms nobody."""
+    for path in paths:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def _describe(
@@ -120,12 +168,3 @@ def _tensors(state: dict[str, Any]) -> bytes:
         tensors["judges"] = np.ascontiguousarray(state["judges"], dtype=np.bool_)
     content: bytes = save(tensors)
     return content
-
-
-def _keep(folder: Path, what: str, ending: str, content: bytes) -> tuple[str, str]:
-    """Write a file whose name holds its digest; return both."""
-    digest = blake2b(content, digest_size=16).hexdigest()
-    name = f"{what}-{digest[:12]}{ending}"
-    with atomic_path(folder / name) as path:
-        path.write_bytes(content)
-    return name, digest

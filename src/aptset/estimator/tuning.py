@@ -15,6 +15,7 @@ from aptset.estimator import fitting
 from aptset.groups import EVERYONE
 from aptset.kernels.places import Rows
 from aptset.labels import columns_of
+from aptset.running.progress import with_bar
 from aptset.scores import Adaptive, Score
 from aptset.validation.matrices import (
     OF_ESTIMATOR,
@@ -88,7 +89,7 @@ def _out_of_fold(
     training = fitting.Training(settings.estimator, samples, y, classes, EVERYONE, folds, seeds, fit_params)
     parts = [
         fitting.probabilities_of(training.fit_model(f), fitting.take(X, fold.held_out), classes)
-        for f, fold in enumerate(folds)
+        for f, fold in with_bar(enumerate(folds), [1] * _FOLDS, "folds to choose on", settings.progress)
     ]
     probabilities = np.empty((len(y), len(classes)), dtype=np.result_type(*parts))
     for fold, part in zip(folds, parts, strict=True):

@@ -47,6 +47,8 @@ class Estimate(float):
 
     def __repr__(self) -> str:
         behind = f"n={self.n}" if self.count is None else f"{self.count} of {self.n}"
+        if math.isnan(self):
+            return f"none ({behind})"
         return f"{float(self):.4g} [{self.low:.4g}, {self.high:.4g}] ({behind})"
 
     __str__ = __repr__

@@ -173,7 +173,10 @@ def plain_value(value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     if is_storable(value):
         return value
-    raise TypeError(f"labels, groups and folds must be texts, numbers, booleans or None to be saved; got {value!r}.")
+    raise TypeError(
+        f"labels, groups and folds must be texts, numbers, booleans or None to be saved; got {value!r}. Pass texts "
+        "that stand for them instead, such as str(label), or the name of a member of an Enum."
+    )
 
 
 def as_plain_labels(values: NDArray[Any]) -> dict[str, Any]:

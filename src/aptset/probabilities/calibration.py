@@ -195,7 +195,7 @@ class Calibration:
         alphas, is_sequence = check_alphas(alpha)
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
         ids, met = self.held_out.meet(groups, len(rows))
-        warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
+        warn_if_too_few(met, alphas, self.held_out.groups.kind)
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
         sets = sets_of_one_model(self.held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
         if not isinstance(probabilities, np.ndarray):
@@ -229,7 +229,7 @@ class Calibration:
         level = check_alpha(alpha)
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
         ids, met = self.held_out.meet(groups, len(rows))
-        warn_if_too_few(met, [level], self.held_out.groups.kind != "all")
+        warn_if_too_few(met, [level], self.held_out.groups.kind)
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
         return mask_of_one_model(self.held_out, rows, ids, level, may_be_empty, NAME)
 
@@ -281,7 +281,7 @@ class Calibration:
         level = check_alpha(alpha)
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row).seeded()
         ids, met = self.held_out.meet(groups, len(rows))
-        warn_if_too_few(met, [level], self.held_out.groups.kind != "all")
+        warn_if_too_few(met, [level], self.held_out.groups.kind)
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
         (sets,) = sets_of_one_model(self.held_out, rows, ids, [level], self.classes, may_be_empty, NAME)
         sets = sets.named_as(probabilities)

@@ -141,7 +141,7 @@ class CrossCalibration:
         """
         alphas, is_sequence = check_alphas(alpha)
         tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
-        warn_if_too_few(met, alphas, self.held_out.groups.kind != "all")
+        warn_if_too_few(met, alphas, self.held_out.groups.kind)
         may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
         sets = tally.sets(self.held_out, ids, alphas, self.classes, may_be_empty)
         return sets if is_sequence else sets[0]
@@ -181,7 +181,7 @@ class CrossCalibration:
         """
         level = check_alpha(alpha)
         tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
-        warn_if_too_few(met, [level], self.held_out.groups.kind != "all")
+        warn_if_too_few(met, [level], self.held_out.groups.kind)
         may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
         (sets,) = tally.sets(self.held_out, ids, [level], self.classes, may_be_empty)
         return sets, tally.p_values(self.held_out, ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -23,6 +24,8 @@ from aptset.validation.matrices import (
 )
 
 Columns = NDArray[np.int64]
+_PIECES = 20  # that a model is asked in: enough for a bar, few enough to cost nothing
+_FEWEST_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,22 +38,41 @@ class Answer:
     folds: tuple[tuple[FoldCounts, ...], ...] | None
 
 
-def ask(fitted: Any, samples: Any, columns: Columns, levels: list[Fraction], may_be_empty: bool) -> Answer:
+def ask(
+    fitted: Any,
+    samples: Any,
+    columns: Columns,
+    levels: list[Fraction],
+    may_be_empty: bool,
+    on_rows: Callable[[float], None],
+) -> Answer:
     """Return what a fitted classifier says about rows whose true labels are these columns, -1 for unknown ones."""
     classes, held_out, ids = fitted.rule.classes, fitted.held_out, samples.ids
     if len(fitted.models) == 1:
-        rows = samples.under(fitted.models[0], classes)
+        rows = _under(fitted.models[0], samples, classes, on_rows)
         sets = sets_of_one_model(held_out, rows, ids, levels, classes, may_be_empty, OF_ESTIMATOR)
         return Answer(sets, p_values_of_one_model(held_out, rows, ids, OF_ESTIMATOR), rows.probabilities, None)
     tally = fitted.rule.scheme.combine(len(samples), len(classes))
     of_row, folds = group_of_rows(held_out.groups.kind, columns, ids), []
     for model, fold in zip(fitted.models, held_out.of_models, strict=True):
-        rows = samples.under(model, classes)
+        rows = _under(model, samples, classes, on_rows)
         check_rows(rows.probabilities, tally.add(fold, rows, ids), OF_ESTIMATOR, normalize=False)
         if fold is not None:  # a model that judges by itself is a split by itself
             folds.append(_counts(fold, _below(fold, rows, columns, of_row), of_row))
     sets = tally.sets(held_out, ids, levels, classes, may_be_empty)
     return Answer(sets, tally.p_values(held_out, ids), tally.mass / len(fitted.models), tuple(folds))
+
+
+def _under(model: Any, samples: Any, classes: NDArray[Any], on_rows: Callable[[float], None]) -> Rows:
+    """Ask a model about the samples, in pieces that say how far it is."""
+    step = max(_FEWEST_AT_ONCE, -(-len(samples) // _PIECES))
+    parts = []
+    for start in range(0, len(samples), step):
+        some = samples if step >= len(samples) else samples.some(slice(start, start + step))
+        parts.append(some.under(model, classes).probabilities)
+        on_rows(len(parts[-1]))
+    rows: Rows = samples.rows(parts[0] if len(parts) == 1 else np.concatenate(parts))
+    return rows
 
 
 def group_of_rows(kind: str, columns: Columns, ids: Ids | None) -> NDArray[np.int64]:

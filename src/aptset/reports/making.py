@@ -17,6 +17,8 @@ from aptset.reports.checks import (
 from aptset.reports.render import need_jinja, render, save_page
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import summarise
+from aptset.running.progress import counting
+from aptset.validation.settings import check_flag
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,6 +64,7 @@ def report(
     random_state: Any = 0,
     u: ArrayLike | None = None,
     ids: Any = None,
+    progress: bool = False,
 ) -> Report:
     """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
@@ -92,6 +95,8 @@ def report(
         Draws the examples and the directions of the worst slice.
     u, ids : array, optional
         Of the rows, as in ``predict_set``: u where it was passed to ``fit`` or ``calibrate``, or one id per row.
+    progress : bool, default=False
+        Show a bar, on terminals and in notebooks: rows that each model was asked about, judged and drawn.
 
     Returns
     -------
@@ -111,8 +116,17 @@ def report(
     count = check_example_count(examples)
     target = None if path is None else check_page_path(path)
     need_jinja()
-    evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, u=u, ids=ids)
-    made = Report(render(summarise(evaluation, str(title), count, random_state)), evaluation)
+    with counting(_work(source, y), "report", check_flag(progress, "progress")) as on_rows:
+        evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, u=u, ids=ids)
+        on_rows(evaluation.n)
+        made = Report(render(summarise(evaluation, str(title), count, random_state)), evaluation)
+        on_rows(evaluation.n)
     if target is not None:
         made.save(target)
     return made
+
+
+def _work(source: Any, y: Any) -> int | None:
+    """Return how often a row is looked at: by each model, to be judged, and to be drawn."""
+    rows = source.n if isinstance(source, Evaluation) else len(y) if hasattr(y, "__len__") else None
+    return None if rows is None else rows * (len(getattr(source, "models_", [])) + 2)

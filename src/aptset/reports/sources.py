@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -32,14 +33,26 @@ from aptset.validation.labels import (
 )
 from aptset.validation.matrices import check_new_probabilities
 
+OnRows = Callable[[float], None]
 # At this level a set holds no label but the one that keeps it from being empty (and labels that are always in).
 _NEARLY_ONE = 0.999999999
 
 
 def evaluation_of(
-    source: Any, X: Any, y: Any, groups: Any, features: Any, alpha: float | None, random_state: Any, **chance: Any
+    source: Any,
+    X: Any,
+    y: Any,
+    groups: Any,
+    features: Any,
+    alpha: float | None,
+    random_state: Any,
+    on_rows: OnRows,
+    **chance: Any,
 ) -> Evaluation:
-    """Return the evaluation that a report is made from; ``chance`` holds u and ids of the rows, or None."""
+    """Return the evaluation that a report is made from; ``chance`` holds u and ids of the rows, or None.
+
+    ``on_rows`` is told of the rows that a model was asked about.
+    """
     is_evaluation, is_calibration = isinstance(source, Evaluation), isinstance(source, Calibration | CrossCalibration)
     check_report_source(
         source, X, y, is_evaluation, is_calibration or hasattr(source, "fit_predict_set") or is_evaluation
@@ -48,7 +61,7 @@ def evaluation_of(
         return source
     if isinstance(source, Calibration | CrossCalibration):
         return _of_calibration(source, X, y, groups, features, 0.1 if alpha is None else alpha, random_state, chance)
-    return _of_classifier(source, X, y, groups, features, alpha, random_state, chance)
+    return _of_classifier(source, X, y, groups, features, alpha, random_state, on_rows, chance)
 
 
 def _of_classifier(
@@ -59,6 +72,7 @@ def _of_classifier(
     features: Any,
     alpha: float | None,
     random_state: Any,
+    on_rows: OnRows,
     chance: dict[str, Any],
 ) -> Evaluation:
     held_out = classifier.calibration_.held_out
@@ -69,7 +83,7 @@ def _of_classifier(
     levels = [Fraction(str(level)), Fraction(str(_NEARLY_ONE))]
     rule, columns = fitted.rule, columns_of(as_labels(y, "y"), fitted.rule.classes)
     check_length(columns, len(samples), "y")
-    answer = ask(fitted, samples, columns, levels, classifier.allow_empty)
+    answer = ask(fitted, samples, columns, levels, classifier.allow_empty, on_rows)
     sets, last = answer.sets
     settings = {"Model": str(classifier.estimator), "Levels": f"{classifier.level}, alpha runs at {level:g}"}
     settings |= _settings(rule.scheme.name, held_out, str(rule.score), rule.chance, classifier.allow_empty)

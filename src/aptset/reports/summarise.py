@@ -158,5 +158,5 @@ class MetricLine(NamedTuple):
 def _line(metric: Metric, value: Estimate) -> MetricLine:
     if math.isnan(value):
         return MetricLine(metric.words, "none", "", metric.sentence)
-    interval = f"{words.number(value.low)} to {words.number(value.high)}"
-    return MetricLine(metric.words, words.number(value), interval, metric.sentence)
+    written = words.share if metric.unit == "share" else words.number
+    return MetricLine(metric.words, written(value), f"{written(value.low)} to {written(value.high)}", metric.sentence)

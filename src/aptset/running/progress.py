@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -31,6 +32,16 @@ class Bar:
         """End the line."""
         if self._bar is not None:
             self._bar.close()
+
+
+@contextmanager
+def counting(total: float | None, label: str, enabled: bool) -> Iterator[Callable[[float], None]]:
+    """Give a function that counts rows as done, and draws a bar where somebody looks."""
+    bar = Bar(total, label, enabled, unit="rows")
+    try:
+        yield bar.advance
+    finally:
+        bar.close()
 
 
 def is_notebook() -> bool:

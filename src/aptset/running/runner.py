@@ -73,7 +73,7 @@ def run_tasks(
     jobs : int, default=1
         Number of worker processes; -1 for one per core. No result depends on it.
     progress : bool, default=False
-        Show a bar with the time left, if standard error is a terminal.
+        Show a bar with the time left, on terminals and in notebooks.
     """
     check_keys([task.key for task in tasks])
     workers = check_jobs(jobs)

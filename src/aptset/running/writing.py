@@ -24,16 +24,17 @@ _LONGEST_NAME = 255  # bytes, in every file system that people use
 
 
 @contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
+def atomic_path(path: str | Path, called: str | None = None) -> Iterator[Path]:
     """Give a temporary path beside the wanted one; what is written there takes its place when all went well.
 
-    A killed process leaves its temporary file behind; the next one that writes the same name takes it over.
+    A killed process leaves its temporary file behind; the next one that writes the same name takes it over. Names that
+    never come again, as those that hold a digest, have a name in common, ``called``, to that end.
     """
     final = check_target_file(Path(path))
     temporary = handle = None
     try:
         with undisturbed():
-            temporary, handle = claim(lambda number: final.with_name(_temporary_name(final.name, number)))
+            temporary, handle = claim(lambda number: final.with_name(_temporary_name(called or final.name, number)))
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())

@@ -69,7 +69,7 @@ def check_ids(ids: Any, n_rows: int, least_distinct: float, fewest: int = _FEWES
     if missing.any():
         row = int(np.argmax(missing))
         raise ValueError(f"ids must not be missing; got {found[row]!r} in row {row}. Give every row an id of its own.")
-    n_distinct = len(set(found.tolist())) if n_rows >= fewest and least_distinct > 0 else n_rows
+    n_distinct = _count_distinct(found) if n_rows >= fewest and least_distinct > 0 else n_rows
     if n_distinct < least_distinct * n_rows:
         raise ValueError(
             f"ids must tell rows apart; got {n_distinct} different ids for {n_rows} rows. Rows that share an id "
@@ -77,6 +77,10 @@ def check_ids(ids: Any, n_rows: int, least_distinct: float, fewest: int = _FEWES
             "leave ids out."
         )
     return found
+
+
+def _count_distinct(ids: NDArray[Any]) -> int:
+    return len(np.unique(ids)) if ids.dtype.kind in "iu" else len(set(ids.tolist()))
 
 
 def _missing(ids: NDArray[Any]) -> NDArray[np.bool_]:

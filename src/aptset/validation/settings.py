@@ -70,13 +70,14 @@ def check_generator(random_state: Any) -> np.random.Generator:
 def warn_if_too_few(
     sizes: Mapping[Any, int],
     alphas: list[Fraction],
-    by_group: bool,
+    kind: str,
     stacklevel: int = 3,
     levels: list[Fraction] | None = None,
 ) -> None:
     """Say once that sets hold every label because their calibration samples, or those of some groups, are too few.
 
-    ``levels`` are the input levels at which calibration runs, where they are not the levels that were asked for.
+    ``kind`` is that of the groups: "all" for none, "label", or "row". ``levels`` are the input levels at which
+    calibration runs, where they are not the levels that were asked for.
     """
     strictest, inner = min(alphas), min(levels or alphas)
     needed = size_needed(inner)
@@ -85,11 +86,14 @@ def warn_if_too_few(
     asked = f"alpha={float(strictest):g}"
     asked += f" (level='guaranteed' runs at {float(inner):.4g})" if inner != strictest else ""
     short = {name: n for name, n in sizes.items() if n < needed}
-    if by_group:
+    if kind != "all":
         shown = ", ".join(f"{name!r} ({n if n else 'never seen'})" for name, n in list(short.items())[:8])
         what = f"groups with too few calibration samples for {asked}: {shown}"
         what += f" and {len(short) - 8} more" if len(short) > 8 else ""
         effect = "so every label is in their sets. Calibrate on more samples of these groups or raise alpha."
+        if kind == "label":
+            what = what.replace("groups", "labels", 1)
+            effect = "so they are in every set. Calibrate on more samples of these labels or raise alpha."
     else:
         what = f"{next(iter(short.values()))} calibration samples are too few for {asked}"
         effect = "so every set holds every label. Calibrate on more samples or raise alpha."

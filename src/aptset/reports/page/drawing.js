@@ -55,10 +55,11 @@ function ticks(low, high, count) {
   return multiples(steps[chosen]);
 }
 function leftAxis(picture, area, low, high, toY) {
+  // of shares, which people think of in percent
   for (const tick of ticks(low, high, 5)) {
     picture.append(
       svg("line", { class: "axis", x1: area.left, x2: area.right, y1: toY(tick), y2: toY(tick) }),
-      words(area.left - 6, toY(tick) + 4, String(tick), { "text-anchor": "end" }),
+      words(area.left - 6, toY(tick) + 4, share(tick), { "text-anchor": "end" }),
     );
   }
 }

@@ -46,7 +46,7 @@ function labelBox(found, i, now) {
     className: "label" + (found.members.has(column) ? " in" : "") + (column === example.column ? " true" : ""),
     title: name,
   });
-  const chance = example.probability ? `${number(example.probability[i])} · ` : "";
+  const chance = example.probability ? `${share(example.probability[i])} · ` : "";
   box.append(element("span", { className: "name", textContent: name }));
   const said = [...(found.members.has(column) ? ["in the set"] : []), ...(column === example.column ? ["true label"] : [])];
   if (said.length) box.append(element("span", { className: "visually-hidden", textContent: ` (${said.join(", ")})` }));

@@ -1,7 +1,7 @@
 // The figures of the report: coverage against the promise, sizes, coverage by size, by label and by group.
 function drawCurve(now) {
   const width = widthOf("curve"),
-    area = { left: 36, right: width - 12, top: 12, bottom: 258 },
+    area = { left: 50, right: width - 22, top: 12, bottom: 258 },
     curve = data.curve,
     picture = frame(width, 300, "Measured coverage against 1 - alpha");
   const lowest = Math.min(0.5, ...curve.coverage, ...(curve.low || [])),
@@ -10,7 +10,7 @@ function drawCurve(now) {
     toY = (v) => area.bottom - ((v - floor) / (1 - floor)) * (area.bottom - area.top);
   const line = (values) => curve.nominal.map((v, i) => `${toX(v).toFixed(2)},${toY(values[i]).toFixed(2)}`);
   leftAxis(picture, area, floor, 1, toY);
-  for (const tick of ticks(0.5, 1, 5)) picture.append(words(toX(tick), area.bottom + 18, String(tick), { "text-anchor": "middle" }));
+  for (const tick of ticks(0.5, 1, 5)) picture.append(words(toX(tick), area.bottom + 18, share(tick), { "text-anchor": "middle" }));
   picture.append(words((area.left + area.right) / 2, 294, "1 − alpha", { "text-anchor": "middle" }));
   if (curve.low) picture.append(svg("polygon", { class: "band", points: [...line(curve.low), ...line(curve.high).reverse()].join(" ") }));
   picture.append(
@@ -22,7 +22,7 @@ function drawCurve(now) {
       shift = side === "end" ? -10 : 10;
     picture.append(
       svg("circle", { class: "dot", cx: toX(1 - now.alpha), cy: toY(now.coverage), r: 7 }),
-      words(toX(1 - now.alpha) + shift, toY(now.coverage) - 10, number(now.coverage), { class: "strong", "text-anchor": side }),
+      words(toX(1 - now.alpha) + shift, toY(now.coverage) - 10, share(now.coverage), { class: "strong", "text-anchor": side }),
     );
   }
   return picture;
@@ -53,7 +53,7 @@ function categories(picture, area, names, toX) {
 }
 function drawSizes(now) {
   const room = widthOf("sizes"),
-    area = { left: 36, right: room - 6, top: 20, bottom: 258 },
+    area = { left: 50, right: room - 6, top: 20, bottom: 258 },
     picture = frame(room, 300, "Share of rows by size of the set"),
     shown = bins(now.bySize);
   const most = Math.max(...shown.map((bin) => bin.rows)) / data.rows,
@@ -87,7 +87,7 @@ function drawSizes(now) {
 }
 function drawBySize(now) {
   const room = widthOf("bysize"),
-    area = { left: 36, right: room - 6, top: 20, bottom: 258 },
+    area = { left: 50, right: room - 6, top: 20, bottom: 258 },
     picture = frame(room, 300, "Coverage by size of the set"),
     shown = bins(now.bySize).filter((bin) => bin.name !== "0");
   const ends = shown.map((bin) => shareInterval(bin.covered, bin.rows, data.confidence)),
@@ -99,14 +99,14 @@ function drawBySize(now) {
   picture.append(svg("line", { class: "target", x1: area.left, x2: area.right, y1: toY(1 - now.alpha), y2: toY(1 - now.alpha) }));
   shown.forEach((bin, i) => {
     const [low, high] = ends[i],
-      share = bin.covered / bin.rows;
+      covered = bin.covered / bin.rows;
     picture.append(
       svg(
         "g",
         {},
-        svg("title", {}, `size ${bin.name}: coverage ${number(share)} [${number(low)}, ${number(high)}], ${whole(bin.rows)} rows`),
+        svg("title", {}, `size ${bin.name}: coverage ${share(covered)} [${share(low)}, ${share(high)}], ${whole(bin.rows)} rows`),
         svg("line", { class: "whisker", x1: toX(i), x2: toX(i), y1: toY(low), y2: toY(high) }),
-        svg("circle", { class: "dot", cx: toX(i), cy: toY(share), r: 6 }),
+        svg("circle", { class: "dot", cx: toX(i), cy: toY(covered), r: 6 }),
       ),
     );
   });
@@ -126,14 +126,14 @@ function drawParts(id, rows, now, title) {
     height = 46 + 24 * shown.length,
     longest = Math.max(4, ...shown.map((row) => row.name.length));
   const left = Math.min(width * 0.36, 16 + 7 * longest),
-    area = { left, right: width - 12, top: 8, bottom: height - 38 },
+    area = { left, right: width - 22, top: 8, bottom: height - 38 },
     picture = frame(width, height, title);
   const floor = Math.min(0.9, Math.floor(Math.min(1 - now.alpha, ...shown.map((r) => r.low)) * 10) / 10),
     toX = (v) => area.left + ((v - floor) / (1 - floor)) * (area.right - area.left);
   for (const tick of ticks(floor, 1, width < 500 ? 4 : 8))
     picture.append(
       svg("line", { class: "axis", x1: toX(tick), x2: toX(tick), y1: area.top, y2: area.bottom }),
-      words(toX(tick), area.bottom + 16, String(tick), { "text-anchor": "middle" }),
+      words(toX(tick), area.bottom + 16, share(tick), { "text-anchor": "middle" }),
     );
   picture.append(
     svg("line", { class: "target", x1: toX(1 - now.alpha), x2: toX(1 - now.alpha), y1: area.top, y2: area.bottom }),
@@ -148,7 +148,7 @@ function drawParts(id, rows, now, title) {
         svg(
           "title",
           {},
-          `${row.name}: coverage ${number(row.coverage)} [${number(row.low)}, ${number(row.high)}], ${whole(row.rows)} rows`,
+          `${row.name}: coverage ${share(row.coverage)} [${share(row.low)}, ${share(row.high)}], ${whole(row.rows)} rows`,
         ),
         words(area.left - 10, y + 4, shorten(row.name, Math.floor((left - 14) / 6.6)), { "text-anchor": "end" }),
         svg("line", { class: "whisker", x1: toX(row.low), x2: toX(row.high), y1: y, y2: y }),

@@ -7,20 +7,20 @@ function span(values, ...more) {
     room = 0.04 * (high - low || 1);
   return [low - room, high + room];
 }
-function rowsFrame(id, names, low, high, title, mark) {
+function rowsFrame(id, names, low, high, title, mark, asText = share) {
   // one line per name, x from low to high
   const width = widthOf(id),
     height = 34 + 34 * names.length,
     longest = Math.max(4, ...names.map((name) => name.length));
   const left = Math.min(width * 0.36, 16 + 7 * longest),
-    area = { left, right: width - 12, top: 6, bottom: height - 26 },
+    area = { left, right: width - 22, top: 6, bottom: height - 26 },
     picture = frame(width, height, title);
   const toX = (v) => area.left + ((v - low) / (high - low)) * (area.right - area.left),
     toY = (i) => area.top + 18 + 34 * i;
   for (const tick of ticks(low, high, width < 500 ? 4 : 7))
     picture.append(
       svg("line", { class: "axis", x1: toX(tick), x2: toX(tick), y1: area.top, y2: area.bottom }),
-      words(toX(tick), area.bottom + 16, String(tick), { "text-anchor": "middle" }),
+      words(toX(tick), area.bottom + 16, asText(tick), { "text-anchor": "middle" }),
     );
   if (mark !== undefined) picture.append(svg("line", { class: "target", x1: toX(mark), x2: toX(mark), y1: area.top, y2: area.bottom }));
   names.forEach((name, i) =>
@@ -28,6 +28,7 @@ function rowsFrame(id, names, low, high, title, mark) {
   );
   return { picture, toX, toY };
 }
+const textOf = (metric) => (data.shares.includes(metric) ? share : number);
 function drawMetric(metric) {
   const names = data.candidates,
     mark = data.marked.includes(metric) ? 1 - data.alpha : undefined;
@@ -35,7 +36,7 @@ function drawMetric(metric) {
     names.flatMap((name) => data.values[metric][name]),
     ...(mark === undefined ? [] : [mark]),
   );
-  const { picture, toX, toY } = rowsFrame("metric-" + metric, names, low, high, data.metrics[metric], mark);
+  const { picture, toX, toY } = rowsFrame("metric-" + metric, names, low, high, data.metrics[metric], mark, textOf(metric));
   names.forEach((name, i) => {
     const row = data.summary.find((r) => r.candidate === name && r.part === "all" && r.metric === metric);
     data.values[metric][name].forEach((v, j) => {
@@ -46,7 +47,7 @@ function drawMetric(metric) {
     picture.append(
       svg("line", { class: "whisker", x1: toX(row.q05), x2: toX(row.q95), y1: toY(i), y2: toY(i) }),
       svg("circle", { class: "dot", cx: toX(row.mean), cy: toY(i), r: 6 }),
-      svg("title", {}, `${name}: mean ${number(row.mean)}`),
+      svg("title", {}, `${name}: mean ${textOf(metric)(row.mean)}`),
     );
   });
   return picture;
@@ -93,6 +94,7 @@ function drawDifference(metric) {
     high,
     `Difference in ${data.metrics[metric]}`,
     0,
+    textOf(metric),
   );
   rows.forEach((r, i) =>
     picture.append(
@@ -104,7 +106,7 @@ function drawDifference(metric) {
 }
 function drawDrift() {
   const width = widthOf("drift"),
-    area = { left: 40, right: width - 12, top: 12, bottom: 168 },
+    area = { left: 52, right: width - 12, top: 12, bottom: 168 },
     picture = frame(width, 200, "Coverage along the order of the rows"),
     values = data.drift;
   const [low, high] = span(values, 1 - data.alpha),

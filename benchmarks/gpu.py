@@ -1,0 +1,220 @@
+"""The loops on a GPU: ``python -m benchmarks gpu`` writes docs/benchmarks/gpu.json and gpu.md.
+
+Times are those of the device, by its events, warm, the median of several runs. The limit is what must be read and
+written, at the speed of a copy measured in the same run.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from aptset.kernels.tensors import TensorRows
+
+import aptset
+from aptset.kernels import counts, cuts
+from aptset.kernels.engines.cuda_engine import CudaEngine
+from aptset.kernels.engines.seam import Calibrated
+from aptset.kernels.formula import Formula
+from aptset.kernels.places import Rows, label_scores
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
+WEIGHTS = aptset.Adaptive().weights
+KEY, TOLERANCE = 20201116, 1e-3
+SPREAD = {"random": 2.0, "peaked": 6.0, "flat": 0.1}  # of the logits
+
+
+def milliseconds(work: Callable[[], Any], rounds: int = 15) -> float:
+    """Return the median time that the device takes."""
+    for _ in range(3):
+        work()
+    times = []
+    for _ in range(rounds):
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        work()
+        stop.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(stop))
+    return statistics.median(times)
+
+
+def softmax_rows(n: int, k: int, kind: str) -> torch.Tensor:
+    torch.manual_seed(n + k)
+    rows = torch.empty((n, k), device="cuda")
+    step = max(1, 2**27 // k)
+    for start in range(0, n, step):
+        part = rows[start : start + step]
+        part[:] = torch.softmax(torch.randn(part.shape, device="cuda") * SPREAD[kind], dim=1)
+    return rows
+
+
+def copy_speed() -> float:
+    """Return bytes a millisecond, read and written."""
+    source = torch.empty(2**30, dtype=torch.float32, device="cuda").normal_()
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / milliseconds(lambda: target.copy_(source))
+
+
+def by_sorting(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The score as it is commonly computed on a device: sort, sum, look the label up."""
+    ordered, order = torch.sort(rows, dim=1, descending=True)
+    sums = ordered.cumsum(dim=1)
+    place = (order == labels[:, None]).int().argmax(dim=1, keepdim=True)
+    u = torch.rand(len(rows), device=rows.device)
+    return (sums.gather(1, place) - u[:, None] * ordered.gather(1, place))[:, 0]
+
+
+def mask_by_sorting(rows: torch.Tensor, threshold: float) -> torch.Tensor:
+    ordered, order = torch.sort(rows, dim=1, descending=True)
+    u = torch.rand((len(rows), 1), device=rows.device)
+    inside = ordered.cumsum(dim=1) - u * ordered <= threshold
+    return torch.zeros_like(inside).scatter_(1, order, inside)
+
+
+def torchcp_mask(rows: torch.Tensor, threshold: float) -> Callable[[], Any] | None:
+    try:
+        from torchcp.classification.score import APS
+    except ImportError:
+        return None
+    score = APS(score_type="identity")
+    return lambda: score(rows) <= threshold
+
+
+def torchcp_scores(rows: torch.Tensor, labels: torch.Tensor) -> Callable[[], Any] | None:
+    try:
+        from torchcp.classification.score import APS
+    except ImportError:
+        return None
+    score = APS(score_type="identity")
+    return lambda: score(rows, labels)
+
+
+class Bench:
+    """Measures one workload after the other."""
+
+    def __init__(self) -> None:
+        self.speed = copy_speed()
+        self.engine = CudaEngine.for_device("cuda:0")
+        self.lines: list[dict[str, Any]] = []
+
+    def line(self, work: str, ours: float, limit_bytes: float, goal: float | None = None, **others: Any) -> None:
+        limit = limit_bytes / self.speed
+        found = {
+            "work": work,
+            "limit_ms": limit,
+            "aptset_ms": ours,
+            "times_limit": ours / limit,
+            "goal": goal,
+            **others,
+        }
+        self.lines.append(found)
+        said = " ".join(f"{name}={value:.4g}" for name, value in found.items() if isinstance(value, float))
+        print(f"{work}: {said}", flush=True)
+
+
+def of_rows(values: torch.Tensor) -> TensorRows:
+    return TensorRows(values, WEIGHTS, KEY, TOLERANCE)
+
+
+def host_rows(values: torch.Tensor) -> Rows:
+    return Rows(values.cpu().numpy(), Formula(WEIGHTS), KEY, TOLERANCE)
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    work()
+    start = time.perf_counter()
+    work()
+    return 1000 * (time.perf_counter() - start)
+
+
+def peers(line: dict[str, Callable[[], Any] | None], rounds: int = 3) -> Iterator[tuple[str, float | None]]:
+    for name, work in line.items():
+        try:
+            yield name, None if work is None else milliseconds(work, rounds)
+        except torch.cuda.OutOfMemoryError:
+            yield name, None
+        torch.cuda.empty_cache()
+
+
+def scores(bench: Bench, n: int, k: int, goal: float, with_peers: bool = True) -> torch.Tensor:
+    rows = softmax_rows(n, k, "random")
+    labels = torch.randint(0, k, (n,), device="cuda")
+    ours = milliseconds(lambda: bench.engine.label_scores(of_rows(rows), labels))
+    others = {"sort_ms": lambda: by_sorting(rows, labels), "torchcp_ms": torchcp_scores(rows, labels)}
+    found = dict(peers(others if with_peers else {}))
+    bench.line(f"scores {n:,} x {k}", ours, rows.nbytes + 16 * n, goal, **found)
+    return bench.engine.label_scores(of_rows(rows), labels)[0]
+
+
+def masks(bench: Bench, n: int, k: int, kind: str, goal: float, with_peers: bool = True) -> None:
+    rows = softmax_rows(n, k, kind)
+    some = bench.engine.label_scores(of_rows(rows[:100_000]), torch.multinomial(rows[:100_000], 1)[:, 0])[0]
+    threshold = torch.quantile(some, 0.9)[None]
+    ours = milliseconds(lambda: bench.engine.mask(of_rows(rows), threshold, 0))
+    number = float(threshold)
+    others = {"sort_ms": lambda: mask_by_sorting(rows, number), "torchcp_ms": torchcp_mask(rows, number)}
+    found = dict(peers(others if with_peers else {}))
+    size = float(bench.engine.mask(of_rows(rows[:10_000]), threshold, 0)[0].sum(1).float().mean())
+    bench.line(f"mask {n:,} x {k} {kind}", ours, rows.nbytes + n * k, goal, mean_size=size, **found)
+
+
+def the_rest(bench: Bench, n: int = 1_000_000, k: int = 100) -> None:
+    """p-values, sets in order, twenty levels: on the device, and on all cores of the same machine."""
+    rows = softmax_rows(n, k, "random")
+    labels = torch.multinomial(rows, 1)[:, 0]
+    found = bench.engine.label_scores(of_rows(rows), labels)[0].cpu().numpy()
+    sorted_scores, offsets = np.sort(found), np.array([0, n])
+    calibrated = Calibrated(sorted_scores, offsets, counts.index_of(sorted_scores, offsets))
+    groups = torch.zeros(n, dtype=torch.int32, device="cuda")
+    host, on_host = host_rows(rows), np.zeros(n, dtype=np.int32)
+    cpu = seconds(lambda: counts.p_values_of_rows(host, calibrated, on_host))
+    ours = milliseconds(lambda: bench.engine.p_values(of_rows(rows), calibrated, groups), 5)
+    bench.line(f"p-values {n:,} x {k}, n = {n:,}", ours, rows.nbytes + 8 * n * k, cores_ms=cpu, times_cores=cpu / ours)
+    for name, levels in (("sets in order", [0.1]), ("sets at 20 levels", np.linspace(0.02, 0.4, 20).tolist())):
+        thresholds = np.quantile(sorted_scores, 1 - np.array(levels))[None]
+        on_device = torch.tensor(thresholds, device="cuda")
+        cpu = seconds(lambda thresholds=thresholds: cuts.cut(host, thresholds, 0).at_each())
+        ours = milliseconds(lambda on_device=on_device: bench.engine.cut(of_rows(rows), on_device, 0), 5)
+        sizes, _, members, _ = bench.engine.cut(of_rows(rows), on_device, 0)
+        moved = rows.nbytes + sizes.nbytes + members.nbytes
+        bench.line(f"{name} {n:,} x {k}", ours, moved, cores_ms=cpu, times_cores=cpu / ours)
+    cpu = seconds(lambda: label_scores(host, labels.cpu().numpy()))
+    ours = milliseconds(lambda: bench.engine.label_scores(of_rows(rows), labels))
+    bench.line(
+        f"scores {n:,} x {k}, against all cores", ours, rows.nbytes + 16 * n, cores_ms=cpu, times_cores=cpu / ours
+    )
+
+
+def main() -> None:
+    """Measure and write."""
+    bench = Bench()
+    print(f"copy {bench.speed / 1e9:.3g} TB/s", flush=True)
+    for n, k, goal in ((1_000_000, 1000, 1.35), (1_000_000, 100, 1.6), (10_000_000, 10, 1.8), (50_000, 1000, 1.6)):
+        scores(bench, n, k, goal)
+    for kind in SPREAD:
+        masks(bench, 1_000_000, 1000, kind, 2.5, kind == "random")
+        masks(bench, 1_000_000, 100, kind, 4, kind == "random")
+        masks(bench, 10_000_000, 10, kind, 4, kind == "random")
+        masks(bench, 50_000, 1000, kind, 3.2, kind == "random")
+    the_rest(bench)
+    facts = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "copy_bytes_per_ms": bench.speed,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "lines": bench.lines,
+    }
+    (FOLDER / "gpu.json").write_text(json.dumps(facts, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

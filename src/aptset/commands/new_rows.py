@@ -1,0 +1,110 @@
+"""New rows for a classifier that a run saved: any columns in any order, read in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from aptset.commands.checks import (
+    check_columns,
+    check_distinct_columns,
+    check_finite_features,
+    check_number_columns,
+    check_row_count,
+    check_rows_present,
+    shifted_rows,
+)
+from aptset.commands.columns import Plan
+from aptset.commands.reading import as_texts, count_of, kind_of, names_of, pieces_of
+from aptset.commands.tables import some_of
+from aptset.kernels.copies import BLOCK_ROWS
+from aptset.labels import as_objects
+
+_ALL = 1 << 62
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows for a classifier that was saved by ``run``, and the columns that travel along."""
+
+    features: pd.DataFrame
+    groups: NDArray[Any] | None
+    ids: NDArray[Any] | None
+    others: dict[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """A file of new rows, and what the folder of a classifier says about its columns."""
+
+    path: Path
+    plan: Plan
+    row_id: str | None
+    groups: str | None
+
+    @classmethod
+    def of(cls, path: Path, table: dict[str, Any], row_id: str | None = None, groups: str | None = None) -> NewTable:
+        """Return the file as the classifier of a folder takes it; a column that it needs must be there."""
+        plan = Plan.of_json(table["columns"])
+        found = cls(path, plan, row_id or table["id"], groups or table["groups"])
+        names = found.names
+        check_distinct_columns(path, names)
+        wanted = [name for name in (*plan.names(), found.row_id, found.groups) if name is not None]
+        missing = [name for name in wanted if name not in names]
+        what = f"the columns that the model was trained on; missing: {some_of(missing)}"
+        check_columns(path, not missing, what, names, missing)
+        return found
+
+    @cached_property
+    def rows(self) -> int | None:
+        """How many rows there are; None where only reading them tells."""
+        return count_of(self.path)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return names_of(self.path)
+
+    def whole(self) -> NewRows:
+        """Return all rows at once."""
+        (found,) = self._pieces(_ALL)
+        return found
+
+    def pieces(self, batch_rows: int) -> Iterator[NewRows]:
+        """Yield the rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
+        yield from self._pieces(-(-batch_rows // BLOCK_ROWS) * BLOCK_ROWS)
+
+    def _pieces(self, step: int) -> Iterator[NewRows]:
+        start, rows = 0, self.rows
+        for written, typed in self._tables(step):
+            check_row_count(self.path, typed.num_rows, written.num_rows)
+            yield self._rows_of(written, typed, start)
+            start += written.num_rows
+        check_row_count(self.path, start, start if rows is None else rows)
+        check_rows_present(self.path, start)
+
+    def _tables(self, step: int) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """Yield rows in two forms: as they are written, and as models take them."""
+        if kind_of(self.path) != "csv":
+            yield from ((table, table) for table in pieces_of(self.path, {}, step))
+            return
+        as_written = pieces_of(self.path, dict.fromkeys(self.names, pa.string()), step)
+        types = dict.fromkeys(self.plan.texts, pa.string()) | dict.fromkeys(self.plan.names("number"), pa.float64())
+        yield from zip(as_written, pieces_of(self.path, types, step), strict=True)
+
+    def _rows_of(self, written: pa.Table, typed: pa.Table, start: int) -> NewRows:
+        check_number_columns(self.path, typed, self.plan.names("number"))
+        with shifted_rows(self.path, start):
+            features = self.plan.frame(typed)
+            check_finite_features(features)
+        names = (self.groups, self.row_id)
+        by, ids = (None if name is None else as_objects(as_texts(written[name])) for name in names)
+        others = {name: written[name].combine_chunks() for name in self.names}
+        return NewRows(features, by, ids, others)

@@ -1,0 +1,144 @@
+"""Compiles the kernels with NVIDIA's run-time compiler, keeps what it made on disk, starts them on torch's stream."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+_HEADERS = ("row.cuh", "warp.cuh", "careful.cuh", "loading.cuh", "calibrated.cuh", "output.cuh")
+
+
+class CannotCompileError(RuntimeError):
+    """The kernels cannot be made on this machine."""
+
+
+@cache
+def source(name: str) -> str:
+    """Return the text of a file of kernels."""
+    return files("aptset.kernels.cuda").joinpath(name).read_text(encoding="utf-8")
+
+
+def cache_folder() -> Path:
+    """Return where compiled kernels are kept: ``APTSET_CACHE``, else the cache folder of the user."""
+    chosen = os.environ.get("APTSET_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    home = Path(chosen) if chosen else Path.home() / ".cache"
+    return (home if os.environ.get("APTSET_CACHE") else home / "aptset") / "kernels"
+
+
+@dataclass
+class Launcher:
+    """One device: its kernels, compiled when they are first asked for."""
+
+    device: Any
+    multiprocessors: int
+    architecture: str
+    _driver: Any
+    _compiler: Any
+    _kernels: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    _lock: Any = field(default_factory=Lock)
+
+    @classmethod
+    def of(cls, device: Any) -> Launcher | None:
+        """Return the launcher of a device, or None where NVIDIA's bindings or its compiler are missing."""
+        import torch
+
+        try:
+            driver, compiler = import_module("cuda.bindings.driver"), import_module("cuda.bindings.nvrtc")
+            if _code(compiler.nvrtcVersion()):
+                return None
+        except (ImportError, RuntimeError):  # no bindings; no library behind them
+            return None
+        facts = torch.cuda.get_device_properties(device)
+        torch.cuda.current_stream(device)  # makes the context that modules are loaded into
+        return cls(device, facts.multi_processor_count, f"sm_{facts.major}{facts.minor}", driver, compiler)
+
+    def run(
+        self, name: str, defines: Mapping[str, int], kernel: str, grid: int, block: int, shared: int, *arguments: Any
+    ) -> None:
+        """Start a kernel of a file, compiled with some definitions, on the current stream of the device."""
+        import torch
+
+        with torch.cuda.device(self.device):
+            function = self._kernel(name, tuple(sorted(defines.items())), kernel, shared)
+            values = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(one) for one in arguments))
+            stream = torch.cuda.current_stream().cuda_stream
+            launch = (grid, 1, 1, block, 1, 1, shared, stream, ctypes.addressof(values), 0)
+            self._check(self._driver.cuLaunchKernel(function, *launch), f"start {kernel}")
+
+    def _kernel(self, name: str, defines: tuple[tuple[str, int], ...], kernel: str, shared: int) -> Any:
+        with self._lock:
+            key = (name, defines, kernel)
+            if key not in self._kernels:
+                code = self._compiled(name, defines)
+                module = self._check(self._driver.cuModuleLoadData(code), f"load {name}")
+                self._kernels[key] = self._check(self._driver.cuModuleGetFunction(module, kernel.encode()), kernel)
+                if shared > 48 * 1024:
+                    most = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                    self._check(self._driver.cuFuncSetAttribute(self._kernels[key], most, shared), kernel)
+            return self._kernels[key]
+
+    def _compiled(self, name: str, defines: tuple[tuple[str, int], ...]) -> bytes:
+        texts = "\0".join(source(one) for one in (name, *_HEADERS))
+        version = self._check(self._compiler.nvrtcVersion(), "ask nvrtc")
+        facts = repr((texts, defines, self.architecture, version))
+        path = cache_folder() / (hashlib.blake2b(facts.encode(), digest_size=16).hexdigest() + ".cubin")
+        try:
+            kept = path.read_bytes()
+            if hashlib.blake2b(kept[16:], digest_size=16).digest() == kept[:16]:
+                return kept[16:]
+        except OSError:
+            pass
+        code = self._compile(name, defines)
+        _keep(path, hashlib.blake2b(code, digest_size=16).digest() + code)
+        return code
+
+    def _compile(self, name: str, defines: tuple[tuple[str, int], ...]) -> bytes:
+        nvrtc = self._compiler
+        texts, names = [source(one).encode() for one in _HEADERS], [one.encode() for one in _HEADERS]
+        program = self._check(
+            nvrtc.nvrtcCreateProgram(source(name).encode(), name.encode(), len(names), texts, names), f"open {name}"
+        )
+        # No product is joined with a sum into one rounding: the bits would differ from those of processors.
+        options = [f"--gpu-architecture={self.architecture}", "--fmad=false", "--std=c++17"]
+        options += [f"-D{key}={value}" for key, value in defines]
+        found = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        if _code(found):
+            size = self._check(nvrtc.nvrtcGetProgramLogSize(program), "read the log")
+            log = b" " * size
+            nvrtc.nvrtcGetProgramLog(program, log)
+            raise CannotCompileError(f"nvrtc could not compile {name}: {log.decode(errors='replace').strip()}")
+        code: bytes = b" " * self._check(nvrtc.nvrtcGetCUBINSize(program), "measure the code")
+        self._check(nvrtc.nvrtcGetCUBIN(program, code), "take the code")
+        nvrtc.nvrtcDestroyProgram(program)
+        return code
+
+    def _check(self, answer: Any, what: str) -> Any:
+        """Return what a call of NVIDIA's answered, after its code."""
+        if _code(answer):
+            raise RuntimeError(f"the device refused to {what}: {answer[0]}.")
+        return answer[1] if len(answer) == 2 else answer[1:]
+
+
+def _code(answer: Any) -> int:
+    return int(answer[0])
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Write a file whole, or not at all; a folder that cannot be written only costs the next process time."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(content)
+        os.replace(file.name, path)
+    except OSError:
+        return

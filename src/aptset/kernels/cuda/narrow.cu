@@ -1,0 +1,292 @@
+/* Rows of up to 16 labels: a thread has a row, and compares every label with every other. Blocks read and write their rows
+ * together, through shared memory. */
+#include "calibrated.cuh"
+#include "output.cuh"
+
+struct Tile { __align__(16) Element x[BLOCK * COLUMNS]; };
+
+/* Copy bytes between shared memory and the device's, 16 at a time where both lie so. */
+struct __align__(16) Sixteen { u64 of[2]; };
+DEVICE void copy_together(void *to, const void *from, i64 bytes) {
+    i64 whole = (((u64)to | (u64)from) & 15) == 0 ? bytes / 16 : 0;
+    for (i64 k = threadIdx.x; k < whole; k += BLOCK) ((Sixteen *)to)[k] = ((const Sixteen *)from)[k];
+    for (i64 k = whole * 16 + threadIdx.x; k < bytes; k += BLOCK) ((char *)to)[k] = ((const char *)from)[k];
+}
+
+/* Rows first .. first + BLOCK - 1 of the work to do; those beyond its end hold the last one. */
+DEVICE void read_tile(const Job &job, i64 first, i64 n, Tile &tile) {
+    i64 here = n - first < BLOCK ? n - first : BLOCK;
+    __syncthreads();
+    if (!job.which) copy_together(tile.x, elements_of(job, first), here * COLUMNS * (i64)sizeof(Element));
+    else if ((i64)threadIdx.x < here)
+        for (int j = 0; j < COLUMNS; j++) tile.x[threadIdx.x * COLUMNS + j] = elements_of(job, job.which[first + threadIdx.x])[j];
+    __syncthreads();
+}
+
+/* Write what each thread left at its place in shared memory, `size` bytes each. */
+DEVICE void write_tile(const Job &job, i64 first, i64 n, void *to, const void *from, i64 size) {
+    i64 here = n - first < BLOCK ? n - first : BLOCK;
+    __syncthreads();
+    if (!job.which) copy_together((char *)to + first * size, from, here * size);
+    else if ((i64)threadIdx.x < here)
+        for (i64 b = 0; b < size; b++) ((char *)to)[job.which[first + threadIdx.x] * size + b] = ((const char *)from)[threadIdx.x * size + b];
+    __syncthreads();
+}
+
+/* The row of this thread. */
+struct Narrow { Value x[COLUMNS]; Loaded of; u64 seed; bool bad; };
+
+DEVICE Narrow open_narrow(const Job &job, i64 i, i64 row, const Element *at) {
+    Narrow r;
+    u64 hash = 0;
+    u32 odd = 0;
+    r.of.total = r.of.top = r.of.second = 0.0, r.of.with_mass = COLUMNS;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) {
+        Value x = value_of(at[j]) + (Value)0;
+        double wide = (double)x, mass = (wide + 2.0) - 2.0;
+        r.x[j] = x;
+        odd = max(odd, oddness(x));
+        r.of.total += mass;
+        if (HASHES) hash += hash_word(bits_of(wide), job.column_keys[j]);
+        if (!ASKS) continue;
+        if (mass > r.of.top) r.of.second = r.of.top, r.of.top = mass; else if (mass > r.of.second) r.of.second = mass;
+    }
+    r.of.total *= STEPS_PER_ONE, r.of.top *= STEPS_PER_ONE, r.of.second *= STEPS_PER_ONE;
+    r.bad = odd > ODD || is_off(r.of.total, job.tolerance);
+    r.seed = seed_at(job, i, row, hash, true);
+    r.of.u = uniform_at(job, row, r.seed);
+    return r;
+}
+
+/* How many labels have mass: asked for where one has none. */
+DEVICE void count_mass(Narrow &r) {
+    r.of.with_mass = 0;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) r.of.with_mass += mass_of((double)r.x[j]) > 0.0;
+}
+
+/* Where every label of the row stands. */
+struct Standing { double above[COLUMNS]; int rank[COLUMNS]; };
+
+DEVICE Standing compare_all(Narrow &r, const Element *at) {
+    Standing s;
+    count_mass(r);
+    bool tied = false;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) s.above[j] = 0.0, s.rank[j] = 1;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++)
+#pragma unroll
+        for (int k = j + 1; k < COLUMNS; k++) {
+            bool first = r.x[j] > r.x[k];
+            tied |= r.x[j] == r.x[k];
+            if (first) s.above[k] += mass_of((double)r.x[j]), s.rank[k]++;
+            else s.above[j] += mass_of((double)r.x[k]), s.rank[j]++;
+        }
+    if (!tied) return s;
+    u64 tie_seed = tie_seed_of(r.seed, r.of.u);
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) {
+        u64 mine = tie_of(tie_seed, j);
+        s.above[j] = 0.0, s.rank[j] = 1;
+#pragma unroll 1
+        for (int k = 0; k < COLUMNS; k++) {
+            Value x = value_of(at[k]) + (Value)0;
+            if (x > r.x[j] || (x == r.x[j] && tie_of(tie_seed, k) < mine)) s.above[j] += mass_of((double)x), s.rank[j]++;
+        }
+    }
+    return s;
+}
+
+DEVICE double narrow_score(const Job &job, const Narrow &r, const Standing &s, int j) {
+    double own = mass_of((double)r.x[j]);
+    if (own > 0.0 || job.w[BEHIND] == 0.0) return mass_score(job.w, s.above[j], own, (double)s.rank[j], r.of);
+    return behind_score(job.w, s.rank[j], r.of);
+}
+
+#define EACH_TILE(first, n) \
+    for (i64 first = (i64)blockIdx.x * BLOCK; first < n; first += (i64)gridDim.x * BLOCK)
+
+/* `labels` and `scores` go by the row. */
+extern "C" __global__ void __launch_bounds__(BLOCK) label_scores(Job job, const i64 *labels, double *scores) {
+    __shared__ Tile tile;
+    i64 n = rows_to_do(job);
+    EACH_TILE(first, n) {
+        read_tile(job, first, n, tile);
+        i64 i = first + threadIdx.x;
+        if (i >= n) continue;
+        i64 row = row_at(job, i), label = labels[row];
+        const Element *at = tile.x + threadIdx.x * COLUMNS;
+        Narrow r = open_narrow(job, i, row, at);
+        if (r.bad) { report(job, row); continue; }
+        Value mine = value_of(at[label]) + (Value)0;
+        double above = 0.0;
+        int rank = 1, equal = 0;
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j++) {
+            if (r.x[j] > mine) above += ((double)r.x[j] + 2.0) - 2.0, rank++;
+            equal += r.x[j] == mine;
+        }
+        double own = mass_of((double)mine);
+        above *= STEPS_PER_ONE;
+        if (own == 0.0) count_mass(r);
+        if (equal > 1) {
+            u64 tie_seed = tie_seed_of(r.seed, r.of.u), my_tie = tie_of(tie_seed, label);
+#pragma unroll 1
+            for (int j = 0; j < COLUMNS; j++)
+                if (value_of(at[j]) + (Value)0 == mine && tie_of(tie_seed, j) < my_tie) above += own, rank++;
+        }
+        bool has_mass = own > 0.0 || job.w[BEHIND] == 0.0;
+        scores[row] = has_mass ? mass_score(job.w, above, own, (double)rank, r.of) : behind_score(job.w, rank, r.of);
+    }
+}
+
+struct Wanted { const double *thresholds; i64 per_row; i64 at_least; unsigned char *flags; int *sizes; };
+
+/* The labels that are in, a bit each, from exact scores. */
+DEVICE u32 members_exactly(const Job &job, Narrow &r, const Element *at, double threshold, int at_least) {
+    Standing s = compare_all(r, at);
+    u32 in = 0;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) in |= (u32)(narrow_score(job, r, s, j) <= threshold) << j;
+    if (in || !at_least) return in;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) in |= (u32)(s.rank[j] == 1) << j;
+    return in;
+}
+
+#if ELEMENT != 1
+/* The same from sums in float32; tells whether they are enough: no label is near the threshold, none equals another. */
+DEVICE bool members_quickly(const Job &job, const Narrow &r, double threshold, u32 *members) {
+    float above[COLUMNS], rank[COLUMNS];
+    bool sure = true;
+    u32 in = 0;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) above[j] = 0.0f, rank[j] = 1.0f;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++)
+#pragma unroll
+        for (int k = j + 1; k < COLUMNS; k++) {
+            bool first = r.x[j] > r.x[k];
+            sure = sure && r.x[j] != r.x[k];
+            if (first) above[k] += r.x[j]; else above[j] += r.x[k];
+            if (RANKS || ASKS) { if (first) rank[k] += 1.0f; else rank[j] += 1.0f; }
+        }
+    const double *w = job.w;
+    float u = (float)r.of.u, scale = (float)(STEPS_PER_ONE / r.of.total), t = (float)threshold;
+    float rest = (float)(w[CONSTANT] + w[U] * r.of.u), own_weight = (float)(w[OWN] + w[OWN_U] * r.of.u), above_weight = (float)w[ABOVE];
+    float slack = 0x1p-18f * (1.0f + fabsf(t)) + (RANKS ? 0x1p-18f * fabsf((float)w[RANK]) * (COLUMNS + 1) : 0.0f);
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) {
+        float score = (above_weight * above[j] + own_weight * r.x[j]) * scale + rest;
+        if (ASKS) {
+            float top = (float)(r.of.top / STEPS_PER_ONE), second = (float)(r.of.second / STEPS_PER_ONE);
+            score += (float)w[TOP] * top * scale;
+            float first = ((float)(w[FIRST_OWN] + w[FIRST_OWN_U] * r.of.u) * r.x[j] + (float)w[FIRST_SECOND] * second) * scale;
+            if (w[FIRST] != 0.0 && rank[j] == 1.0f) score = first + (float)(w[FIRST_CONSTANT] + w[FIRST_U] * r.of.u);
+        }
+        if (RANKS && rank[j] > (float)w[FREE_RANKS]) score += (float)w[RANK] * ((rank[j] - (float)w[FREE_RANKS]) - (float)w[RANK_U] * u);
+        bool is_behind = r.x[j] <= 0x1p-51f && w[BEHIND] != 0.0; /* perhaps without mass: scores more than 1 then */
+        if (is_behind) score = 2.0f, sure = sure && t < 0.99f && r.x[j] < 0x1p-53f;
+        in |= (u32)(score < t) << j;
+        sure = sure && fabsf(score - t) > slack;
+    }
+    *members = in;
+    return sure && fabsf(t) < 1e6f;
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(BLOCK) mask(Job job, Wanted wanted) {
+    __shared__ Tile tile;
+    __shared__ __align__(16) unsigned char flags[BLOCK * COLUMNS];
+    i64 n = rows_to_do(job);
+    EACH_TILE(first, n) {
+        read_tile(job, first, n, tile);
+        i64 i = first + threadIdx.x;
+        if (i < n) {
+            i64 row = row_at(job, i);
+            const Element *at = tile.x + threadIdx.x * COLUMNS;
+            Narrow r = open_narrow(job, i, row, at);
+            if (r.bad) report(job, row);
+            double threshold = wanted.thresholds[wanted.per_row ? row : 0];
+            u32 in;
+#if ELEMENT != 1
+            if (!members_quickly(job, r, threshold, &in) || (!in && wanted.at_least))
+#endif
+                in = members_exactly(job, r, at, threshold, (int)wanted.at_least);
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j++) flags[threadIdx.x * COLUMNS + j] = in >> j & 1;
+            if (wanted.sizes) wanted.sizes[row] = __popc(in);
+        }
+        if (wanted.flags) write_tile(job, first, n, wanted.flags, flags, COLUMNS);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output out, Calibrated cal) {
+    __shared__ Tile tile;
+#if WHAT == SCORES_OF_LABELS || WHAT == P_VALUES_OF_LABELS
+    __shared__ __align__(16) double found[BLOCK * COLUMNS];
+#elif WHAT == MASK_BY_LABEL
+    __shared__ __align__(16) unsigned char found[BLOCK * COLUMNS];
+#endif
+    i64 n = rows_to_do(job);
+    EACH_TILE(first, n) {
+        read_tile(job, first, n, tile);
+        i64 i = first + threadIdx.x;
+        if (i < n) {
+            i64 row = row_at(job, i);
+            const Element *at = tile.x + threadIdx.x * COLUMNS;
+            Narrow r = open_narrow(job, i, row, at);
+            if (r.bad) report(job, row);
+            Standing s = compare_all(r, at);
+#if WHAT == MEMBERS_OF_SETS
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j++)
+                if (s.rank[j] <= out.longest[row]) out.members[out.pointers[row] + s.rank[j] - 1] = j;
+#elif WHAT == SCORES_OF_LABELS
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j++) found[threadIdx.x * COLUMNS + j] = narrow_score(job, r, s, j);
+#elif WHAT == P_VALUES_OF_LABELS
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j++)
+                found[threadIdx.x * COLUMNS + j] = p_value(cal, group_of(cal, row, j), narrow_score(job, r, s, j));
+#elif WHAT == SIZES_OF_SETS
+            double scores[COLUMNS];
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j++) scores[j] = narrow_score(job, r, s, j);
+            for (i64 a = 0; a < out.n_thresholds; a++) {
+                double threshold = out.thresholds[(out.per_row ? row * out.n_thresholds : 0) + a];
+                int size = 0;
+#pragma unroll
+                for (int j = 0; j < COLUMNS; j++) size += scores[j] <= threshold;
+                out.sizes[a * out.n_rows + row] = size < (int)out.at_least ? (int)out.at_least : size;
+            }
+#else /* each label has a threshold of its own; a copy that is not looked at as such yet may have more than its place */
+            u32 in = 0; /* by rank */
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j++) in |= (u32)(narrow_score(job, r, s, j) <= out.thresholds[j]) << (s.rank[j] - 1);
+            if (!in && out.at_least) in = 1;
+#if WHAT == SIZES_BY_LABEL
+            out.sizes[row] = __popc(in);
+#else
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j++) {
+                bool is_in = in >> (s.rank[j] - 1) & 1;
+#if WHAT == MASK_BY_LABEL
+                found[threadIdx.x * COLUMNS + j] = is_in;
+#else
+                int at = __popc(in & ((1u << (s.rank[j] - 1)) - 1u));
+                if (is_in && at < out.sizes[row]) out.members[out.pointers[row] + at] = j;
+#endif
+            }
+#endif
+#endif
+        }
+#if WHAT == SCORES_OF_LABELS || WHAT == P_VALUES_OF_LABELS
+        write_tile(job, first, n, out.scores, found, COLUMNS * 8);
+#elif WHAT == MASK_BY_LABEL
+        write_tile(job, first, n, out.flags, found, COLUMNS);
+#endif
+    }
+}

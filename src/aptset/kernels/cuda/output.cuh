@@ -1,0 +1,25 @@
+/* What becomes of the scores of all labels. */
+#ifndef APTSET_OUTPUT_CUH
+#define APTSET_OUTPUT_CUH
+#include "row.cuh"
+
+/* What WHAT may be; the same numbers stand in engines/cuda_engine.py. */
+#define SCORES_OF_LABELS 0
+#define P_VALUES_OF_LABELS 1
+#define SIZES_OF_SETS 2
+#define MEMBERS_OF_SETS 3
+#define MASK_BY_LABEL 4
+#define SIZES_BY_LABEL 5
+#define MEMBERS_BY_LABEL 6
+
+struct Output {
+    double *scores;           /* SCORES, P_VALUES: (rows, labels) */
+    unsigned char *flags;     /* MASK_BY_LABEL */
+    const double *thresholds; /* (rows or 1, n_thresholds); by label: (labels) */
+    i64 n_thresholds, per_row, at_least, n_rows;
+    int *sizes;               /* (n_thresholds, n_rows) */
+    const int *longest;       /* MEMBERS: how many of each row */
+    const i64 *pointers;      /* where the members of each row go */
+    int *members;
+};
+#endif
