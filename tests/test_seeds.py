@@ -4,16 +4,17 @@ import datetime
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from aptset.seeds import row_seeds
+from aptset.chance.seeds import row_seeds
 
 values = st.one_of(st.just(0.0), st.floats(allow_nan=True, allow_infinity=True, width=32))
 
 
+@settings(max_examples=60)
 @given(arrays(np.float32, (5, 4), elements=values), st.integers(0, 2**64 - 1))
 def test_same_numbers_same_seeds(matrix, key):
     pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")

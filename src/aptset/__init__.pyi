@@ -31,9 +31,9 @@ from aptset.judging.scorers import worst_slice_score as worst_slice_score
 from aptset.judging.worst_slice import WorstSlice as WorstSlice
 from aptset.judging.worst_slice import worst_slice_coverage as worst_slice_coverage
 from aptset.probabilities.calibrating import calibrate as calibrate
+from aptset.probabilities.calibrating_folds import calibrate_cv as calibrate_cv
 from aptset.probabilities.calibration import Calibration as Calibration
 from aptset.probabilities.cross import CrossCalibration as CrossCalibration
-from aptset.probabilities.cross import calibrate_cv as calibrate_cv
 from aptset.probabilities.formulas import adaptive_scores as adaptive_scores
 from aptset.probabilities.formulas import conformal_rank as conformal_rank
 from aptset.probabilities.oracle import oracle_sets as oracle_sets

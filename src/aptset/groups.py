@@ -13,6 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.labels import hashable
+
 Ids = NDArray[np.int32]
 GroupValues = list[Any] | NDArray[Any]  # of rows; whole numbers may come as an array
 Kind = Literal["all", "label", "row"]
@@ -82,11 +84,3 @@ def is_grouping(setting: Any) -> bool:
 
 
 EVERYONE = Groups("all", ("all",))
-
-
-def hashable(value: Any) -> Any:
-    """Let every missing value (None, NaN, pandas' NA and NaT) be the same one: they do not equal themselves."""
-    try:
-        return None if value != value else value
-    except (TypeError, ArithmeticError):  # NA is neither equal nor different; a signalling NaN compares with nothing
-        return None

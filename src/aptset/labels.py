@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.devices import on_host
-from aptset.groups import hashable
 from aptset.tables import plain_list
 
 
@@ -87,3 +86,11 @@ def in_order(labels: NDArray[Any]) -> NDArray[Any]:
         kinds = {type(value).__qualname__: list(type(value).__members__.values()) for value in values}
         places = {member: (name, place) for name, members in kinds.items() for place, member in enumerate(members)}
         return as_objects(sorted(values, key=places.__getitem__))
+
+
+def hashable(value: Any) -> Any:
+    """Let every missing value (None, NaN, pandas' NA and NaT) be the same one: they do not equal themselves."""
+    try:
+        return None if value != value else value
+    except (TypeError, ArithmeticError):  # NA is neither equal nor different; a signalling NaN compares with nothing
+        return None

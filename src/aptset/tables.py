@@ -1,8 +1,9 @@
-"""Data frames of any library, in and out, through narwhals (imported only when a frame comes by)."""
+"""Data frames of any library, in and out, through narwhals (imported when a frame comes by); tables for notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import html
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -150,3 +151,17 @@ def need(package: str, purpose: str) -> None:
     if find_spec(package) is None:
         what = f"'aptset[{EXTRAS[package]}]'" if package in EXTRAS else package
         raise ModuleNotFoundError(f"{purpose} of {package} needs {package}: pip install {what}")
+
+
+def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]], notes: Iterable[str] = ()) -> str:
+    """Return a heading, a table, and a paragraph for each note."""
+    cells = "".join(f"<tr>{''.join(f'<td>{html.escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    top = f"<thead><tr>{names}</tr></thead>" if head else ""
+    below = "".join(html_note(note) for note in notes if note)
+    return f"<div><p><b>{html.escape(title)}</b></p><table>{top}<tbody>{cells}</tbody></table>{below}</div>"
+
+
+def html_note(text: str) -> str:
+    """Return a paragraph."""
+    return f"<p>{html.escape(text)}</p>"

@@ -13,7 +13,8 @@ from test_audit_chances import ALPHA, Broken, drifting, rows
 
 import aptset
 from aptset.audits.checks import check_times
-from aptset.audits.comparing import Comparison, rank
+from aptset.audits.comparing import rank
+from aptset.audits.comparison import Comparison
 from aptset.audits.drift import look_for_drift, new_labels_test
 from aptset.audits.pool import prepare
 from aptset.audits.results import Splits

@@ -1,6 +1,8 @@
 """What every combination of score, calibration and grouping must obey."""
 
+import copy
 import warnings
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -45,9 +47,19 @@ def make(score, scheme, grouping, **settings):
     )
 
 
+@cache
+def _fitted(score, scheme, grouping):
+    return make(score, scheme, grouping).fit(X, Y)
+
+
+def fitted(score, scheme, grouping, **settings):
+    """Return a classifier that was fitted once for all tests, with settings that only matter later."""
+    return copy.copy(_fitted(score, scheme, grouping)).set_params(**settings)
+
+
 @every
 def test_sets_and_p_values(score, scheme, grouping, monkeypatch):
-    classifier = make(score, scheme, grouping).fit(X, Y)
+    classifier = fitted(score, scheme, grouping)
     p_values = classifier.p_values(NEW)
     alphas = [0.15, 0.21, 0.33, 0.5, 0.9]
     sets = classifier.predict_set(NEW, alphas)
@@ -74,7 +86,7 @@ def test_sets_and_p_values(score, scheme, grouping, monkeypatch):
 
 @every
 def test_streaming_equals_fit_and_predict(score, scheme, grouping):
-    expected = make(score, scheme, grouping).fit(X, Y).predict_set(NEW, [0.2, 0.4])
+    expected = fitted(score, scheme, grouping).predict_set(NEW, [0.2, 0.4])
     streamed = make(score, scheme, grouping)
     found = streamed.fit_predict_set(X, Y, NEW, [0.2, 0.4])
     for mine, theirs in zip(found, expected, strict=True):
@@ -84,9 +96,9 @@ def test_streaming_equals_fit_and_predict(score, scheme, grouping):
 
 @every
 def test_no_empty_sets_on_request(score, scheme, grouping):
-    sets = make(score, scheme, grouping, allow_empty=False).fit(X, Y).predict_set(NEW, 0.95)
+    sets = fitted(score, scheme, grouping, allow_empty=False).predict_set(NEW, 0.95)
     assert (sets.sizes >= 1).all()
-    some = make(score, scheme, grouping).fit(X, Y).predict_set(NEW, 0.95)
+    some = fitted(score, scheme, grouping).predict_set(NEW, 0.95)
     assert (sets.mask >= some.mask).all()
     assert (sets.sizes[some.sizes == 0] == 1).all()
 
@@ -94,23 +106,23 @@ def test_no_empty_sets_on_request(score, scheme, grouping):
 @pytest.mark.parametrize("score", sorted(SCORES))
 @pytest.mark.parametrize("folds", [5, 60])
 def test_minimax_holds_the_plus_set(score, folds):
-    plus = make(score, CVPlus(folds), "none").fit(X, Y).predict_set(NEW, 0.2)
-    minimax = make(score, Minimax(folds), "none").fit(X, Y).predict_set(NEW, 0.2)
+    plus = fitted(score, CVPlus(folds), "none").predict_set(NEW, 0.2)
+    minimax = fitted(score, Minimax(folds), "none").predict_set(NEW, 0.2)
     assert (minimax.mask >= plus.mask).all()
     assert minimax.sizes.sum() > plus.sizes.sum()
 
 
 @pytest.mark.parametrize("score", sorted(SCORES))
 def test_cv_plus_with_one_fold_per_row_is_the_jackknife_plus(score):
-    jackknife = make(score, JackknifePlus(), "none").fit(X, Y)
-    cross = make(score, CVPlus(len(Y)), "none").fit(X, Y)
+    jackknife = fitted(score, JackknifePlus(), "none")
+    cross = fitted(score, CVPlus(len(Y)), "none")
     np.testing.assert_array_equal(jackknife.p_values(NEW), cross.p_values(NEW))
 
 
 @pytest.mark.parametrize("grouping", ["label", "callable"])
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)
 def test_too_few_samples_in_a_group(scheme, grouping):
-    classifier = make("adaptive", scheme, grouping).fit(X, Y)
+    classifier = fitted("adaptive", scheme, grouping)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sets = classifier.predict_set(NEW, 0.001)

@@ -25,7 +25,7 @@ def test_calibrations_are_those_of_the_table(monkeypatch):
     monkeypatch.setitem(CALIBRATIONS, "brand new", object)
     (parameter,) = (one for one in main.commands["run"].params if one.name == "calibration")
     assert parameter.type.convert("brand new", parameter, None) == "brand new"
-    with pytest.raises(click.BadParameter, match=r"'split', 'cv\+', .*'brand new'"):
+    with pytest.raises(click.BadParameter, match=r"'split', .*'cv\+', .*'brand new'"):
         parameter.type.convert("magic", parameter, None)
 
 

@@ -1,32 +1,35 @@
-"""The command line, as a user starts it."""
+"""The command line, as a user starts it: in processes of their own."""
 
+import json
 import subprocess
-import sysconfig
-from pathlib import Path
 
 import aptset
-
-APTSET = Path(sysconfig.get_path("scripts")) / "aptset"
+import shell
 
 
 def run(*arguments):
-    return subprocess.run([APTSET, *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run([shell.APTSET, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_main_job():
+def test_main_job(tmp_path):
     done = run("run")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     for words in ("size given coverage", "decision tree", "HCC", "CV+", "at least 90 %", "(true label:"):
         assert words in done.stdout
-    assert run("run").stdout == done.stdout, "the same seed tells the same story"
-    assert run("run", "--seed", "1").stdout != done.stdout
+    again = shell.run("run", "--out", "demo", cwd=tmp_path).stdout
+    assert again.startswith(done.stdout.rstrip()), "the same seed tells the same story"
+    assert "Written to demo: results.json, aptset.json" in again
+    assert len(aptset.load(tmp_path / "demo").classes_) == 10
+    other = json.loads(shell.run("run", "--seed", "1", "--json").stdout)["rows"]
+    assert other[0]["model"] == "logistic regression"
+    assert other != json.loads((tmp_path / "demo" / "results.json").read_text())["rows"]
 
 
 def test_bad_level_is_one_line():
-    done = run("run", "--alpha", "1.5")
-    assert done.returncode == 1
-    assert done.stderr == "Error: alpha must be in (0, 1); got 1.5. For 90 % coverage pass alpha=0.1.\n"
+    assert shell.failure("run", "--alpha", "1.5") == (
+        "Error: alpha must be in (0, 1); got 1.5. For 90 % coverage pass alpha=0.1.\n"
+    )
 
 
 def test_wrong_usage_help_and_version():

@@ -33,7 +33,7 @@ def start():
 
 
 def wait_for(condition):
-    for _ in range(3000):
+    for _ in range(18_000):
         if condition():
             return
         time.sleep(0.01)
@@ -44,7 +44,7 @@ def wait_for(condition):
 def long_file(tmp_path_factory):
     """Hold rows enough for a signal to meet them being written."""
     path = tmp_path_factory.mktemp("long") / "long.parquet"
-    table(2000, 1).iloc[np.arange(1_000_000) % 2000, :3].to_parquet(path)
+    table(2000, 1).iloc[np.arange(200_000) % 2000, :3].to_parquet(path)
     return path
 
 
@@ -80,12 +80,14 @@ def test_a_signal_while_writing_leaves_the_old_file_and_no_other(folder, long_fi
 
 def test_what_a_kill_leaves_is_taken_over_by_the_next_run(folder, long_file, start):
     run("calibrate", folder / "val.parquet", "--label", "y", "-o", folder / "c.aptset", "--prefix", "p_")
+    (folder / "s.parquet").write_text("old")
     common = ("predict", long_file, "-c", folder / "c.aptset", "-o", folder / "s.parquet", "--prefix", "p_")
     process = start(*common, "--batch-rows", "1")
     wait_for(lambda: list(folder.glob(".s.parquet*tmp")))
     process.kill()
     process.wait()
     assert list(folder.glob(".s.parquet*tmp")), "a kill cannot clean up"
+    assert (folder / "s.parquet").read_text() == "old"
     run(*common)
     assert not list(folder.glob(".s.parquet*tmp"))
 

@@ -1,74 +1,20 @@
-"""A messy table from a terminal: columns in words, a model folder, dialects, models of every origin, and messages."""
+"""A messy table from a terminal: columns in words, a model folder, dialects, and messages."""
 
 import json
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import skops.io
-from click.testing import CliRunner
-from sklearn.compose import make_column_transformer
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
 import aptset
-from aptset.commands.cli import main
-from aptset.commands.models import MODELS
-from aptset.commands.options import MODEL_NAMES
+from shell import messy
 
 pytestmark = pytest.mark.filterwarnings("ignore:a new row carries")
-
-
-def messy(n, seed=0):
-    """Patients with mixed types, dates, missing values, letters beyond ASCII, an id, a constant and a rare class."""
-    generator = np.random.default_rng(seed)
-    age, smoker = (
-        generator.normal(50, 15, n).round(1),
-        generator.choice(["no", "yes", "früher ☃"], n, p=[0.6, 0.3, 0.1]),
-    )
-    risk = (age - 50) / 15 + 1.5 * (smoker == "yes") + generator.normal(size=n) / 2
-    days = pd.to_timedelta(generator.integers(0, 900, n), unit="D")
-    words = generator.choice(["pain", "fever", "cough", "fine"], size=(n, 3))
-    y = np.select([risk < -0.3, risk < 1], ["gesund", "mild"], "schwer é").astype(object)
-    y[5] = "selten"
-    return pd.DataFrame(
-        {
-            "patient_id": np.arange(n) + 7000 + seed,
-            "age": np.where(generator.random(n) < 0.1, np.nan, age),
-            "smoker": np.where(generator.random(n) < 0.05, None, smoker),
-            "admitted": (pd.Timestamp("2022-01-01") + days).strftime("%Y-%m-%d"),
-            "insured": generator.choice(["true", "false"], n),
-            "notes": [f"{number} {' '.join(row)}" for number, row in enumerate(words)],
-            "country": "DE",
-            "diagnosis": y,
-        }
-    )
-
-
-@pytest.fixture
-def command(monkeypatch, tmp_path):
-    """Run a command in this process, in a folder with a table to train on and new rows."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    monkeypatch.chdir(tmp_path)
-    messy(300).to_csv("patients.csv", index=False)
-    messy(60, seed=1).to_csv("new.csv", index=False)
-
-    def call(*arguments, rc=0, **options):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            done = CliRunner().invoke(main, [str(argument) for argument in arguments], **options)
-        assert done.exit_code == rc, done.output
-        return done
-
-    return call
-
 
 RUN = ("run", "patients.csv", "--target", "diagnosis", "--model", "bayes")
 
@@ -188,49 +134,6 @@ def test_other_alphabets_are_named_by_the_user(command):
     assert "--sep is for CSV files; patients.parquet is none" in wrong
 
 
-def test_models_come_from_everywhere(command):
-    Path("mine.py").write_text(
-        "from sklearn.pipeline import make_pipeline\nfrom sklearn.compose import make_column_transformer\n"
-        "from sklearn.preprocessing import OneHotEncoder\nfrom sklearn.tree import DecisionTreeClassifier\n"
-        "chosen = (OneHotEncoder(handle_unknown='ignore'), ['smoker', 'country'])\n"
-        "pipeline = make_pipeline(make_column_transformer(chosen), DecisionTreeClassifier())\n"
-    )
-    done = command("run", "patients.csv", "--target", "diagnosis", "--model", "mine:pipeline", "--out", "own")
-    assert (
-        "Your model takes the columns as they are" in done.stdout
-    )  # a constant among them: it is the model's business
-    command("predict", "new.csv", "-c", "own", "-o", "s.csv")
-    call = "sklearn.ensemble.ExtraTreesClassifier(n_estimators=5, max_depth=3)"
-    command("run", "patients.csv", "--target", "diagnosis", "--model", call, "--out", "called")
-    assert aptset.load("called").estimator[-1].n_estimators == 5
-    transformer = make_column_transformer((OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["smoker"]))
-    model = make_pipeline(transformer, GaussianNB())
-    joblib.dump(model, "model.joblib")
-    skops.io.dump(model, "model.skops")
-    run = ("run", "patients.csv", "--target", "diagnosis", "--out", "file", "--model")
-    assert "is a pickle: to open it runs whatever code" in command(*run, "model.joblib", rc=1).stderr
-    first = json.loads(command(*run, "model.joblib", "--trust", "model.joblib", "--json").stdout)
-    assert json.loads(command(*run, "model.skops", "--json").stdout)["estimates"] == first["estimates"]
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        ("magic", "must be one of logistic, forest,.*got 'magic'.$"),
-        ("no.such:thing", "no.such:thing cannot: No module named 'no'"),
-        ("sklearn.tree:Nothing", "there is no such object"),
-        ("sklearn.linear_model:LinearRegression", "is a LinearRegression without predict_proba"),
-        ("sklearn.tree.DecisionTreeClassifier(max_depth=open('x'))", "with plain values"),
-        ("sklearn.tree.DecisionTreeClassifier(depth=3)", "cannot be made"),
-        ("gone.joblib", "gone.joblib"),
-    ],
-)
-def test_models_that_are_none(command, model, message):
-    said = command("run", "patients.csv", "--target", "diagnosis", "--model", model, rc=1).stderr
-    assert re.search(message, " ".join(said.split()))
-    assert said.count("magic") < 2
-
-
 def test_a_target_that_measures_is_refused(command):
     assert re.search(
         r"--target age must be labels; it has \d+ different values, numbers: a regression problem",
@@ -287,19 +190,6 @@ def test_options_of_the_other_kind_are_refused(command):
     assert "it was saved from Python" in said
 
 
-def test_help_names_the_models():
-    assert list(MODEL_NAMES) == list(MODELS)
-    for name in ("run", "report", "audit", "compare"):
-        said = " ".join(CliRunner().invoke(main, [name, "--help"]).output.split())
-        assert "logistic, forest, boosting, bayes" in said
-
-
-def test_the_demonstration_writes_where_it_is_told(command):
-    text = command("run", "--out", "demo").stdout
-    assert "Written to demo: results.json, aptset.json" in text
-    assert len(aptset.load("demo").classes_) == 10
-
-
 def test_settings_are_compared_and_one_is_recommended(command):
     options = ("--target", "diagnosis", "--model", "bayes", "--repetitions", 3, "--jobs", 1)
     two = ("--conformity", "adaptive", "--conformity", "lac", "--randomized", "both")
@@ -312,23 +202,6 @@ def test_settings_are_compared_and_one_is_recommended(command):
     said = command("compare", "patients.csv", *options, rc=2).stderr
     assert "compare needs two candidates" in said
     assert "aptset audit" in said
-
-
-def test_out_of_bag_forests_take_columns_of_numbers_as_they_are(command):
-    """Steps in front of a forest would be fitted on rows that its trees must not have seen."""
-    forest = ("--target", "diagnosis", "--model", "sklearn.ensemble.RandomForestClassifier(n_estimators=20)")
-    options = (*forest, "--calibration", "out-of-bag")
-    said = command("run", "patients.csv", *options, rc=1).stderr
-    assert "columns of numbers alone for --calibration out-of-bag; leave out smoker, admitted, insured (--drop)" in said
-    text = command("run", "patients.csv", *options, "--features", "age", "--out", "trees").stdout
-    assert "Your model takes the columns as they are: age." in text
-    command("predict", "new.csv", "-c", "trees", "-o", "sets.csv")
-    assert len(pd.read_csv("sets.csv")) == 60
-    few = ("--features", "age", "--repetitions", 2, "--jobs", 1)
-    both = ("--calibration", "split", "--out", "both")
-    found = json.loads(command("compare", "patients.csv", *options, *few, *both, "--json").stdout)
-    assert "out-of-bag" in found["ranking"]
-    assert "out-of-bag" in command("audit", "patients.csv", *options, *few).stdout
 
 
 def test_audits_take_settings_and_several_levels(command):

@@ -25,6 +25,9 @@ def test_with_ids_its_sets_are_those_of_the_classifier(calibration, groups):
     asked = said[0] if calibration == "split" else said
     np.testing.assert_array_equal(found.p_values(asked, ids=NEW_IDS), classifier.p_values(NEW, ids=NEW_IDS))
     assert found.predict_set(asked, 0.2, ids=NEW_IDS) == classifier.predict_set(NEW, 0.2, ids=NEW_IDS)
+    sets, p_values = found.sets_and_p_values(asked if calibration == "split" else iter(said), 0.2, ids=NEW_IDS)
+    assert sets == classifier.predict_set(NEW, 0.2, ids=NEW_IDS)
+    np.testing.assert_array_equal(p_values, classifier.p_values(NEW, ids=NEW_IDS))
     assert found.guarantee(0.1) == classifier.guarantee(0.1)
 
 

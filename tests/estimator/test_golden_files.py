@@ -16,6 +16,7 @@ from aptset.commands.cli import main
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
+OF_FOLDS = json.loads((GOLDEN / "expected-folds.json").read_text(encoding="utf-8"))
 # The promise is about the folder; the models inside are scikit-learn's, which warns of other versions of itself.
 pytestmark = pytest.mark.filterwarnings(f"ignore::{InconsistentVersionWarning.__module__}.InconsistentVersionWarning")
 
@@ -35,6 +36,16 @@ def test_calibrations_of_format_1():
     calibration = aptset.load(GOLDEN / "calibration-1.aptset")
     sets = calibration.predict_set(P[200:], ids=np.arange(200))
     assert [row.tolist() for row in sets] == EXPECTED["calibration"]
+
+
+@pytest.mark.parametrize("kind", ["cv", "bootstrap"])
+def test_calibrations_of_several_folds_of_format_1(kind):
+    calibration, wanted = aptset.load(GOLDEN / f"calibration-1-{kind}.aptset"), OF_FOLDS[kind]
+    assert calibration.classes.tolist() == wanted["classes"]
+    assert calibration.guarantee() == wanted["promise"]
+    said = np.random.default_rng(0).dirichlet(np.ones(3), size=(len(calibration.folds), 50)).round(6)
+    sets = calibration.predict_set(said, ids=np.arange(50), normalize=True)
+    assert [row.tolist() for row in sets] == wanted["sets"]
 
 
 def test_a_run_of_format_1_predicts_raw_rows(tmp_path, monkeypatch):

@@ -41,24 +41,24 @@ def zipf(repetitions, **settings):
 def test_zipf_labels_are_covered_when_they_are_named():
     """Theorem 1 with all 1000 labels: mean coverage is k/(n + 1) = 91/101, scores do not tie.
 
-    One repetition has variance c (1 - c)(1/(n + 2) + 1/m), n = 100 and m = 500; 5.5 errors of the mean of 60: 4e-8.
+    One repetition has variance c (1 - c)(1/(n + 2) + 1/m), n = 100 and m = 500; 5.5 errors of the mean of 30: 4e-8.
     """
-    coverage, chance, _, _ = zipf(60, classes=range(1000)).T
+    coverage, chance, _, _ = zipf(30, classes=range(1000)).T
     c = 91 / 101
-    assert abs(coverage.mean() - c) < 5.5 * (c * (1 - c) * (1 / 102 + 1 / 500) / 60) ** 0.5
+    assert abs(coverage.mean() - c) < 5.5 * (c * (1 - c) * (1 / 102 + 1 / 500) / 30) ** 0.5
     assert (chance == 0).all()
 
 
 def test_without_names_the_promise_is_about_known_labels():
     """Missed and known at once has a chance of at most alpha; how often a label is unknown is what is said.
 
-    Both are means of 60 repetitions in [0, 1]; 6 empirical standard errors. The estimate (labels seen once)/(n + 1) is
+    Both are means of 30 repetitions in [0, 1]; 6 empirical standard errors. The estimate (labels seen once)/(n + 1) is
     that of Good and Turing: its expectation is the chance for one row less, up to 1/(n + 1).
     """
-    coverage, chance, unseen, either = zipf(60).T
+    coverage, chance, unseen, either = zipf(30).T
 
     def error(values):
-        return 6 * values.std(ddof=1) / 60**0.5
+        return 6 * values.std(ddof=1) / 30**0.5
 
     assert coverage.mean() < 0.75, "the design makes it matter"
     assert either.mean() > 0.9 - error(either)

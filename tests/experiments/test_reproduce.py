@@ -1,4 +1,4 @@
-"""`aptset reproduce`, as a user starts it."""
+"""`aptset reproduce`, from its command to its files."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from aptset.experiments.designs import DESIGNS, JACKKNIFE_LIMIT, Choice, cells_of
 from shell import APTSET, failure, run
 
-FEW = ("--repetitions", "2", "--boxes", "Oracle", "--methods", "SC,HCC,CV+,JK+", "--jobs", "2")
+FEW = ("--repetitions", "2", "--boxes", "Oracle", "--methods", "SC,HCC,CV+,JK+", "--jobs", "1")
 
 
 def times(folder):
@@ -31,7 +31,7 @@ def test_a_figure_from_start_to_end(tmp_path):
     assert '"scikit-learn"' in frame["versions"].iloc[0]
     assert "model1, n=1000, Oracle: coverage of JK+" in (tmp_path / "claims.md").read_text()
     before, picture = times(tmp_path), (tmp_path / "fig1.svg").read_bytes()
-    run("reproduce", "fig1", *FEW[:-1], "1", "--out", tmp_path)
+    run("reproduce", "fig1", *FEW, "--out", tmp_path)
     assert times(tmp_path) == before, "a restart redoes nothing"
     assert (tmp_path / "fig1.svg").read_bytes() == picture
     run("reproduce", "fig1", "figS4", "--draw-only", "--repetitions", "5", "--out", tmp_path)
@@ -40,8 +40,8 @@ def test_a_figure_from_start_to_end(tmp_path):
 
 
 def test_a_run_that_is_killed_goes_on(tmp_path):
-    command = [APTSET, "reproduce", "figS4", *FEW[:1], "6", *FEW[2:], "--out", str(tmp_path)]
-    first = subprocess.Popen(command, start_new_session=True)
+    command = ["reproduce", "figS4", *FEW[:1], "6", *FEW[2:-1], "2", "--out", str(tmp_path)]
+    first = subprocess.Popen([APTSET, *command], start_new_session=True)
     while len(times(tmp_path)) < 4:
         assert first.poll() is None
         time.sleep(0.02)
@@ -49,7 +49,7 @@ def test_a_run_that_is_killed_goes_on(tmp_path):
     first.wait()
     before = times(tmp_path)
     assert not (tmp_path / "claims.md").exists()
-    run(*command[1:])
+    run(*command)
     assert len(times(tmp_path)) == 18 > len(before)
     assert before.items() <= times(tmp_path).items()
 
@@ -82,10 +82,11 @@ def test_bad_input_is_one_line(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_data_that_cannot_be_had_are_missed_before_anything_runs(tmp_path):
-    place = {**os.environ, "APTSET_CACHE": str(tmp_path / "cache"), "https_proxy": "http://127.0.0.1:9"}
+def test_data_that_cannot_be_had_are_missed_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("APTSET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     fast = ("--methods", "SC", "--repetitions", "1", "--data", tmp_path, "--out", tmp_path / "out")
-    told = failure("reproduce", "fig2", *fast, env=place)
+    told = failure("reproduce", "fig2", *fast)
     assert "data set 'mice' must come from a local folder, the cache or OpenML" in told
     assert not list((tmp_path / "out" / "cells").iterdir())
 

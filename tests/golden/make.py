@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_iris
@@ -21,9 +22,21 @@ KINDS = {
 }
 
 
+# Calibrations of several folds, which aptset 0.1.0 learned to save after the others were made.
+FOLDS = {
+    "cv": ({"calibration": aptset.CVPlus(5), "groups": "label"}, NAMES[codes]),
+    "bootstrap": ({"calibration": aptset.Bootstrap(12), "conformity": "saps"}, codes),
+}
+
+
 def main() -> None:
-    if (HERE / "expected.json").exists():
-        sys.exit("The files are there. A new format gets new ones, beside these.")
+    for name, make in {"expected.json": of_classifiers, "expected-folds.json": of_folds}.items():
+        if (HERE / name).exists():
+            sys.exit(f"{name} is there. A new format gets new files, beside these.")
+        (HERE / name).write_text(json.dumps(make(), ensure_ascii=False), encoding="utf-8")
+
+
+def of_classifiers() -> dict[str, Any]:
     expected = {}
     for name, (settings, y) in KINDS.items():
         classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0, **settings).fit(X[::2], y[::2])
@@ -34,8 +47,19 @@ def main() -> None:
     y = NAMES[(P.cumsum(axis=1) < 0.5).sum(axis=1)]
     calibration = aptset.calibrate(P[:200], y[:200], classes=NAMES, random_state=0)
     calibration.save(HERE / "calibration-1.aptset")
-    expected["calibration"] = [row.tolist() for row in calibration.predict_set(P[200:], ids=np.arange(200))]
-    (HERE / "expected.json").write_text(json.dumps(expected, ensure_ascii=False))
+    return {**expected, "calibration": [row.tolist() for row in calibration.predict_set(P[200:], ids=np.arange(200))]}
+
+
+def of_folds() -> dict[str, Any]:
+    expected = {}
+    for name, (settings, y) in FOLDS.items():
+        classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0, **settings)
+        calibration = classifier.fit(X[::2], y[::2], ids=np.arange(75)).calibration_
+        calibration.save(HERE / f"calibration-1-{name}.aptset")
+        said = np.random.default_rng(0).dirichlet(np.ones(3), size=(len(calibration.folds), 50)).round(6)
+        rows = [row.tolist() for row in calibration.predict_set(said, ids=np.arange(50), normalize=True)]
+        expected[name] = {"classes": calibration.classes.tolist(), "sets": rows, "promise": calibration.guarantee()}
+    return expected
 
 
 if __name__ == "__main__":

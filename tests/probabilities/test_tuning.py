@@ -122,20 +122,20 @@ def test_the_classifier_sets_rows_aside(calibration):
 
 
 def test_the_classifier_keeps_its_promise(monkeypatch):
-    """Covered of m after split calibration on n is Beta-binomial; chi-square of 300 fits, p-value above 1e-6."""
+    """Covered of m after split calibration on n is Beta-binomial; chi-square of 150 fits, p-value above 1e-6."""
     few = (aptset.Adaptive(), aptset.Homogeneous(), aptset.Rank())
     monkeypatch.setattr("aptset.calibrations.tuning.usual_candidates", lambda: few)
     generator = np.random.default_rng(1)
     m, k = 30, aptset.conformal_rank(80, 0.2)
-    covered = np.empty(300, dtype=int)
-    for r in range(300):
+    covered = np.empty(150, dtype=int)
+    for r in range(150):
         y = generator.integers(3, size=230)
         X = generator.normal(size=(230, 2)) + y[:, None]
         classifier = aptset.ConformalClassifier(GaussianNB(), conformity="auto", alpha=0.2, random_state=r)
         covered[r] = classifier.fit(X[:200], y[:200]).predict_set(X[200:]).covers(y[200:]).sum()
     law = stats.betabinom(m, k, 81 - k)
     edges = np.unique(law.ppf(np.linspace(0, 1, 7)[1:-1]).astype(int))
-    expected = np.diff(np.concatenate([[0], law.cdf(edges), [1]])) * 300
+    expected = np.diff(np.concatenate([[0], law.cdf(edges), [1]])) * 150
     assert (
         stats.chisquare(np.bincount(np.searchsorted(edges, covered), minlength=len(expected)), expected).pvalue > 1e-6
     )

@@ -9,7 +9,7 @@ import pytest
 from sklearn.model_selection import KFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
-from test_report_verdicts import ALPHA, kind_of, words_of
+from test_report_verdicts import ALPHA, judged, words_of
 
 import aptset
 from aptset.judging.laws import FoldCounts, folds_chance
@@ -37,11 +37,11 @@ def test_several_folds_are_judged(name):
     settings = {"calibration": calibration, "random_state": 0}
     classifier = aptset.ConformalClassifier(GaussianNB(), **settings).fit(X[:100], y[:100])
     found = aptset.report(classifier, X[300:], y[300:])
-    assert kind_of(found) == good
+    assert words_of(found.evaluation).kind == good
     assert "At the 1 % level" in words_of(found.evaluation).verdict
     turned = aptset.report(classifier, -X[300:], y[300:])
     assert turned.evaluation.coverage < 0.5
-    assert kind_of(turned) == bad
+    assert words_of(turned.evaluation).kind == bad
     assert "at the 1 % level" in words_of(turned.evaluation).verdict
 
 
@@ -52,8 +52,8 @@ def test_folds_of_given_probabilities_are_judged_too():
     for combine in ("plus", "minimax"):
         calibration = aptset.calibrate_cv(chances[:300], y[:300], np.arange(300) % 5, combine=combine, random_state=0)
         new = [chances[300:]] * 5
-        assert kind_of(aptset.report(calibration, new, y[300:])) == "agrees"
-        assert kind_of(aptset.report(calibration, new, (y[300:] + 1) % 3)) == "low_folds"
+        assert words_of(judged(calibration, new, y[300:])).kind == "agrees"
+        assert words_of(judged(calibration, new, (y[300:] + 1) % 3)).kind == "low_folds"
 
 
 def test_rows_that_differ_but_are_covered_are_amber():
@@ -97,9 +97,8 @@ def test_valid_folds_are_not_called_too_low():
         X, y = drawn(100 + seed, 500)
         calibration = aptset.CVPlus(5)
         classifier = aptset.ConformalClassifier(GaussianNB(), calibration=calibration, random_state=seed)
-        origin = aptset.report(
-            classifier.fit(X[:100], y[:100]), X[100:], y[100:], examples=0
-        ).evaluation.evidence.origin
-        chances.append(folds_chance(origin.folds, ALPHA))
+        rows = (classifier.fit(X[:100], y[:100]), X[100:], y[100:])
+        found = judged(*rows)
+        chances.append(folds_chance(found.evidence.origin.folds, ALPHA))
     assert sum(chance < 0.01 for chance in chances) <= 7
     assert folds_chance(((FoldCounts(10, 5, np.zeros(6, int)),),), ALPHA) is None

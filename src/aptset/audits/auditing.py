@@ -30,8 +30,7 @@ from aptset.judging.displays import Display
 from aptset.judging.metrics import OF_SPLITS
 from aptset.reports.checks import check_page_path
 from aptset.reports.render import save_page
-from aptset.rich import html_table
-from aptset.tables import Backend, make_table
+from aptset.tables import Backend, html_table, make_table
 from aptset.validation.settings import (
     check_alpha,
     check_option,

@@ -15,7 +15,6 @@ from aptset.audits.repeats import repeated_rows, repeats_test
 from aptset.audits.values import SplitResult, TestedRows
 from aptset.judging.estimates import in_p
 from aptset.judging.laws import coverage_law
-from aptset.kernels.formula import Floats
 from aptset.labels import columns_of, in_order
 
 # For all checks together. An audit may speak up for nothing in 0.01 of cases; verdicts are sharp and get the rest.
@@ -63,7 +62,7 @@ class Drift:
     p_repeats: float
     repeated: int
     coverage_of_last: float
-    coverage: Floats
+    coverage: NDArray[np.float64]
 
     @property
     def found(self) -> list[str]:
@@ -131,7 +130,9 @@ def look_for_drift(
     return Drift(warning, *found, last.covered / last.rows, means)
 
 
-def _by_content(tested: list[TestedRows], content: NDArray[np.intp]) -> tuple[Floats, Floats, NDArray[np.float64]]:
+def _by_content(
+    tested: list[TestedRows], content: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return each row's mean p-value and coverage over the splits that tested it or a copy of it, and their number.
 
     Copies share one value: which of them was tested must not matter, or the order would come back in.

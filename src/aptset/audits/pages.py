@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aptset.audits.drift import Drift
 from aptset.audits.results import Splits
 from aptset.audits.values import Difference, Records
 from aptset.audits.verdicts import Verdict
 from aptset.judging.metrics import OF_SPLITS
-from aptset.kernels.formula import Floats
 from aptset.reports.render import SPLITS, render_page
 
 
@@ -81,6 +83,6 @@ def _is_known(splits: Splits, metric: str) -> bool:
     return any(not math.isnan(value) for name in splits.candidates for value in splits.values(name, metric).tolist())
 
 
-def _finite(values: Floats) -> list[float | None]:
+def _finite(values: NDArray[np.float64]) -> list[float | None]:
     """Return numbers that JSON knows; what is not finite becomes None."""
     return [value if math.isfinite(value) else None for value in values.tolist()]

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.judging.features import features_of
-from aptset.kernels.formula import Floats
 from aptset.labels import columns_of, in_order
 
 PERMUTATIONS = 1999
@@ -17,7 +16,7 @@ _MOST_PIECES = 1000
 _CELLS_AT_ONCE = 2**21
 
 
-def path_test(columns: Floats, generator: np.random.Generator, permutations: int = PERMUTATIONS) -> float:
+def path_test(columns: NDArray[np.float64], generator: np.random.Generator, permutations: int = PERMUTATIONS) -> float:
     """Return the p-value of the furthest that partial sums of any column get from zero, under reordering of the rows.
 
     ``columns`` has a row for each row, in the order that is asked about, and any number of columns, which are centred
@@ -36,20 +35,20 @@ def path_test(columns: Floats, generator: np.random.Generator, permutations: int
     return (1 + as_far) / (1 + permutations)
 
 
-def _reach(steps: Floats) -> Floats:
+def _reach(steps: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the furthest that any column's partial sums get, for each of many orders (orders, rows, columns)."""
     return np.asarray(np.abs(np.cumsum(steps, axis=1)).max(axis=(1, 2)))
 
 
-def _pieces(columns: Floats) -> Floats:
+def _pieces(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return means over pieces of one size, at most so many; the first rows may be left over."""
     size = -(-len(columns) // _MOST_PIECES)
     count = len(columns) // size
-    means: Floats = columns[len(columns) - count * size :].reshape(count, size, -1).mean(axis=1)
+    means: NDArray[np.float64] = columns[len(columns) - count * size :].reshape(count, size, -1).mean(axis=1)
     return means
 
 
-def _standardised(columns: Floats) -> Floats:
+def _standardised(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return columns with mean 0 and spread 1, without those that do not vary."""
     centred = columns - columns.mean(axis=0)
     spread = np.sqrt((centred**2).mean(axis=0))
@@ -57,7 +56,7 @@ def _standardised(columns: Floats) -> Floats:
     return np.asarray(centred[:, varies] / spread[varies])
 
 
-def columns_of_labels(labels: NDArray[Any]) -> Floats:
+def columns_of_labels(labels: NDArray[Any]) -> NDArray[np.float64]:
     """Return a column of zeros and ones for each of the labels that occur most, and one for all others."""
     codes = columns_of(labels, in_order(labels))
     common = np.argsort(-np.bincount(codes), kind="stable")[:_MOST_COLUMNS]
@@ -66,7 +65,7 @@ def columns_of_labels(labels: NDArray[Any]) -> Floats:
     return np.asarray(np.eye(len(common) + 1)[column[codes]])
 
 
-def columns_of_features(X: Any, generator: np.random.Generator) -> Floats | None:
+def columns_of_features(X: Any, generator: np.random.Generator) -> NDArray[np.float64] | None:
     """Return ranks of each feature, or, for very many, random directions through them; None if there are none.
 
     Ranks are not moved by outliers; gaps in arrays of numbers rank lowest.

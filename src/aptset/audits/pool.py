@@ -18,13 +18,12 @@ from aptset.audits.checks import (
     check_test_share,
     check_times,
 )
+from aptset.chance.seeds import pair_seeds
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import take
 from aptset.judging.evidence import as_group_list
 from aptset.judging.features import can_be_sliced, features_of
-from aptset.kernels.rowhash import mix
-from aptset.seeds import row_seeds
 from aptset.validation.labels import check_length
 
 
@@ -78,7 +77,7 @@ def prepare(
 
 def by_content(X: Any, y: NDArray[Any], key: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return an order of the rows that only their content decides, and the number of the content of each, in it."""
-    words = mix(row_seeds(X, key) + mix(row_seeds(y, key)))
+    words = pair_seeds(X, y, key)
     order = np.argsort(words, kind="stable")
     return order, np.cumsum(np.diff(words[order], prepend=words[order[:1]]) != 0)
 

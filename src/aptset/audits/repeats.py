@@ -24,7 +24,7 @@ def repeats_test(content: NDArray[np.intp]) -> float:
     counts = np.bincount(np.bincount(content), minlength=_LARGEST + 2)
     if not counts[2:].any():
         return 1.0
-    low, high = -300.0, 0.0  # the p-value is the smallest level at which there is a contradiction: bisect its logarithm
+    low, high = -300.0, 0.0  # of the smallest chance that still contradicts: the logarithm of the p-value
     if not _contradicts(counts, 1.0):
         return 1.0
     for _ in range(50):
@@ -33,12 +33,12 @@ def repeats_test(content: NDArray[np.intp]) -> float:
     return float(10.0**high)
 
 
-def _contradicts(counts: NDArray[np.intp], level: float) -> bool:
-    """Tell whether the inequality fails for some r by more than three Poisson counts allow, at a level for all r."""
+def _contradicts(counts: NDArray[np.intp], chance: float) -> bool:
+    """Tell whether the inequality fails for some r by more than three Poisson counts allow, with a chance for all r."""
     from scipy.special import gammaincc, gammainccinv, gammaincinv
 
     r = np.arange(2, _LARGEST + 1)
-    tail = level / (3 * len(r))
+    tail = chance / (3 * len(r))
     fewer, same, more = (counts[r + shift].astype(np.float64) for shift in (-1, 0, 1))
     most_fewer = gammainccinv(fewer + 1, tail)
     least_same = np.where(same > 0, gammaincinv(np.maximum(same, 1), tail), 0.0)

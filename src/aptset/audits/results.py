@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aptset.audits.values import Distribution, PartResult, Records, SplitResult, TestedRows
 from aptset.judging.estimates import Estimate, resampled_mean, resampled_share
 from aptset.judging.metrics import OF_SPLITS
-from aptset.kernels.formula import Floats
 
 _MOST_PARTS = 20  # labels or groups that are printed for each candidate: those with the lowest coverage
 
@@ -38,7 +38,7 @@ class Splits:
         """Return the test rows of a candidate one by one, by repetition, as far as they were written down."""
         return [one.tested for one in self.of(candidate) if one.tested is not None]
 
-    def paired(self, first: str, second: str, what: str) -> tuple[Floats, Floats]:
+    def paired(self, first: str, second: str, what: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return for each row the sum of first minus second over the splits that tested it, and their number.
 
         ``what`` is "values", the sizes, or "hits", whether the set held the true label.
@@ -51,7 +51,7 @@ class Splits:
             times[one.rows] += 1
         return total, times
 
-    def values(self, candidate: str, metric: str) -> Floats:
+    def values(self, candidate: str, metric: str) -> NDArray[np.float64]:
         """Return a metric by repetition."""
         return np.array([one.metrics[metric] for one in self.of(candidate)], dtype=np.float64)
 
@@ -78,12 +78,14 @@ class Splits:
                 yield self._distribution(candidate, part, name, "coverage", shares)
                 yield self._distribution(candidate, part, name, "size", np.array([one.size for one in parts]))
 
-    def mean(self, values: Floats, metric: str) -> Estimate:
+    def mean(self, values: NDArray[np.float64], metric: str) -> Estimate:
         """Return the mean of a metric over the splits, with an interval that knows that splits share rows."""
         is_share = OF_SPLITS[metric].unit == "share"
         return (resampled_share if is_share else resampled_mean)(values, self.test_share, 0.95)
 
-    def _distribution(self, candidate: str, part: str, name: str, metric: str, values: Floats) -> Distribution:
+    def _distribution(
+        self, candidate: str, part: str, name: str, metric: str, values: NDArray[np.float64]
+    ) -> Distribution:
         mean = self.mean(values, metric)
         kept = values[~np.isnan(values)]
         low, middle, high = np.quantile(kept, [0.05, 0.5, 0.95]).tolist() if len(kept) else [float("nan")] * 3
@@ -110,7 +112,7 @@ def _line(row: Distribution) -> str:
     return f"  {title[:44]:<44} {row.mean:>8.4g}   {row.q05:.4g} to {row.q95:.4g}"
 
 
-def distribution(values: Floats, name: str) -> dict[str, Any]:
+def distribution(values: NDArray[np.float64], name: str) -> dict[str, Any]:
     """Return the share of splits with at most each value that occurs."""
     kept = np.sort(values[~np.isnan(values)])
     return {name: kept, "share": np.arange(1, len(kept) + 1) / max(1, len(kept))}

@@ -21,7 +21,6 @@ from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import fresh
 from aptset.judging.metrics import OF_SPLITS
 from aptset.judging.outcome import Outcome
-from aptset.kernels.formula import Floats
 from aptset.labels import columns_of
 from aptset.running.runner import run_tasks
 from aptset.sets import PredictionSets
@@ -109,7 +108,7 @@ class RandomSplit:
                 yield PartResult(part, self.pool.titles[part][name], *counts)
 
 
-def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) -> Floats:
+def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the p-value of each row's true label, 0 for a label that the model does not know."""
     found = np.take_along_axis(model.p_values(X), np.maximum(columns, 0)[:, None], axis=1)[:, 0]
     return np.where(columns < 0, 0.0, found)

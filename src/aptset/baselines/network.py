@@ -29,7 +29,7 @@ class NetworkQuantiles(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     alpha : float, default=0.1
-        The lower level; the upper one is 1 - alpha.
+        The lower quantile; the upper one is 1 - alpha.
     hidden : int, default=64
         Units in each of the two hidden layers.
     dropout : float, default=0.1
@@ -73,7 +73,7 @@ class NetworkQuantiles(BaseEstimator):  # type: ignore[misc]
         check_packages(["torch"], "the quantile network")
         import torch
 
-        level = float(check_alpha(self.alpha))
+        lower = float(check_alpha(self.alpha))
         X, y = validate_data(self, X, y, dtype=np.float32, y_numeric=True, ensure_min_samples=2)
         generator = check_generator(self.random_state)
         order = generator.permutation(len(y))
@@ -86,11 +86,11 @@ class NetworkQuantiles(BaseEstimator):  # type: ignore[misc]
             held, others = torch.from_numpy(order[:n_held]), torch.from_numpy(order[n_held:])
             best = _Best(self.epochs * -(-len(others) // self.batch_size), np.inf)
             steps = 0
-            for epoch_steps in self._epochs(network, features[others], target[others], level, None):
+            for epoch_steps in self._epochs(network, features[others], target[others], lower, None):
                 steps += epoch_steps
-                best = best.better(steps, *_judge(network, features[held], target[held]), 1 - 2 * level)
+                best = best.better(steps, *_judge(network, features[held], target[held]), 1 - 2 * lower)
             network.load_state_dict(start)
-            for _ in self._epochs(network, features, target, level, best.steps):
+            for _ in self._epochs(network, features, target, lower, best.steps):
                 pass
         self.n_steps_, self.network_ = best.steps, network.eval()
         return self
@@ -111,14 +111,14 @@ class NetworkQuantiles(BaseEstimator):  # type: ignore[misc]
                 torch.nn.init.zeros_(layer.bias)
         return network
 
-    def _epochs(self, network: Any, features: Any, target: Any, level: float, max_steps: int | None) -> Any:
+    def _epochs(self, network: Any, features: Any, target: Any, lower: float, max_steps: int | None) -> Any:
         """Train with a fresh optimiser; yield the number of steps of each epoch."""
         import torch
 
         optimizer = torch.optim.Adam(
             network.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
         )
-        levels = torch.tensor([level, 1 - level])
+        quantiles = torch.tensor([lower, 1 - lower])
         left = max_steps if max_steps is not None else self.epochs * -(-len(target) // self.batch_size)
         while left > 0:
             batches = torch.randperm(len(target)).split(self.batch_size)[:left]
@@ -126,7 +126,7 @@ class NetworkQuantiles(BaseEstimator):  # type: ignore[misc]
             for batch in batches:
                 optimizer.zero_grad()
                 residual = target[batch, None] - network(features[batch])
-                loss = torch.maximum(levels * residual, (levels - 1) * residual).sum(dim=1).mean()
+                loss = torch.maximum(quantiles * residual, (quantiles - 1) * residual).sum(dim=1).mean()
                 loss.backward()
                 optimizer.step()
             left -= len(batches)

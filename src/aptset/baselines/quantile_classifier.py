@@ -49,7 +49,7 @@ class ConformalQuantileClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstim
         Which quantile is kept. The code of Romano, Sesia and Candes keeps the upper one, at 1 - alpha; the paper that
         introduced CQC (Cauchois, Gupta, Duchi) the lower one, at alpha. Both are valid.
     alpha : float, default=0.1
-        Miscoverage level, and level of the quantiles.
+        Miscoverage level, and the lower one of the two quantiles.
     random_state : None, int or numpy random generator, optional
         Decides the three parts, and every ``random_state`` that is None.
 

@@ -19,7 +19,7 @@ class ForestQuantiles(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     alpha : float, default=0.1
-        The lower level; the upper one is 1 - alpha.
+        The lower quantile; the upper one is 1 - alpha.
     n_estimators, min_samples_split
         Of the forest; the defaults are the paper's.
     random_state : None or int, optional
@@ -57,6 +57,6 @@ class ForestQuantiles(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Floats:
         """Return the two quantiles of each row."""
         check_is_fitted(self)
-        level = float(check_alpha(self.alpha))
+        lower = float(check_alpha(self.alpha))
         X = validate_data(self, X, dtype=np.float32, reset=False)
-        return np.asarray(self.forest_.predict(X, quantiles=[level, 1 - level]), dtype=np.float64)
+        return np.asarray(self.forest_.predict(X, quantiles=[lower, 1 - lower]), dtype=np.float64)

@@ -155,6 +155,7 @@ class OutOfBag:
     name: ClassVar[str] = "out-of-bag"
     combine: ClassVar[type[Tally]] = OfBags
     caveat: ClassVar[str] = ""
+    opens_ensemble: ClassVar[bool] = True
 
     def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
         """Return one fold, in which every row trains: the ensemble draws its bags from it."""

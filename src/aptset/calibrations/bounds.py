@@ -84,6 +84,6 @@ def bound(lines: Sequence[Line], alpha: Fraction) -> Fraction:
     return 1 - min((line.at(alpha) for line in lines), default=Fraction(1))
 
 
-def level(lines: Sequence[Line], alpha: Fraction) -> Fraction:
+def input_level(lines: Sequence[Line], alpha: Fraction) -> Fraction:
     """Return the input level at which the promise is 1 - alpha; not positive if there is none."""
     return max(((alpha - line.constant) / line.slope for line in lines), default=Fraction(0))

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import EVERYONE, Groups, Ids, hashable
+from aptset.groups import EVERYONE, Groups, Ids
 from aptset.kernels.counts import Calibrated, index_of, rank_at, sort_upward
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
+from aptset.labels import hashable
 from aptset.validation.groups import (
     check_group_values,
     check_same_kind,
@@ -97,6 +98,21 @@ def scores_of(rows: Rows, columns: NDArray[np.int64], name: str) -> Floats:
     return found.scores
 
 
+def join_groups(several: Sequence[Groups]) -> Groups:
+    """Return the groups that are in any of several of one kind, in the order in which they come."""
+    return Groups(several[0].kind, tuple(dict.fromkeys(name for groups in several for name in groups.names)))
+
+
+def join_folds(parts: Sequence[tuple[FoldScores, Groups]], groups: Groups) -> FoldScores:
+    """Return the scores of other rows under one model as those of one fold, group by group."""
+    if len(groups.names) == 1:
+        return FoldScores.of_one_group(np.concatenate([fold.scores for fold, _ in parts]))
+    number_of = {name: number for number, name in enumerate(groups.names)}
+    places = [np.array([number_of[name] for name in of_part.names], dtype=np.int32) for _, of_part in parts]
+    group = [np.repeat(place, np.diff(fold.offsets)) for place, (fold, _) in zip(places, parts, strict=True)]
+    return FoldScores.sort(np.concatenate([fold.scores for fold, _ in parts]), np.concatenate(group), len(groups.names))
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """Scores of all folds. A label is in iff fewer than (1 - alpha)(n + 1) scores of its group are below its own.
@@ -145,18 +161,8 @@ class HeldOut:
     def merge(self, *others: HeldOut) -> HeldOut:
         """Join the scores of one-fold calibrations, group by group."""
         parts = (self, *others)
-        names = tuple(dict.fromkeys(name for part in parts for name in part.groups.names))
-        if len(names) == 1:
-            fold = FoldScores.of_one_group(np.concatenate([part.folds[0].scores for part in parts]))
-            return HeldOut((fold,), self.groups)
-        scores, groups, number_of = [], [], {name: number for number, name in enumerate(names)}
-        for part in parts:
-            (fold,) = part.folds
-            place = np.array([number_of[name] for name in part.groups.names], dtype=np.int32)
-            scores.append(fold.scores)
-            groups.append(np.repeat(place, np.diff(fold.offsets)))
-        fold = FoldScores.sort(np.concatenate(scores), np.concatenate(groups), len(names))
-        return HeldOut((fold,), Groups(self.groups.kind, names))
+        groups = join_groups([part.groups for part in parts])
+        return HeldOut((join_folds([(part.folds[0], part.groups) for part in parts], groups),), groups)
 
     def pooled(self) -> FoldScores:
         """Return the scores of all folds as if they were one."""

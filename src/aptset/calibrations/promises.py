@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibrations.bounds import FoldSizes, Line, bound, level, sizes_by_group
+from aptset.calibrations.bounds import FoldSizes, Line, bound, input_level, sizes_by_group
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.scheme import Scheme
 from aptset.groups import Groups, Ids
@@ -58,12 +58,12 @@ class Promises:
         """Return why nothing is promised, where that is so because no theorem speaks of the folds; else nothing."""
         return "" if self.coverage(level) else self.scheme.caveat
 
-    def level(self, alpha: Fraction) -> Fraction:
+    def input_level(self, alpha: Fraction) -> Fraction:
         """Return an input level whose promise is 1 - alpha; refuse if there is none.
 
         It is the decimal of a float, so that p-values compared with that float give the sets to the last label.
         """
-        levels = [level(lines, alpha) for lines in self.lines]
+        levels = [input_level(lines, alpha) for lines in self.lines]
         best = _decimal_not_above(min((level for level in levels if level > 0), default=Fraction(0)))
         reached = best > 0 and self.coverage(best) >= 1 - alpha
         return check_reachable(best if reached else Fraction(0), alpha, self.scheme.name, self.scheme.caveat)

@@ -13,7 +13,10 @@ from aptset.calibrations.tally import Tally
 
 
 class Scheme(Protocol):
-    """Which rows train and which calibrate, how folds combine, and what the theorem promises."""
+    """Which rows train and which calibrate, how folds combine, and what the theorem promises.
+
+    One whose models are those inside a fitted ensemble says ``opens_ensemble = True``; others need not answer.
+    """
 
     @property
     def name(self) -> str:
@@ -37,3 +40,8 @@ class Scheme(Protocol):
     def lines(self, sizes: FoldSizes) -> list[Line]:
         """Return what the theorem says of folds of these sizes: P(miss) <= constant + slope * alpha, all at once."""
         ...
+
+
+def opens_ensemble(scheme: Scheme) -> bool:
+    """Tell whether one ensemble is fitted, and its members are the models."""
+    return bool(getattr(scheme, "opens_ensemble", False))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from aptset.audits.auditing import Audit, audit
-from aptset.audits.comparing import Comparison, compare
+from aptset.audits.comparing import compare
+from aptset.audits.comparison import Comparison
 from aptset.commands.models import make_model, takes_raw_columns
 from aptset.commands.reading import read_table
 from aptset.commands.table_jobs import Settings

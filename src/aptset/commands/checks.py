@@ -72,6 +72,16 @@ def check_row_count(path: Path, found: int, wanted: int) -> None:
         raise ValueError(f"{path} must give back every row: it has {wanted}, but {found} were read. Check its quotes.")
 
 
+def check_one_model(path: Path, calibration: Any) -> Any:
+    """Return a calibration that files can be asked with: a file holds what one model says."""
+    if hasattr(calibration, "folds"):
+        raise ValueError(
+            f"{path} must be the calibration of one model; it has {len(calibration.folds)} folds, and each row needs "
+            "the probabilities of all their models. Use it in Python: aptset.load(...).predict_set([of each fold])."
+        )
+    return calibration
+
+
 def check_utf8_columns(path: Path, table: Any) -> None:
     """Refuse texts of a CSV in another alphabet than UTF-8, which a reader that guesses takes for bytes."""
     import pyarrow as pa

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from aptset.calibrations.promises import Promises
 from aptset.estimator.folders import read_facts
 from aptset.probabilities.artefacts import read, read_calibration
 
@@ -30,20 +32,31 @@ def facts_of(path: Path) -> dict[str, Any]:
     fields, facts = read_calibration(path, {name: _Unseen} if is_own else None)  # a score is named here, never needed
     sizes = fields["held_out"].sizes.tolist()
     names = [str(name) for name in facts["groups"]["names"]]
+    scheme = fields.get("scheme")
+    in_groups = "" if facts["groups"]["kind"] == "all" else " in every group"
     return {
         "file": str(path),
+        **({} if scheme is None else {"calibration": scheme.name, "folds": len(fields["folds"])}),
         "score": facts["score"],
         "n": facts["n"],
         "classes": facts["classes"]["values"],
         "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
         "randomized": facts["randomized"],
-        "promise": "coverage >= 1 - alpha" + ("" if facts["groups"]["kind"] == "all" else " in every group"),
+        "promise": _promise(fields) + in_groups,
         "smallest_alpha": 1 / (min(sizes) + 1),
         "scores_hash": facts["scores_hash"],
         "library": facts["library"],
         "created": facts["created"],
         "format": facts["format"],
     }
+
+
+def _promise(fields: dict[str, Any]) -> str:
+    if "scheme" not in fields:
+        return "coverage >= 1 - alpha"
+    promises, alpha = Promises(fields["scheme"], fields["held_out"].sizes_of_folds), Fraction(1, 10)
+    reason = promises.reason_of_nothing(alpha)
+    return f"none, {reason}" if reason else f"coverage >= {float(promises.coverage(alpha)):.4g} at alpha = 0.1"
 
 
 def _of_folder(folder: Path) -> dict[str, Any]:

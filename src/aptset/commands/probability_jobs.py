@@ -14,6 +14,7 @@ import numpy as np
 
 from aptset.commands.checks import (
     check_labels_present,
+    check_one_model,
     check_same_classes,
     shifted_rows,
 )
@@ -22,7 +23,7 @@ from aptset.commands.reading import as_texts
 from aptset.commands.writer import SetsWriter
 from aptset.judging.evaluation import Evaluation
 from aptset.probabilities.border import score_labels
-from aptset.probabilities.calibrating import calibrate, calibration_of, load
+from aptset.probabilities.calibrating import calibrate, calibration_of, load_calibration
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.stored_scores import find_score
 from aptset.running.writing import atomic_write
@@ -76,7 +77,8 @@ def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
     """Read an artefact; its score may come from modules that the user trusts."""
     if trust:
         beside_the_user()
-    return load(path, trust=trust)
+    found: Calibration = check_one_model(path, load_calibration(path, trust=trust))
+    return found
 
 
 def beside_the_user() -> None:

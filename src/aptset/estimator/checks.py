@@ -15,8 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
 from aptset.estimator.label_checks import are_things, check_one_kind
-from aptset.groups import hashable
-from aptset.labels import columns_of, in_order, plain_labels, some
+from aptset.labels import columns_of, hashable, in_order, plain_labels, some
 from aptset.validation.labels import as_labels, refuse_masked
 
 

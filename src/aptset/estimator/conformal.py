@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations import CALIBRATIONS
-from aptset.calibrations.bootstrap import OutOfBag
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.promises import Promises
-from aptset.calibrations.scheme import Scheme
+from aptset.calibrations.scheme import Scheme, opens_ensemble
 from aptset.calibrations.split import Split
 from aptset.chance import Chance
 from aptset.estimator import fitting
@@ -78,7 +77,7 @@ def prepare(
         X, y, passed_groups, u, ids = rest.of(X, y, passed_groups, u, ids)
     every = Fold(np.arange(len(y)), np.arange(0))  # nothing to train: one fold that holds every row out
     folds = [every] if frozen else scheme.folds(X, y, generator)
-    opens = isinstance(scheme, OutOfBag)
+    opens = opens_ensemble(scheme)
     estimator = drawn_ensemble(settings.estimator, len(y), fit_params, generator) if opens else settings.estimator
     classes = check_label_space(settings.classes, classes)
     columns = columns_of(y, classes)
@@ -117,7 +116,7 @@ def _seeds_of_folds(settings: Any, n_folds: int, generator: np.random.Generator)
 
 def fit(rule: Rule, training: fitting.Training, n_jobs: int | None, progress: bool) -> Fitted:
     """Fit every fold and keep its model."""
-    if isinstance(rule.scheme, OutOfBag):
+    if opens_ensemble(rule.scheme):
         models, folds = members(training.fit_model(0), training.train_rows(0))
         kept = [training.remember(model, fold) for model, fold in zip(models, folds, strict=True)]
         return Fitted(rule, replace(training, folds=folds).join(kept), models)

@@ -17,6 +17,7 @@ from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
 from aptset.chance import Chance
+from aptset.chance.seeds import row_seeds
 from aptset.estimator import fitting
 from aptset.estimator.checks import (
     check_models_kept,
@@ -29,7 +30,6 @@ from aptset.kernels.rowhash import Words
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.cross import CrossCalibration
 from aptset.scores import Score
-from aptset.seeds import row_seeds
 from aptset.sets import PredictionSets, concatenate
 from aptset.validation.chance import (
     check_first_row,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import hashable
+from aptset.labels import hashable
 from aptset.tables import plain_list
 
 _PLAIN = {"numbers": (Real, np.bool_), "texts": (str,), "bytes": (bytes,)}

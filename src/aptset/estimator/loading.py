@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.probabilities.calibrating import load as load_calibration
+from aptset.probabilities.calibrating import load_calibration
 
 
 def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()) -> Any:
@@ -17,8 +17,8 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
     Parameters
     ----------
     path : path
-        The file that :meth:`Calibration.save` wrote, or the folder of :meth:`ConformalClassifier.save` and of
-        ``aptset run``.
+        The file that the ``save`` of a :class:`Calibration` or a :class:`CrossCalibration` wrote, or the folder of
+        :meth:`ConformalClassifier.save` and of ``aptset run``.
     scores : mapping, optional
         Scores of your own by the name under which they were saved, "module:object": a function, or the class of a
         dataclass, whose settings are in the file.
@@ -29,7 +29,7 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
 
     Returns
     -------
-    Calibration or ConformalClassifier
+    Calibration, CrossCalibration or ConformalClassifier
 
     Examples
     --------
@@ -42,7 +42,7 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
     """
     if Path(path).is_dir():
         return load_folder(Path(path), scores, trust)[0]
-    return load_calibration(path, scores=scores, trust=trust)
+    return load_calibration(path, scores, trust)
 
 
 def load_folder(

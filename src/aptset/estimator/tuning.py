@@ -10,13 +10,13 @@ from sklearn.utils.validation import _check_method_params
 
 from aptset.calibrations.cross import random_folds
 from aptset.calibrations.tuning import Tuning, choose
+from aptset.chance.seeds import id_seeds, row_seeds
 from aptset.estimator import fitting
 from aptset.groups import EVERYONE
 from aptset.kernels.places import Rows
 from aptset.labels import columns_of
 from aptset.running.progress import with_bar
 from aptset.scores import Adaptive, Score
-from aptset.seeds import id_seeds, row_seeds
 from aptset.validation.matrices import (
     OF_ESTIMATOR,
     tolerance_of,

@@ -14,7 +14,6 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 
 from aptset.experiments.models import Model
-from aptset.kernels.formula import Floats
 
 _ORACLE_FLOOR = 1e-6
 
@@ -39,7 +38,7 @@ class Clipped(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: igno
             self.estimator_ = clone(self.estimator).fit(X, y)
         return self
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return clipped and renormalised probabilities of all labels, also of those that did not occur."""
         raw = np.zeros((len(X), self.n_classes))
         raw[:, self.estimator_.classes_] = self.estimator_.predict_proba(X)
@@ -61,7 +60,7 @@ class Oracle(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.arange(self.model.n_classes)
         return self
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the truth, clipped like the other boxes."""
         return clip(self.model.probabilities(X), _ORACLE_FLOOR)
 
@@ -70,7 +69,7 @@ class Oracle(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(np.argmax(self.predict_proba(X), axis=1))
 
 
-def clip(probabilities: Floats, floor: float) -> Floats:
+def clip(probabilities: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
     """Raise probabilities to a floor and divide each row by its sum."""
     raised = np.clip(probabilities, floor, 1.0)
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))

@@ -20,7 +20,6 @@ from aptset.experiments.checks import check_sizes
 from aptset.experiments.datasets import load_data, source_tag
 from aptset.experiments.measures import measure
 from aptset.experiments.models import MODELS, Model, draw_labels
-from aptset.kernels.formula import Floats
 from aptset.probabilities.oracle import oracle_sets
 from aptset.sets import PredictionSets
 
@@ -35,9 +34,9 @@ _REGRESSORS = {"CQC": "network", "CQC-RF": "forest"}
 class Sample(NamedTuple):
     """Training and test rows of one repetition, and the model they came from if they were simulated."""
 
-    X: Floats
+    X: NDArray[np.float64]
     y: NDArray[Any]
-    X_test: Floats
+    X_test: NDArray[np.float64]
     y_test: NDArray[Any]
     n_classes: int
     model: Model | None

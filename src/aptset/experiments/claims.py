@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aptset.judging.estimates import Estimate, mean
-from aptset.kernels.formula import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ class Results:
         mine = mine[(mine["box"] == box) & (mine["method"] == method) & (mine["condition"] == condition)]
         return mine.set_index("repetition")[metric].dropna().sort_index()
 
-    def difference(self, one: tuple[str, str], other: tuple[str, str], metric: str) -> Floats:
+    def difference(self, one: tuple[str, str], other: tuple[str, str], metric: str) -> NDArray[np.float64]:
         """Return one minus the other, paired by repetition."""
         return np.asarray((self.values(*one, metric) - self.values(*other, metric)).dropna())
 
@@ -74,7 +74,7 @@ class Results:
         return sorted(set(zip(self.frame["box"], self.frame["method"], strict=True)))
 
 
-Found = Iterator[tuple[str, Floats, float, float]]
+Found = Iterator[tuple[str, NDArray[np.float64], float, float]]
 
 
 def findings(frame: pd.DataFrame, alpha: float) -> list[Finding]:
@@ -90,7 +90,7 @@ def findings(frame: pd.DataFrame, alpha: float) -> list[Finding]:
     return [finding for finding in found if finding.estimate.n > 1]
 
 
-def _finding(claim: str, row: tuple[str, Floats, float, float]) -> Finding:
+def _finding(claim: str, row: tuple[str, NDArray[np.float64], float, float]) -> Finding:
     quantity, values, low, high = row
     return Finding(claim, quantity, mean(values, 0.95), low, high)
 
@@ -180,7 +180,7 @@ def _mnist(results: Results) -> Found:
         yield f"NNet: coverage of {method} at its worst digit", _worst_digit(results, method), low, high
 
 
-def _worst_digit(results: Results, method: str) -> Floats:
+def _worst_digit(results: Results, method: str) -> NDArray[np.float64]:
     """Return the coverage at the worst digit, which for each repetition is chosen by the others: no bias downwards."""
     digits = [results.values("NNet", method, "coverage", f"label={digit}").to_numpy() for digit in range(10)]
     n = min(len(values) for values in digits)
@@ -189,7 +189,7 @@ def _worst_digit(results: Results, method: str) -> Floats:
     return np.asarray(table[worst, np.arange(n)])
 
 
-def _spread(values: Floats) -> Floats:
+def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.abs(values - np.median(values)) if len(values) else values)
 
 

@@ -21,7 +21,6 @@ from aptset.experiments.checks import (
     offline_error,
 )
 from aptset.experiments.prepared import keep, kept
-from aptset.kernels.formula import Floats
 
 _COMPONENTS = 50  # images are reduced to this many
 _KEPT_FROM = 1_000_000  # cells of prepared data that took long enough to be kept
@@ -30,7 +29,7 @@ _KEPT_FROM = 1_000_000  # cells of prepared data that took long enough to be kep
 class Data(NamedTuple):
     """Features ready for the black boxes, and labels 0, 1, ..."""
 
-    X: Floats
+    X: NDArray[np.float64]
     y: NDArray[np.intp]
     n_classes: int
 
@@ -52,7 +51,7 @@ class Source:
     version: int
     shape: tuple[int, int]  # of the raw features; later rows of OpenML (the test images) are left out
     n_classes: int
-    prepare: Callable[[NDArray[Any]], Floats]
+    prepare: Callable[[NDArray[Any]], NDArray[np.float64]]
 
 
 def _read_idx(paths: list[Path]) -> Raw:
@@ -73,14 +72,14 @@ def _read_prepared(paths: list[Path]) -> Raw:
         return Raw(arrays["X"], arrays["y"])
 
 
-def _standardised(X: NDArray[Any]) -> Floats:
+def _standardised(X: NDArray[Any]) -> NDArray[np.float64]:
     """Missing cells become 0; every column gets mean 0 and variance 1."""
     from sklearn.preprocessing import StandardScaler
 
     return np.asarray(StandardScaler().fit_transform(np.nan_to_num(np.asarray(X, dtype=np.float64))))
 
 
-def _components(X: NDArray[Any]) -> Floats:
+def _components(X: NDArray[Any]) -> NDArray[np.float64]:
     """Return the leading principal components of pixels in [0, 1], standardised, in float32.
 
     Data that were reduced already (fifty columns) are taken as they are.

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from aptset.experiments.models import Model
 from aptset.judging.metrics import OF_SPLITS
 from aptset.judging.outcome import Outcome
-from aptset.kernels.formula import Floats
 from aptset.sets import PredictionSets
 
 
 def measure(
-    sets: PredictionSets, X: Floats, y: NDArray[Any], model: Model | None, seed: int
+    sets: PredictionSets, X: NDArray[np.float64], y: NDArray[Any], model: Model | None, seed: int
 ) -> Iterator[dict[str, Any]]:
     """Yield one row for all test rows, then one for each condition, where metrics of features are not looked for.
 
@@ -34,7 +33,7 @@ def measure(
         }
 
 
-def _conditions(X: Floats, y: NDArray[Any], model: Model | None) -> Iterator[tuple[str, NDArray[np.intp]]]:
+def _conditions(X: NDArray[np.float64], y: NDArray[Any], model: Model | None) -> Iterator[tuple[str, NDArray[np.intp]]]:
     """Yield all rows; then those of each value of the first feature (simulated data) or each true label (real data)."""
     yield "all", np.arange(len(y))
     name, values = ("label", y) if model is None else ("X1", X[:, 0])

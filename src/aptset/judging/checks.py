@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import hashable
-from aptset.labels import as_objects
+from aptset.labels import as_objects, hashable
 from aptset.tables import is_table, matrix_of_table, plain_list
 from aptset.validation.labels import (
     as_labels,

@@ -10,8 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from aptset.kernels.formula import Floats
-from aptset.rich import html_table
-from aptset.tables import Backend, make_table, need
+from aptset.tables import Backend, html_table, make_table, need
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from aptset.judging.evidence import Evidence, as_group_list
 from aptset.judging.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
 from aptset.judging.outcome import Outcome
 from aptset.judging.worst_slice import WorstSlice
-from aptset.rich import html_table
 from aptset.sets import PredictionSets
-from aptset.tables import Backend, make_table
+from aptset.tables import Backend, html_table, make_table
 from aptset.validation.labels import check_length
 from aptset.validation.settings import (
     check_alpha,
@@ -144,18 +143,18 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        level = "" if self.alpha is None else f" at alpha={self.alpha:g}"
+        at_alpha = "" if self.alpha is None else f" at alpha={self.alpha:g}"
         rows = [
             (metric.words, f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}")
             for metric, value in self.estimates()
         ]
         notes = [] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"]
         head = ("", "value", "interval")
-        return html_table(f"Evaluation of {self.n} prediction sets{level}", head, rows, notes)
+        return html_table(f"Evaluation of {self.n} prediction sets{at_alpha}", head, rows, notes)
 
     def __repr__(self) -> str:
-        level = "" if self.alpha is None else f" at alpha={self.alpha:g}"
-        head = f"Evaluation of {self.n} prediction sets{level}"
+        at_alpha = "" if self.alpha is None else f" at alpha={self.alpha:g}"
+        head = f"Evaluation of {self.n} prediction sets{at_alpha}"
         known = ((metric, value) for metric, value in self.estimates() if metric.name != "worst_slice")
         lines = [f"  {metric.words:<28} {value!r}" for metric, value in known]
         for name, broken_down in _BY_NAME.items():

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import hashable
 from aptset.judging.checks import (
     check_evidence,
     check_rows_of_calibration,
 )
 from aptset.judging.laws import FoldCounts
 from aptset.kernels.formula import Floats
-from aptset.labels import columns_of
+from aptset.labels import columns_of, hashable
 from aptset.sets import PredictionSets
 from aptset.tables import plain_list
 from aptset.validation.labels import as_labels

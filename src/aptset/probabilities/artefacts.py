@@ -1,8 +1,10 @@
 """Calibrations on disk: one safetensors file with JSON metadata. Opening one runs no code.
 
 Layout, version 1. Tensors: ``scores`` (float64, upward within each group) and ``offsets`` (int64, where groups start).
-Metadata: ``aptset``, a JSON text with everything else, and ``digest``, the blake2b of that text and of the bytes of
-both tensors, so that any damage is noticed. A digest is no signature: whoever can write the file can renew it.
+Of several folds (kind "cross") the scores come fold by fold, ``offsets`` has one row for each, and where several models
+judge a row together, ``judges`` (bool, (folds, models)) says which. Metadata: ``aptset``, a JSON text with everything
+else, and ``digest``, the blake2b of that text and of the bytes of the tensors, so that any damage is noticed. A digest
+is no signature: whoever can write the file can renew it.
 """
 
 from __future__ import annotations
@@ -20,20 +22,25 @@ from numpy.typing import NDArray
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.chance import Chance
 from aptset.groups import Groups
-from aptset.probabilities.checks import (
+from aptset.probabilities.artefact_checks import (
+    CROSS,
     check_artefact,
     check_content,
+    check_scheme_of_folds,
     check_shapes,
+    hash_of,
+)
+from aptset.probabilities.checks import (
     check_stored_columns,
     check_stored_groups,
     check_stored_labels,
     check_writable_text,
     damaged,
-    hash_of,
     is_storable,
     same_values,
     stored_array,
 )
+from aptset.probabilities.stored_schemes import describe_scheme, find_scheme
 from aptset.probabilities.stored_scores import describe_score, find_score
 from aptset.running.writing import atomic_path
 from aptset.validation.paths import check_plain_file
@@ -42,12 +49,11 @@ FORMAT_VERSION = 1
 
 
 def write_calibration(path: str | Path, fields: dict[str, Any]) -> None:
-    """Write the fields of a Calibration, atomically: a kill at any moment leaves the old file or the new one."""
+    """Write the fields of a calibration, atomically: a kill at any moment leaves the old file or the new one."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    (fold,) = fields["held_out"].folds
-    tensors = {"scores": np.ascontiguousarray(fold.scores), "offsets": np.ascontiguousarray(fold.offsets)}
+    tensors = _tensors(fields["held_out"])
     text = json.dumps(_describe(fields), sort_keys=True)
     check_writable_text(path, text)
     with atomic_path(path) as temporary:
@@ -60,7 +66,7 @@ def write_calibration(path: str | Path, fields: dict[str, Any]) -> None:
 def read_calibration(
     path: str | Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the fields of a Calibration and the facts behind them; whatever is not intact is refused with one error.
+    """Return the fields of a calibration and the facts behind them; whatever is not intact is refused with one error.
 
     The file is untrusted: nothing of it reaches a loop before every relation between its parts was checked.
     """
@@ -68,10 +74,9 @@ def read_calibration(
     classes = check_stored_labels(path, facts["classes"], "classes")
     names = check_stored_groups(path, facts, classes)
     groups = Groups(facts["groups"]["kind"], names)
-    tensors["scores"].flags.writeable = False
     columns = facts["columns"]
     fields = {
-        "held_out": HeldOut((FoldScores(tensors["scores"], tensors["offsets"]),), groups),
+        "held_out": HeldOut(_folds(tensors), groups, tensors.get("judges")),
         "classes": classes,
         "conformity": find_score(path, facts["score"], scores, trust),
         "key": int(facts["key"]),
@@ -80,9 +85,30 @@ def read_calibration(
         "columns": None if columns is None else check_stored_columns(path, columns, len(classes)),
         "normalize": facts.get("normalize", False),
         "parts": tuple(int(part) for part in facts.get("parts", [])),
-        "first_rows": tuple(int(row) for row in facts.get("first_rows", ["0"])),
     }
-    return fields, facts
+    if facts["kind"] == CROSS:
+        scheme = find_scheme(path, facts["scheme"])
+        check_scheme_of_folds(path, scheme.name, scheme.combine.holds_all_models, "judges" in tensors)
+        return {**fields, "folds": check_stored_labels(path, facts["folds"], "folds"), "scheme": scheme}, facts
+    return {**fields, "first_rows": tuple(int(row) for row in facts.get("first_rows", ["0"]))}, facts
+
+
+def _folds(tensors: dict[str, NDArray[Any]]) -> tuple[FoldScores, ...]:
+    """Return the scores of each fold: views of one array, which nobody may change."""
+    tensors["scores"].flags.writeable = False
+    offsets = np.atleast_2d(tensors["offsets"])
+    parts = np.split(tensors["scores"], np.cumsum(offsets[:, -1])[:-1])
+    return tuple(map(FoldScores, parts, offsets))
+
+
+def _tensors(held_out: HeldOut) -> dict[str, NDArray[Any]]:
+    (first, *others) = held_out.folds
+    scores = np.concatenate([first.scores, *(fold.scores for fold in others)]) if others else first.scores
+    offsets = np.array([fold.offsets for fold in held_out.folds], dtype=np.int64)
+    tensors = {"scores": np.ascontiguousarray(scores), "offsets": offsets if others else offsets[0]}
+    if held_out.judges is None:
+        return tensors
+    return {**tensors, "offsets": offsets, "judges": np.ascontiguousarray(held_out.judges, dtype=np.bool_)}
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -101,7 +127,7 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         raise damaged(path, f"not a readable file of tensors ({error})") from error
     if metadata.keys() != {"aptset", "digest"} or metadata["digest"] != _digest(metadata["aptset"], tensors):
         raise damaged(path, "its content does not match its digest")
-    check_content(path, facts, tensors["scores"], tensors["offsets"])
+    check_content(path, facts, tensors["scores"], np.atleast_2d(tensors["offsets"]))
     return facts, tensors
 
 
@@ -110,9 +136,9 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
 
     held_out: HeldOut = fields["held_out"]
     score, columns, chance = fields["conformity"], fields["columns"], fields["chance"]
-    return {
+    facts = {
         "format": FORMAT_VERSION,
-        "kind": "split",
+        "kind": CROSS if "scheme" in fields else "split",
         "score": describe_score(score),
         "classes": as_plain_labels(fields["classes"]),
         "columns": None if columns is None else as_plain_labels(columns),
@@ -124,17 +150,19 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
         "allow_empty": fields["allow_empty"],
         "normalize": fields["normalize"],
         "parts": [str(part) for part in fields["parts"]],
-        "first_rows": [str(row) for row in fields["first_rows"]],
         "n": held_out.n,
         "scores_hash": hash_of(held_out.scores),
         "library": version("aptset"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    if facts["kind"] == CROSS:
+        return {**facts, "folds": as_plain_labels(fields["folds"]), "scheme": describe_scheme(fields["scheme"])}
+    return {**facts, "first_rows": [str(row) for row in fields["first_rows"]]}
 
 
 def _digest(text: str, tensors: dict[str, NDArray[Any]]) -> str:
     digest = blake2b(text.encode(), digest_size=16)
-    for name in ("scores", "offsets"):
+    for name in ("scores", "offsets", "judges")[: len(tensors)]:
         digest.update(str(tensors[name].dtype).encode())
         digest.update(tensors[name].data)
     return digest.hexdigest()
@@ -146,8 +174,8 @@ def plain_value(value: Any) -> Any:
     if is_storable(value):
         return value
     raise TypeError(
-        f"labels and groups must be texts, numbers, booleans or None to be saved; got {value!r}. Pass texts that stand "
-        "for them instead, such as str(label), or the name of a member of an Enum."
+        f"labels, groups and folds must be texts, numbers, booleans or None to be saved; got {value!r}. Pass texts "
+        "that stand for them instead, such as str(label), or the name of a member of an Enum."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
@@ -15,6 +15,9 @@ from aptset.probabilities.calibration import Calibration
 from aptset.scores import Places, Score
 from aptset.validation.scores import AUTO
 from aptset.validation.settings import check_flag
+
+if TYPE_CHECKING:
+    from aptset.probabilities.cross import CrossCalibration
 
 
 def calibrate(
@@ -98,30 +101,12 @@ def calibration_of(found: Scored, allow_empty: bool, normalize: bool, first_row:
     return Calibration(held_out, *of_rows, normalize, parts, (int(first_row),))
 
 
-def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()) -> Calibration:
-    """Read a calibration that was saved; a damaged, truncated, forged or newer file is refused with one clear error.
-
-    Parameters
-    ----------
-    path : path
-        What ``save`` wrote.
-    scores : mapping, optional
-        Scores of your own by the name under which they were saved, "module:object": a function, or the class of a
-        dataclass, whose settings are in the file.
-    trust : list of str, optional
-        Modules that may be imported to find such a score. Without either, nothing is imported and such a file is
-        refused.
-
-    Examples
-    --------
-    >>> import aptset, tempfile, pathlib
-    >>> calibration = aptset.calibrate([[0.9, 0.1]] * 20, [0] * 20, random_state=0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     calibration.save(pathlib.Path(folder) / "cal.aptset")
-    ...     aptset.load(pathlib.Path(folder) / "cal.aptset")
-    Calibration(n=20, 2 classes, Adaptive())
-    """
-    from aptset.probabilities.artefacts import read_calibration
+def load_calibration(
+    path: str | Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
+) -> Calibration | CrossCalibration:
+    """Read a calibration that was saved, as :func:`aptset.load` says."""
+    from aptset.probabilities.artefacts import read_calibration  # half of what `calibrate` has to load
+    from aptset.probabilities.cross import CrossCalibration
 
     fields, _ = read_calibration(path, scores, trust)
-    return Calibration(**fields)
+    return CrossCalibration(**fields) if "scheme" in fields else Calibration(**fields)

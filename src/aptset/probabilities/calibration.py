@@ -1,4 +1,4 @@
-"""The face for people who only have probabilities."""
+"""Calibration scores: the face for people who only have probabilities."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from aptset.kernels.places import Rows
 from aptset.probabilities.answers import looked_at, make_rows, sets_as_given, stays_on_device
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.merging import merged
-from aptset.rich import html_table
 from aptset.scores import Score
 from aptset.sets import PredictionSets
+from aptset.tables import html_table
 from aptset.validation.chance import check_first_row
 from aptset.validation.matrices import (
     check_new_probabilities,

@@ -1,22 +1,22 @@
-"""The face for people who trained the folds elsewhere and only have their probabilities."""
+"""Calibration scores of several folds: the face for people who have the probabilities of each fold's model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibrations.checks import (
-    check_fold_ids,
     check_same_shape,
     folds_in_order,
+    warn_no_promise,
 )
 from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.held_out import HeldOut
-from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.tally import Tally
@@ -24,9 +24,11 @@ from aptset.chance import BY_CONTENT, Chance
 from aptset.groups import Ids
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
-from aptset.probabilities.border import NAME, score_labels, take_ids
-from aptset.rich import html_table
-from aptset.scores import Places, Score
+from aptset.probabilities.border import NAME, take_ids
+from aptset.probabilities.merging import merged_folds
+from aptset.scores import Score
+from aptset.sets import PredictionSets
+from aptset.tables import html_table
 from aptset.validation.matrices import (
     check_new_probabilities,
     check_rows,
@@ -36,13 +38,9 @@ from aptset.validation.scores import formula_of
 from aptset.validation.settings import (
     check_alpha,
     check_alphas,
-    check_flag,
     check_flag_or_none,
-    check_option,
     warn_if_too_few,
 )
-
-_COMBINE: dict[str, Scheme] = {"plus": CVPlus(), "minimax": Minimax()}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -57,6 +55,11 @@ class CrossCalibration:
         The names of the folds, sorted: the order in which ``predict_set`` takes their probabilities.
     conformity : score
         The score that was calibrated.
+    scheme : object
+        How the folds combine, and what is promised.
+    parts : tuple of int
+        A fingerprint of the rows of each calibration that was merged into this one; empty for the folds of a fitted
+        classifier.
     """
 
     held_out: HeldOut
@@ -68,7 +71,8 @@ class CrossCalibration:
     allow_empty: bool = True
     columns: NDArray[Any] | None = None
     normalize: bool = False
-    scheme: Scheme = _COMBINE["plus"]
+    scheme: Scheme = field(default_factory=CVPlus)
+    parts: tuple[int, ...] = ()
 
     @property
     def n(self) -> int:
@@ -78,7 +82,10 @@ class CrossCalibration:
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
         rows = [("calibration rows", f"{self.n:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
-        rows += [("groups", self.held_out.groups.kind), ("promise at alpha = 0.1", f"{self.guarantee(0.1):.4g}")]
+        rows += [
+            ("groups", self.held_out.groups.kind),
+            ("promise at alpha = 0.1", f"{float(self._promises.coverage(Fraction(1, 10))):.4g}"),
+        ]
         return html_table(type(self).__name__, (), rows)
 
     def __repr__(self) -> str:
@@ -89,9 +96,16 @@ class CrossCalibration:
         """Return the coverage that Theorem 2 (or the minimax bound) promises at this level, in every group.
 
         The theorems speak of folds that were made without a look at the labels, and of models that do not depend on
-        the order of their training rows (one seed for all folds, or chance of their own).
+        the order of their training rows (one seed for all folds, or chance of their own). Where none speaks of the
+        folds the number is 0, and a warning says why.
         """
-        return float(Promises(self.scheme, self.held_out.sizes_of_folds).coverage(check_alpha(alpha)))
+        found = self._promises.coverage(check_alpha(alpha))
+        warn_no_promise(self._promises.reason_of_nothing(check_alpha(alpha)))
+        return float(found)
+
+    @property
+    def _promises(self) -> Promises:
+        return Promises(self.scheme, self.held_out.sizes_of_folds)
 
     def predict_set(
         self,
@@ -150,6 +164,60 @@ class CrossCalibration:
         tally, ids, _ = self._tally(fold_probabilities, groups, u, ids, normalize)
         return tally.p_values(self.held_out, ids)
 
+    def sets_and_p_values(
+        self,
+        fold_probabilities: Iterable[Any] | Mapping[Any, Any],
+        alpha: float = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        allow_empty: bool | None = None,
+    ) -> tuple[PredictionSets, Floats]:
+        """Return what :meth:`predict_set` and :meth:`p_values` return, and go through the folds once.
+
+        The parameters are those of :meth:`predict_set`.
+        """
+        level = check_alpha(alpha)
+        tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
+        warn_if_too_few(met, [level], self.held_out.groups.kind)
+        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
+        (sets,) = tally.sets(self.held_out, ids, [level], self.classes, may_be_empty)
+        return sets, tally.p_values(self.held_out, ids)
+
+    def merge(self, other: CrossCalibration) -> CrossCalibration:
+        """Join with a calibration of other rows under the same models: as if all rows had been calibrated at once.
+
+        For out-of-fold probabilities that are made in pieces. A fold of the same name stands for the same model in
+        both; a fold that is in one of them only is added. Both must have been made by :func:`calibrate_cv` with the
+        same settings and the same integer ``random_state``. The folds of a fitted classifier are refused, since its
+        models are its own. Rows that are in both are noticed only where a whole calibration comes twice.
+
+        Examples
+        --------
+        >>> import numpy as np, aptset
+        >>> out_of_fold = np.random.default_rng(0).dirichlet([1, 1, 1], size=90)
+        >>> y, folds = out_of_fold.argmax(axis=1), np.arange(90) % 3
+        >>> first, second = (
+        ...     aptset.calibrate_cv(out_of_fold[some], y[some], folds[some], random_state=0)
+        ...     for some in (slice(0, 60), slice(60, 90))
+        ... )
+        >>> first.merge(second)
+        CrossCalibration(CV+, n=90 in 3 folds, 3 classes, Adaptive())
+        """
+        return merged_folds(self, other)
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibration to one file that :func:`load` reads; opening it runs no code.
+
+        All that :meth:`Calibration.save` says holds. The models of the folds are not in it, nor is a splitter that made
+        the folds: what it means for the promise is.
+        """
+        from aptset.probabilities.artefacts import write_calibration  # half of what `calibrate_cv` has to load
+
+        write_calibration(path, {one.name: getattr(self, one.name) for one in fields(self)})
+
     def _tally(
         self,
         fold_probabilities: Iterable[Any] | Mapping[Any, Any],
@@ -173,61 +241,3 @@ class CrossCalibration:
             check_rows(matrix, first_bad, f"{NAME} of fold {self.folds[number]}", divide)
         assert tally is not None  # there are at least two folds
         return tally, groups_of_rows, met
-
-
-def calibrate_cv(
-    probabilities: Any,
-    labels: ArrayLike,
-    folds: ArrayLike,
-    *,
-    combine: Literal["plus", "minimax"] = "plus",
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
-    classes: ArrayLike | None = None,
-    groups: str | ArrayLike | None = None,
-    randomized: bool = True,
-    allow_empty: bool = True,
-    normalize: bool = False,
-    u: ArrayLike | None = None,
-    ids: Any = None,
-    random_state: Any = None,
-) -> CrossCalibration:
-    """Calibrate CV+ (or the jackknife+, or minimax) on out-of-fold probabilities of models trained elsewhere.
-
-    Parameters
-    ----------
-    probabilities : array or data frame, shape (rows, classes)
-        Row i holds what the model that was trained *without* the fold of row i says about it.
-    labels : array, shape (rows,)
-        The true label of each row.
-    folds : array, shape (rows,)
-        The fold of each row: any labels. As many folds as rows is the jackknife+.
-    combine : {"plus", "minimax"}, default="plus"
-        Compare each fold's scores under its own model (CV+), or with the lowest score that any model gives (minimax).
-    conformity, classes, groups, randomized, allow_empty, normalize, u, ids, random_state
-        As in :func:`calibrate`.
-
-    Returns
-    -------
-    CrossCalibration
-
-    Examples
-    --------
-    >>> import numpy as np, aptset
-    >>> generator = np.random.default_rng(0)
-    >>> out_of_fold = generator.dirichlet([1, 1, 1], size=90)
-    >>> calibration = aptset.calibrate_cv(out_of_fold, out_of_fold.argmax(axis=1), np.arange(90) % 3, random_state=0)
-    >>> calibration
-    CrossCalibration(CV+, n=90 in 3 folds, 3 classes, Adaptive())
-    >>> of_three_models = [[[0.7, 0.2, 0.1]], [[0.6, 0.3, 0.1]], [[0.8, 0.1, 0.1]]]
-    >>> calibration.predict_set(of_three_models, alpha=0.1, ids=["row 1"])[0]
-    array([0])
-    """
-    scheme = _COMBINE[check_option(combine, tuple(_COMBINE), "combine")]
-    may_be_empty = check_flag(allow_empty, "allow_empty")
-    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
-    found = score_labels(probabilities, labels, *settings)
-    names, fold_of_row = check_fold_ids(folds, len(found.scores))
-    members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
-    held_out = HeldOut(tuple(found.fold(rows) for rows in members), found.groups)
-    common = (found.classes, found.conformity, found.key, found.chance, may_be_empty, found.columns, bool(normalize))
-    return CrossCalibration(held_out, names, *common, scheme)

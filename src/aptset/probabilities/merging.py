@@ -3,38 +3,71 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aptset.probabilities.checks import check_mergeable
+from aptset.calibrations.checks import check_fold_ids
+from aptset.calibrations.held_out import HeldOut, join_folds, join_groups
+from aptset.probabilities.checks import check_mergeable, check_own_folds, check_same_face
 from aptset.validation.chance import warn_of_equal_shards
 
 if TYPE_CHECKING:
     from aptset.probabilities.calibration import Calibration
+    from aptset.probabilities.cross import CrossCalibration
 
 
 def merged(one: Calibration, other: Calibration) -> Calibration:
     """Return both as if all rows had been calibrated at once; refuse what does not fit together."""
+    _check(one, other)
+    if one.chance.source == "content" and {*one.first_rows} & {*other.first_rows}:
+        warn_of_equal_shards(min(one.chance.copies, other.chance.copies), stacklevel=4)
+    together = {**_together(one, other), "first_rows": one.first_rows + other.first_rows}
+    return replace(one, held_out=one.held_out.merge(other.held_out), **together)
+
+
+def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibration:
+    """Return both as if all rows had been calibrated at once: folds of one name have one model."""
+    check_own_folds(bool(one.parts), bool(other.parts))
+    _check(one, other)
+    if one.chance.source == "content":
+        warn_of_equal_shards(min(one.chance.copies, other.chance.copies), stacklevel=4, by_ids_alone=True)
+    groups = join_groups([one.held_out.groups, other.held_out.groups])
+    scores_of: dict[Any, list[Any]] = {}
+    for each in (one, other):
+        for name, fold in zip(each.folds.tolist(), each.held_out.folds, strict=True):
+            scores_of.setdefault(name, []).append((fold, each.held_out.groups))
+    both = np.concatenate([one.folds, other.folds])
+    names, _ = check_fold_ids(both, len(both))
+    folds = tuple(join_folds(scores_of[name], groups) for name in names.tolist())
+    return replace(one, held_out=HeldOut(folds, groups), folds=names, **_together(one, other))
+
+
+def _check(one: Any, other: Any) -> None:
+    """Refuse what speaks of other scores, or of the same rows."""
+    check_same_face(one, other)
     same = {
         "score": one.conformity == other.conformity,
         "key (random_state)": one.key == other.key,
-        "randomized": one.randomized == other.randomized,
+        "randomized": one.chance.randomized == other.chance.randomized,
         "where u comes from (u, ids)": one.chance.source == other.chance.source,
         "normalize": one.normalize == other.normalize,
         "allow_empty": one.allow_empty == other.allow_empty,
         "classes": np.array_equal(one.classes, other.classes),
         "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
+        "combine": getattr(one, "scheme", None) == getattr(other, "scheme", None),
+        "kind of names of folds": _kind_of_folds(one) == _kind_of_folds(other),
     }
     mine, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
     check_mergeable([name for name, equal in same.items() if not equal], bool(mine & theirs))
-    if one.chance.source == "content" and {*one.first_rows} & {*other.first_rows}:
-        warn_of_equal_shards(min(one.chance.copies, other.chance.copies), stacklevel=4)
+
+
+def _kind_of_folds(calibration: Any) -> str:
+    """Return the kind of the names of folds: texts and numbers in one array would turn into texts."""
+    return np.asarray(getattr(calibration, "folds", "")).dtype.kind
+
+
+def _together(one: Any, other: Any) -> dict[str, Any]:
     n_copies = one.chance.copies * one.n + other.chance.copies * other.n
-    return replace(
-        one,
-        held_out=one.held_out.merge(other.held_out),
-        chance=one.chance.with_copies(n_copies, one.n + other.n),
-        parts=one.parts + other.parts,
-        first_rows=one.first_rows + other.first_rows,
-    )
+    chance = one.chance.with_copies(n_copies, one.n + other.n)
+    return {"chance": chance, "parts": one.parts + other.parts}

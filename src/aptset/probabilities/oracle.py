@@ -64,7 +64,7 @@ def oracle_sets(
     >>> aptset.oracle_sets([[0.3, 0.6, 0.1]], alpha=0.5, u=[0.1])[0]
     array([], dtype=int64)
     """
-    level = 1 - check_alpha(alpha)
+    wanted = 1 - check_alpha(alpha)
     matrix, names = check_probabilities(probabilities, "probabilities")
     uniforms = check_u(u, len(matrix))
     matrix, labels = check_named_columns(matrix, names, classes, [0], "probabilities")
@@ -78,7 +78,7 @@ def oracle_sets(
         normalize=normalize,
     )
     # S(x, u; t) holds the labels whose score is below t; each term of a sum is off by half a grid step at most.
-    threshold = float(level) - (matrix.shape[1] + 2) * 2.0**-52
+    threshold = float(wanted) - (matrix.shape[1] + 2) * 2.0**-52
     found = cut(rows, np.full((len(matrix), 1), threshold))
     check_rows(matrix, found.first_bad, "probabilities", normalize)
     return PredictionSets.trusted(*found.at(0), labels)

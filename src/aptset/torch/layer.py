@@ -281,5 +281,5 @@ def _layer_of(kind: type[SetLayer], calibration: Calibration, alpha: Any, logits
     layer.threshold_bits.copy_(torch.from_numpy(thresholds).view(torch.int64))
     layer.key.fill_(signed(calibration.key))
     layer.calibration = calibration
-    warn_if_too_few(held_out.size_of_group, layer.alphas, by_label, stacklevel=4)
+    warn_if_too_few(held_out.size_of_group, layer.alphas, held_out.groups.kind, stacklevel=4)
     return layer

@@ -109,13 +109,14 @@ def refuse_default_index(ids: Any) -> None:
         )
 
 
-def warn_of_equal_shards(copies: float, stacklevel: int = 3) -> None:
+def warn_of_equal_shards(copies: float, stacklevel: int = 3, by_ids_alone: bool = False) -> None:
     """Say that copies in two shards share their chance."""
     if copies >= _MANY_COPIES:
+        way_out = "" if by_ids_alone else "a first_row of its own (multiples of 4096), or with "
         warnings.warn(
             f"{copies:.0%} of the rows are copies of others, and both calibrations start at the same row: copies in "
-            "different shards share their chance, and coverage varies more than n says. Calibrate each shard with a "
-            "first_row of its own (multiples of 4096), or with ids=....",
+            "different shards share their chance, and coverage varies more than n says. Calibrate each shard with "
+            f"{way_out}ids=....",
             stacklevel=stacklevel,
         )
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from aptset.devices import is_on_device, is_tensor, on_host
-from aptset.groups import GROUPINGS, GroupValues, hashable, is_grouping
-from aptset.labels import as_objects
+from aptset.groups import GROUPINGS, GroupValues, is_grouping
+from aptset.labels import as_objects, hashable
 from aptset.tables import column_values, is_table, names_of_columns, plain_list
 from aptset.validation.labels import check_length
 

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.chance.seeds import id_seeds
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
-from aptset.seeds import id_seeds
 from aptset.validation.chance import (
     check_both_sides,
     check_ids,

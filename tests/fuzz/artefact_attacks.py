@@ -1,0 +1,208 @@
+"""Attacks on artefacts: forged with a digest that fits, or damaged byte by byte."""
+
+import json
+import tempfile
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from hypothesis import strategies as st
+from safetensors.numpy import save
+from sklearn.naive_bayes import GaussianNB
+
+import aptset
+from aptset.probabilities.artefacts import _digest, read
+from fuzz.odd_facts import JSON, PATHS
+
+FOLDER = Path(tempfile.mkdtemp(prefix="aptset-fuzz-"))
+REFUSED = "is no intact aptset artefact: "
+
+
+def _bases():
+    """Artefacts of every kind, as facts and tensors."""
+    generator = np.random.default_rng(0)
+    p = generator.dirichlet(np.ones(4), size=60)
+    y = generator.integers(4, size=60)
+    settings = [
+        {},
+        {"groups": "label", "classes": ["a", "b", "c", "☃"]},
+        {"groups": np.array(["x", "y", None], dtype=object)[y % 3], "conformity": aptset.Regularized(0.1, 2)},
+        {"classes": [1, "one", None, 2.5], "conformity": "homogeneous", "randomized": False},
+    ]
+    found = []
+    for number, more in enumerate(settings):
+        labels = [more["classes"][k] for k in y] if "classes" in more else y
+        path = FOLDER / f"base{number}"
+        aptset.calibrate(p, labels, random_state=0, **more).save(path)
+        found.append(read(path))
+    several = aptset.ConformalClassifier(GaussianNB(), calibration=aptset.Bootstrap(10), random_state=0).fit(p, y)
+    for calibration in (aptset.calibrate_cv(p, y, y[::-1] % 3, groups="label", random_state=0), several.calibration_):
+        path = FOLDER / f"base{len(found)}"
+        calibration.save(path)
+        found.append(read(path))
+    return found
+
+
+BASES = _bases()
+TENSOR_EDITS = st.sampled_from(
+    [
+        *["none"] * 30,
+        "reverse",
+        "nan",
+        "inf",
+        "huge",
+        "shorter",
+        "longer",
+        "empty",
+        "float32",
+        "2-D",
+        "swap",
+        "third",
+        "judges",
+    ]
+)
+OFFSETS = (
+    st.none()
+    | st.none()
+    | st.none()
+    | st.lists(st.sampled_from([0, 1, 30, 59, 60, 61, -1, 2**31, 2**62, -(2**63), 2**63 - 1]), max_size=6)
+)
+ARTEFACT = st.tuples(
+    st.integers(0, len(BASES) - 1),
+    st.lists(st.tuples(PATHS, st.sampled_from(["set", "drop"]), JSON), max_size=3),
+    TENSOR_EDITS,
+    OFFSETS,
+    st.sampled_from(
+        [*[None] * 40, "[" * 5000, '{"a":' * 200, "nul", "", "[1, 2", '{"format": 1, "format": 1}', '"x', "9" * 5000]
+    ),
+)
+
+
+def check_artefact(attack):
+    """A forged artefact with a digest that fits is refused by the one error, or it is a calibration that works."""
+    base, edits, tensor_edit, offsets, text = attack
+    facts, tensors = BASES[base]
+    facts = json.loads(json.dumps(facts))
+    for path, how, value in edits:
+        _edit(facts, path, how, value)
+    tensors = _edit_tensors(dict(tensors), tensor_edit, offsets)
+    written = json.dumps(facts, sort_keys=True) if text is None else text
+    file = FOLDER / "forged"
+    names = ("scores", "offsets", *({"judges"} & tensors.keys()))
+    digest = _digest(written, {name: tensors.get(name, np.zeros(0)) for name in names})
+    file.write_bytes(save(tensors, metadata={"aptset": written, "digest": digest}))
+    try:
+        calibration = aptset.load(file)
+    except ValueError as error:
+        return refused(error)
+    _use(calibration, file)
+    return True
+
+
+def refused(error):
+    """Tell that an artefact was refused, by no other than the one error."""
+    assert REFUSED in str(error) or "Upgrade aptset" in str(error), error
+    return False
+
+
+def _edit(facts, path, how, value):
+    for step in path[:-1]:
+        try:
+            facts = facts[step]
+        except (KeyError, IndexError, TypeError):
+            return
+    last = path[-1]
+    fits = isinstance(facts, dict) or (isinstance(facts, list) and isinstance(last, int) and last < len(facts))
+    if not fits:
+        return
+    if how == "set":
+        facts[last] = value
+    elif isinstance(facts, list) or last in facts:
+        del facts[last]
+
+
+def _edit_tensors(tensors, edit, offsets):
+    scores = tensors["scores"].copy()
+    changed = {
+        "reverse": lambda: scores[::-1].copy(),
+        "nan": lambda: np.append(scores[:-1], np.nan),
+        "inf": lambda: np.append(scores[:-1], np.inf),
+        "huge": lambda: np.append(scores[:-1], 1e308),
+        "shorter": lambda: scores[:-1].copy(),
+        "longer": lambda: np.append(scores, scores[-1]),
+        "empty": lambda: scores[:0].copy(),
+        "float32": lambda: scores.astype(np.float32),
+        "2-D": lambda: scores[:, None].copy(),
+    }
+    tensors["scores"] = changed.get(edit, lambda: scores)()
+    if offsets is not None:
+        rows = tensors["offsets"].ndim == 2 and len(offsets) == tensors["offsets"].shape[1]
+        tensors["offsets"] = np.array([offsets] * len(tensors["offsets"]) if rows else offsets, dtype=np.int64)
+    if edit == "swap":
+        tensors["offsets"], tensors["scores"] = tensors["scores"], tensors["offsets"]
+    if edit == "judges":
+        tensors["judges"] = tensors["judges"][:, ::-1].copy() if "judges" in tensors else np.ones((3, 3), dtype=bool)
+    if edit == "third":
+        tensors["third"] = np.zeros(3)
+    return tensors
+
+
+def _use(calibration, file):
+    """Whatever loads must work, on every path into the loops, and come back from disk as it is."""
+    n_classes = len(calibration.classes)
+    if n_classes > 200:
+        return
+    new = np.random.default_rng(1).dirichlet(np.ones(n_classes), size=9)
+    by_row = calibration.held_out.groups.kind == "row"
+    more = {"groups": [*calibration.held_out.groups.names, "never seen", None][:9] * 9} if by_row else {}
+    more = {name: values[:9] for name, values in more.items()}
+    more |= {"u": np.full(9, 0.5)} if calibration.chance.source == "given" and calibration.chance.randomized else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (_use_folds if hasattr(calibration, "folds") else _use_rows)(calibration, new, more)
+    calibration.save(file)
+    assert repr(aptset.load(file)) == repr(calibration)
+
+
+def _use_rows(calibration, new, more):
+    sets, mask = calibration.predict_set(new, 0.3, **more), calibration.predict_mask(new, 0.3, **more)
+    p_values = calibration.p_values(new, **more)
+    assert sets.mask.tolist() == mask.tolist()
+    assert ((p_values > 0) & (p_values <= 1)).all()
+    calibration.threshold(0.3)
+    assert calibration.merge(replace(calibration, parts=())).n == 2 * calibration.n
+
+
+def _use_folds(calibration, new, more):
+    said = [new] * len(calibration.folds)
+    p_values = calibration.p_values(said, **more)
+    assert ((p_values > 0) & (p_values <= 1)).all()
+    if calibration.allow_empty:
+        assert calibration.predict_set(said, 0.3, **more).mask.tolist() == (p_values > 0.3).tolist()
+    assert 0 <= calibration.guarantee(0.3) <= 1
+
+
+BYTES = st.tuples(
+    st.integers(0, len(BASES) - 1),
+    st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=4),
+    st.none() | st.integers(0, 3000),
+)
+
+
+def check_bytes(attack):
+    """A damaged artefact is refused, or it is the one that it was."""
+    base, changes, length = attack
+    good = (FOLDER / f"base{base}").read_bytes()
+    content = bytearray(good if length is None else good[: length % (len(good) + 1)])
+    for place, value in changes:
+        if content:
+            content[place % len(content)] = value
+    file = FOLDER / "damaged"
+    file.write_bytes(content)
+    try:
+        found = aptset.load(file)
+    except ValueError as error:
+        return refused(error)
+    assert found.held_out.scores.tolist() == aptset.load(FOLDER / f"base{base}").held_out.scores.tolist()
+    return True
