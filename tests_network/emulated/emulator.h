@@ -18,7 +18,7 @@
 #define __forceinline__ inline
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define DYNAMIC_SHARED(name) unsigned char *name = emulated_pool()
 
 using std::max;
@@ -117,6 +117,12 @@ template <typename T, typename S> static T atomicAdd(T *at, S x) { T old = *at; 
 template <typename T, typename S> static T atomicMax(T *at, S x) { T old = *at; *at = max(old, (T)x); return old; }
 template <typename T, typename S> static T atomicCAS(T *at, S expected, S x) { T old = *at; if (old == (T)expected) *at = (T)x; return old; }
 static float __fdividef(float x, float y) { return x / y; }
+static unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
+    unsigned long long both = (unsigned long long)y << 32 | x;
+    unsigned made = 0;
+    for (int b = 0; b < 4; b++) made |= (unsigned)(both >> 8 * (which >> 4 * b & 7) & 255) << 8 * b;
+    return made;
+}
 static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __ffsll(long long x) { return __builtin_ffsll(x); }

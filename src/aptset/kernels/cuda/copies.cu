@@ -7,10 +7,10 @@
 
 #define BLOCK_ROWS 4096
 #define SLOTS 8192
-#define THREADS 1024
+#define THREADS 512
 #define EACH (BLOCK_ROWS / THREADS)
 
-DEVICE u32 slot_of(u64 seed, u32 round) { return (u32)(mix(seed + round) >> 51); }
+DEVICE u32 slot_of(u64 seed, u32 round) { return (u32)((round ? mix(seed + round) : seed) >> 51); }
 
 /* `which` and `own` list the copies; each also gets its own among the seeds.
  *

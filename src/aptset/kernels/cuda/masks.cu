@@ -254,15 +254,34 @@ DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const B
     return kept;
 }
 
+#if ELEMENT != 1 && VECTOR % 4 == 0
+/* Bits of values that are not negative sort like the values: a difference below zero says that a label is in. */
+DEVICE u32 four_flags(const float *x, u32 last_out) {
+    u32 first = __byte_perm(last_out - __float_as_uint(x[0]), last_out - __float_as_uint(x[1]), 0x0073);
+    u32 second = __byte_perm(last_out - __float_as_uint(x[2]), last_out - __float_as_uint(x[3]), 0x0073);
+    return (__byte_perm(first, second, 0x5410) & 0x80808080u) >> 7;
+}
+struct __align__(VECTOR) Flags { u32 x[VECTOR / 4]; };
+DEVICE Flags flags_of(const Value *x, Value from) {
+    Flags flags;
+#pragma unroll
+    for (int v = 0; v < VECTOR; v += 4) flags.x[v / 4] = four_flags(x + v, __float_as_uint(from) - 1u);
+    return flags;
+}
+#else
+struct __align__(VECTOR) Flags { unsigned char x[VECTOR]; };
+DEVICE Flags flags_of(const Value *x, Value from) {
+    Flags flags;
+#pragma unroll
+    for (int v = 0; v < VECTOR; v++) flags.x[v] = x[v] >= from;
+    return flags;
+}
+#endif
+
 DEVICE void write_flags(const Wanted &wanted, const Held &held, const Kept &kept, i64 row) {
 #pragma unroll
-    for (int chunk = 0; chunk < CHUNKS; chunk++) {
-        if (!is_inside(chunk)) continue;
-        struct __align__(VECTOR) { unsigned char x[VECTOR]; } flags;
-#pragma unroll
-        for (int v = 0; v < VECTOR; v++) flags.x[v] = held.x[chunk * VECTOR + v] >= kept.from;
-        *(decltype(flags) *)(wanted.flags + row * COLUMNS + column_of(chunk)) = flags;
-    }
+    for (int chunk = 0; chunk < CHUNKS; chunk++)
+        if (is_inside(chunk)) *(Flags *)(wanted.flags + row * COLUMNS + column_of(chunk)) = flags_of(held.x + chunk * VECTOR, kept.from);
 }
 
 /* Take back the flags of those that equal the last label and stand behind it. */
@@ -295,7 +314,9 @@ DEVICE int count_held(const Held &held, Value what) {
     return (int)sum_in_group(found);
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) mask(Job job, Wanted wanted) {
+/* Blocks on a multiprocessor at a time: registers for more of them were measured to be worth it. */
+#define MIN_BLOCKS (PER_LANE > 32 ? 3 : 6)
+extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wanted wanted) {
     __shared__ Left lefts[BLOCK / LANES];
     i64 n = rows_to_do(job), stride = (i64)gridDim.x * blockDim.x / LANES;
     Value before = 0;

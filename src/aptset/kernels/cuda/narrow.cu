@@ -105,11 +105,14 @@ DEVICE double narrow_score(const Job &job, const Narrow &r, const Standing &s, i
     return behind_score(job.w, s.rank[j], r.of);
 }
 
+/* Blocks on a multiprocessor at a time, as measured. */
+#define MIN_BLOCKS (COLUMNS <= 10 && ELEMENT != 1 ? 8 : 4)
+
 #define EACH_TILE(first, n) \
     for (i64 first = (i64)blockIdx.x * BLOCK; first < n; first += (i64)gridDim.x * BLOCK)
 
 /* `labels` and `scores` go by the row. */
-extern "C" __global__ void __launch_bounds__(BLOCK) label_scores(Job job, const i64 *labels, double *scores) {
+extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
     __shared__ Tile tile;
     i64 n = rows_to_do(job);
     EACH_TILE(first, n) {
@@ -197,7 +200,7 @@ DEVICE bool members_quickly(const Job &job, const Narrow &r, double threshold, u
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(BLOCK) mask(Job job, Wanted wanted) {
+extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wanted wanted) {
     __shared__ Tile tile;
     __shared__ __align__(16) unsigned char flags[BLOCK * COLUMNS];
     i64 n = rows_to_do(job);

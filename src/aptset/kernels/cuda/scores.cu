@@ -61,7 +61,9 @@ DEVICE Sums together(const Sums &mine) {
 
 /* Each lane finishes one row: the one that its group looks at in turn WITHIN. There are `turns` of them, fewer than LANES where
  * rows are few: then more warps have some. */
-extern "C" __global__ void __launch_bounds__(BLOCK) label_scores(Job job, const i64 *labels, double *scores, i64 turns) {
+/* Blocks on a multiprocessor at a time, as measured. */
+#define MIN_BLOCKS (LANES == 32 ? 1 : 8)
+extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores, i64 turns) {
     i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32;
     for (i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * (GROUPS * turns); first < n; first += warps * (GROUPS * turns)) {
         i64 i = first + LANE / LANES * turns + WITHIN;

@@ -297,7 +297,7 @@ class CudaEngine:
                 found = _pointers(pointer(which), pointer(own), of_chunk)
                 first_block = c_uint64((rows.first_row + start) // BLOCK_ROWS)
                 arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side), *found)
-                self.starts.run("copies.cu", {}, "find_copies", -(-size // BLOCK_ROWS), 1024, 0, *arguments)
+                self.starts.run("copies.cu", {}, "find_copies", -(-size // BLOCK_ROWS), 512, 0, *arguments)
                 work(chunk, changed(job, which=pointer(which), seeds=pointer(own), count=of_chunk, noted=None))
             if careful is not None:  # by now every seed is known
                 careful(chunk, changed(job, seeds=job.noted, noted=None) if hashes else job)
