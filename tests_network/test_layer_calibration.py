@@ -1,5 +1,7 @@
 """How a layer is calibrated: loaders, models, what is refused, several processes."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -52,8 +54,10 @@ def test_the_model_is_left_as_it_was():
         (nn.Softmax(dim=1), BATCHES, "Drop logits=True"),
         (nn.Identity(), [(X, Y - 1)], "labels must be among the classes.*got -1"),
         (nn.Identity(), [(X * torch.nan, Y)], "row 0"),
+        (nn.Identity(), [(X, ["cat"] * 400)], "labels as column numbers; batch 0 has list"),
+        (nn.Identity(), [(X, Y[:, None])], "labels must be 1-D"),
     ],
-    ids=["empty", "no pair", "three", "labels", "flat", "text", "softmax", "unknown", "missing"],
+    ids=["empty", "no pair", "three", "labels", "flat", "text", "softmax", "unknown", "missing", "names", "columns"],
 )
 def test_what_a_loader_must_give(model, batches, words):
     with pytest.raises((ValueError, TypeError), match=words):
@@ -116,6 +120,32 @@ def test_long_loaders_are_calibrated_in_chunks(monkeypatch):
     assert sum(layer.calibration.parts) % 2**64 == sum(at_once.parts)
     assert layer.calibration.first_rows == (0, 4096, 8192)
     assert layer.calibration.chance.copies == pytest.approx(at_once.chance.copies, rel=1e-12)
+
+
+class Noted:
+    """A bar that remembers what it was told."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self, total, label, enabled, unit):
+        self.told, self.closed = [total, label, enabled], False
+        self.made.append(self)
+
+    def advance(self, units):
+        self.told.append(units)
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_bar_shows_how_far_it_is(monkeypatch):
+    monkeypatch.setattr(calibrating, "Bar", Noted)
+    SetLayer.calibrate(nn.Identity(), BATCHES)
+    SetLayer.calibrate(nn.Identity(), iter(BATCHES), progress=False)
+    with pytest.raises(ValueError, match="labels must be among"):
+        SetLayer.calibrate(nn.Identity(), [(X, Y + 1)])
+    assert [bar.told for bar in Noted.made[:2]] == [[2, "calibrating", True, 1, 1], [None, "calibrating", False, 1, 1]]
+    assert all(bar.closed for bar in Noted.made)
 
 
 def run_ranks(folder, fails):

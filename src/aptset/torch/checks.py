@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from aptset.kernels.formula import Formula
 
 if TYPE_CHECKING:
@@ -64,6 +66,17 @@ def check_pair(batch: Any, number: int) -> tuple[Any, Any]:
             "the loader in a generator that yields such pairs."
         )
     return batch[0], batch[1]
+
+
+def check_column_numbers(labels: Any, number: int) -> Any:
+    """Return the labels of a batch as a tensor."""
+    try:
+        return torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"loader must give labels as column numbers; batch {number} has {type(labels).__name__} that torch cannot "
+            f"take ({error}). Number the labels in the order of the model's outputs."
+        ) from error
 
 
 def check_outputs(outputs: Any, labels: Any, number: int) -> Any:
