@@ -1,5 +1,7 @@
 """How a layer is calibrated: loaders, models, what is refused, several processes."""
 
+import subprocess
+import sys
 from typing import ClassVar
 
 import numpy as np
@@ -146,6 +148,21 @@ def test_a_bar_shows_how_far_it_is(monkeypatch):
         SetLayer.calibrate(nn.Identity(), [(X, Y + 1)])
     assert [bar.told for bar in Noted.made[:2]] == [[2, "calibrating", True, 1, 1], [None, "calibrating", False, 1, 1]]
     assert all(bar.closed for bar in Noted.made)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own
+def test_whoever_loads_an_exported_model_needs_torch_alone(tmp_path):
+    layer = SetLayer.calibrate(nn.Identity(), BATCHES, conformity="raps", random_state=0)
+    rows = {0: torch.export.Dim("rows", min=1)}
+    torch.export.save(torch.export.export(nn.Sequential(layer), (X,), dynamic_shapes=(rows,)), tmp_path / "model.pt2")
+    torch.save((X[:50], layer(X[:50])), tmp_path / "pair.pt")
+    code = f"""
+import sys, torch
+x, mask = torch.load({str(tmp_path / "pair.pt")!r})
+assert torch.equal(torch.export.load({str(tmp_path / "model.pt2")!r}).module()(x), mask)
+assert "aptset" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def run_ranks(folder, fails):

@@ -48,12 +48,17 @@ def check_can_be_a_layer(calibration: Calibration) -> None:
         )
 
 
-def check_inputs(inputs: Any, n_classes: int) -> None:
-    """Refuse what has not one column per class."""
+def check_inputs(inputs: Any, n_classes: int, device: Any) -> None:
+    """Refuse what has not one column per class, or lies elsewhere."""
     if inputs.ndim != 2 or inputs.shape[1] != n_classes:
         raise ValueError(
             f"inputs must have shape (rows, {n_classes}), one column per class; got {tuple(inputs.shape)}. Put the "
             "layer behind the last layer of the classifier."
+        )
+    if inputs.device != device:
+        raise ValueError(
+            f"inputs must be on the device of the layer, {device}; got {inputs.device}. Move the layer with the model: "
+            f"layer.to({str(inputs.device)!r})."
         )
 
 
