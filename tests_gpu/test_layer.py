@@ -61,6 +61,8 @@ def test_masks_and_sets_are_those_of_the_calibration(layer, device):
     assert torch.equal(found, expected(layer, new))
     assert layer(new[:0]).shape == found[..., :0, :].shape
     sets = layer.sets(new)
+    none = layer.sets(new[:0])
+    assert len(none[0] if isinstance(none, list) else none) == 0
     for one, alpha in zip(sets if isinstance(sets, list) else [sets], layer.alphas, strict=True):
         wanted = layer.calibration.predict_set(new, float(alpha), logits=True)
         assert isinstance(one, TensorSets) == (device == "cuda")
@@ -150,6 +152,12 @@ def test_probabilities_of_every_type(device):
     assert same(layer(torch.from_numpy(matrix).to(device)), calibration.predict_mask(matrix, 0.1))
     with pytest.raises(ValueError, match="rows that sum to 1"):
         layer(torch.from_numpy(matrix).to(device) * 2)
+
+
+def test_inputs_on_another_device_are_refused(device):
+    layer = SetLayer(K).to("meta" if device == "cpu" else "cpu")
+    with pytest.raises(ValueError, match=f"inputs must be on the device of the layer.*got {device}.*layer.to"):
+        layer(NEW.to(device))
 
 
 def test_states(layer, device, tmp_path):

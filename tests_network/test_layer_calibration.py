@@ -1,5 +1,9 @@
 """How a layer is calibrated: loaders, models, what is refused, several processes."""
 
+import subprocess
+import sys
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -52,8 +56,10 @@ def test_the_model_is_left_as_it_was():
         (nn.Softmax(dim=1), BATCHES, "Drop logits=True"),
         (nn.Identity(), [(X, Y - 1)], "labels must be among the classes.*got -1"),
         (nn.Identity(), [(X * torch.nan, Y)], "row 0"),
+        (nn.Identity(), [(X, ["cat"] * 400)], "labels as column numbers; batch 0 has list"),
+        (nn.Identity(), [(X, Y[:, None])], "labels must be 1-D"),
     ],
-    ids=["empty", "no pair", "three", "labels", "flat", "text", "softmax", "unknown", "missing"],
+    ids=["empty", "no pair", "three", "labels", "flat", "text", "softmax", "unknown", "missing", "names", "columns"],
 )
 def test_what_a_loader_must_give(model, batches, words):
     with pytest.raises((ValueError, TypeError), match=words):
@@ -116,6 +122,47 @@ def test_long_loaders_are_calibrated_in_chunks(monkeypatch):
     assert sum(layer.calibration.parts) % 2**64 == sum(at_once.parts)
     assert layer.calibration.first_rows == (0, 4096, 8192)
     assert layer.calibration.chance.copies == pytest.approx(at_once.chance.copies, rel=1e-12)
+
+
+class Noted:
+    """A bar that remembers what it was told."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self, total, label, enabled, unit):
+        self.told, self.closed = [total, label, enabled], False
+        self.made.append(self)
+
+    def advance(self, units):
+        self.told.append(units)
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_bar_shows_how_far_it_is(monkeypatch):
+    monkeypatch.setattr(calibrating, "Bar", Noted)
+    SetLayer.calibrate(nn.Identity(), BATCHES)
+    SetLayer.calibrate(nn.Identity(), iter(BATCHES), progress=False)
+    with pytest.raises(ValueError, match="labels must be among"):
+        SetLayer.calibrate(nn.Identity(), [(X, Y + 1)])
+    assert [bar.told for bar in Noted.made[:2]] == [[2, "calibrating", True, 1, 1], [None, "calibrating", False, 1, 1]]
+    assert all(bar.closed for bar in Noted.made)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own
+def test_whoever_loads_an_exported_model_needs_torch_alone(tmp_path):
+    layer = SetLayer.calibrate(nn.Identity(), BATCHES, conformity="raps", random_state=0)
+    rows = {0: torch.export.Dim("rows", min=1)}
+    torch.export.save(torch.export.export(nn.Sequential(layer), (X,), dynamic_shapes=(rows,)), tmp_path / "model.pt2")
+    torch.save((X[:50], layer(X[:50])), tmp_path / "pair.pt")
+    code = f"""
+import sys, torch
+x, mask = torch.load({str(tmp_path / "pair.pt")!r})
+assert torch.equal(torch.export.load({str(tmp_path / "model.pt2")!r}).module()(x), mask)
+assert "aptset" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def run_ranks(folder, fails):

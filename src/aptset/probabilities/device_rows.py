@@ -82,16 +82,16 @@ class DeviceRows:
     def _prepared_pieces(self, most_rows: int) -> Iterator[Piece]:
         step = max(1, _PREPARED_CELLS // self.probabilities.shape[1])
         for first, last in _steps(len(self), most_rows):
-            seeds = self._seeds(first, last)
-            n_copies = torch.zeros((), dtype=torch.int64, device=self.device)
+            parts = [(first + start, first + stop) for start, stop in _steps(last - first, step)]
+            only = self._prepare(first, last) if len(parts) == 1 else None  # several are prepared twice, not held
+            seeds, n_copies = self._seeds(first, last), torch.zeros((), dtype=torch.int64, device=self.device)
             if seeds is None:
-                parts = [slice(first + start, first + stop) for start, stop in _steps(last - first, step)]
-                hashed = torch.cat([self.engine.hash_rows(self._prepare(part), self.key) for part in parts])
+                values = (self._prepare(*part) if only is None else only for part in parts)
+                hashed = torch.cat([self.engine.hash_rows(some, self.key) for some in values])
                 seeds, n_copies = own_seeds(hashed, self.side, self.first_row + first)
-            for start, stop in _steps(last - first, step):
-                values = self._prepare(slice(first + start, first + stop))
-                piece = self._piece(values, first + start, first + stop, seeds[start:stop])
-                yield Piece(first + start, first + stop, piece, n_copies)
+            for start, stop in parts:
+                some = self._prepare(start, stop) if only is None else only
+                yield Piece(start, stop, self._piece(some, start, stop, seeds[start - first : stop - first]), n_copies)
                 n_copies = torch.zeros_like(n_copies)
 
     def _piece(self, values: Tensor, start: int, stop: int, seeds: Tensor) -> TensorRows:
@@ -103,8 +103,8 @@ class DeviceRows:
     def _seeds(self, start: int, stop: int) -> Tensor:
         return None if self.seeds is None else torch.from_numpy(self.seeds[start:stop].view(np.int64)).to(self.device)
 
-    def _prepare(self, which: slice) -> Tensor:
-        values = self.probabilities[which]
+    def _prepare(self, start: int, stop: int) -> Tensor:
+        values = self.probabilities[start:stop]
         values = self._softmax(values) if self.logits else values
         if self.normalize:
             values = normalised(values.to(torch.float64), TORCH)

@@ -14,7 +14,7 @@ from aptset.kernels.copies import BLOCK_ROWS
 from aptset.probabilities.calibrating import calibrate
 from aptset.probabilities.calibration import Calibration
 from aptset.running.progress import Bar
-from aptset.torch.checks import check_outputs, check_pair, raise_for_all, refuse_empty_loader
+from aptset.torch.checks import check_column_numbers, check_outputs, check_pair, raise_for_all, refuse_empty_loader
 from aptset.validation.settings import check_generator
 
 _CHUNK_ROWS = 16 * BLOCK_ROWS  # whose outputs are held at a time; whole blocks, so that copies are those of all rows
@@ -63,10 +63,11 @@ def _answers(model: Any, loader: Any, progress: bool) -> Iterator[tuple[Tensor, 
     try:
         with _evaluating(model):
             for number, batch in enumerate(loader):
-                inputs, labels = check_pair(batch, number)
+                inputs, found = check_pair(batch, number)
+                labels = check_column_numbers(found, number)
                 with torch.no_grad():
                     outputs = model(inputs.to(device) if device is not None and hasattr(inputs, "to") else inputs)
-                yield check_outputs(outputs, labels, number), torch.as_tensor(labels)
+                yield check_outputs(outputs, labels, number), labels
                 bar.advance(1)
     finally:
         bar.close()

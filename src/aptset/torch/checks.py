@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from aptset.kernels.formula import Formula
 
 if TYPE_CHECKING:
@@ -46,12 +48,17 @@ def check_can_be_a_layer(calibration: Calibration) -> None:
         )
 
 
-def check_inputs(inputs: Any, n_classes: int) -> None:
-    """Refuse what has not one column per class."""
+def check_inputs(inputs: Any, n_classes: int, device: Any) -> None:
+    """Refuse what has not one column per class, or lies elsewhere."""
     if inputs.ndim != 2 or inputs.shape[1] != n_classes:
         raise ValueError(
             f"inputs must have shape (rows, {n_classes}), one column per class; got {tuple(inputs.shape)}. Put the "
             "layer behind the last layer of the classifier."
+        )
+    if inputs.device != device:
+        raise ValueError(
+            f"inputs must be on the device of the layer, {device}; got {inputs.device}. Move the layer with the model: "
+            f"layer.to({str(inputs.device)!r})."
         )
 
 
@@ -64,6 +71,17 @@ def check_pair(batch: Any, number: int) -> tuple[Any, Any]:
             "the loader in a generator that yields such pairs."
         )
     return batch[0], batch[1]
+
+
+def check_column_numbers(labels: Any, number: int) -> Any:
+    """Return the labels of a batch as a tensor."""
+    try:
+        return torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"loader must give labels as column numbers; batch {number} has {type(labels).__name__} that torch cannot "
+            f"take ({error}). Number the labels in the order of the model's outputs."
+        ) from error
 
 
 def check_outputs(outputs: Any, labels: Any, number: int) -> Any:

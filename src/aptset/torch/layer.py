@@ -18,6 +18,7 @@ from aptset.kernels.engines.torch_words import signed
 from aptset.kernels.formula import Formula
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.device_rows import DeviceRows
+from aptset.probabilities.tensor_sets import TensorSets
 from aptset.probabilities.tensors import mask_at, sets_at, sets_by_label
 from aptset.torch.checks import check_can_be_a_layer, check_fast, check_inputs, check_layer_groups, check_n_classes
 from aptset.torch.graph import masks_in_graph
@@ -202,7 +203,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the sets as a boolean mask, (rows, classes); (levels, rows, classes) for a sequence of levels."""
-        check_inputs(inputs, self.n_classes)
+        check_inputs(inputs, self.n_classes, self.key.device)
         is_graph = torch.compiler.is_compiling()
         masks = masks_in_graph(self, inputs, self._tolerance(inputs)) if is_graph else self._worked_out(inputs)
         return masks if self._is_sequence else masks[0]
@@ -212,9 +213,13 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
 
         On the host they are :class:`aptset.PredictionSets`, on a device :class:`TensorSets`. No part of a graph.
         """
-        check_inputs(inputs, self.n_classes)
+        check_inputs(inputs, self.n_classes, self.key.device)
         rows, at_least = self._rows(inputs), self.at_least
-        if self.by_label:
+        if len(rows) == 0:
+            pointers, members = rows.probabilities.new_zeros(1), rows.probabilities.new_zeros(0)
+            empty = TensorSets(pointers.to(torch.int64), members.to(torch.int32), self.classes)
+            found = [empty for _ in self.alphas]
+        elif self.by_label:
             found = [sets_by_label(rows, level, at_least, self.classes) for level in self.thresholds]
         else:
             found = sets_at(rows, lambda _: self.thresholds.T, at_least, self.classes)
@@ -263,7 +268,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         )
 
 
-def _layer_of(kind: type[SetLayer], calibration: Calibration, alpha: Any, logits: bool, warn: bool = True) -> SetLayer:
+def _layer_of(kind: type[SetLayer], calibration: Calibration, alpha: Any, logits: bool) -> SetLayer:
     check_can_be_a_layer(calibration)
     held_out, by_label = calibration.held_out, calibration.held_out.groups.kind == "label"
     layer = kind(

@@ -48,7 +48,7 @@ def _power_of_two(twos: Tensor) -> Tensor:
 
 
 def _step(value: Tensor, term: float, x: Tensor) -> Tensor:
-    return _product(value + term, x)
+    return _product(value + term, x) if torch.compiler.is_compiling() else value.add_(term).mul_(x)
 
 
 TORCH = Operations(torch.where, _root, _product, torch.amax, torch.round, _power_of_two, _step)
