@@ -2,7 +2,7 @@
  *
  * Scores never fall along the row, so the set is a beginning of its order. For any value p the least score that a label
  * up to p can have is known from the mass and the number of the labels up to p: if even that exceeds the threshold, all of
- * them are out, else all labels above p are in (docs/design/0012). Sums in float32 decide where they are far enough from the
+ * them are out, else all labels above p are in (docs/design/0016). Sums in float32 decide where they are far enough from the
  * threshold. A few values p leave a few labels, whose exact scores decide.
  */
 #include "careful.cuh"
@@ -315,7 +315,7 @@ DEVICE int count_held(const Held &held, Value what) {
 }
 
 /* Blocks on a multiprocessor at a time: registers for more of them were measured to be worth it. */
-#define MIN_BLOCKS (PER_LANE > 32 ? 3 : 6)
+#define MIN_BLOCKS (PER_LANE > 32 ? 3 : ASKS || ELEMENT > 1 ? 4 : 6)
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wanted wanted) {
     __shared__ Left lefts[BLOCK / LANES];
     i64 n = rows_to_do(job), stride = (i64)gridDim.x * blockDim.x / LANES;

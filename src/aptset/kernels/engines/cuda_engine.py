@@ -132,7 +132,7 @@ class CudaEngine:
 
     def _cut(self, rows: Any, thresholds: Any, at_least: int, flags: Any, sizes: Any) -> tuple[Any, Any]:
         layout, per_row = layout_of(rows.probabilities), len(thresholds) > 1
-        thresholds = thresholds.contiguous()
+        thresholds = _as_doubles(thresholds)
 
         def wanted(chunk: Chunk) -> Wanted:
             at = pointer(thresholds, chunk.start if per_row else 0)
@@ -157,7 +157,7 @@ class CudaEngine:
     def cut(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any, Any, Any]:
         """Return the members at the largest threshold, most likely first, and the sizes at all of them."""
         n, n_thresholds = len(rows.probabilities), thresholds.shape[1]
-        thresholds, sizes = thresholds.contiguous(), _new(rows, (n_thresholds, n), "int32")
+        thresholds, sizes = _as_doubles(thresholds), _new(rows, (n_thresholds, n), "int32")
         if n_thresholds == 1:
             _, first_bad = self._cut(rows, thresholds[:, 0], at_least, None, sizes[0])
         else:
@@ -172,13 +172,13 @@ class CudaEngine:
 
     def mask_by_label(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
         """Flag the members where each column has a threshold of its own."""
-        flags, thresholds = _new(rows, rows.probabilities.shape, "bool"), thresholds.contiguous()
+        flags, thresholds = _new(rows, rows.probabilities.shape, "bool"), _as_doubles(thresholds)
         output = Output(flags=pointer(flags), thresholds=pointer(thresholds), at_least=at_least)
         return flags, self._ordered(rows, What.MASK_BY_LABEL, output, flags=flags)
 
     def cut_by_label(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any, Any]:
         """Return the members where each column has a threshold of its own, most likely first."""
-        sizes, thresholds = _new(rows, (len(rows.probabilities),), "int32"), thresholds.contiguous()
+        sizes, thresholds = _new(rows, (len(rows.probabilities),), "int32"), _as_doubles(thresholds)
         output = Output(thresholds=pointer(thresholds), at_least=at_least, sizes=pointer(sizes))
         first_bad = self._ordered(rows, What.SIZES_BY_LABEL, output, sizes=sizes)
         return sizes, self._members(rows, What.MEMBERS_BY_LABEL, sizes, first_bad, output, sizes=sizes), first_bad
@@ -341,6 +341,10 @@ def _new(rows: Any, shape: Any, kind: str) -> Any:
     """Return an empty tensor on the device of the rows."""
     torch = _torch()
     return torch.empty(tuple(shape), dtype=getattr(torch, kind), device=rows.probabilities.device)
+
+
+def _as_doubles(values: Any) -> Any:
+    return values.to(_torch().float64).contiguous()
 
 
 def _pointers(*values: int | None) -> list[c_void_p]:

@@ -1,0 +1,221 @@
+"""The source of the CUDA kernels, run on a processor with lanes as fibers, gives the bits of the other engines.
+
+What a device alone can show is tested in ``tests_gpu``.
+"""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from emulated.launcher import Emulator
+
+from aptset.kernels import cuts
+from aptset.kernels.copies import CALIBRATION
+from aptset.kernels.counts import Calibrated, index_of, p_values_of_rows
+from aptset.kernels.engines import cuda_engine
+from aptset.kernels.engines.cuda_engine import CudaEngine, layout_of
+from aptset.kernels.formula import Formula
+from aptset.kernels.places import Rows, label_scores
+from aptset.kernels.seeding import hash_rows
+from aptset.kernels.tensors import TensorRows
+from aptset.scores import SAPS, Adaptive, Homogeneous, Margin, Rank, Regularized
+
+KEY, TOLERANCE = 0xF234567890ABCDEF, 2e-2
+KINDS = ("random", "peaked", "flat", "tied", "equal", "zeros", "tiny", "copies")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    assert shutil.which("g++"), "the kernels are built with g++: install it"
+    return CudaEngine(Emulator(tmp_path_factory.mktemp("kernels"), multiprocessors=2))
+
+
+def rows_of(kind, n, k, seed=0):
+    """Draw rows of one kind, as float64."""
+    draw = np.random.default_rng([seed, k])
+    logits = draw.normal(size=(n, k)) * {"peaked": 9, "flat": 0.1, "tiny": 40}.get(kind, 2)
+    if kind == "tied":
+        logits = np.round(logits)
+    elif kind == "equal":
+        logits[:] = 0.0
+    elif kind == "zeros":
+        logits[draw.random((n, k)) < 0.5] = -1000.0
+    elif kind == "copies":
+        logits = logits[draw.integers(0, 3, size=n)]
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p = weights / weights.sum(axis=1, keepdims=True)
+    if kind == "zeros":
+        p[p == 0.0] = -0.0  # hashes like zero
+    return p
+
+
+class Twins:
+    """The same rows for the engine of this machine and for the kernels."""
+
+    def __init__(self, kind, n, k, score, dtype=torch.float32):
+        tensor = torch.tensor(rows_of(kind, n, k)).to(dtype)
+        host = tensor.numpy() if dtype == torch.float32 else tensor.to(torch.float64).numpy()
+        self.rows = Rows(host, Formula(score.weights), KEY, TOLERANCE)
+        self.tensor = TensorRows(tensor, score.weights, KEY, TOLERANCE)
+        self.labels = np.random.default_rng(1).integers(0, k, size=n)
+        self.expected = label_scores(self.rows, self.labels)
+        self.sorted = np.sort(self.expected.scores)
+
+
+def same(tensor, array):
+    return np.array_equal(tensor.numpy(), array)
+
+
+def check_scores_and_masks(engine, twins):
+    scores, seeds, n_copies, bad = engine.label_scores(twins.tensor, torch.tensor(twins.labels))
+    assert same(scores, twins.expected.scores)
+    assert same(seeds, twins.expected.seeds.view(np.int64))
+    assert (int(n_copies), int(bad)) == (twins.expected.n_copies, -1)
+    n = len(scores)
+    for threshold in (
+        *twins.sorted[[0, n // 2, 9 * n // 10, -1]],
+        np.nextafter(twins.sorted[n // 2], -9),
+        np.inf,
+        -9.0,
+    ):
+        for at_least in (0, 1):
+            found, _ = engine.mask(twins.tensor, torch.tensor([threshold]), at_least)
+            assert same(found, cuts.masks(twins.rows, np.array([[threshold]]), at_least)[0]), (threshold, at_least)
+    of_rows = np.random.default_rng(2).choice(twins.sorted, size=(n, 1))
+    assert same(engine.mask(twins.tensor, torch.tensor(of_rows[:, 0]), 0)[0], cuts.masks(twins.rows, of_rows, 0)[0])
+
+
+def check_sets(engine, twins):
+    n = len(twins.sorted)
+    for wanted in (
+        twins.sorted[[n // 2, 9 * n // 10]][None],
+        np.random.default_rng(3).choice(twins.sorted, size=(n, 2)),
+    ):
+        expected = cuts.cut(twins.rows, wanted, 1)
+        sizes, longest, members, _ = engine.cut(twins.tensor, torch.tensor(wanted), 1)
+        assert same(sizes, expected.sizes)
+        assert same(longest, expected.longest)
+        assert same(members, expected.members)
+    of_labels = np.random.default_rng(4).choice(twins.sorted, size=twins.rows.n_columns)
+    pointers, expected = cuts.cut_by_label(twins.rows, of_labels[None], 1).at(0)
+    sizes, members, _ = engine.cut_by_label(twins.tensor, torch.tensor(of_labels), 1)
+    assert same(sizes, np.diff(pointers))
+    assert same(members, expected)
+    found, _ = engine.mask_by_label(twins.tensor, torch.tensor(of_labels), 1)
+    assert same(found, cuts.masks_by_label(twins.rows, of_labels, 1)[0])
+
+
+def check_p_values(engine, twins):
+    n = len(twins.sorted)
+    offsets = np.array([0, n // 3, n])
+    ordered = np.concatenate([np.sort(part) for part in np.split(twins.expected.scores, [n // 3])])
+    calibrated = Calibrated(ordered, offsets, index_of(ordered, offsets))
+    groups = np.random.default_rng(5).integers(-1, 2, size=n).astype(np.int32)
+    found, _ = engine.p_values(twins.tensor, calibrated, torch.tensor(groups))
+    assert same(found, p_values_of_rows(twins.rows, calibrated, groups)[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("k", "dtype"), [(10, torch.float32), (100, torch.float32), (37, torch.float64)])
+def test_every_verb(engine, kind, k, dtype):
+    twins = Twins(kind, 70, k, Adaptive(), dtype)
+    check_scores_and_masks(engine, twins)
+    check_sets(engine, twins)
+    check_p_values(engine, twins)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("score", [Homogeneous(), Margin(), SAPS(), Rank(), Regularized(0.02, 3)], ids=repr)
+def test_every_score(engine, kind, score):
+    for k in (10, 100):
+        check_scores_and_masks(engine, Twins(kind, 40, k, score))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("k", "dtype"), [(16, torch.bfloat16), (136, torch.float16), (1000, torch.float32), (2100, torch.float32)]
+)
+def test_every_layout(engine, kind, k, dtype):
+    check_scores_and_masks(engine, Twins(kind, 7 if k > 200 else 33, k, Adaptive(), dtype))
+
+
+@pytest.mark.parametrize("k", [10, 100])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1e-3, 2.5, 0.5])
+def test_the_first_bad_row_is_told(engine, k, wrong):
+    p = rows_of("random", 50, k)
+    p[[31, 17, 40], [2, 1, 0]] = wrong
+    rows = TensorRows(torch.tensor(p, dtype=torch.float32), Adaptive().weights, KEY, 1e-3)
+    for first_bad in (
+        engine.mask(rows, torch.tensor([0.9]), 0)[-1],
+        engine.label_scores(rows, torch.zeros(50, dtype=torch.int64))[-1],
+        engine.all_scores(rows)[-1],
+    ):
+        assert int(first_bad) == 17
+
+
+def test_chunks_and_sides_and_first_rows(engine, monkeypatch):
+    monkeypatch.setattr(cuda_engine, "ROWS_AT_A_TIME", 4096)
+    monkeypatch.setattr(cuda_engine, "NARROW_ROWS_AT_A_TIME", 4096)
+    p = rows_of("copies", 9000, 10).astype(np.float32)
+    common = {"key": KEY, "tolerance": TOLERANCE, "side": CALIBRATION, "first_row": 3 * 4096}
+    expected = label_scores(Rows(p, Formula(Adaptive().weights), **common), np.zeros(9000, dtype=np.int64))
+    rows = TensorRows(torch.tensor(p), Adaptive().weights, **common)
+    scores, seeds, n_copies, _ = engine.label_scores(rows, torch.zeros(9000, dtype=torch.int64))
+    assert same(scores, expected.scores)
+    assert same(seeds, expected.seeds.view(np.int64))
+    assert int(n_copies) == expected.n_copies == 9000 - 3 * 3
+
+
+def test_seeds_and_u_may_be_given(engine):
+    p, draw = rows_of("tied", 40, 100).astype(np.float32), np.random.default_rng(6)
+    seeds, u = draw.integers(0, 2**63, size=40).astype(np.uint64), draw.random(40)
+    rows = Rows(p, Formula(Adaptive().weights), KEY, TOLERANCE, seeds, u)
+    tensor = TensorRows(
+        torch.tensor(p), Adaptive().weights, KEY, TOLERANCE, torch.tensor(seeds.view(np.int64)), torch.tensor(u)
+    )
+    assert same(engine.mask(tensor, torch.tensor([0.7]), 0)[0], cuts.masks(rows, np.array([[0.7]]), 0)[0])
+
+
+@pytest.mark.parametrize("k", [3, 50])
+def test_hashes_of_any_numbers(engine, k):
+    values = np.random.default_rng(7).normal(size=(20, k))
+    values[3, 1], values[4, 2] = np.nan, -0.0
+    assert same(engine.hash_rows(torch.tensor(values), KEY), hash_rows(values, KEY).view(np.int64))
+
+
+def test_a_lane_that_misses_a_collective_is_noticed(tmp_path):
+    """The emulator must be able to fail: one lane leaves before the others meet."""
+    import subprocess
+    import sys
+
+    program = """
+import sys; sys.path.insert(0, sys.argv[1])
+from emulated import launcher
+launcher.KERNELS["bad.cu"] = {"bad": "int *x"}
+folder = launcher.Path(sys.argv[2])
+(folder / "bad.cu").write_text("void bad(int *x) { if (threadIdx.x == 3) return; __syncwarp(); }")
+launcher.files = lambda name: folder
+launcher.Emulator(folder).run("bad.cu", {}, "bad", 1, 32, 0, launcher.ctypes.c_void_p(0))
+"""
+    here = str(launcher_folder())
+    done = subprocess.run(
+        [sys.executable, "-c", program, here, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "a collective was not reached by all lanes" in done.stderr
+
+
+def launcher_folder():
+    import emulated
+
+    return next(iter(emulated.__path__)).rsplit("/", 1)[0]
+
+
+def test_layouts():
+    wide = layout_of(torch.empty(4, 1000))
+    assert (wide.lanes, wide.vector, wide.is_narrow, wide.is_held) == (32, 4, False, True)
+    assert layout_of(torch.empty(4, 1000, dtype=torch.float16)).vector == 8
+    assert layout_of(torch.empty(4, 1001)[1:]).vector == 1
+    assert layout_of(torch.empty(4, 10)).is_narrow
+    assert not layout_of(torch.empty(4, 100_000)).is_held
