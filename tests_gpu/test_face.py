@@ -17,7 +17,6 @@ from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.softmax import exponential
 from aptset.probabilities import device_rows, tensors
-from aptset.probabilities.calibrating import load
 from aptset.torch import TensorSets
 
 P = ugly_rows(7, n_rows=60)
@@ -295,9 +294,10 @@ def test_arrays_of_other_libraries(device, monkeypatch):
 
 def test_artefacts_know_no_device(device, tmp_path):
     pytest.importorskip("safetensors")
+    pytest.importorskip("sklearn")
     aptset.calibrate(as_tensor(P, device), Y, random_state=0).save(tmp_path / "there")
     aptset.calibrate(P, Y, random_state=0).save(tmp_path / "here")
-    there, here = load(tmp_path / "there"), load(tmp_path / "here")
+    there, here = aptset.load(tmp_path / "there"), aptset.load(tmp_path / "here")
     assert np.array_equal(there.scores, here.scores)
     assert (there.key, there.parts, there.chance, there.first_rows) == (
         here.key,
