@@ -18,6 +18,7 @@ from aptset.kernels.engines.cuda_engine import CudaEngine, layout_of
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.seeding import hash_rows
+from aptset.kernels.softmax import softmax_by_blocks
 from aptset.kernels.tensors import TensorRows
 from aptset.scores import SAPS, Adaptive, Homogeneous, Margin, Rank, Regularized
 
@@ -210,6 +211,17 @@ def launcher_folder():
     import emulated
 
     return next(iter(emulated.__path__)).rsplit("/", 1)[0]
+
+
+@pytest.mark.parametrize("k", [10, 301])
+def test_the_softmax_has_the_bits_of_the_host(engine, k):
+    logits = np.random.default_rng(8).normal(size=(30, k)) * 50
+    logits[1, 0], logits[2, 1], logits[3, :] = -np.inf, 900.0, -900.0
+    logits[4, 1], logits[5, 2], logits[6] = np.nan, np.inf, -np.inf
+    for kind in (torch.float64, torch.float32):
+        given = torch.tensor(logits, dtype=kind)
+        expected = softmax_by_blocks(given.to(torch.float64).numpy())
+        assert np.array_equal(engine.softmax(given).numpy(), expected, equal_nan=True)
 
 
 def test_layouts():

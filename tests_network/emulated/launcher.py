@@ -24,6 +24,7 @@ KERNELS = {
         "every_label": "Job job, Output out, Calibrated cal",
     },
     "ordered.cu": {"ordered": "Job job, Output out, Calibrated cal, unsigned char *memory"},
+    "softmax.cu": {"softmax": "const void *logits, i64 n, double *found"},
     "copies.cu": {
         "find_copies": OF_COPIES,
         "finish": "const u64 *counters, i64 n_chunks, i64 rows_of_chunk, i64 *results",

@@ -20,6 +20,7 @@ from aptset.validation.matrices import check_rows, refuse_probabilities
 
 _READ = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _PREPARED_CELLS = 2**19  # of rows that are prepared at a time: a few temporary matrices of so many float64
+_SOFTMAX_CELLS = 3 * 2**20  # where a kernel of the engine's own prepares them: no temporary ones, two matrices at most
 _SEEDED_ROWS = 2**18  # whose seeds are held at a time; whole blocks of copies
 MOST_ROWS = 2**20  # whose seeds, u, groups or thresholds come to the device at a time
 
@@ -80,7 +81,7 @@ class DeviceRows:
             yield Piece(start, stop, self._piece(values, start, stop, self._seeds(start, stop)), none)
 
     def _prepared_pieces(self, most_rows: int) -> Iterator[Piece]:
-        step = max(1, _PREPARED_CELLS // self.probabilities.shape[1])
+        step = max(1, self._cells_at_a_time // self.probabilities.shape[1])
         for first, last in _steps(len(self), most_rows):
             parts = [(first + start, first + stop) for start, stop in _steps(last - first, step)]
             only = self._prepare(first, last) if len(parts) == 1 else None  # several are prepared twice, not held
@@ -93,6 +94,11 @@ class DeviceRows:
                 some = self._prepare(start, stop) if only is None else only
                 yield Piece(start, stop, self._piece(some, start, stop, seeds[start - first : stop - first]), n_copies)
                 n_copies = torch.zeros_like(n_copies)
+
+    @property
+    def _cells_at_a_time(self) -> int:
+        by_kernel = hasattr(self.engine, "softmax") and not self.normalize and self.formula.power == 1.0
+        return _SOFTMAX_CELLS if by_kernel else _PREPARED_CELLS
 
     def _piece(self, values: Tensor, start: int, stop: int, seeds: Tensor) -> TensorRows:
         assert self.formula.weights is not None  # a score without them goes through the host

@@ -15,7 +15,9 @@ from aptset.kernels import engines
 from aptset.kernels.cuda.arguments import Job, OfCalibration, Output, Wanted, changed, pointer
 from aptset.kernels.cuda.launcher import Launcher
 from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated
+from aptset.kernels.engines.torch_rows import TORCH
 from aptset.kernels.rowhash import GOLDEN, column_keys, mix
+from aptset.kernels.softmax import softmax
 
 ROWS_AT_A_TIME = 2**20  # what is noted of them takes 32 MB at most
 NARROW_ROWS_AT_A_TIME = 5 * 2**19  # 60 MB: launches count where rows are short
@@ -212,6 +214,19 @@ class CudaEngine:
         grid = self._blocks(job, 4)
         self._run("scores.cu", layout_of(values), "hash_rows", grid, job, *_pointers(pointer(seeds)))
         return seeds
+
+    def softmax(self, logits: Any) -> Any:
+        """Return the probabilities of logits, in float64; of longer rows than fit by operations of torch."""
+        layout, found = layout_of(logits), logits.new_empty(logits.shape, dtype=_torch().float64)
+        team = 32 if layout.columns <= 256 else 128
+        shared = _BLOCK // team * layout.columns * 8
+        if shared > _MOST_SHARED:
+            return softmax(logits.to(found.dtype), TORCH)
+        grid = max(1, min(-(-len(logits) * team // _BLOCK), self.starts.multiprocessors * 64))
+        defines = layout._replace(lanes=32, vector=1).defines() | {"TEAM": team, "ASKS": 0, "RANKS": 0}
+        arguments = (c_void_p(pointer(logits)), c_int64(len(logits)), c_void_p(pointer(found)))
+        self.starts.run("softmax.cu", defines, "softmax", grid, _BLOCK, shared, *arguments)
+        return found
 
     def _ordered(
         self,
