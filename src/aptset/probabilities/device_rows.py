@@ -20,7 +20,7 @@ from aptset.validation.matrices import check_rows, refuse_probabilities
 
 _READ = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _PREPARED_CELLS = 2**19  # of rows that are prepared at a time: a few temporary matrices of so many float64
-_SOFTMAX_CELLS = 3 * 2**20  # where a kernel of the engine's own prepares them: no temporary ones, two matrices at most
+_SOFTMAX_CELLS = 5 * 2**19  # where a kernel of the engine's own prepares them: no temporary ones, two matrices at most
 _SEEDED_ROWS = 2**18  # whose seeds are held at a time; whole blocks of copies
 MOST_ROWS = 2**20  # whose seeds, u, groups or thresholds come to the device at a time
 
