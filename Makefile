@@ -13,9 +13,10 @@ test: $(VENV)/tested lint browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --doctest-modules --doctest-ignore-import-errors --pyargs aptset
 
-# torch in the build for processors where there is one; without this pin it comes with gigabytes for other devices.
+# torch in the build for processors where there is one; without this pin it comes with gigabytes for other devices. NVIDIA's
+# compiler needs no device: the kernels are compiled with it, and run by an emulator.
 test-network: $(VENV)/tested
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 cuda-bindings nvidia-cuda-nvrtc
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:logging tests_network tests_gpu
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.torch aptset.probabilities.tensor_sets
 

@@ -30,9 +30,14 @@ def source(name: str) -> str:
 
 def cache_folder() -> Path:
     """Return where compiled kernels are kept: ``APTSET_CACHE``, else the cache folder of the user."""
-    chosen = os.environ.get("APTSET_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    home = Path(chosen) if chosen else Path.home() / ".cache"
-    return (home if os.environ.get("APTSET_CACHE") else home / "aptset") / "kernels"
+    chosen = os.environ.get("APTSET_CACHE")
+    if chosen:
+        return Path(chosen) / "kernels"
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a user without a home, as in some containers
+        home = tempfile.gettempdir() + f"/aptset-{os.getuid()}"
+    return Path(home) / "aptset" / "kernels"
 
 
 @dataclass

@@ -1,0 +1,64 @@
+"""NVIDIA's compiler takes the kernels, without a device; what it made is kept, and made again where it was damaged."""
+
+import pytest
+
+from aptset.kernels.cuda import launcher
+from aptset.kernels.cuda.launcher import CannotCompileError, Launcher
+
+nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="the kernels are compiled where cuda-bindings is installed")
+WIDE = {"COLUMNS": 1000, "ELEMENT": 0, "LANES": 32, "VECTOR": 4, "BLOCK": 128, "HASHES": 1, "ASKS": 0, "RANKS": 0}
+SHORT = WIDE | {"COLUMNS": 10, "LANES": 1, "VECTOR": 2, "ASKS": 1, "RANKS": 1, "WHAT": 1}
+HALF = WIDE | {"COLUMNS": 136, "ELEMENT": 2, "LANES": 8, "VECTOR": 8, "HASHES": 0, "ASKS": 1}
+ORDERED = WIDE | {"ELEMENT": 1, "VECTOR": 1, "BLOCK": 256, "LENGTH": 1024, "TEAM": 256, "RANKS": 1}
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    monkeypatch.setenv("APTSET_CACHE", str(tmp_path))
+    return Launcher(None, 1, "sm_90", None, nvrtc)
+
+
+@pytest.mark.parametrize(
+    ("name", "defines"),
+    [
+        ("scores.cu", WIDE),
+        ("masks.cu", WIDE),
+        ("masks.cu", HALF),
+        ("narrow.cu", SHORT),
+        ("copies.cu", {}),
+        ("softmax.cu", WIDE | {"TEAM": 128}),
+        *(("ordered.cu", ORDERED | {"WHAT": what}) for what in range(7)),
+    ],
+)
+def test_kernels_compile(compiler, name, defines):
+    assert compiler._compile(name, tuple(sorted(defines.items())))[:4] == b"\x7fELF"
+
+
+def test_what_was_compiled_is_kept(compiler, tmp_path, monkeypatch):
+    code = compiler._compiled("copies.cu", ())
+    (kept,) = (tmp_path / "kernels").iterdir()
+    made = []
+    monkeypatch.setattr(Launcher, "_compile", lambda *arguments: made.append(1) or code)
+    assert compiler._compiled("copies.cu", ()) == code
+    assert not made, "it was there"
+    kept.write_bytes(kept.read_bytes()[:-9] + b"forgeries")
+    assert compiler._compiled("copies.cu", ()) == code
+    assert made == [1]
+
+
+def test_a_folder_that_cannot_be_written_only_costs_time(compiler, tmp_path, monkeypatch):
+    (tmp_path / "kernels").write_text("a file where the folder should be")
+    assert compiler._compiled("copies.cu", ())[:4] == b"\x7fELF"
+
+
+def test_the_words_of_the_compiler_reach_the_user(compiler, monkeypatch):
+    monkeypatch.setattr(launcher, "source", lambda name: "nonsense here")
+    with pytest.raises(CannotCompileError, match=r"nvrtc could not compile copies\.cu: .*nonsense"):
+        compiler._compile("copies.cu", ())
+
+
+def test_without_a_home_there_is_a_folder(monkeypatch):
+    monkeypatch.delenv("APTSET_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(launcher.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("none")))
+    assert launcher.cache_folder().parts[-2:] == ("aptset", "kernels")
