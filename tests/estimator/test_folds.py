@@ -4,6 +4,7 @@ import gc
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from joblib import parallel_config
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -261,8 +262,16 @@ def test_probabilities_of_folds_stream_and_are_checked():
         (lambda: aptset.calibrate_cv(p, y, folds[:5]), "60 rows, but 5 entries"),
         (lambda: aptset.calibrate_cv(p, y, folds, combine="max"), "combine must be one of"),
     ]
+    cases += [
+        (lambda: calibration.predict_set(None), "one matrix per fold; got NoneType"),
+        (lambda: calibration.predict_set("xyz"), "one matrix per fold; got str"),
+        (lambda: calibration.predict_set(pd.DataFrame(new[0])), r"got a table of shape \(10, 3\)"),
+        (lambda: aptset.calibrate_cv(p, y, np.where(folds == "x", np.nan, 1.0)), "that of row 0 is missing"),
+        (lambda: aptset.calibrate_cv(p, y, [*folds[:7].tolist(), None, *folds[8:].tolist()]), "row 7 is missing"),
+        (lambda: aptset.calibrate_cv(p, y, [[0], [1]] * 30), "folds must be 1-D"),
+    ]
     for call, message in cases:
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((ValueError, TypeError), match=message):
             call()
 
 

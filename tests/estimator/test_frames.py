@@ -24,6 +24,11 @@ class Colour(enum.Enum):
     BLUE = "b"
 
 
+class Place(enum.IntEnum):
+    FIRST = 1
+    THIRD = 3
+
+
 class Level(enum.StrEnum):
     LOW = "x"
     HIGH = "y"
@@ -85,6 +90,7 @@ KINDS = {
     "dates": ([date(2020 + int(k), 1, 1) for k in codes], [date(2020, 1, 1), date(2021, 1, 1)]),
     "times with a zone": (pd.Series([pd.Timestamp(f"202{k}-01-01", tz="UTC") for k in codes]), ZONED),
     "periods": (pd.Series([pd.Period(f"202{k}", freq="Y") for k in codes]), [pd.Period("2020"), pd.Period("2021")]),
+    "IntEnum": ([list(Place)[k] for k in codes], [Place.FIRST, Place.THIRD]),
     "StrEnum": ([list(Level)[k] for k in codes], [Level.LOW, Level.HIGH]),
 }
 
@@ -101,6 +107,10 @@ def test_labels_of_every_kind(kind, calibration):
     if calibration == "split":
         assert np.array_equal(classifier.p_values(X), same.p_values(X))
     assert aptset.evaluate(classifier.predict_set(X), y).coverage > 0.8
+    right = [guess == label for guess, label in zip(classifier.predict(X).tolist(), list(y), strict=True)]
+    assert classifier.score(X, y) == np.mean(right) > 0.5
+    weights = np.arange(len(right))
+    assert classifier.score(X, y, weights) == pytest.approx(np.average(right, weights=weights))
 
 
 @pytest.mark.parametrize("make", [list, pd.Series, lambda y: np.array(y, dtype=object)])

@@ -103,3 +103,34 @@ def test_shards_full_of_copies_warn_and_name_the_way_out():
     one, other = (aptset.calibrate_cv(few, Y[:60], FOLDS[:60], random_state=3) for _ in range(2))
     with pytest.warns(UserWarning, match=r"share their chance.* Calibrate each shard with ids="):
         one.merge(replace(other, parts=(1,)))
+
+
+def test_names_of_folds_are_compared_by_what_they_are_not_by_how_they_are_stored(tmp_path):
+    """An array, a series and a file may hold the same names."""
+    whole = aptset.calibrate_cv(P, Y, FOLDS, random_state=3)
+    for first, second in [
+        (FOLDS.astype(np.uint64), FOLDS),
+        (FOLDS.astype(object), FOLDS.astype(np.int8)),
+        (FOLDS.astype(str), FOLDS.astype(str).astype(object)),
+    ]:
+        one = aptset.calibrate_cv(P[:60], Y[:60], first[:60], random_state=3)
+        one.save(tmp_path / "one")
+        other = aptset.calibrate_cv(P[60:], Y[60:], second[60:], random_state=3)
+        merged = aptset.load(tmp_path / "one").merge(other)
+        assert merged.folds.tolist() == sorted(set(second.tolist()))
+        assert kept(merged)[:3] == kept(whole)[:3]
+
+
+def test_groups_of_another_kind_are_another_kind_of_groups():
+    """1 and "1" would be two groups, each with half of the rows and without a word."""
+    one = aptset.calibrate_cv(P[:60], Y[:60], FOLDS[:60], groups=FOLDS[:60] // 2, random_state=3)
+    texts, missing = (FOLDS[60:] // 2).astype(str), np.where(FOLDS[60:] > 1, 1, None)
+    with pytest.raises(ValueError, match="differs in kind of names of groups"):
+        one.merge(aptset.calibrate_cv(P[60:], Y[60:], FOLDS[60:], groups=texts, random_state=3))
+    merged = one.merge(aptset.calibrate_cv(P[60:], Y[60:], FOLDS[60:], groups=missing, random_state=3))
+    assert set(merged.held_out.groups.names) == {0, 1, None}
+
+
+def test_what_is_no_calibration_is_named():
+    with pytest.raises(TypeError, match="other must be a CrossCalibration, too; got NoneType"):
+        aptset.calibrate_cv(P, Y, FOLDS).merge(None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from aptset.labels import (
     columns_of,
     distinct,
+    hashable,
     some,
 )
 from aptset.validation.labels import (
+    as_labels,
+    check_hashable,
     check_length,
-    refuse_masked,
 )
 
 
@@ -128,12 +130,16 @@ def _row_numbers(rows: Any, n_rows: int) -> NDArray[np.intp]:
 
 def check_fold_ids(folds: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the names of the folds, sorted, and the number of the fold of each row."""
-    refuse_masked(folds, "folds")
-    found = np.asarray(folds)
-    if found.ndim != 1:
-        raise ValueError(f"folds must be 1-D, the fold of each row; got shape {found.shape}.")
+    found = as_labels(folds, "folds")
     check_length(found, n_rows, "folds")
+    check_hashable(found, "folds")
     names = distinct(found)
+    if any(hashable(name) is None for name in names.tolist()):
+        row = next(row for row, fold in enumerate(found.tolist()) if hashable(fold) is None)
+        raise ValueError(
+            f"folds must name the fold of every row; that of row {row} is missing. Leave out rows that every model was "
+            "trained on: none of them held such a row out."
+        )
     numbers = columns_of(found, names)
     if len(names) < 2:
         raise ValueError(f"folds must name at least 2 folds; got {names.tolist()}. For one model use aptset.calibrate.")
@@ -147,11 +153,7 @@ def folds_in_order(fold_probabilities: Any, names: NDArray[Any]) -> Iterator[Any
         if missing or len(fold_probabilities) != len(names):
             raise ValueError(f"fold_probabilities must have one matrix for each of the folds {some(names)}.")
         fold_probabilities = [fold_probabilities[name] for name in names.tolist()]
-    if isinstance(fold_probabilities, np.ndarray) and fold_probabilities.ndim != 3:
-        raise ValueError(
-            f"fold_probabilities must be one matrix per fold; got an array of shape {fold_probabilities.shape}. "
-            "Pass a list of matrices, in the order of the folds."
-        )
+    _check_several(fold_probabilities)
     number = 0
     for matrix in fold_probabilities:
         if number < len(names):
@@ -159,6 +161,20 @@ def folds_in_order(fold_probabilities: Any, names: NDArray[Any]) -> Iterator[Any
         number += 1
     if number != len(names):
         raise ValueError(f"fold_probabilities must have one matrix per fold: {len(names)} folds, but {number} came.")
+
+
+def _check_several(fold_probabilities: Any) -> None:
+    """Refuse what cannot be one matrix for each fold."""
+    what = type(fold_probabilities).__name__
+    if isinstance(fold_probabilities, np.ndarray):
+        what = "" if fold_probabilities.ndim == 3 else f"an array of shape {fold_probabilities.shape}"
+    elif isinstance(fold_probabilities, Iterable) and not isinstance(fold_probabilities, str | bytes):
+        what = f"a table of shape {fold_probabilities.shape}" if hasattr(fold_probabilities, "columns") else ""
+    if what:
+        raise (ValueError if "shape" in what else TypeError)(
+            f"fold_probabilities must be one matrix per fold; got {what}. Pass a list of matrices, in the order of "
+            "the folds."
+        )
 
 
 def check_same_shape(matrix: NDArray[Any], first: NDArray[Any], fold: int) -> None:

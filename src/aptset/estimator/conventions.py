@@ -6,14 +6,18 @@ from fractions import Fraction
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
 from aptset.calibrations.promises import Promises
 from aptset.estimator.fitted import Fitted
+from aptset.estimator.label_checks import are_things
 from aptset.estimator.state import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
+from aptset.labels import columns_of
 from aptset.tables import html_note
+from aptset.validation.labels import as_labels, check_length
 from aptset.validation.settings import check_alpha, check_option
 
 _LEARNED = ("fitted_", "classes_", "models_", "n_calibration_", "unseen_label_chance_", "conformity_")
@@ -33,6 +37,15 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
             elif hasattr(self, name):
                 delattr(self, name)
         return self
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose label the model guesses right; labels may be of any kind that ``fit`` takes."""
+        guesses, labels = self.predict(X), y
+        if are_things(guesses):  # scikit-learn measures numbers and texts alone
+            labels = as_labels(y, "y")
+            check_length(labels, len(guesses), "y")
+            guesses, labels = (columns_of(some, self.classes_) for some in (guesses, labels))
+        return float(accuracy_score(labels, guesses, sample_weight=sample_weight))
 
     def _levels(self, alphas: list[Fraction], promises: Promises) -> list[Fraction]:
         level = check_option(self.level, ("nominal", "guaranteed"), "level")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aptset.calibrations.checks import check_fold_ids
 from aptset.calibrations.held_out import HeldOut, join_folds, join_groups
+from aptset.labels import as_objects
 from aptset.probabilities.checks import check_mergeable, check_own_folds, check_same_face
 from aptset.validation.chance import warn_of_equal_shards
 
@@ -28,6 +31,7 @@ def merged(one: Calibration, other: Calibration) -> Calibration:
 
 def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibration:
     """Return both as if all rows had been calibrated at once: folds of one name have one model."""
+    check_same_face(one, other)
     check_own_folds(bool(one.parts), bool(other.parts))
     _check(one, other)
     if one.chance.source == "content":
@@ -37,7 +41,7 @@ def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibra
     for each in (one, other):
         for name, fold in zip(each.folds.tolist(), each.held_out.folds, strict=True):
             scores_of.setdefault(name, []).append((fold, each.held_out.groups))
-    both = np.concatenate([one.folds, other.folds])
+    both = _as_they_are(one.folds, other.folds)
     names, _ = check_fold_ids(both, len(both))
     folds = tuple(join_folds(scores_of[name], groups) for name in names.tolist())
     return replace(one, held_out=HeldOut(folds, groups), folds=names, **_together(one, other))
@@ -56,15 +60,24 @@ def _check(one: Any, other: Any) -> None:
         "classes": np.array_equal(one.classes, other.classes),
         "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
         "combine": getattr(one, "scheme", None) == getattr(other, "scheme", None),
-        "kind of names of folds": _kind_of_folds(one) == _kind_of_folds(other),
+        "kind of names of groups": _may_be_equal(one.held_out.groups.names, other.held_out.groups.names),
+        "kind of names of folds": _may_be_equal(*(getattr(each, "folds", np.array([])).tolist() for each in (one, other))),
     }
     mine, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
     check_mergeable([name for name, equal in same.items() if not equal], bool(mine & theirs))
 
 
-def _kind_of_folds(calibration: Any) -> str:
-    """Return the kind of the names of folds: texts and numbers in one array would turn into texts."""
-    return np.asarray(getattr(calibration, "folds", "")).dtype.kind
+def _may_be_equal(names: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Tell whether names have a kind in common: 1 and "1" are two groups, and hardly meant as such."""
+    mine, theirs = ({type(name) for name in some if name is not None} for some in (names, others))
+    return not mine or not theirs or bool(mine & theirs)
+
+
+def _as_they_are(names: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
+    """Return all names; numpy would make texts, or rounded numbers, of those of two types."""
+    if names.dtype.kind == others.dtype.kind:
+        return np.concatenate([names, others])
+    return as_objects([*names.tolist(), *others.tolist()])
 
 
 def _together(one: Any, other: Any) -> dict[str, Any]:
