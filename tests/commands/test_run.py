@@ -44,6 +44,14 @@ def test_run_on_a_table(tmp_path, model, calibration, groups):
     assert aptset.load(out).classes_.tolist() == ["ja", "nein ☃"]
 
 
+def test_a_folder_that_cannot_be_made_is_named_before_anything_is_trained(tmp_path):
+    table, taken = write(tmp_path, "x,y\n" + "1,a\n2,b\n" * 20), tmp_path / "taken"
+    taken.write_text("mine")
+    for arguments in (["--out", taken], [table, "--target", "y", "--out", taken / "folder"]):
+        assert "must be a folder;" in failure("run", *arguments)
+    assert taken.read_text() == "mine"
+
+
 def test_run_says_what_is_wrong(tmp_path):
     path = write(tmp_path, "a,b,y\n1,2,u\n2,3,v\n3,4,\n" + "1,1,u\n" * 30)
     assert "row 2, column 'y': the label is missing" in failure("run", path, "--target", "y", cwd=tmp_path)

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import skops.io
+from click.testing import CliRunner
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -18,6 +19,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 import aptset
+from aptset.commands.cli import main
 from aptset.estimator.folders import digest_of_facts
 
 X, codes = load_iris(return_X_y=True)
@@ -146,13 +148,19 @@ def test_what_cannot_be_saved_is_named_before_anything_is_written(tmp_path):
     with pytest.raises(ValueError, match="drops its models"):
         classifier.save(tmp_path / "f")
     assert not (tmp_path / "f").exists()
+    (tmp_path / "file").write_text("mine")
+    for name in ("file", "file/f"):
+        with pytest.raises(NotADirectoryError, match=r"must be a folder; .*file is a file\. Name another"):
+            fitted().save(tmp_path / name)
 
 
 def test_saving_anew_replaces_the_old_one(tmp_path):
     fitted().save(tmp_path)
-    (tmp_path / "notes.txt").write_text("mine")
+    for name in ("notes.txt", "models-old.skops", "scores-2024.safetensors"):
+        (tmp_path / name).write_text("mine")
     fitted(random_state=1).save(tmp_path)
-    assert len(os.listdir(tmp_path)) == 4  # three files, and the one that is not ours
+    assert len(os.listdir(tmp_path)) == 6  # three files, and those that are not ours
+    assert (tmp_path / "models-old.skops").read_text() == "mine"
     assert aptset.load(tmp_path).predict_set(X) == fitted(random_state=1).predict_set(X)
 
 
@@ -196,6 +204,12 @@ def forge(folder, change):
         (lambda facts: facts["groups"].update(names=["all", "b"]), "one group must be all"),
         (lambda facts: facts["files"]["models"].update(name="../../x.skops"), "names no file of models"),
         (lambda facts: facts["files"].pop("scores"), "names no file of scores"),
+        (lambda facts: facts.update(groups={}), "groups must be of kind all, label or row, with names"),
+        (lambda facts: facts["groups"].update(names=3), "groups must be of kind all, label or row, with names"),
+        (lambda facts: facts.update(score={}), "score must have a name and settings"),
+        (lambda facts: facts.update(copies=7), r"copies must be in \[0, 1\]"),
+        (lambda facts: facts.update(unseen_label_chance=float("nan")), r"unseen_label_chance must be in"),
+        (lambda facts: facts["settings"].update(estimator="os"), "a setting that this version.*estimator"),
     ],
 )
 def test_forged_and_newer_folders_get_one_clear_error(change, message, tmp_path):
@@ -203,6 +217,24 @@ def test_forged_and_newer_folders_get_one_clear_error(change, message, tmp_path)
     forge(tmp_path, change)
     with pytest.raises(ValueError, match=message):
         aptset.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "rc"),
+    [
+        (lambda facts: facts.update(groups={}), 1),
+        (lambda facts: facts.update(score={}), 1),
+        (lambda facts: facts.update(table={"a": 1}), 1),
+        (lambda facts: facts["settings"].pop("alpha"), 0),  # a later version may have another default
+    ],
+)
+def test_inspect_says_in_one_line_what_is_wrong_with_a_folder(change, rc, tmp_path):
+    fitted().save(tmp_path)
+    forge(tmp_path, change)
+    done = CliRunner().invoke(main, ["inspect", str(tmp_path)])
+    assert done.exit_code == rc
+    assert "KeyError" not in done.output
+    assert len(done.output.splitlines()) == 1 or rc == 0
 
 
 def test_a_folder_that_is_none(tmp_path):

@@ -112,20 +112,21 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
       aptset run patients.csv --target diagnosis --model forest --calibration cv+ --out results
       aptset predict new.csv -c results -o sets.csv
     """
+    from aptset.validation.paths import check_other_files, check_target_folder
+
+    folder = check_target_folder(Path(out or ("." if table is None else "aptset-run")))
     if table is None:
         from aptset.commands.demo import run_demo
 
         refuse_without_table(target)
         alpha = only_one(options["alphas"])
-        text, content = run_demo(alpha, options["seed"], None if out is None else Path(out))
+        text, content = run_demo(alpha, options["seed"], None if out is None else folder)
         show(content, text, quiet, as_json)
         return
     if target is None:
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
     from aptset.commands.table_jobs import WRITTEN, Settings, evaluations_as_json, run_table
-    from aptset.validation.paths import check_other_files
 
-    folder = Path(out or "aptset-run")
     check_other_files([folder / name for name in WRITTEN], [table])
     path = open_table(table, options.pop("sep"), options.pop("encoding"), quiet)
     settings = Settings(**options_of_run(options), progress=not quiet)

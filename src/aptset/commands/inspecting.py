@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aptset.calibrations.promises import Promises
-from aptset.estimator.folders import read_facts
+from aptset.estimator.folders import check_table, read_facts
 from aptset.probabilities.artefacts import read, read_calibration
 
 
@@ -61,12 +61,12 @@ def _promise(fields: dict[str, Any]) -> str:
 
 def _of_folder(folder: Path) -> dict[str, Any]:
     facts = read_facts(folder)
-    table = facts["table"] or {"target": None, "columns": []}
+    table = {"target": None, "columns": []} if facts["table"] is None else check_table(folder, facts)
     return {
         "file": str(folder),
         "calibration": facts["scheme"],
         "score": facts["score"],
-        "alpha": facts["settings"]["alpha"],
+        "alpha": facts["settings"].get("alpha"),
         "n": facts["n"],
         "models": facts["n_models"],
         "classes": facts["classes"]["values"],

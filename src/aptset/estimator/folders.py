@@ -145,12 +145,17 @@ def _check_facts(folder: Path, facts: dict[str, Any]) -> None:
     is_word = re.fullmatch("0|[1-9][0-9]{0,19}", facts["key"]) is not None and int(facts["key"]) < 2**64
     if not is_word or facts["u"] not in ("content", "ids", "given") or facts["format"] < 1:
         raise broken(folder, "its key, its u or its format is none")
+    for name in ("copies", "unseen_label_chance"):
+        if isinstance(facts[name], bool) or not 0 <= facts[name] <= 1:
+            raise broken(folder, f"its {name} must be in [0, 1]")
+    if facts["score"].keys() != {"name", "settings"}:
+        raise broken(folder, "its score must have a name and settings")
 
 
 def check_settings(folder: Path, facts: dict[str, Any], known: Iterable[str]) -> dict[str, Any]:
-    """Return the settings of the constructor."""
+    """Return the settings of the constructor but for the estimator, which is among the models."""
     settings = dict(facts["settings"])
-    unknown = sorted(settings.keys() - set(known))
+    unknown = sorted(settings.keys() - (set(known) - {"estimator"}))
     if unknown:
         raise unknown_kind(folder, "setting", unknown[0])
     if not {"calibration", "conformity"} <= settings.keys():

@@ -32,14 +32,17 @@ from aptset.estimator.state import FORMAT_VERSION, flatten
 from aptset.probabilities.artefacts import as_plain_labels, plain_value
 from aptset.probabilities.stored_scores import describe_score
 from aptset.running.writing import atomic_path, atomic_write
+from aptset.validation.paths import check_target_folder
 
 FACTS = "aptset.json"
+_DIGITS = 12  # of the digest in a name
 _LIBRARIES = ("numpy", "scikit-learn", "skops", "xgboost", "lightgbm", "catboost")
 
 
 def save_classifier(classifier: Any, folder: Path, table: dict[str, Any] | None = None) -> list[str]:
     """Write a folder; return the names of its files. ``table`` says how rows of a file become rows of X."""
     skops = need_skops()
+    check_target_folder(folder)
     state = flatten(classifier.fitted_)
     settings = classifier.get_params(deep=False)
     check_saveable(state, settings)
@@ -70,7 +73,7 @@ class _File(NamedTuple):
     @classmethod
     def of(cls, what: str, ending: str, content: bytes) -> _File:
         digest = blake2b(content, digest_size=16).hexdigest()
-        return cls(f"{what}-{digest[:12]}{ending}", digest, content)
+        return cls(f"{what}-{digest[:_DIGITS]}{ending}", digest, content)
 
 
 def _write(folder: Path, files: list[_File], facts: bytes) -> None:
@@ -101,7 +104,9 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def _large_files(folder: Path) -> set[Path]:
-    return {*folder.glob("scores-*.safetensors"), *folder.glob("models-*.skops")}
+    """Return the files of ours in a folder: those that carry a digest. A models-old.skops beside them is the user's."""
+    digest = "[0-9a-f]" * _DIGITS
+    return {*folder.glob(f"scores-{digest}.safetensors"), *folder.glob(f"models-{digest}.skops")}
 
 
 def _sweep(paths: Iterable[Path]) -> None:

@@ -87,8 +87,9 @@ def same_values(found: list[Any], values: list[Any]) -> bool:
 
 def check_stored_groups(path: str | Path, facts: dict[str, Any], classes: NDArray[Any]) -> tuple[Any, ...]:
     """Return the names of the groups; those of labels must be the classes, one group must be called "all"."""
-    kind, names = facts["groups"].get("kind"), facts["groups"]["names"]
-    if facts["groups"].keys() != {"kind", "names"} or kind not in ("all", "label", "row") or not names:
+    kind, names = facts["groups"].get("kind"), facts["groups"].get("names")
+    is_list = isinstance(names, list) and len(names) > 0
+    if facts["groups"].keys() != {"kind", "names"} or kind not in ("all", "label", "row") or not is_list:
         raise damaged(path, "its groups must be of kind all, label or row, with names")
     check_stored_values(path, names, "groups")
     if kind == "all" and names != ["all"]:

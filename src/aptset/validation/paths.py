@@ -52,6 +52,16 @@ def check_target_file(path: Path) -> Path:
     return final
 
 
+def check_target_folder(path: Path) -> Path:
+    """Refuse to make a folder where there is a file, or within one."""
+    for folder in (path, *path.parents):
+        if folder.is_dir():
+            break
+        if folder.exists() or folder.is_symlink():
+            raise NotADirectoryError(f"{path} must be a folder; {folder} is a file. Name another one.")
+    return path
+
+
 def as_utf8(path: str | Path) -> str:
     """Return a name for libraries that write every name in UTF-8, whatever the locale made of its bytes."""
     try:
