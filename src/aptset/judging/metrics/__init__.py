@@ -4,7 +4,7 @@ Every function takes the sets as a PredictionSets, a boolean mask (rows, classes
 true labels. Shares come with exact Clopper-Pearson intervals, mean sizes with intervals for sizes between 0 and the
 number of labels.
 
-To add a metric, write its function and put a line into :data:`METRICS`: evaluations, reports, audits, comparisons,
+To add a metric, write its function and put a line into ``_TABLE``: evaluations, reports, audits, comparisons,
 experiments and scorers read this table.
 """
 
