@@ -1,9 +1,12 @@
 """Raw rows in pieces: the sets of all rows at once, whatever the pieces; and bars that end where they said."""
 
+import io
+import sys
 import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -180,3 +183,34 @@ def test_bars_of_fits_and_audits_know_their_end(bars):
     aptset.audit(GaussianNB(), X, y, repetitions=3, calibrations="split", progress=True)
     assert [bar.total for bar in bars] == [bar.done for bar in bars]
     assert bars[0].total == 300 * 6
+
+
+def test_a_program_without_standard_error_shows_no_bar(monkeypatch):
+    """As services and windows without a console are; the work goes on."""
+    closed = io.StringIO()
+    closed.close()
+    for stream in (None, closed, object()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with progress.counting(3, "rows", True) as count:
+            count(3)
+
+
+def test_files_that_break_or_are_empty_say_what_to_do(folder):
+    schema = pa.Table.from_pandas(rows(1, 0), preserve_index=False).schema
+    with pa.OSFile(str(folder / "no.arrow"), "wb") as file, pa.ipc.new_file(file, schema):
+        pass
+    told = call("predict", folder / "no.arrow", "-c", folder / "plain", "-o", folder / "none.csv", rc=1).stderr
+    assert "must have at least one row" in told
+    text = rows(5000, 0).to_csv(index=False)
+    for content, message in [
+        (text.encode("latin-1"), "names of its columns must be UTF-8 text. Save the file as UTF-8, or pass --encoding"),
+        (text.encode().replace(b"r4500,", b"\xe4,"), "invalid UTF8 data. Save the file as UTF-8, or pass --encoding"),
+    ]:
+        (folder / "latin.csv").write_bytes(content)
+        told = call("predict", folder / "latin.csv", "-c", folder / "plain", "-o", folder / "none.csv", rc=1).stderr
+        assert message in told
+        told = call("run", folder / "latin.csv", "--target", "kind", "--out", folder / "no", rc=1).stderr
+        assert "--encoding" in told
+    assert not (folder / "none.csv").exists()
+    (folder / "latin.csv").write_bytes(text.encode("latin-1"))
+    call("predict", folder / "latin.csv", "-c", folder / "plain", "-o", folder / "out.csv", "--encoding", "latin-1")

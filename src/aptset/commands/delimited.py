@@ -21,6 +21,7 @@ from aptset.validation.paths import as_utf8
 
 _BLOCK = 4 << 20
 _QUOTE, _LINE_ENDS, _CELL_ENDS = 34, (10, 13), np.frombuffer(b',\n\r"', dtype=np.uint8)
+_WAY_OUT = ". Save the file as UTF-8, or pass --encoding where the command has it."
 _MARK = b"\xef\xbb\xbf"  # some programs begin UTF-8 with it
 
 
@@ -102,6 +103,8 @@ def header_of(path: Path) -> list[str]:
     names = next(_records(path), None)
     if names is None:
         raise ValueError(f"{path} cannot be read: Empty CSV file")
+    if not all(map(is_storable, names)):
+        raise ValueError(f"{path} cannot be read: the names of its columns must be UTF-8 text{_WAY_OUT}")
     return names
 
 
@@ -129,7 +132,10 @@ def nearest_row_error(path: Path) -> Iterator[None]:
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError) or str(path) in str(error):
             raise
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{path}{_where_csv_breaks(path, first_line)} cannot be read: {first_line}") from error
+        where, hint = _where_csv_breaks(path, first_line), ""
+        if "invalid UTF8" in first_line or isinstance(error, UnicodeDecodeError):
+            hint = _WAY_OUT
+        raise ValueError(f"{path}{where} cannot be read: {first_line}{hint}") from error
 
 
 def _where_csv_breaks(path: Path, message: str) -> str:

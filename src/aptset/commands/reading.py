@@ -82,7 +82,7 @@ def names_of(path: Path) -> list[str]:
         if kind_of(path) == "parquet":
             return list(pq.ParquetFile(as_utf8(path)).schema_arrow.names)
         if kind_of(path) == "arrow":
-            return next((list(batch.schema.names) for batch in arrow_batches(path)), [])
+            return _arrow_names(path)
         return list(_table_of_arrays(load_arrays(path)).column_names)
 
 
@@ -181,6 +181,16 @@ def only_empty_is_missing(types: dict[str, pa.DataType]) -> pa_csv.ConvertOption
 def with_newlines() -> pa_csv.ParseOptions:
     """Cells in quotes may hold several lines."""
     return pa_csv.ParseOptions(newlines_in_values=True)
+
+
+def _arrow_names(path: Path) -> list[str]:
+    """Return the names of the columns, which a file without rows has, too."""
+    with pa.memory_map(as_utf8(path)) as source:
+        try:
+            return list(pa_ipc.open_file(source).schema.names)
+        except pa.ArrowInvalid:
+            source.seek(0)
+            return list(pa_ipc.open_stream(source).schema.names)
 
 
 def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:

@@ -39,7 +39,7 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose label the model guesses right; labels may be of any kind that ``fit`` takes."""
+        """Return the share of rows whose label is guessed right; labels may be of any kind that ``fit`` takes."""
         guesses, labels = self.predict(X), y
         if are_things(guesses):  # scikit-learn measures numbers and texts alone
             labels = as_labels(y, "y")

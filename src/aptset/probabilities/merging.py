@@ -61,10 +61,15 @@ def _check(one: Any, other: Any) -> None:
         "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
         "combine": getattr(one, "scheme", None) == getattr(other, "scheme", None),
         "kind of names of groups": _may_be_equal(one.held_out.groups.names, other.held_out.groups.names),
-        "kind of names of folds": _may_be_equal(*(getattr(each, "folds", np.array([])).tolist() for each in (one, other))),
+        "kind of names of folds": _may_be_equal(_folds_of(one), _folds_of(other)),
     }
     mine, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
     check_mergeable([name for name, equal in same.items() if not equal], bool(mine & theirs))
+
+
+def _folds_of(calibration: Any) -> list[Any]:
+    folds: list[Any] = calibration.folds.tolist() if hasattr(calibration, "folds") else []
+    return folds
 
 
 def _may_be_equal(names: Sequence[Any], others: Sequence[Any]) -> bool:

@@ -16,7 +16,7 @@ class Bar:
 
     def __init__(self, total: float | None, label: str, enabled: bool, unit: str = "") -> None:
         self._bar: Any = None
-        if enabled and (is_notebook() or sys.stderr.isatty()):
+        if enabled and (is_notebook() or is_terminal()):
             kind = _kind_of_bar()
             scale = unit == "rows"  # 1.2M rows
             self._bar = kind(total=total, desc=label, unit=f" {unit or label}", unit_scale=scale, dynamic_ncols=True)
@@ -48,6 +48,14 @@ def is_notebook() -> bool:
     """Tell whether a notebook shows what happens here."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return "ipykernel" in sys.modules and type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def is_terminal() -> bool:
+    """Tell whether standard error is a terminal; programs without a console have none, and some close it."""
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):
+        return False
 
 
 def _kind_of_bar() -> Any:
