@@ -129,7 +129,9 @@ def test_bad_classes():
         (["setosa", "rose"], r"y or the fitted model has \['versicolor', 'virginica'\], which is not in"),
         ([0, 1, 2], "classes must name every label that may come"),
         ([["a", "b"]], "classes must be 1-D"),
+        ([*NAMES[[0, 60, 120]], None], "classes must not be missing; got"),
+        ([*NAMES[[0, 60, 120]].tolist(), 3], "classes must hold labels of one kind; got 'setosa' in row 0 and 3 "),
     ]
     for classes, message in cases:
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((ValueError, TypeError), match=message):
             ConformalClassifier(GaussianNB(), classes=classes).fit(X, NAMES)

@@ -168,8 +168,10 @@ def _check_several(fold_probabilities: Any) -> None:
     what = type(fold_probabilities).__name__
     if isinstance(fold_probabilities, np.ndarray):
         what = "" if fold_probabilities.ndim == 3 else f"an array of shape {fold_probabilities.shape}"
+    elif hasattr(fold_probabilities, "columns"):
+        what = f"a table of shape {fold_probabilities.shape}"
     elif isinstance(fold_probabilities, Iterable) and not isinstance(fold_probabilities, str | bytes):
-        what = f"a table of shape {fold_probabilities.shape}" if hasattr(fold_probabilities, "columns") else ""
+        what = ""
     if what:
         raise (ValueError if "shape" in what else TypeError)(
             f"fold_probabilities must be one matrix per fold; got {what}. Pass a list of matrices, in the order of "

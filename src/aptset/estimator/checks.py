@@ -16,7 +16,7 @@ from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_f
 
 from aptset.estimator.label_checks import are_things, check_one_kind
 from aptset.labels import columns_of, hashable, in_order, plain_labels, some
-from aptset.validation.labels import as_labels, refuse_masked
+from aptset.validation.labels import refuse_masked
 
 
 def check_estimator_can(estimator: Any) -> None:
@@ -160,22 +160,6 @@ def check_model_probabilities(model: Any, probabilities: Any, classes: NDArray[A
             f"{found.shape}. Models with several outputs need one ConformalClassifier per output."
         )
     return found
-
-
-def check_label_space(known: Any, found: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels that may come, sorted: those found in the data, or those that the caller named."""
-    if known is None:
-        return found
-    named = as_labels(known, "classes")
-    if len(named) < 2 or len(set(named.tolist())) != len(named):
-        raise ValueError(f"classes must be at least 2 distinct labels; got {some(named)}.")
-    missing = found[columns_of(found, named) < 0]
-    if len(missing):
-        raise ValueError(
-            f"classes must name every label that may come; y or the fitted model has {some(missing)}, which is not in "
-            f"{some(named)}. Add it, or leave classes out to take the labels from y."
-        )
-    return in_order(named)
 
 
 def warn_unseen_labels(chance: float, alpha: Fraction) -> None:

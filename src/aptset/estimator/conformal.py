@@ -20,12 +20,12 @@ from aptset.estimator.checks import (
     check_estimator_can,
     check_frozen,
     check_frozen_calibration,
-    check_label_space,
     check_training_data,
     check_workers,
 )
 from aptset.estimator.ensembles import drawn_ensemble, members
 from aptset.estimator.fitted import Fitted, Rule
+from aptset.estimator.label_checks import check_label_space
 from aptset.estimator.order import canonical_places
 from aptset.estimator.tuning import set_aside_and_choose
 from aptset.groups import Groups

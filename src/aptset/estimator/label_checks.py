@@ -1,4 +1,4 @@
-"""What kinds of labels y may hold: one of them."""
+"""What kinds of labels y may hold, one of them, and which labels may come."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import hashable
+from aptset.labels import columns_of, hashable, in_order, some
 from aptset.tables import plain_list
+from aptset.validation.labels import as_labels, check_hashable
 
 _PLAIN = {"numbers": (Real, np.bool_), "texts": (str,), "bytes": (bytes,)}
 
@@ -20,7 +21,7 @@ def are_things(y: NDArray[Any]) -> bool:
     return y.dtype == object and not {_kind_of(kind) for kind in set(map(type, y.tolist()))} & _PLAIN.keys()
 
 
-def check_one_kind(y: Any) -> None:
+def check_one_kind(y: Any, name: str = "y") -> None:
     """Refuse numbers beside texts, which numpy would make texts of, and other kinds that have no order in common."""
     of_objects = getattr(getattr(y, "dtype", None), "kind", "") == "O" and getattr(y, "ndim", 1) == 1
     if not (isinstance(y, list | tuple) or of_objects):
@@ -34,8 +35,8 @@ def check_one_kind(y: Any) -> None:
     if others:
         (row, label), (other_row, other_label) = known[0], others[0]
         raise TypeError(
-            f"y must hold labels of one kind; got {label!r} in row {row} and {other_label!r} in row {other_row}. "
-            "Make texts of all of them, for example [str(label) for label in y]."
+            f"{name} must hold labels of one kind; got {label!r} in row {row} and {other_label!r} in row {other_row}. "
+            f"Make texts of all of them, for example [str(label) for label in {name}]."
         )
 
 
@@ -44,3 +45,23 @@ def _kind_of(kind: type) -> str:
     if issubclass(kind, Enum):
         return "Enum"
     return next((name for name, types in _PLAIN.items() if issubclass(kind, types)), kind.__name__)
+
+
+def check_label_space(known: Any, found: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels that may come, sorted: those found in the data, or those that the caller named."""
+    if known is None:
+        return found
+    check_one_kind(known, "classes")
+    named = as_labels(known, "classes")
+    check_hashable(named, "classes")
+    if any(hashable(label) is None for label in named.tolist()):
+        raise ValueError(f"classes must not be missing; got {some(named)}. Rows of y without a label cannot be used.")
+    if len(named) < 2 or len(set(named.tolist())) != len(named):
+        raise ValueError(f"classes must be at least 2 distinct labels; got {some(named)}.")
+    missing = found[columns_of(found, named) < 0]
+    if len(missing):
+        raise ValueError(
+            f"classes must name every label that may come; y or the fitted model has {some(missing)}, which is not in "
+            f"{some(named)}. Add it, or leave classes out to take the labels from y."
+        )
+    return in_order(named)
