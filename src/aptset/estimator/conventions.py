@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
@@ -39,7 +38,19 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose label is guessed right; labels may be of any kind that ``fit`` takes."""
+        """Return the share of rows whose label is guessed right; labels may be of any kind that ``fit`` takes.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> from datetime import date
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, days = [[0.0], [0.1], [3.0], [3.1]] * 5, [date(2024, 1, 1)] * 2 + [date(2024, 1, 2)] * 2
+        >>> aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, days * 5).score(X, days * 5)
+        1.0
+        """
+        from sklearn.metrics import accuracy_score  # slow to load
+
         guesses, labels = self.predict(X), y
         if are_things(guesses):  # scikit-learn measures numbers and texts alone
             labels = as_labels(y, "y")
