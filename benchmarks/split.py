@@ -48,7 +48,8 @@ def sprint(name: str, p: np.ndarray, labels: np.ndarray, rounds: int) -> list[Li
         "W1": lambda: aptset.calibrate(p, labels, random_state=0),
         "W1 and first threshold": lambda: aptset.calibrate(p, labels, random_state=0).threshold(ALPHA),
         "W2 mask": lambda: predict_mask(p, ALPHA),
-        "W2 sets in order": lambda: predict_set(p, ALPHA),
+        "W2 sets": lambda: predict_set(p, ALPHA),
+        "W2 sets in order": lambda: predict_set(p, ALPHA).indices,
     }
     best = race({"stream": stream(p), **one}, rounds)
     lines = lines_of(name, {"stream": best.pop("stream")}, rounds)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.kernels.late import LateMembers
 from aptset.labels import (
     as_objects,
     columns_of,
@@ -32,6 +32,9 @@ from aptset.validation.labels import (
     check_length,
 )
 
+if TYPE_CHECKING:
+    from aptset.kernels.engines.seam import Columns
+
 _SHOWN_ROWS = 6
 _SHOWN_LABELS = 8
 
@@ -41,7 +44,8 @@ class PredictionSets(Sequence[NDArray[Any]]):
     """One set of labels per row, most likely label first.
 
     Rows are stored compressed: row i holds ``classes[indices[indptr[i]:indptr[i + 1]]]``, so a million small sets over
-    a thousand classes take a few megabytes.
+    a thousand classes take a few megabytes. Large sets are put in order when that is first asked for: ``sizes``,
+    ``covers``, ``mask`` and evaluations never do. Until then the probabilities of their labels are kept beside them.
 
     Parameters
     ----------
@@ -76,20 +80,45 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def __post_init__(self) -> None:
         classes = check_set_classes(self.classes)
         indptr, indices = check_pointers(self.indptr, self.indices, len(classes))
-        self._freeze(indptr.copy(), indices.copy(), classes)
+        self._freeze(indptr=indptr.copy(), indices=indices.copy(), classes=classes)
 
-    def _freeze(self, indptr: NDArray[np.int64], indices: NDArray[np.int32], classes: NDArray[Any]) -> None:
-        for name, values in (("indptr", indptr), ("indices", indices), ("classes", classes)):
+    def _freeze(self, **arrays: NDArray[Any]) -> None:
+        for name, values in arrays.items():
             view = values.view()
             view.flags.writeable = False
             object.__setattr__(self, name, view)
 
     @classmethod
-    def trusted(cls, indptr: NDArray[np.int64], indices: NDArray[np.int32], classes: NDArray[Any]) -> PredictionSets:
-        """Make sets from arrays that the kernels just made: no check, no copy."""
+    def trusted(
+        cls, indptr: NDArray[np.int64], indices: NDArray[np.int32] | LateMembers, classes: NDArray[Any]
+    ) -> PredictionSets:
+        """Make sets from arrays that the kernels just made: no check, no copy. Labels may be put in order later."""
         sets = object.__new__(cls)
-        sets._freeze(indptr, indices, classes)
+        sets._freeze(indptr=indptr, classes=classes)
+        if isinstance(indices, LateMembers):
+            object.__setattr__(sets, "_late", indices)
+        else:
+            sets._freeze(indices=indices)
         return sets
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Put the labels in order when ``indices`` are first asked for."""
+            late = self.__dict__.get("_late")
+            if name != "indices" or late is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self._freeze(indices=late.in_order())
+            return self.indices
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is copied and pickled: the labels in order."""
+        return {"indices": self.indices, **{name: value for name, value in self.__dict__.items() if name != "_late"}}
+
+    def _in_any_order(self) -> Columns:
+        """Return the members of the rows, for what does not depend on their order."""
+        late = self.__dict__.get("_late")
+        return self.indices if late is None else late.in_any_order()
 
     @classmethod
     def of(cls, sets: Any, classes: ArrayLike | None = None) -> PredictionSets:
@@ -132,7 +161,8 @@ class PredictionSets(Sequence[NDArray[Any]]):
         """Return the same sets with the names of the rows that they were made for, if these are pandas'."""
         if not hasattr(rows, "iloc") or len(rows) != len(self):
             return self
-        sets = PredictionSets.trusted(self.indptr, self.indices, self.classes)
+        late = self.__dict__.get("_late")
+        sets = PredictionSets.trusted(self.indptr, self.indices if late is None else late, self.classes)
         object.__setattr__(sets, "row_names", rows.index)
         return sets
 
@@ -145,7 +175,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def mask(self) -> NDArray[np.bool_]:
         """The sets as a dense boolean matrix (rows, classes)."""
         dense = np.zeros((len(self), len(self.classes)), dtype=np.bool_)
-        dense[self._row_of_member(), self.indices] = True
+        dense[self._row_of_member(), self._in_any_order()] = True
         return dense
 
     def labels(self) -> list[NDArray[Any]]:
@@ -157,7 +187,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
         wanted = as_labels(labels, "labels")
         check_length(wanted, len(self), "labels")
         columns = columns_of(wanted, self.classes)
-        is_label = self.indices == np.repeat(columns.astype(np.int32), self.sizes)
+        is_label = self._in_any_order() == np.repeat(columns.astype(np.int32), self.sizes)
         hits = np.concatenate([[0], np.cumsum(is_label, dtype=np.int64)])  # up to each member
         return np.asarray(hits[self.indptr[1:]] > hits[self.indptr[:-1]])
 
@@ -239,12 +269,14 @@ class PredictionSets(Sequence[NDArray[Any]]):
         return "\n".join([self._title(), *rows, *more])
 
     def _repr_html_(self) -> str:
+        from html import escape  # here, since it is slow to import
+
         cells = "".join(
-            f"<tr><th>{row}</th><td>{self.sizes[row]}</td><td>{html.escape(self._row_text(row))}</td></tr>"
+            f"<tr><th>{row}</th><td>{self.sizes[row]}</td><td>{escape(self._row_text(row))}</td></tr>"
             for row in range(min(len(self), _SHOWN_ROWS))
         )
         head = "<tr><th>row</th><th>size</th><th>labels, most likely first</th></tr>"
-        return f"<p>{html.escape(self._title())}</p><table>{head}{cells}</table>"
+        return f"<p>{escape(self._title())}</p><table>{head}{cells}</table>"
 
 
 def _as_one_list(rows: list[NDArray[Any]]) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from aptset.kernels.copies import BLOCK_ROWS
 from aptset.kernels.cuts import cut, cut_by_label, masks_by_label
 from aptset.kernels.formula import Formula
+from aptset.kernels.late import in_order
 from aptset.kernels.places import Rows, all_scores_of_block
 from aptset.scores import SCORES
 from aptset.validation.scores import formula_of
@@ -21,7 +22,8 @@ FORMULAS = {name: formula_of(score()) for name, score in SCORES.items()} | {"any
 def check(rows, thresholds, at_least):
     """Compare with all scores of the rows; members must stand in the order of their row."""
     scores, _ = all_scores_of_block(rows.seeded(), 0, len(rows))
-    every, members_of_all = cut(rows, np.array([[np.inf]])).at(0)
+    every, late = cut(rows, np.array([[np.inf]])).at(0)
+    members_of_all = in_order(late)
     found = cut_by_label(rows, thresholds, at_least)
     assert found.first_bad == -1
     for a, of_labels in enumerate(thresholds):

@@ -7,29 +7,31 @@ from numpy.typing import NDArray
 
 from aptset.kernels import engines
 from aptset.kernels.blocks import over_blocks
-from aptset.kernels.engines.seam import Columns
+from aptset.kernels.engines.seam import Columns, Waiting
 from aptset.kernels.formula import Floats
-from aptset.kernels.free_cuts import FreeCut, cut_freely
+from aptset.kernels.free_cuts import FreeCut, Set, cut_freely
+from aptset.kernels.late import LateMembers, in_order
 from aptset.kernels.places import Rows, first_bad_row, piece_of
 
 
 class Cut(NamedTuple):
     """Members at the largest threshold of each row, most likely first, and the sizes at every threshold.
 
-    Sets at smaller thresholds are beginnings of the same rows, so one list of members serves them all.
+    Sets at smaller thresholds are beginnings of the same rows, so one list of members serves them all. The order of the
+    members may be left for later where there is one threshold.
     """
 
     sizes: NDArray[np.int32]  # (thresholds, rows)
     longest: NDArray[np.int32]  # of each row
-    members: NDArray[np.int32]  # one row after the other
+    members: NDArray[np.int32] | LateMembers  # one row after the other
     first_bad: int
 
-    def at(self, which: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def at(self, which: int) -> Set:
         """Return (row pointers, members) of the sets at one of the thresholds."""
         sizes = self.sizes[which]
         pointers = np.zeros(len(sizes) + 1, dtype=np.int64)
         np.cumsum(sizes, out=pointers[1:])
-        if pointers[-1] == len(self.members):
+        if isinstance(self.members, LateMembers) or pointers[-1] == len(self.members):
             return pointers, self.members
         taken = np.empty(pointers[-1], dtype=np.int32)
         engines.chosen.beginnings(self.members, self.longest, sizes, taken)
@@ -42,11 +44,11 @@ class Cut(NamedTuple):
         starts[rows] = len(self.members) + np.cumsum(others.longest, dtype=np.int64) - others.longest
         sizes[:, rows], longest[rows] = others.sizes, others.longest
         ends = np.cumsum(longest, dtype=np.int64)
-        joined = np.concatenate([self.members, others.members])
+        joined = np.concatenate([in_order(self.members), in_order(others.members)])
         members = joined[np.arange(ends[-1]) + np.repeat(starts - (ends - longest), longest)]
         return Cut(sizes, longest, members, -1)
 
-    def at_each(self) -> list[tuple[NDArray[np.int64], NDArray[np.int32]]]:
+    def at_each(self) -> list[Set]:
         """Return the sets at every threshold, several at a time."""
         if len(self.sizes) == 1:
             return [self.at(0)]
@@ -64,15 +66,14 @@ def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut | FreeCut:
 def _cut(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
     noted, sizes = rows.room_for_seeds(), np.empty((thresholds.shape[1], len(rows.probabilities)), dtype=np.int32)
 
-    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns]:
+    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns | Waiting]:
         wanted, seeds = _of_block(thresholds, start, stop), piece_of(noted, start, stop)
         bad, members = block.engine.cut(block, wanted, at_least, sizes[:, start:stop], seeds)
         return (start + bad if bad >= 0 else -1), members
 
     results = rows.over_blocks(work)
     first_bad = first_bad_row([bad for bad, _ in results])
-    longest = _longest(sizes, thresholds)
-    found = Cut(sizes, longest, _join([members for _, members in results]), first_bad)
+    found = Cut(sizes, _longest(sizes, thresholds), _join(results), first_bad)
     copies = None if first_bad >= 0 else rows.copies(noted)
     if copies is None:
         return found
@@ -113,14 +114,14 @@ def cut_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> FreeCut:
 def _cut_by_label(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
     noted, sizes = rows.room_for_seeds(), np.empty(len(rows), dtype=np.int32)
 
-    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns]:
+    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns | Waiting]:
         seeds = piece_of(noted, start, stop)
         bad, members = block.engine.cut_by_label(block, thresholds, at_least, sizes[start:stop], seeds)
         return (start + bad if bad >= 0 else -1), members
 
     results = rows.over_blocks(work)
     first_bad = first_bad_row([bad for bad, _ in results])
-    found = Cut(sizes[None, :], sizes, _join([members for _, members in results]), first_bad)
+    found = Cut(sizes[None, :], sizes, _join(results), first_bad)
     copies = None if first_bad >= 0 else rows.copies(noted)
     return (
         found
@@ -153,13 +154,19 @@ def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
     return np.ascontiguousarray(thresholds if len(thresholds) == 1 else thresholds[start:stop])
 
 
-def _join(parts: list[Columns]) -> NDArray[np.int32]:
-    """Widen and join parts, dropping each one when it is done."""
-    if len(parts) == 1:
-        return parts[0].astype(np.int32, copy=False)
-    stops = np.cumsum([len(part) for part in parts]).tolist()
+def _join(results: list[tuple[int, Columns | Waiting]]) -> NDArray[np.int32] | LateMembers:
+    """Widen and join what blocks found, dropping each when it is done; what waits to be put in order stays apart."""
+    parts = [members for _, members in results]
+    results.clear()
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(arrays) < len(parts):
+        return LateMembers(parts)
+    parts.clear()
+    if len(arrays) == 1:
+        return arrays[0].astype(np.int32, copy=False)
+    stops = np.cumsum([len(part) for part in arrays]).tolist()
     joined = np.empty(stops[-1] if stops else 0, dtype=np.int32)
-    while parts:
-        stop, part = stops.pop(), parts.pop()
+    while arrays:
+        stop, part = stops.pop(), arrays.pop()
         joined[stop - len(part) : stop] = part
     return joined

@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from aptset.kernels.engines.numpy_engine import filled
 from aptset.kernels.formula import Floats
+from aptset.kernels.late import LateMembers
 from aptset.kernels.opened import order_and_scores
 from aptset.kernels.places import Rows, first_bad_row
 
-Set = tuple[NDArray[np.int64], NDArray[np.int32]]
+Set = tuple[NDArray[np.int64], NDArray[np.int32] | LateMembers]
 
 
 class FreeCut(NamedTuple):
@@ -42,7 +43,7 @@ def cut_freely(rows: Rows, thresholds: Floats, at_least: int) -> FreeCut:
         return (start + bad if bad >= 0 else -1), found
 
     results = rows.over_blocks(work)
-    sets = []
+    sets: list[Set] = []
     for a in range(thresholds.shape[1]):
         sizes = np.concatenate([found[a][0] for _, found in results])
         pointers = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])

@@ -218,22 +218,24 @@ static PyObject *by_label(PyObject *self, PyObject *args) {
 
 static PyObject *cuts(PyObject *self, PyObject *args) {
     Arguments a = {0};
-    Py_buffer thresholds, sizes, members;
+    Py_buffer thresholds, sizes, members, values, tie_seeds;
     Scratch scratch;
     Tile *tile;
     long long columns, n_thresholds, stride, at_least, width;
     unsigned long long key;
-    if (!PyArg_ParseTuple(args, JOB_FORMAT WANTED_FORMAT "w*L", JOB_ARGUMENTS(a, columns, key), &thresholds, &n_thresholds,
-                          &stride, &at_least, &sizes, &members, &width))
+    if (!PyArg_ParseTuple(args, JOB_FORMAT WANTED_FORMAT "w*Lz*z*", JOB_ARGUMENTS(a, columns, key), &thresholds, &n_thresholds,
+                          &stride, &at_least, &sizes, &members, &width, &values, &tie_seeds))
         return NULL;
     complete(&a, columns, key, rows_of(sizes.len, 4 * n_thresholds));
     Wanted wanted = {thresholds.buf, n_thresholds, stride, at_least, a.n, sizes.buf};
     int64_t bad = -1, written = 0;
-    int all_fits = fits(&a) && wanted_fits(&thresholds, n_thresholds, stride, a.n) && members.len >= a.n * columns * width;
+    int all_fits = fits(&a) && wanted_fits(&thresholds, n_thresholds, stride, a.n) && members.len >= a.n * columns * width
+        && (!values.buf || (tie_seeds.buf && n_thresholds == 1 && columns > WIDEST_TILE && values.len == a.rows.len && tie_seeds.len == a.n * 8));
     void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
-        bad = loops->cuts(&a.job, a.n, scratch, tile, &wanted, (Members){members.buf, (int)width}, &written);
+        bad = loops->cuts(&a.job, a.n, scratch, tile, &wanted, (Members){members.buf, (int)width},
+                          (Waiting){values.buf, tie_seeds.buf}, &written);
         Py_END_ALLOW_THREADS
         PyMem_Free(room);
     }
@@ -241,7 +243,34 @@ static PyObject *cuts(PyObject *self, PyObject *args) {
     PyBuffer_Release(&thresholds);
     PyBuffer_Release(&sizes);
     PyBuffer_Release(&members);
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&tie_seeds);
     return room ? Py_BuildValue("LL", (long long)bad, (long long)written) : refuse(all_fits);
+}
+
+/* Put members that wait in order. */
+static PyObject *order(PyObject *self, PyObject *args) {
+    Py_buffer sizes, members, values, tie_seeds, ordered;
+    Scratch scratch;
+    Tile *tile;
+    long long width;
+    if (!PyArg_ParseTuple(args, "y*y*Ly*y*w*", &sizes, &members, &width, &values, &tie_seeds, &ordered)) return NULL;
+    int64_t n = sizes.len / 4, count = ordered.len / 4, longest = members_fit(&sizes, count);
+    int is_single = values.len == count * 4;
+    int all_fits = longest >= 0 && tie_seeds.len == n * 8 && members.len == count * width && (is_single || values.len == count * 8);
+    void *room = all_fits ? take_room(longest > WIDEST_TILE ? longest : WIDEST_TILE + 1, &scratch, &tile) : NULL;
+    if (room) {
+        Py_BEGIN_ALLOW_THREADS
+        loops->order(n, sizes.buf, (Members){members.buf, (int)width}, (Waiting){values.buf, tie_seeds.buf}, is_single, scratch, ordered.buf);
+        Py_END_ALLOW_THREADS
+        PyMem_Free(room);
+    }
+    PyBuffer_Release(&sizes);
+    PyBuffer_Release(&members);
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&tie_seeds);
+    PyBuffer_Release(&ordered);
+    return room ? Py_NewRef(Py_None) : refuse(all_fits);
 }
 
 /* Take the first sizes[i] of the longest[i] members of each row. */
@@ -388,6 +417,7 @@ static PyMethodDef methods[] = {
     {"least_mean_bounds", least_mean_bounds, METH_VARARGS, "What no slab of unsorted points falls below."},
     {"masks", masks, METH_VARARGS, "Flags of the members of each row at its threshold."},
     {"beginnings", beginnings, METH_VARARGS, "The first members of each row."},
+    {"order", order, METH_VARARGS, "Members of each row in order."},
     {"cuts", cuts, METH_VARARGS, "Members of each row at its thresholds."},
     {NULL, NULL, 0, NULL},
 };

@@ -161,6 +161,10 @@ INLINE void put_member(Members m, int64_t at, int64_t column) {
     else ((int32_t *)m.to)[at] = (int32_t)column;
 }
 
+INLINE int64_t member_at(Members m, int64_t at) {
+    return m.width == 1 ? ((const uint8_t *)m.to)[at] : m.width == 2 ? ((const uint16_t *)m.to)[at] : ((const int32_t *)m.to)[at];
+}
+
 /* Cut wide rows; returns the first bad one or -1. */
 INLINE int64_t cut_wide_rows(const Job *job, int64_t n, int is_single, Scratch s, const Wanted *w, Members members, int64_t *end) {
     int64_t written = 0;
@@ -174,6 +178,80 @@ INLINE int64_t cut_wide_rows(const Job *job, int64_t n, int is_single, Scratch s
     }
     *end = written;
     return -1;
+}
+
+/* What puts members in order later: their probabilities, in the type of the rows, and the seed of the ties of each row. */
+typedef struct { void *values; uint64_t *tie_seeds; } Waiting;
+
+#define SPARSE 8 /* fewer than one label in so many are picked one by one */
+
+/* Write the labels above `high` as members that wait, columns upward: the next one is written over one that is not in, without a branch. */
+INLINE void gather(const Job *job, int64_t i, int is_single, int width, const float *rough, float high, Members members, Waiting waiting,
+                   int64_t at) {
+    const void *row = row_at(job, i);
+    for (int64_t j = 0; j < job->columns; j++) {
+        put_member((Members){members.to, width}, at, j);
+        if (is_single) ((float *)waiting.values)[at] = (float)AS_DOUBLE(row, 1, j);
+        else ((double *)waiting.values)[at] = AS_DOUBLE(row, 0, j);
+        at += rough[j] > high;
+    }
+}
+
+/* Write the members of wide row i, which wait to be put in order, and return their number; -1 for a bad row. */
+INLINE int64_t waiting_members(const Job *job, int64_t i, int is_single, const Wanted *w, Scratch s, Members members, Waiting waiting,
+                               int64_t at) {
+    Loaded row;
+    Position cut = {0};
+    double threshold = w->thresholds[i * w->stride];
+    if (open_row(job, i, is_single, &row)) cut = find_cut(job, i, is_single, &row, threshold, s);
+    int64_t found = cut.before + cut.among;
+    int64_t gathered = cut.proven && cut.before * SPARSE > job->columns ? cut.before : 0;
+    if (gathered) {
+        if (members.width == 2) gather(job, i, is_single, 2, s.rough, cut.high, members, waiting, at);
+        else gather(job, i, is_single, members.width, s.rough, cut.high, members, waiting, at);
+    } else if (cut.proven) {
+        collect(job, i, s.rough, next_float(cut.high), INFINITY, s.entries);
+        memcpy(s.entries + cut.before, s.window, (size_t)(cut.among ? cut.among : 1) * sizeof(Entry));
+    } else {
+        row = load_row(job, i, s.entries);
+        if (row.bad) return -1;
+        found = careful_members(&row, job, threshold, s);
+    }
+    const Entry *rest = gathered ? s.window : s.entries;
+    if (found < w->at_least) found = w->at_least;
+    for (int64_t k = gathered; k < found; k++) {
+        Entry entry = rest[k - gathered];
+        put_member(members, at + k, entry.column);
+        if (is_single) ((float *)waiting.values)[at + k] = (float)from_bits((uint64_t)entry.rank_bits);
+        else ((double *)waiting.values)[at + k] = from_bits((uint64_t)entry.rank_bits);
+    }
+    waiting.tie_seeds[i] = row.tie_seed;
+    w->sizes[i] = (int32_t)found;
+    return found;
+}
+
+/* Cut wide rows at one threshold and leave the order of the members for later; returns the first bad row or -1. */
+INLINE int64_t cut_and_wait(const Job *job, int64_t n, int is_single, Scratch s, const Wanted *w, Members members, Waiting waiting, int64_t *end) {
+    int64_t written = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t found = waiting_members(job, i, is_single, w, s, members, waiting, written);
+        if (found < 0) return i;
+        written += found;
+    }
+    *end = written;
+    return -1;
+}
+
+/* Put the members of each row, of which there are sizes[i], in order. */
+static void order_loop(int64_t n, const int32_t *sizes, Members members, Waiting waiting, int is_single, Scratch s, int32_t *ordered) {
+    for (int64_t i = 0, at = 0; i < n; at += sizes[i++]) {
+        for (int64_t k = 0; k < sizes[i]; k++) {
+            double x = AS_DOUBLE(waiting.values, is_single, at + k);
+            s.entries[k] = (Entry){(int64_t)bits_of(x), member_at(members, at + k)};
+        }
+        order_entries(s.entries, s.spare, sizes[i], waiting.tie_seeds[i]);
+        for (int64_t k = 0; k < sizes[i]; k++) ordered[at + k] = (int32_t)s.entries[k].column;
+    }
 }
 
 /* Sizes of the sets of a lane group at threshold number a. */
@@ -214,9 +292,10 @@ INLINE int64_t cut_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, co
     return -1;
 }
 
-/* Writes how many members there are to *end, if no row is bad. */
-static int64_t cuts_loop(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, Members members, int64_t *end) {
+/* Writes how many members there are to *end, if no row is bad. Order waits where there is room for what it needs (wide rows, one threshold). */
+static int64_t cuts_loop(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, Members members, Waiting waiting, int64_t *end) {
     if (job->columns <= WIDEST_TILE) return cut_narrow_rows(job, n, s, t, w, members, end);
+    if (waiting.values) return job->is_single ? cut_and_wait(job, n, 1, s, w, members, waiting, end) : cut_and_wait(job, n, 0, s, w, members, waiting, end);
     return job->is_single ? cut_wide_rows(job, n, 1, s, w, members, end) : cut_wide_rows(job, n, 0, s, w, members, end);
 }
 #endif

@@ -56,6 +56,18 @@ static int labels_fit(const Py_buffer *labels, int64_t n, int64_t columns) {
     return 1;
 }
 
+/* The largest of the sizes of rows with `count` members in all; -1 if they do not add up to that. */
+static int64_t members_fit(const Py_buffer *sizes, int64_t count) {
+    const int32_t *size = sizes->buf;
+    int64_t longest = 0;
+    for (int64_t i = 0; i < sizes->len / 4; i++) {
+        if (size[i] < 0 || size[i] > count) return -1;
+        count -= size[i];
+        longest = size[i] > longest ? size[i] : longest;
+    }
+    return count == 0 ? longest : -1;
+}
+
 /* Row i is cut at the thresholds from i * stride on. */
 static int wanted_fits(const Py_buffer *thresholds, int64_t n_thresholds, int64_t stride, int64_t n) {
     return n_thresholds > 0 && stride >= 0 && (n == 0 || thresholds->len / 8 >= (n - 1) * stride + n_thresholds);

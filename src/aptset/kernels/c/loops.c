@@ -2,5 +2,5 @@
 #include "loops.h"
 
 const Loops LOOPS = {
-    LEVEL, label_scores_loop, all_scores_loop, counts_loop, p_values_loop, by_label_loop, cuts_loop, masks_loop, hash_rows_loop, bounds_loop,
+    LEVEL, label_scores_loop, all_scores_loop, counts_loop, p_values_loop, by_label_loop, cuts_loop, order_loop, masks_loop, hash_rows_loop, bounds_loop,
 };

@@ -17,7 +17,8 @@ typedef struct {
     int64_t (*counts)(const Job *, int64_t, Scratch, Tile *, const Calibrated *, int32_t *);
     int64_t (*p_values)(const Job *, int64_t, Scratch, Tile *, const Calibrated *, double *);
     int64_t (*by_label)(const Job *, int64_t, Scratch, Tile *, const ByLabel *, int64_t *);
-    int64_t (*cuts)(const Job *, int64_t, Scratch, Tile *, const Wanted *, Members, int64_t *);
+    int64_t (*cuts)(const Job *, int64_t, Scratch, Tile *, const Wanted *, Members, Waiting, int64_t *);
+    void (*order)(int64_t, const int32_t *, Members, Waiting, int, Scratch, int32_t *);
     int64_t (*masks)(const Job *, int64_t, Scratch, Tile *, const Wanted *, uint8_t *);
     void (*hash_rows)(const void *, int, int64_t, int64_t, const uint64_t *, uint64_t, uint64_t *);
     void (*bounds)(const double *, const uint8_t *, int64_t, int64_t, int64_t, Bin *, int64_t, Prefix *, int64_t *, double *);

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import blocks
-from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups
+from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Waiting
 from aptset.kernels.formula import Floats
 from aptset.kernels.quotients import by_decimals
 from aptset.kernels.rowhash import Words, column_keys
@@ -42,14 +42,21 @@ class CompiledEngine:
 
     def cut(
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
-    ) -> tuple[int, Columns]:
-        """Return the members at the largest threshold."""
-        room = _room_for_members(rows)
+    ) -> tuple[int, Columns | Waiting]:
+        """Return the members at the largest threshold; many of them wait to be put in order."""
+        room, (values, tie_seeds) = _room_for_members(rows), _room_for_waiting(rows, thresholds)
         found = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
-        bad, written = self.loops.cuts(*_job(rows, noted), *_wanted(thresholds, at_least), found, room, room.itemsize)
+        where = (found, room, room.itemsize, values, tie_seeds)
+        bad, written = self.loops.cuts(*_job(rows, noted), *_wanted(thresholds, at_least), *where)
         if found is not sizes:
             sizes[:] = found
-        return bad, room[:written].copy()
+        if values is None or tie_seeds is None or bad >= 0:
+            return bad, room[:written].copy()
+        members, beside = room[:written], values[:written]
+        if 2 * written < len(room):  # else a copy would cost more than the room that stays empty
+            members, beside = members.copy(), beside.copy()
+        waiting = WaitingMembers(self.loops, found[0], members, beside, tie_seeds)
+        return bad, waiting if written >= _MANY * len(rows) else waiting.in_order()
 
     def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members."""
@@ -129,6 +136,24 @@ class CompiledEngine:
         return bounds
 
 
+@dataclass(frozen=True)
+class WaitingMembers:
+    """Members in any order, and what puts them in order: their probabilities, and the seed of the ties of each row."""
+
+    loops: Any
+    sizes: NDArray[np.int32]
+    columns: Columns
+    values: NDArray[np.floating[Any]]
+    tie_seeds: Words
+
+    def in_order(self) -> NDArray[np.int32]:
+        """Return the members, most likely first."""
+        ordered = np.empty(len(self.columns), dtype=np.int32)
+        of_members = (self.columns, self.columns.itemsize, self.values, self.tie_seeds)
+        self.loops.order(np.ascontiguousarray(self.sizes), *of_members, ordered)
+        return ordered
+
+
 def _compute(loops: Any, n: int) -> Floats:
     table = np.empty(n + 1)
     done = loops.p_value_table(table)  # the smallest p-values are left to the decimals
@@ -150,10 +175,23 @@ def _job(rows: Rows, noted: Words | None) -> tuple[object, ...]:
     return values, values.shape[1], weights.flat, keys, rows.key, rows.tolerance, rows.seeds, rows.u, noted
 
 
+_MANY = 48  # members a row: fewer are in order at once
+_WIDEST_TILE = 40  # WIDEST_TILE in c/tile.h: narrow rows come out in order anyhow
+_FEW_CELLS = 2**14  # too few for waiting to be worth it
+
+
+def _room_for_waiting(rows: Rows, thresholds: Floats) -> tuple[NDArray[np.floating[Any]] | None, Words | None]:
+    """Return room for what members wait with, if they may: sets at several thresholds are beginnings of one order."""
+    values = rows.probabilities
+    if thresholds.shape[1] > 1 or values.shape[1] <= _WIDEST_TILE or values.size < _FEW_CELLS:
+        return None, None
+    return np.empty(values.size, dtype=values.dtype), np.empty(len(values), dtype=np.uint64)
+
+
 def _room_for_members(rows: Rows) -> Columns:
     """Return room in the smallest type for a column: what waits to be joined then takes little memory."""
     n_rows, n_columns = rows.probabilities.shape
-    width = 1 if n_columns <= 40 else 2 if n_columns <= 2**16 else 4  # WIDEST_TILE in c/tile.h
+    width = 1 if n_columns <= _WIDEST_TILE else 2 if n_columns <= 2**16 else 4
     return np.empty(n_rows * n_columns, dtype=f"u{width}" if width < 4 else np.int32)
 
 

@@ -59,6 +59,19 @@ class Calibrated:
     kept: dict[Any, Any] = field(default_factory=dict)
 
 
+class Waiting(Protocol):
+    """Members of a block whose order within their rows is worked out when somebody asks."""
+
+    @property
+    def columns(self) -> Columns:
+        """The members in any order within their rows, one row after the other."""
+        ...
+
+    def in_order(self) -> NDArray[np.int32]:
+        """Return the members, most likely first."""
+        ...
+
+
 class Engine(Protocol):
     """The loops over blocks of rows. Every engine gives the same bits.
 
@@ -88,8 +101,10 @@ class Engine(Protocol):
 
     def cut(
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
-    ) -> tuple[int, Columns]:
+    ) -> tuple[int, Columns | Waiting]:
         """Return the members at the largest threshold of each row, most likely first, one row after the other.
+
+        An engine may leave their order for later where there is one threshold.
 
         Thresholds are (rows, thresholds), or (1, thresholds) for all rows alike; ``sizes`` are (thresholds, rows).
         Sets hold ``at_least`` labels (0 or 1). Columns come in any type that holds them.
