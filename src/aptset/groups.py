@@ -38,11 +38,11 @@ class Groups:
         """Return the groups that occur among the values (in order of first appearance), or the labels, or one group."""
         if values is not None:
             plain = values.tolist() if isinstance(values, np.ndarray) else values
-            return cls("row", tuple(dict.fromkeys(hashable(value) for value in _some_of_each(plain))))
+            return cls("row", tuple(dict.fromkeys(hashable(value) for value in some_of_each(plain))))
         by_label = is_grouping(setting) and GROUPINGS[setting] is None
         return cls("label", tuple(classes.tolist())) if by_label else EVERYONE
 
-    def ids(self, values: Iterable[Any] | None, n_rows: int) -> Ids | None:
+    def ids(self, values: GroupValues | None, n_rows: int) -> Ids | None:
         """Return the id of each row: -1 for a value never seen, zeros without groups, None where the label decides."""
         if self.kind == "label":
             return None
@@ -51,14 +51,18 @@ class Groups:
         table = {name: number for number, name in enumerate(self.names)}
         if isinstance(values, np.ndarray):
             return _look_up(values, table)
-        return np.fromiter((table.get(hashable(value), -1) for value in values), dtype=np.int32, count=n_rows)
+        try:  # equal values have one id: each of them is looked at once, rows only go through the dictionary
+            ids = {value: table.get(hashable(value), -1) for value in dict.fromkeys(values)}
+        except TypeError:
+            return np.fromiter((table.get(hashable(value), -1) for value in values), dtype=np.int32, count=n_rows)
+        return np.fromiter(map(ids.__getitem__, values), dtype=np.int32, count=n_rows)
 
     def ids_of_labels(self, ids: Ids | None, columns: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the group of each calibration sample from the ids of its row and the column of its true label."""
         return (columns if ids is None else ids).astype(np.intp)
 
 
-def _some_of_each(values: Iterable[Any]) -> Iterable[Any]:
+def some_of_each(values: Iterable[Any]) -> Iterable[Any]:
     """Return the distinct values, in order of first appearance; all of them where some cannot be looked up."""
     try:
         return dict.fromkeys(values)

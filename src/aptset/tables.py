@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import html
+import gc
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -72,6 +73,18 @@ def make_table(columns: dict[Any, Any], backend: Backend, row_names: Any = None)
     return nw.from_dict(columns, backend=backend).to_native()
 
 
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Make many objects that all stay: looking through them for garbage again and again takes most of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 class Lists(NamedTuple):
     """A column of lists, compressed: row i holds ``names[k]`` for k in ``positions[pointers[i]:pointers[i + 1]]``."""
 
@@ -82,7 +95,8 @@ class Lists(NamedTuple):
     def as_lists(self) -> list[list[Any]]:
         """Return a Python list per row."""
         members = self.names[self.positions].tolist()
-        return [members[start:stop] for start, stop in pairwise(self.pointers.tolist())]
+        with _nothing_collected():
+            return [members[start:stop] for start, stop in pairwise(self.pointers.tolist())]
 
     def as_arrow(self) -> Any:
         """Return an Arrow array of lists, which makes no Python object per row; None if Arrow has no type for them."""
@@ -155,13 +169,17 @@ def need(package: str, purpose: str) -> None:
 
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]], notes: Iterable[str] = ()) -> str:
     """Return a heading, a table, and a paragraph for each note."""
-    cells = "".join(f"<tr>{''.join(f'<td>{html.escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
-    names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    from html import escape  # here, since it is slow to import
+
+    cells = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    names = "".join(f"<th>{escape(name)}</th>" for name in head)
     top = f"<thead><tr>{names}</tr></thead>" if head else ""
     below = "".join(html_note(note) for note in notes if note)
-    return f"<div><p><b>{html.escape(title)}</b></p><table>{top}<tbody>{cells}</tbody></table>{below}</div>"
+    return f"<div><p><b>{escape(title)}</b></p><table>{top}<tbody>{cells}</tbody></table>{below}</div>"
 
 
 def html_note(text: str) -> str:
     """Return a paragraph."""
-    return f"<p>{html.escape(text)}</p>"
+    from html import escape
+
+    return f"<p>{escape(text)}</p>"

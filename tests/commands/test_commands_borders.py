@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import aptset
+from aptset.commands import checks
 from shell import failure, run, write
 
 
@@ -135,3 +136,23 @@ def test_models_of_the_users_own(tmp_path):
         run("run", "t.parquet", "--target", "set", "--model", name, "--out", "o", cwd=tmp_path)
     assert run("run", "t.parquet", "--target", "set", "--out", "o", "--quiet", cwd=tmp_path).stdout == ""
     assert set(pd.read_parquet(tmp_path / "o" / "sets.parquet").columns) == {"row", "label", "size", "set"}
+
+
+def test_the_first_row_whose_set_holds_a_label_twice_is_named(monkeypatch, tmp_path):
+    """Whatever the number of rows that are looked at together; the definition compares every pair."""
+    generator = np.random.default_rng(7)
+    for n_names, marks in ((3, 1), (3, 12), (9, 40), (9, 2**21)):
+        monkeypatch.setattr(checks, "_MARKS", marks)
+        sets = [generator.permutation(n_names)[: generator.integers(n_names + 1)] for _ in range(60)]
+        for wrong in ((), (59,), (17, 40)):
+            for number in wrong:
+                sets[number] = np.append(sets[number], generator.integers(n_names)).repeat(2)
+            row, members = np.repeat(np.arange(60), [len(one) for one in sets]), np.concatenate(sets).astype(np.intp)
+            if not wrong:
+                checks.check_distinct_members(tmp_path, 100, row, members, n_names)
+                continue
+            with pytest.raises(
+                ValueError, match=f"row {100 + wrong[0]}, column 'set': labels of a set must be distinct"
+            ):
+                checks.check_distinct_members(tmp_path, 100, row, members, n_names)
+    checks.check_distinct_members(tmp_path, 0, row[:0], members[:0], 1)

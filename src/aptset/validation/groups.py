@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from aptset.devices import is_on_device, is_tensor, on_host
-from aptset.groups import GROUPINGS, GroupValues, is_grouping
+from aptset.groups import GROUPINGS, GroupValues, is_grouping, some_of_each
 from aptset.labels import as_objects, hashable
 from aptset.tables import column_values, is_table, names_of_columns, plain_list
 from aptset.validation.labels import check_length
@@ -53,7 +53,7 @@ def _as_values(values: Any, n_rows: int) -> GroupValues:
     check_length(found, n_rows, "groups")
     if isinstance(values, np.ndarray) and values.dtype.kind in "bUS":
         return found
-    for value in found:
+    for value in some_of_each(found):
         try:
             hash(hashable(value))
         except (TypeError, ValueError) as error:  # of two numbers, it cannot be told whether an array equals itself
