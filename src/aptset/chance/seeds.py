@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from numbers import Real
 from typing import Any
 
@@ -105,6 +104,8 @@ def _word(value: Any, texts: dict[str, int]) -> int:
 
 
 def _digest(content: bytes) -> int:
+    from hashlib import blake2b  # slow to import, and few need it
+
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
 
 

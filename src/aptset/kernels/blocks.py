@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -30,6 +29,8 @@ def over_blocks(n_rows: int, step: int, work: Callable[[int, int], Result]) -> l
     threads = min(thread_count(), len(stops))
     if len(stops) <= _SERIAL_BLOCKS or threads == 1:
         return [work(start, stop) for start, stop in zip(starts, stops, strict=True)]
+    from concurrent.futures import ThreadPoolExecutor  # slow to import: only when there is work for it
+
     # A pool per call: one that is kept would not survive a fork.
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, starts, stops))

@@ -1,6 +1,5 @@
 """Exact conformal ranks, and how many calibration scores lie below a score."""
 
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -27,6 +26,8 @@ def sort_upward(scores: Floats) -> Floats:
     threads = thread_count() if len(scores) >= _LONG else 1
     if threads == 1:
         return np.sort(scores)
+    from concurrent.futures import ThreadPoolExecutor  # slow to import: only when there is work for it
+
     with ThreadPoolExecutor(threads) as pool:
         joined = np.concatenate(list(pool.map(np.sort, np.array_split(scores, threads))))
     joined.sort(kind="stable")  # merges runs that are sorted already

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
@@ -17,6 +16,8 @@ from aptset.validation.scores import AUTO
 from aptset.validation.settings import check_flag
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aptset.probabilities.cross import CrossCalibration
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -38,6 +37,8 @@ from aptset.validation.settings import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aptset.probabilities.tensors import OnDevice
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LONGEST_TEXT = 64 * 2**20  # safetensors itself stops at 100 million bytes
 
