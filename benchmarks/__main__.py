@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from aptset.kernels import engines
-from benchmarks import files, folds, growth, overview, peers, regression, report, slices, split, verbs, whole
+from benchmarks import files, folds, growth, long_work, overview, peers, regression, report, slices, split, verbs, whole
 from benchmarks.timing import Line, cores
 from benchmarks.verb_goals import of_verbs
 
@@ -54,6 +54,8 @@ def measure(quick: bool) -> tuple[dict[str, Any], list[Line]]:
     lines, others = lines + more, others | without
     say("W8: files")
     lines += files.run(quick)
+    say("W9: worst slice, report and audit")
+    lines += long_work.run(quick)
     say("W6: whole fits, imports, memory")
     results = {"quick": quick, "machine": machine(), "date": datetime.now(UTC).strftime("%Y-%m-%d")}
     results |= {

@@ -1,6 +1,7 @@
 """Run in a new process: peak memory of a workload beyond its result, the first call, and the time of an import.
 
-``python -m benchmarks.process memory W2 peaked 50000 1000`` or ``... first`` or ``... import numpy``. Prints JSON.
+``python -m benchmarks.process memory W2 peaked 50000 1000`` or ``... long report 100000`` or ``... first`` or
+``... import numpy``. Prints JSON.
 """
 
 from __future__ import annotations
@@ -39,6 +40,37 @@ def memory(workload: str, kind: str, n: int, n_classes: int) -> dict[str, float]
     return {"extra_mb": _status("VmHWM") - before - _size_of(result), "result_mb": _size_of(result)}
 
 
+def long_work(what: str, n: int) -> dict[str, float]:
+    """Return the seconds of a long piece of work on n rows, and the peak memory beyond what it was given."""
+    import numpy as np
+
+    import aptset
+    from benchmarks.data import of_kind
+
+    p, labels = of_kind("peaked", n, 10)
+    X = np.random.default_rng(0).normal(size=(n, 10))
+    calibration = aptset.calibrate(p[:20_000], labels[:20_000], random_state=0)
+    sets = calibration.predict_set(p)
+    works = {
+        "worst slice": lambda: aptset.worst_slice_coverage(sets, labels=labels, X=X, random_state=0),
+        "report": lambda: aptset.report(calibration, p, labels),
+        "report with features": lambda: aptset.report(calibration, p, labels, features=X),
+        "audit": lambda: _audit(X, labels),
+    }
+    Path("/proc/self/clear_refs").write_text("5")
+    before, start = _status("VmRSS"), time.perf_counter()
+    works[what]()
+    return {"seconds": time.perf_counter() - start, "extra_mb": _status("VmHWM") - before}
+
+
+def _audit(X: Any, labels: Any) -> Any:
+    from sklearn.naive_bayes import GaussianNB
+
+    import aptset
+
+    return aptset.audit(GaussianNB(), X, labels, alpha=0.1, calibrations=("split",), repetitions=3)
+
+
 def _size_of(result: Any) -> float:
     if hasattr(result, "indptr"):
         return float(result.indptr.nbytes + result.indices.nbytes) / 2**20
@@ -72,6 +104,8 @@ if __name__ == "__main__":
     task, *rest = sys.argv[1:]
     if task == "memory":
         answer = memory(rest[0], rest[1], int(rest[2]), int(rest[3]))
+    elif task == "long":
+        answer = long_work(rest[0], int(rest[1]))
     elif task == "first":
         answer = first_call()
     else:

@@ -70,6 +70,7 @@ def test_every_p_value_is_in_the_page():
 def test_tables_at_levels_say_the_same_as_all_p_values(monkeypatch, settings):
     calibration, chances, y = made(**settings)
     monkeypatch.setattr(measures, "MOST_CELLS", 10)
+    monkeypatch.setattr(measures, "_CELLS_AT_ONCE", 5000)  # some rows at a time
     data = data_of(aptset.report(calibration, chances, y, alpha=0.07))
     assert data["mode"] == "levels"
     assert 0.07 in data["alphas"]

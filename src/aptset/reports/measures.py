@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,26 +104,39 @@ def at_levels(
     shown: NDArray[np.intp],
 ) -> Statistics:
     """Return counts and sums over all rows at each of some levels; ``shown`` are rows whose own sizes are wanted."""
-    levels, n_classes = np.array(alphas), evidence.p_values.shape[1]
-    step = max(1, _CELLS_AT_ONCE // n_classes)
-    sizes = np.concatenate(
-        [_sizes(evidence.p_values[start : start + step], levels) for start in range(0, len(evidence.labels), step)]
-    )
-    if evidence.most_likely is not None:
-        sizes = np.maximum(sizes, 1)
-    covered = np.stack([evidence.covered_at(alpha) for alpha in alphas], axis=1)
-    histogram = np.stack(
-        [np.bincount(sizes[:, a] * 2 + covered[:, a], minlength=2 * n_classes + 2) for a in range(len(alphas))]
-    )
-    content = {"histogram": pack(histogram), "shown": pack(sizes[shown])}
+    levels, least = np.array(alphas), 0 if evidence.most_likely is None else 1
+    n_rows, n_classes = evidence.p_values.shape
+    content: dict[str, NDArray[np.int64]] = {}
+    step = max(1, _CELLS_AT_ONCE // max(n_classes, len(alphas)))
+    covered_at = [evidence.covered_at(alpha) for alpha in alphas]
+    for some in (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)):
+        sizes = np.maximum(_sizes(evidence.p_values[some], levels), least).astype(np.int64)
+        covered = np.stack([of_level[some] for of_level in covered_at], axis=1)
+        for name, sums in _sums(sizes, covered, some, parts, in_slice, n_classes):
+            content[name] = content[name] + sums if name in content else sums
+    content["shown"] = np.maximum(_sizes(evidence.p_values[shown], levels), least)
+    return Statistics({name: pack(sums) for name, sums in content.items()}, alphas)
+
+
+def _sums(
+    sizes: NDArray[np.int64],
+    covered: NDArray[np.bool_],
+    some: slice,
+    parts: dict[str, Partition],
+    in_slice: NDArray[np.bool_] | None,
+    n_classes: int,
+) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Yield what is counted and summed at each level over some rows, by name."""
+    by_level, most = (sizes * 2 + covered).T, 2 * n_classes + 2
+    yield "histogram", np.stack([np.bincount(of_level, minlength=most) for of_level in by_level])
     for name, part in parts.items():
-        content[f"{name}_covered"] = pack(part.sums(covered))
-        content[f"{name}_sum"] = pack(part.sums(sizes))
-        content[f"{name}_squares"] = pack(part.sums(sizes.astype(np.int64) ** 2))
-        content[f"{name}_rows"] = pack(np.bincount(part.of_row, minlength=len(part.names)))
+        mine = Partition(part.names, part.of_row[some])
+        yield f"{name}_covered", mine.sums(covered)
+        yield f"{name}_sum", mine.sums(sizes)
+        yield f"{name}_squares", mine.sums(sizes**2)
+        yield f"{name}_rows", np.bincount(mine.of_row, minlength=len(mine.names))
     if in_slice is not None:
-        content["slice_covered"] = pack(covered[in_slice].sum(axis=0))
-    return Statistics(content, alphas)
+        yield "slice_covered", covered[in_slice[some]].sum(axis=0)
 
 
 def _sizes(p_values: Floats, levels: Floats) -> NDArray[np.int32]:
