@@ -68,6 +68,18 @@ def test_covers(sets):
         sets.covers(["ant"])
 
 
+def test_covers_in_long_sets_among_empty_ones():
+    generator = np.random.default_rng(0)
+    for share in (0.1, 0.9):
+        mask = generator.random((80, 200)) < share
+        mask[[0, 7, 8, 79]] = False
+        labels = generator.integers(201, size=80)  # 200 is none of the classes
+        expected = [bool(label < 200 and row[label]) for row, label in zip(mask, labels.tolist(), strict=True)]
+        assert PredictionSets.from_mask(mask).covers(labels).tolist() == expected
+        assert not PredictionSets.from_mask(mask[[0, 7]]).covers(labels[:2]).any()
+    assert PredictionSets.from_mask(mask[:0]).covers([]).tolist() == []
+
+
 def test_is_frozen(sets):
     with pytest.raises(AttributeError):
         sets.indptr = np.array([0])

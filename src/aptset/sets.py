@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _SHOWN_ROWS = 6
 _SHOWN_LABELS = 8
+_LONG = 32  # labels a row: a running sum over more of them costs more than going from row to row
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -188,8 +189,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
         check_length(wanted, len(self), "labels")
         columns = columns_of(wanted, self.classes)
         is_label = self._in_any_order() == np.repeat(columns.astype(np.int32), self.sizes)
-        hits = np.concatenate([[0], np.cumsum(is_label, dtype=np.int64)])  # up to each member
-        return np.asarray(hits[self.indptr[1:]] > hits[self.indptr[:-1]])
+        return self._any_of_row(is_label)
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return a data frame with columns ``size`` and ``labels`` (a list per row).
@@ -203,6 +203,15 @@ class PredictionSets(Sequence[NDArray[Any]]):
         """
         lists = Lists(self.indptr, self.indices, self.classes)
         return make_table_with_lists({"size": self.sizes}, "labels", lists, backend, self.row_names)
+
+    def _any_of_row(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Tell for each row whether a member is flagged."""
+        if len(flags) < _LONG * len(self):
+            hits = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])  # up to each member
+            return np.asarray(hits[self.indptr[1:]] > hits[self.indptr[:-1]])
+        found, some = np.zeros(len(self), dtype=np.bool_), np.flatnonzero(self.sizes)
+        found[some] = np.logical_or.reduceat(flags, self.indptr[some])  # which cannot take empty rows
+        return found
 
     def _row_of_member(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self)), self.sizes)
