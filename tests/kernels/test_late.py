@@ -85,6 +85,19 @@ def test_sets_are_the_same_whether_they_wait_or_not(monkeypatch, n_classes, dtyp
     assert late.indices.dtype == plain.indices.dtype == np.int32
 
 
+def test_more_columns_than_two_bytes_hold(monkeypatch):
+    matrix = flat_rows(12, 70_000, np.float64)
+    rows = Rows(
+        matrix, Formula(SCORES["adaptive"]().weights), key=3, tolerance=0.05, seeds=np.arange(12, dtype=np.uint64)
+    )
+    pointers, members = cut(rows, np.full((1, 1), 0.9)).at(0)
+    assert isinstance(members, LateMembers)
+    monkeypatch.setattr(engines, "chosen", engines.NUMPY)
+    expected_pointers, expected = cut(rows, np.full((1, 1), 0.9)).at(0)
+    np.testing.assert_array_equal(pointers, expected_pointers)
+    np.testing.assert_array_equal(in_order(members), expected)
+
+
 def waiting_sets(matrix):
     labels = np.arange(len(matrix)) % matrix.shape[1]
     sets = aptset.calibrate(matrix, labels, random_state=0).predict_set(matrix[:250], 0.2)
