@@ -95,11 +95,11 @@ class PredictionSets(Sequence[NDArray[Any]]):
     ) -> PredictionSets:
         """Make sets from arrays that the kernels just made: no check, no copy. Labels may be put in order later."""
         sets = object.__new__(cls)
-        sets._freeze(indptr=indptr, classes=classes)
         if isinstance(indices, LateMembers):
+            sets._freeze(indptr=indptr, classes=classes)
             object.__setattr__(sets, "_late", indices)
         else:
-            sets._freeze(indices=indices)
+            sets._freeze(indptr=indptr, indices=indices, classes=classes)
         return sets
 
     if not TYPE_CHECKING:

@@ -156,14 +156,14 @@ def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
 
 def _join(results: list[tuple[int, Columns | Waiting]]) -> NDArray[np.int32] | LateMembers:
     """Widen and join what blocks found, dropping each when it is done; what waits to be put in order stays apart."""
+    if len(results) == 1 and isinstance(results[0][1], np.ndarray):
+        return results[0][1].astype(np.int32, copy=False)
     parts = [members for _, members in results]
     results.clear()
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if len(arrays) < len(parts):
         return LateMembers(parts)
     parts.clear()
-    if len(arrays) == 1:
-        return arrays[0].astype(np.int32, copy=False)
     stops = np.cumsum([len(part) for part in arrays]).tolist()
     joined = np.empty(stops[-1] if stops else 0, dtype=np.int32)
     while arrays:

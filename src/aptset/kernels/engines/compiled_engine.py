@@ -44,7 +44,11 @@ class CompiledEngine:
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns | Waiting]:
         """Return the members at the largest threshold; many of them wait to be put in order."""
-        room, (values, tie_seeds) = _room_for_members(rows), _room_for_waiting(rows, thresholds)
+        room, values, tie_seeds, n_cells = _room_for_members(rows), None, None, rows.probabilities.size
+        # Sets at several thresholds are beginnings of one order; members of narrow rows come out in order anyhow.
+        if thresholds.shape[1] == 1 and room.itemsize > 1 and n_cells >= _FEW_CELLS:
+            values = np.empty(n_cells, dtype=rows.probabilities.dtype)
+            tie_seeds = np.empty(len(rows.probabilities), dtype=np.uint64)
         found = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
         where = (found, room, room.itemsize, values, tie_seeds)
         bad, written = self.loops.cuts(*_job(rows, noted), *_wanted(thresholds, at_least), *where)
@@ -178,14 +182,6 @@ def _job(rows: Rows, noted: Words | None) -> tuple[object, ...]:
 _MANY = 48  # members a row: fewer are in order at once
 _WIDEST_TILE = 40  # WIDEST_TILE in c/tile.h: narrow rows come out in order anyhow
 _FEW_CELLS = 2**14  # too few for waiting to be worth it
-
-
-def _room_for_waiting(rows: Rows, thresholds: Floats) -> tuple[NDArray[np.floating[Any]] | None, Words | None]:
-    """Return room for what members wait with, if they may: sets at several thresholds are beginnings of one order."""
-    values = rows.probabilities
-    if thresholds.shape[1] > 1 or values.shape[1] <= _WIDEST_TILE or values.size < _FEW_CELLS:
-        return None, None
-    return np.empty(values.size, dtype=values.dtype), np.empty(len(values), dtype=np.uint64)
 
 
 def _room_for_members(rows: Rows) -> Columns:
