@@ -170,24 +170,24 @@ def check_sets_column(path: Path, kind: Any) -> str:
     return "texts"
 
 
-_MARKS = 2**21
+_MOST_MARKS = 2**24
 
 
 def check_distinct_members(
     path: Path, start: int, row: NDArray[np.intp], members: NDArray[np.intp], n_names: int
 ) -> None:
-    """Refuse sets that hold a label twice; rows stand upward, and some of them at a time get a mark for every label."""
-    n_rows, step = int(row[-1]) + 1 if len(row) else 0, max(1, _MARKS // n_names)
-    stops = np.searchsorted(row, np.arange(step, n_rows + step, step)).tolist()
-    for first, begin, stop in zip(range(0, n_rows, step), [0, *stops], stops, strict=False):
-        pairs = (row[begin:stop] - first) * n_names + members[begin:stop]
-        marks = np.zeros(step * n_names, dtype=np.bool_)
+    """Refuse sets that hold a label twice; rows stand upward."""
+    pairs, n_marks = row * n_names + members, (int(row[-1]) + 1) * n_names if len(row) else 0
+    if n_marks <= _MOST_MARKS:  # a mark for every label of every row: sooner than sorting, where they are not too many
+        marks = np.zeros(n_marks, dtype=np.bool_)
         marks[pairs] = True
-        if np.count_nonzero(marks) < len(pairs):
-            number = start + first + int(np.argmax(np.bincount(pairs) > 1)) // n_names
-            raise ValueError(
-                f"{path}, row {number}, column 'set': labels of a set must be distinct; one is there twice."
-            )
+        if np.count_nonzero(marks) == len(pairs):
+            return
+    pairs.sort()
+    twice = np.flatnonzero(pairs[1:] == pairs[:-1])
+    if len(twice):
+        number = start + int(pairs[twice[0]] // n_names)
+        raise ValueError(f"{path}, row {number}, column 'set': labels of a set must be distinct; one is there twice.")
 
 
 def check_same_classes(path: Path, found: list[str], wanted: list[str]) -> list[int]:
