@@ -22,7 +22,7 @@ def words_of(evaluation):
 
 def judged(source, X, y, groups=None):
     """The evaluation that a report is made from, without the page."""
-    return evaluation_of(source, X, y, groups, None, None, 0, u=None, ids=None)
+    return evaluation_of(source, X, y, groups, None, None, 0, lambda share: None, u=None, ids=None)
 
 
 @pytest.mark.parametrize("groups", ["label", "row", None])
