@@ -4,6 +4,7 @@ Levels are read as the decimals they print as, so 1/3 in floating point may stan
 p-value is the smallest float whose decimal is not below the exact ratio: at most one step from the nearest float.
 """
 
+from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
@@ -20,3 +21,9 @@ def by_decimals(n: int, counts: NDArray[np.intp]) -> Floats:
         if Decimal(repr(value)) * (n + 1) < n + 1 - count:  # exact: 17 digits times at most 10
             table[count] = np.nextafter(value, 2.0)
     return table
+
+
+def rounding_bits(offsets: NDArray[np.int64], table_of: Callable[[int], Floats]) -> NDArray[np.uint8]:
+    """Return a bit for every count of every group: whether its p-value is not the nearest float, but the next."""
+    tables = [table_of(n) > np.arange(n + 1, 0, -1) / (n + 1) for n in np.diff(offsets).tolist()]
+    return np.packbits(np.concatenate(tables), bitorder="little")

@@ -7,6 +7,7 @@
  */
 #include "careful.cuh"
 #include "loading.cuh"
+#include "output.cuh"
 
 #if ELEMENT == 2 || ELEMENT == 3
 #define MOST_LEFT 32 /* labels that are scored exactly: many are equal in short types */
@@ -16,8 +17,6 @@
 #define EACH_LEFT ((MOST_LEFT + LANES - 1) / LANES) /* that a lane scores */
 #define MOST_ROUNDS 24
 #define LEAST_MASS 0x1p-51f /* labels above it have mass */
-
-struct Wanted { const double *thresholds; i64 per_row; i64 at_least; unsigned char *flags; int *sizes; };
 
 /* The row in registers; places beyond its end hold what compares with nothing. */
 struct Held { Value x[PER_LANE]; };

@@ -145,8 +145,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
     }
 }
 
-struct Wanted { const double *thresholds; i64 per_row; i64 at_least; unsigned char *flags; int *sizes; };
-
 /* The labels that are in, a bit each, from exact scores. */
 DEVICE u32 members_exactly(const Job &job, Narrow &r, const Element *at, double threshold, int at_least) {
     Standing s = compare_all(r, at);

@@ -1,4 +1,4 @@
-/* What becomes of the scores of all labels. */
+/* What comes out: sets, or what becomes of the scores of all labels. */
 #ifndef APTSET_OUTPUT_CUH
 #define APTSET_OUTPUT_CUH
 #include "row.cuh"
@@ -22,4 +22,7 @@ struct Output {
     const i64 *pointers;      /* where the members of each row go */
     int *members;
 };
+
+/* Where to cut, and where the flags or sizes of the sets go. */
+struct Wanted { const double *thresholds; i64 per_row; i64 at_least; unsigned char *flags; int *sizes; };
 #endif

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from aptset.kernels import blocks
 from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Waiting
 from aptset.kernels.formula import Floats
-from aptset.kernels.quotients import by_decimals
+from aptset.kernels.quotients import by_decimals, rounding_bits
 from aptset.kernels.rowhash import Words, column_keys
 
 if TYPE_CHECKING:
@@ -98,12 +98,11 @@ class CompiledEngine:
         return int(self.loops.p_values(*_job(rows, noted), *of_scores, p_values))
 
     def _rounding(self, calibrated: Calibrated) -> NDArray[np.uint8]:
-        """Return a bit for every count of every group: whether its p-value is not the nearest float, but the next."""
+        """Return the bits that go beside the nearest floats; none for offsets that the loops refuse."""
         sizes = np.diff(calibrated.offsets)
         if (sizes < 0).any() or calibrated.offsets[-1] > len(calibrated.scores):
             return np.empty(0, dtype=np.uint8)  # the loops refuse such offsets
-        tables = [self.p_value_table(n, sizes[:0]) > np.arange(n + 1, 0, -1) / (n + 1) for n in sizes.tolist()]
-        return np.packbits(np.concatenate(tables), bitorder="little")
+        return rounding_bits(calibrated.offsets, lambda n: self.p_value_table(n, sizes[:0]))
 
     def hash_rows(self, values: NDArray[np.generic], key: int, seeds: Words) -> None:
         """Seed every row."""

@@ -16,6 +16,7 @@ from aptset.kernels.cuda.arguments import Job, OfCalibration, Output, Wanted, ch
 from aptset.kernels.cuda.launcher import Launcher
 from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated
 from aptset.kernels.engines.torch_rows import TORCH
+from aptset.kernels.quotients import rounding_bits
 from aptset.kernels.rowhash import GOLDEN, column_keys, mix
 from aptset.kernels.softmax import softmax
 
@@ -273,7 +274,7 @@ class CudaEngine:
         """Return the calibration in the memory of the device, where it is kept."""
         torch, place = _torch(), f"{self.name} {values.device}"
         if place not in calibrated.kept:
-            arrays = (calibrated.scores, calibrated.offsets, *calibrated.index, rounding_of(calibrated))
+            arrays = (calibrated.scores, calibrated.offsets, *calibrated.index, _rounding(calibrated))
             calibrated.kept[place] = [
                 None if one is None else torch.tensor(one, device=values.device) for one in arrays
             ]
@@ -337,13 +338,8 @@ def _defines(layout: Layout, job: Job, block: int = _BLOCK) -> dict[str, int]:
     return layout.defines(block) | {"HASHES": int(job.seeds is None), "ASKS": int(asks), "RANKS": int(ranks)}
 
 
-def rounding_of(calibrated: Calibrated) -> NDArray[np.uint8]:
-    """Return a bit for every count of every group: whether its p-value is not the nearest float, but the next."""
-    tables = []
-    for n in np.diff(calibrated.offsets).tolist():
-        nearest = np.arange(n + 1, 0, -1) / (n + 1)
-        tables.append(engines.chosen.p_value_table(n, np.arange(n + 1)) > nearest)
-    return np.packbits(np.concatenate(tables), bitorder="little")
+def _rounding(calibrated: Calibrated) -> NDArray[np.uint8]:
+    return rounding_bits(calibrated.offsets, lambda n: engines.chosen.p_value_table(n, np.arange(n + 1)))
 
 
 def _torch() -> Any:
