@@ -70,22 +70,24 @@ static PyObject *refuse(int all_fits) {
     return NULL;
 }
 
-/* Room for one wide row, or for a tile of narrow ones (first, since vectors must be aligned). */
+/* Room for one wide row, or for a tile of narrow ones: vectors first, since they must be aligned, and as long as those of the widest machine. */
 static void *take_room(int64_t columns, Scratch *s, Tile **t) {
     int64_t tile = columns <= WIDEST_TILE ? columns : 0, entries = columns + 1;
-    size_t bytes = sizeof(Tile) + (size_t)(tile * GROUPS + 1) * sizeof(Doubles) + (size_t)(tile * tile) * sizeof(Exchange)
+    int64_t numbers = tile * TILE_ROWS + (tile ? 2 * LONGEST_GROUP : 0);
+    size_t bytes = WIDEST_VECTOR + (size_t)numbers * sizeof(double) + sizeof(Tile) + (size_t)(tile * tile) * sizeof(Exchange)
                  + (size_t)(3 * entries) * sizeof(Entry) + (size_t)columns * sizeof(double)
-                 + (size_t)(spans_of(columns) * SPAN) * sizeof(float);
+                 + (size_t)rough_room(columns) * sizeof(float);
     char *room = PyMem_Malloc(bytes);
     if (!room) return NULL;
-    *t = (Tile *)(((uintptr_t)room + sizeof(Doubles) - 1) / sizeof(Doubles) * sizeof(Doubles));
-    (*t)->value = (Doubles *)(*t + 1);
-    s->entries = (Entry *)((*t)->value + tile * GROUPS);
+    double *value = (double *)(((uintptr_t)room + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR), *key = value + tile * TILE_ROWS;
+    *t = (Tile *)(value + numbers);
+    **t = (Tile){(Doubles *)value, (Doubles *)key, (Doubles *)(key + LONGEST_GROUP), NULL, 0, 0, 0};
+    s->entries = (Entry *)(*t + 1);
     s->spare = s->entries + entries;
     s->window = s->spare + entries;
     s->scores = (double *)(s->window + entries);
     s->rough = (float *)(s->scores + columns);
-    (*t)->network = (Exchange *)(s->rough + spans_of(columns) * SPAN);
+    (*t)->network = (Exchange *)(s->rough + rough_room(columns));
     (*t)->exchanges = tile ? make_network(tile, (*t)->network) : 0;
     return room;
 }

@@ -12,11 +12,12 @@
 typedef struct { uint8_t low, high; } Exchange;
 
 typedef struct {
-    Doubles *value; /* column k of lane group v stands at k * GROUPS + v */
+    Doubles *value;       /* column k of lane group v stands at k * GROUPS + v */
+    Doubles *key, *score; /* of one lane group, in the order of the rows: see sort_lanes */
     Exchange *network;
     int64_t exchanges, first, rows; /* of the rows it holds */
-    Doubles key[WIDEST_TILE], score[WIDEST_TILE]; /* of one lane group, in the order of the rows: see sort_lanes */
 } Tile;
+#define LONGEST_GROUP (WIDEST_TILE * WIDEST_VECTOR / 8) /* numbers of a lane group, on any machine */
 
 INLINE Doubles *lanes_at(const Tile *t, int64_t column, int64_t v) { return t->value + column * GROUPS + v; }
 

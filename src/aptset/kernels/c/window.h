@@ -7,14 +7,15 @@
 #include "vectors.h"
 #include <math.h>
 
-#define SPAN 16 /* single floats in one vector of the widest machines */
+#define SPAN (VECTOR / 4) /* single floats in one vector */
 #define BITS_OF_INFINITY 0x7F800000
 #define FEW 16  /* labels that are quicker sorted than narrowed down further */
-typedef float Roughs __attribute__((vector_size(SPAN * 4)));
-typedef int32_t RoughMasks __attribute__((vector_size(SPAN * 4)));
+typedef float Roughs __attribute__((vector_size(VECTOR)));
+typedef int32_t RoughMasks __attribute__((vector_size(VECTOR)));
 
-/* An even number of vectors that holds a row. */
+/* An even number of vectors that holds a row, and the room that it takes on any machine. */
 INLINE int64_t spans_of(int64_t columns) { return (columns + 2 * SPAN - 1) / (2 * SPAN) * 2; }
+INLINE int64_t rough_room(int64_t columns) { return columns + WIDEST_VECTOR / 2; }
 INLINE Roughs rough_at(const float *rough, int64_t s) { Roughs x; memcpy(&x, rough + s * SPAN, sizeof x); return x; }
 INLINE float float_of(int32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
 INLINE int32_t bits_of_float(float x) { int32_t bits; memcpy(&bits, &x, 4); return bits; }
@@ -115,14 +116,14 @@ INLINE uint32_t between(const int32_t *bits, int32_t low, int32_t high) {
 #if defined(__AVX512F__)
     __m512i x = _mm512_loadu_si512(bits);
     return _mm512_mask_cmple_epi32_mask(_mm512_cmpge_epi32_mask(x, _mm512_set1_epi32(low)), x, _mm512_set1_epi32(high));
+#elif defined(__AVX2__)
+    __m256i x = _mm256_loadu_si256((const __m256i *)bits);
+    __m256i outside = _mm256_or_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(low), x), _mm256_cmpgt_epi32(x, _mm256_set1_epi32(high)));
+    return 0xFFu & ~(uint32_t)_mm256_movemask_ps((__m256)outside);
 #elif defined(__SSE2__)
-    __m128i in[4];
-    for (int k = 0; k < 4; k++) {
-        __m128i x = _mm_loadu_si128((const __m128i *)bits + k);
-        in[k] = _mm_or_si128(_mm_cmpgt_epi32(_mm_set1_epi32(low), x), _mm_cmpgt_epi32(x, _mm_set1_epi32(high)));
-    }
-    __m128i outside = _mm_packs_epi16(_mm_packs_epi32(in[0], in[1]), _mm_packs_epi32(in[2], in[3]));
-    return 0xFFFFu & ~(uint32_t)_mm_movemask_epi8(outside);
+    __m128i x = _mm_loadu_si128((const __m128i *)bits);
+    __m128i outside = _mm_or_si128(_mm_cmpgt_epi32(_mm_set1_epi32(low), x), _mm_cmpgt_epi32(x, _mm_set1_epi32(high)));
+    return 0xFu & ~(uint32_t)_mm_movemask_ps((__m128)outside);
 #else
     uint32_t found = 0;
     for (int k = 0; k < SPAN; k++) found |= (uint32_t)(bits[k] >= low && bits[k] <= high) << k;
