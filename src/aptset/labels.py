@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -10,6 +11,22 @@ from numpy.typing import NDArray
 
 from aptset.devices import on_host
 from aptset.tables import plain_list
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Labels by number: that of row i is ``values[codes[i]]``. Each different one is looked at once."""
+
+    values: list[Any]
+    codes: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def in_full(self) -> list[Any]:
+        """Return the label of each row."""
+        found: list[Any] = as_objects(self.values)[self.codes].tolist()
+        return found
 
 
 def distinct(values: NDArray[Any]) -> NDArray[Any]:

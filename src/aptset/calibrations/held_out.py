@@ -48,6 +48,11 @@ class FoldScores:
             self._scores, self._is_sorted = ordered, True
         return self._scores
 
+    @property
+    def unsorted(self) -> Floats:
+        """The scores by group, in any order within one: for whoever joins them, and sorts afterwards."""
+        return self._scores
+
     def of_rank(self, group: int, rank: int) -> float:
         """Return the rank-th smallest score of a group; infinite if there are fewer.
 
@@ -106,11 +111,13 @@ def join_groups(several: Sequence[Groups]) -> Groups:
 def join_folds(parts: Sequence[tuple[FoldScores, Groups]], groups: Groups) -> FoldScores:
     """Return the scores of other rows under one model as those of one fold, group by group."""
     if len(groups.names) == 1:
-        return FoldScores.of_one_group(np.concatenate([fold.scores for fold, _ in parts]))
+        return FoldScores.of_one_group(np.concatenate([fold.unsorted for fold, _ in parts]))
     number_of = {name: number for number, name in enumerate(groups.names)}
     places = [np.array([number_of[name] for name in of_part.names], dtype=np.int32) for _, of_part in parts]
     group = [np.repeat(place, np.diff(fold.offsets)) for place, (fold, _) in zip(places, parts, strict=True)]
-    return FoldScores.sort(np.concatenate([fold.scores for fold, _ in parts]), np.concatenate(group), len(groups.names))
+    return FoldScores.sort(
+        np.concatenate([fold.unsorted for fold, _ in parts]), np.concatenate(group), len(groups.names)
+    )
 
 
 @dataclass(frozen=True)
@@ -156,7 +163,7 @@ class HeldOut:
         """All scores, upward."""
         if len(self.folds) == 1 and self.groups.kind == "all":
             return self.folds[0].scores
-        return np.sort(np.concatenate([fold.scores for fold in self.folds]))
+        return np.sort(np.concatenate([fold.scores for fold in self.folds]), kind="stable")  # merges what is sorted
 
     def merge(self, *others: HeldOut) -> HeldOut:
         """Join the scores of one-fold calibrations, group by group."""
@@ -171,7 +178,7 @@ class HeldOut:
         group = np.concatenate(
             [np.repeat(np.arange(len(fold.offsets) - 1), np.diff(fold.offsets)) for fold in self.folds]
         )
-        return FoldScores.sort(np.concatenate([fold.scores for fold in self.folds]), group, len(self.groups.names))
+        return FoldScores.sort(np.concatenate([fold.unsorted for fold in self.folds]), group, len(self.groups.names))
 
     def meet(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
         """Return the group ids of new rows, and the calibration sample size of each group that they can meet."""

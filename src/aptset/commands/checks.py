@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.labels import Coded
+
 _KINDS = {
     ".csv": "csv",
     ".parquet": "parquet",
@@ -110,12 +112,12 @@ def check_flat_columns(path: Path, schema: Any) -> None:
         )
 
 
-def check_labels_present(path: Path, labels: Sequence[str | None], start: int, classes: list[str], column: str) -> None:
+def check_labels_present(path: Path, labels: Coded | None, start: int, classes: list[str], column: str) -> None:
     """Refuse missing labels and labels that no column of probabilities stands for."""
     known = set(classes)
-    if known.issuperset(labels):
+    if labels is None or known.issuperset(labels.values):
         return
-    for number, label in enumerate(labels):
+    for number, label in enumerate(labels.in_full()):
         if label not in known:
             what = "is missing" if label is None else f"is {label!r}, which no column of probabilities stands for"
             raise ValueError(

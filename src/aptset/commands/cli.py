@@ -193,8 +193,8 @@ def predict(
       aptset predict new.csv -c results -o sets.csv
       aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --prefix p_
     """
-    from aptset.commands.prediction_jobs import predict_rows, to_standard_output
     from aptset.commands.probability_jobs import load_artefact, predict_file
+    from aptset.commands.standard_output import to_standard_output
     from aptset.running.progress import counting
     from aptset.validation.paths import check_other_files
 
@@ -203,6 +203,10 @@ def predict(
     with to_standard_output(out) as target:
         check_other_files([target], [*files_read(options, label), calibration])
         if is_folder:
+            from aptset.commands.prediction_jobs import (
+                predict_rows,  # with scikit-learn and pandas, which take a second
+            )
+
             path = open_table(options["probs"], options["sep"], options["encoding"], quiet)
             asked = alphas if is_given("alphas") else None
             names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -15,6 +15,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from aptset.commands.arrow_arrays import as_numbers
 from aptset.commands.checks import (
     check_columns,
     check_distinct_columns,
@@ -28,7 +29,7 @@ from aptset.commands.delimited import (
 )
 from aptset.commands.reading import (
     arrow_batches,
-    as_texts,
+    as_coded_texts,
     count_of,
     csv_batches,
     kind_of,
@@ -38,6 +39,7 @@ from aptset.commands.reading import (
     with_newlines,
 )
 from aptset.kernels.copies import BLOCK_ROWS
+from aptset.labels import Coded
 from aptset.validation.matrices import softmax_of
 from aptset.validation.paths import as_utf8
 
@@ -50,7 +52,7 @@ class Batch:
 
     start: int
     probabilities: NDArray[Any]
-    labels: Sequence[str | None] | None
+    labels: Coded | None
     others: dict[str, pa.Array]
 
 
@@ -109,8 +111,8 @@ class ProbabilityFile:
         for start in range(0, len(matrix), self._step):
             rows = slice(start, start + self._step)
             with nearest_row_error(self.path):
-                some = None if labels is None else as_texts(pa.array(np.asarray(labels[rows])))
-            others = {} if some is None or self.label is None else {Path(self.label).stem: pa.array(some)}
+                some = None if labels is None else as_coded_texts(pa.array(np.asarray(labels[rows])))
+            others = {} if some is None or self.label is None else {Path(self.label).stem: pa.array(some.in_full())}
             others |= {name: pa.array(values[rows]) for name, values in named.items()}
             yield Batch(start, self._as_probabilities(np.asarray(matrix[rows])), some, others)
 
@@ -145,9 +147,9 @@ class ProbabilityFile:
         with nearest_row_error(self.path):
             for batch in of_even_length(self._raw_batches(wanted), self._step):
                 named = dict(zip(batch.schema.names, batch.columns, strict=True))
-                columns = [named.pop(name).to_numpy(zero_copy_only=False) for name in wanted]
+                columns = [as_numbers(named.pop(name)) for name in wanted]
                 matrix = np.column_stack(columns) if batch.num_rows else np.empty((0, len(wanted)))
-                labels = None if self.label is None else as_texts(named[self.label])
+                labels = None if self.label is None else as_coded_texts(named[self.label])
                 yield Batch(start, self._as_probabilities(matrix), labels, named)
                 start += batch.num_rows
 

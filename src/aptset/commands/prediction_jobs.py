@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,17 +66,3 @@ def labelled_rows(path: Path, folder: Path, trust: Sequence[str]) -> tuple[Any, 
     labels = as_texts(new.others[target])
     check_target(path, target, labels)
     return classifier, TableRows(Plan.of_json(table["columns"]), new.features, as_objects(labels), new.groups), new
-
-
-@contextmanager
-def to_standard_output(out: str) -> Iterator[Path]:
-    """Give the path to write to; for - a temporary CSV, which goes to standard output when all went well."""
-    if out != "-":
-        yield Path(out)
-        return
-    with tempfile.TemporaryDirectory(prefix="aptset-out-") as folder:
-        path = Path(folder) / "sets.csv"
-        yield path
-        with path.open("rb") as file:
-            shutil.copyfileobj(file, sys.stdout.buffer)
-        sys.stdout.flush()

@@ -48,7 +48,7 @@ def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = Fa
     parts: list[Calibration] = []
     seeds: list[Any] = []
     for batch in source.batches():
-        check_labels_present(source.path, batch.labels or [], batch.start, classes, str(source.label))
+        check_labels_present(source.path, batch.labels, batch.start, classes, str(source.label))
         with shifted_rows(source.path, batch.start):
             of_rows = {"groups": "label" if by_label else _groups_of(source, batch), "ids": _ids_of(source, batch)}
             settings |= {"classes": classes, "first_row": batch.start, "least_distinct": 0.0, "u": None, **of_rows}
@@ -92,8 +92,8 @@ def _calibrate_whole(source: ProbabilityFile, on_rows: OnRows, by_label: bool, *
     classes, batches = source.classes(), list(source.batches())
     labels: list[Any] = []
     for batch in batches:
-        check_labels_present(source.path, batch.labels or [], batch.start, classes, str(source.label))
-        labels += batch.labels or []
+        check_labels_present(source.path, batch.labels, batch.start, classes, str(source.label))
+        labels += batch.labels.in_full() if batch.labels else []
         on_rows(len(batch.probabilities))
     by: Any = "label" if by_label else None
     if source.group is not None and not by_label:

@@ -14,6 +14,7 @@ import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from aptset.commands.arrow_arrays import as_numbers
 from aptset.commands.checks import (
     check_kind,
     check_row_count,
@@ -26,6 +27,7 @@ from aptset.commands.delimited import (
     nearest_row_error,
     open_text,
 )
+from aptset.labels import Coded
 from aptset.validation.paths import as_utf8
 
 # Bytes of a CSV at a time, more where a row is longer than that. The reader holds up to 32 blocks ahead.
@@ -213,6 +215,16 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {"probabilities": np.load(path, mmap_mode="r", allow_pickle=False)}
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
+
+
+def as_coded_texts(column: Any) -> Coded:
+    """Return values as texts, each different one once."""
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_nested(plain.type):
+        texts = as_texts(plain)
+        return Coded(texts, np.arange(len(texts)))
+    encoded = plain.dictionary_encode(null_encoding="encode")
+    return Coded(as_texts(encoded.dictionary), as_numbers(encoded.indices))
 
 
 def as_texts(column: Any) -> list[str | None]:

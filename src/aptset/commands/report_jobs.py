@@ -66,9 +66,9 @@ def report_probabilities(
     ids: list[Any] = []
     with counting(source.count(), "rows", progress) as on_rows:
         for batch in source.batches():
-            check_labels_present(source.path, batch.labels or [], batch.start, source.classes(), str(source.label))
+            check_labels_present(source.path, batch.labels, batch.start, source.classes(), str(source.label))
             parts.append(batch.probabilities[:, order])
-            labels.extend(batch.labels or [])
+            labels.extend(batch.labels.in_full() if batch.labels else [])
             groups.extend(as_texts(batch.others[source.group]) if source.group else [])
             ids.extend(as_texts(batch.others[source.row_id]) if source.row_id else [])
             on_rows(len(batch.probabilities))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from aptset.commands.arrow_arrays import of_numbers, of_texts
 from aptset.commands.checks import (
     check_flat_columns,
     check_sets_file,
@@ -35,7 +36,7 @@ class SetsWriter:
         added = [name for pair in self.names for name in pair]
         self._is_csv = check_sets_file(path, names, classes, added) == "csv"
         self._path = path
-        self._classes = pa.array(classes)
+        self._classes = of_texts(classes)
         self._context = atomic_path(path)
         self._temporary = self._context.__enter__()
         self._writer: Any = None
@@ -46,15 +47,15 @@ class SetsWriter:
             check_flat_columns(self._path, pa.schema([(name, column.type) for name, column in others.items()]))
         columns = dict(others)
         for some, (size, labels) in zip(sets, self.names, strict=True):
-            columns |= {size: pa.array(some.sizes.astype(np.int32)), labels: self._labels(some)}
-        table = pa.table(columns)
+            columns |= {size: of_numbers(some.sizes.astype(np.int32)), labels: self._labels(some)}
+        table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
         if self._writer is None:
             kind = pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter
             self._writer = kind(as_utf8(self._temporary), table.schema)
         self._writer.write_table(table)
 
     def _labels(self, sets: Any) -> Any:
-        pointers, members = pa.array(sets.indptr.astype(np.int32)), self._classes.take(pa.array(sets.indices))
+        pointers, members = of_numbers(sets.indptr.astype(np.int32)), self._classes.take(of_numbers(sets.indices))
         lists = pa.ListArray.from_arrays(pointers, members)
         return pa.array(["|".join(row) for row in lists.to_pylist()]) if self._is_csv else lists
 

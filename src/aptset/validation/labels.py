@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import columns_of, hashable, plain_labels, some
+from aptset.labels import Coded, columns_of, hashable, plain_labels, some
 
 
 def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labels: Any) -> NDArray[Any]:
@@ -43,6 +43,10 @@ def check_hashable(values: NDArray[Any], name: str) -> None:
 
 def check_labels(labels: Any, classes: NDArray[Any], n_rows: int, name: str = "labels") -> NDArray[np.int64]:
     """Return the column number of each label."""
+    if isinstance(labels, Coded):
+        check_length(labels, n_rows, name)
+        columns = check_labels(labels.values, classes, len(labels.values), name)
+        return np.take(columns, labels.codes)
     found = as_labels(labels, name)
     check_length(found, n_rows, name)
     check_hashable(found, name)
