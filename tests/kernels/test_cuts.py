@@ -136,7 +136,14 @@ def test_wide_rows_are_cut_where_their_scores_say(path, kind, n_classes, dtype):
         scores, _ = all_scores_of_block(rows.seeded(), 0, 40)
         exact = np.sort(scores, axis=1)
         columns = (exact[:, 0], exact[:, n_classes // 3], np.nextafter(exact[:, -5], 0), exact[:, -1])
-        for thresholds in (*columns, np.full(40, 0.9), np.full(40, -1.0), np.full(40, np.inf), np.full(40, 1.0)):
+        near_one = 1 - np.logspace(-1, -15, 40)  # where sums of single floats are too rough to tell
+        levels = (np.full(40, level) for level in (0.9, -1.0, np.inf, 1.0))
+        for thresholds in (
+            *columns,
+            *levels,
+            near_one,
+            exact[np.arange(40), np.linspace(0, n_classes - 1, 40, dtype=int)],
+        ):
             flags, bad = masks(rows, thresholds[:, None])
             assert bad == -1
             np.testing.assert_array_equal(flags, scores <= thresholds[:, None])

@@ -15,7 +15,12 @@ INLINE int64_t mask_wide_rows(const Job *job, int64_t n, int is_single, Scratch 
         double threshold = w->thresholds[i * w->stride];
         Loaded row;
         Position cut = {0};
-        if (open_row(job, i, is_single, &row)) cut = find_cut(job, i, is_single, &row, threshold, s);
+        int is_open = open_row(job, i, is_single, &row);
+        if (is_open && threshold == INFINITY) {
+            memset(flags, 1, (size_t)job->columns);
+            continue;
+        }
+        if (is_open) cut = find_cut(job, i, is_single, &row, threshold, s);
         if (cut.proven && cut.before + cut.among >= w->at_least) {
             flag_row(job, &cut, s, flags);
             continue;

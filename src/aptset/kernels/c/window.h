@@ -5,6 +5,7 @@
 #define APTSET_WINDOW_H
 #include "order.h"
 #include "vectors.h"
+#include <float.h>
 #include <math.h>
 
 #define SPAN (VECTOR / 4) /* single floats in one vector */
@@ -27,7 +28,21 @@ INLINE void load_rough(const Job *job, const void *row, int is_single, float *ro
     int64_t columns = job->columns;
     if (is_single) memcpy(rough, row, (size_t)columns * 4);
     else for (int64_t j = 0; j < columns; j++) rough[j] = (float)((const double *)row)[j];
-    for (int64_t j = columns; j < spans_of(columns) * SPAN; j++) rough[j] = -1.0f;
+    for (int64_t j = columns; j < spans_of(columns) * SPAN; j++) rough[j] = -FLT_MIN;
+}
+
+/* How the cut is searched. Near 1 a rough sum from the top would lose what the cut depends on: the labels below are summed up there, and
+ * what is left of 1 is compared by its logarithm, roughly. */
+typedef struct { double threshold, place; int from_below, in_logs; } Aim;
+#define NEAR_ONE 0.95
+
+INLINE double place_of(double score, int in_logs) {
+    return in_logs ? -(double)bits_of(score < 1.0 - 0x1p-52 ? 1.0 - score : 0x1p-52) : score;
+}
+INLINE Aim aim_at(const Job *job, double threshold) {
+    const double *w = job->weights;
+    int from_below = threshold > NEAR_ONE, in_logs = from_below && w[ABOVE] > 0.0 && w[BEHIND] != 0.0 && w[TOP] == 0.0 && w[RANK] == 0.0;
+    return (Aim){threshold, place_of(threshold, in_logs), from_below, in_logs};
 }
 
 typedef struct { float pivot; double mass, score; int64_t count; } Front; /* the labels above the pivot */
@@ -40,30 +55,51 @@ INLINE double sum_of_roughs(Roughs x) {
     return lanes[0];
 }
 
+#if defined(__AVX512F__)
+/* Sum up SPAN labels of a row above (or up to) the bar; tell which are above. */
+INLINE uint64_t add_span(const float *at, __m512 bar, int from_below, __m512 *mass) {
+    __m512 x = _mm512_loadu_ps(at);
+    __mmask16 in = _mm512_cmp_ps_mask(x, bar, _CMP_GT_OQ);
+    *mass = _mm512_mask_add_ps(*mass, from_below ? _mm512_cmp_ps_mask(x, bar, _CMP_LE_OQ) : in, *mass, x);
+    return in;
+}
+/* Rough mass above (or up to) the pivot, and the number of labels above. Four sums: one would wait for itself. */
+INLINE double rough_mass(const float *rough, int64_t spans, float pivot, int from_below, int64_t *count) {
+    __m512 bar = _mm512_set1_ps(pivot), mass[4];
+    for (int k = 0; k < 4; k++) mass[k] = _mm512_setzero_ps();
+    int64_t above = 0, s = 0;
+    for (; s + 4 <= spans; s += 4) {
+        uint64_t in = 0;
+        for (int k = 0; k < 4; k++) in |= add_span(rough + (s + k) * SPAN, bar, from_below, mass + k) << 16 * k;
+        above += __builtin_popcountll(in);
+    }
+    for (; s < spans; s++) above += __builtin_popcountll(add_span(rough + s * SPAN, bar, from_below, mass));
+    *count = above;
+    return (double)_mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(mass[0], mass[1]), _mm512_add_ps(mass[2], mass[3])));
+}
+#endif
+
 /* `score` is what a label right at the pivot would have. */
-INLINE Front front_of(const Job *job, const float *rough, float pivot, const Loaded *row) {
+INLINE Front front_of(const Job *job, const float *rough, float pivot, const Loaded *row, int from_below) {
     Roughs mass = {0}, more_mass = {0}; /* two sums: one would wait for itself */
     Front f = {pivot, 0.0, 0.0, 0};
 #if defined(__AVX512F__)
-    for (int64_t s = 0; s < spans_of(job->columns); s += 2) {
-        __m512 x = (__m512)rough_at(rough, s), y = (__m512)rough_at(rough, s + 1), bar = _mm512_set1_ps(pivot);
-        __mmask16 x_in = _mm512_cmp_ps_mask(x, bar, _CMP_GT_OQ), y_in = _mm512_cmp_ps_mask(y, bar, _CMP_GT_OQ);
-        mass = (Roughs)_mm512_mask_add_ps((__m512)mass, x_in, (__m512)mass, x);
-        more_mass = (Roughs)_mm512_mask_add_ps((__m512)more_mass, y_in, (__m512)more_mass, y);
-        f.count += __builtin_popcount((uint32_t)y_in << 16 | x_in);
-    }
+    double sum = from_below ? rough_mass(rough, spans_of(job->columns), pivot, 1, &f.count)
+                            : rough_mass(rough, spans_of(job->columns), pivot, 0, &f.count);
 #else
+    const RoughMasks turn = (RoughMasks){0} - from_below;
     RoughMasks count = {0};
     for (int64_t s = 0; s < spans_of(job->columns); s += 2) {
         Roughs x = rough_at(rough, s), y = rough_at(rough, s + 1);
         RoughMasks x_in = x > pivot, y_in = y > pivot;
-        mass += (Roughs)(x_in & (RoughMasks)x);
-        more_mass += (Roughs)(y_in & (RoughMasks)y);
+        mass += (Roughs)((x_in ^ turn) & (RoughMasks)x);
+        more_mass += (Roughs)((y_in ^ turn) & (RoughMasks)y);
         count -= x_in + y_in;
     }
     for (int i = 0; i < SPAN; i++) f.count += count[i];
+    double sum = sum_of_roughs(mass + more_mass);
 #endif
-    f.mass = sum_of_roughs(mass + more_mass);
+    f.mass = from_below ? (double)row->total / STEPS_PER_ONE - sum : sum;
     f.score = mass_score(job->weights, f.mass * STEPS_PER_ONE, pivot * STEPS_PER_ONE, (double)(f.count + 1), row);
     return f;
 }
@@ -77,19 +113,21 @@ INLINE float lowest_pivot(const Job *job, double threshold) {
 
 /* Narrow the cut down to a few labels with low < rough <= high, or to a few at the top of the row (high infinite). The
  * end that stays for long loses weight, so that the search does not creep from one side. */
-INLINE Front narrow_down(const Job *job, const float *rough, float top, const Loaded *row, double threshold, float *low) {
-    Front l = {lowest_pivot(job, threshold), 1.0, 2.0, job->columns}, h = {top, 0.0, 0.0, 0};
+INLINE Front narrow_down(const Job *job, const float *rough, float top, const Loaded *row, Aim aim, float *low) {
+    Front l = {lowest_pivot(job, aim.threshold), 1.0, 2.0, job->columns}, h = {top, 0.0, 0.0, 0};
+    if (aim.in_logs) l.score = 1.0 - 0.25 * (1.0 - aim.threshold);
     if (job->weights[BEHIND] == 0.0) l.score += job->weights[RANK] * (double)job->columns;
     if (l.pivot >= top) l.pivot = 0.0f;
     double low_weight = 1.0, high_weight = 1.0;
     for (int round = 0; round < 64 && l.count > FEW && l.count - h.count > FEW; round++) {
         int32_t a = bits_of_float(l.pivot), b = bits_of_float(h.pivot);
         if (b - a < 2) break;
-        double up = low_weight * (l.score - threshold), down = high_weight * (threshold - h.score);
+        double up = low_weight * (place_of(l.score, aim.in_logs) - aim.place);
+        double down = high_weight * (aim.place - place_of(h.score, aim.in_logs));
         double share = round % 8 == 7 || !(up > 0.0 && down > 0.0) ? 0.5 : up / (up + down);
         int32_t step = (int32_t)(share * (double)(b - a));
-        Front f = front_of(job, rough, float_of(a + (step < 1 ? 1 : step >= b - a ? b - a - 1 : step)), row);
-        int is_in = f.score <= threshold;
+        Front f = front_of(job, rough, float_of(a + (step < 1 ? 1 : step >= b - a ? b - a - 1 : step)), row, aim.from_below);
+        int is_in = f.score <= aim.threshold;
         low_weight = is_in ? (h.count ? low_weight * 0.5 : 1.0) : 1.0;
         high_weight = is_in ? 1.0 : (l.count < job->columns ? high_weight * 0.5 : 1.0);
         if (is_in) h = f; else l = f;
@@ -135,12 +173,17 @@ INLINE uint32_t between(const int32_t *bits, int32_t low, int32_t high) {
 INLINE int64_t collect(const Job *job, int64_t i, const float *rough, float low, float high, Entry *found) {
     const void *row = row_at(job, i);
     int64_t n = 0;
-    for (int64_t s = 0; s < spans_of(job->columns); s++)
-        for (uint32_t left = between((const int32_t *)rough + s * SPAN, bits_of_float(low), bits_of_float(high)); left; left &= left - 1) {
-            int64_t column = s * SPAN + __builtin_ctz(left);
+    const int64_t spans = spans_of(job->columns), step = 64 / SPAN; /* one question for 64 labels, of which most rows have none */
+    for (int64_t first = 0; first < spans; first += step) {
+        uint64_t left = 0;
+        for (int64_t k = 0; k < step && first + k < spans; k++)
+            left |= (uint64_t)between((const int32_t *)rough + (first + k) * SPAN, bits_of_float(low), bits_of_float(high)) << k * SPAN;
+        for (; left; left &= left - 1) {
+            int64_t column = first * SPAN + __builtin_ctzll(left);
             found[n].column = column;
             found[n++].rank_bits = (int64_t)bits_of(AS_DOUBLE(row, job->is_single, column));
         }
+    }
     return n;
 }
 
@@ -164,18 +207,34 @@ typedef struct {
     int proven;     /* 0: the search was misled, or the cut lies among the labels without mass */
 } Position;
 
+/* What was found out about a window: its labels, the exact mass above it and above its first label that is out, and whether labels without
+ * mass can be left aside. */
+typedef struct { Position cut; int64_t n, above, through; int has_mass; } Decision;
+
 /* Decide the labels with low <= rough <= high by their scores, in order: they stand in s.window when this returns. */
-INLINE Position decide(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, float low, Front front,
+INLINE Decision decide(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, float low, Front front,
                        int proven_below, Scratch s) {
     int64_t n = collect(job, i, s.rough, low, front.pivot, s.window), rank = 0, own = 1, behind = job->weights[BEHIND] != 0.0;
-    int64_t above = mass_above(job, row_at(job, i), is_single, s.rough, front.pivot, front.count);
+    int64_t above = mass_above(job, row_at(job, i), is_single, s.rough, front.pivot, front.count), through = above;
     order_entries(s.window, s.spare, n, row->tie_seed);
-    for (; rank < n && (own = steps_of(s.window + rank)) >= behind; rank++, above += own) {
-        double score = mass_score(job->weights, (double)above, (double)own, (double)(front.count + rank + 1), row);
+    for (; rank < n && (own = steps_of(s.window + rank)) >= behind; rank++, through += own) {
+        double score = mass_score(job->weights, (double)through, (double)own, (double)(front.count + rank + 1), row);
         if (!(score <= threshold)) break;
     }
-    int proven = (rank > 0 || front.count == 0) && (rank < n || proven_below) && (own >= behind || threshold < 1.0);
-    return (Position){front.pivot, front.count, rank, proven};
+    int has_mass = own >= behind || threshold < 1.0;
+    int proven = (rank > 0 || front.count == 0) && (rank < n || proven_below) && has_mass;
+    return (Decision){{front.pivot, front.count, rank, proven}, n, above, through, has_mass};
+}
+
+/* Whether the labels beside a window, the least above it and the largest below it, prove its cut: they often do where the cut lies right at
+ * an end. Of equal ones the last is looked at above, the first below. */
+INLINE int holds_beside(const Job *job, const Loaded *row, double threshold, const Decision *d, float below, float above) {
+    int64_t own = grid_steps((double)above), next = grid_steps((double)below), rank = d->cut.before;
+    if (!d->has_mass || (d->cut.among == d->n && !(below >= 0x1p-51f))) return 0;
+    if (d->cut.among == 0 && rank > 0
+        && !(mass_score(job->weights, (double)(d->above - own), (double)own, (double)rank, row) <= threshold)) return 0;
+    return d->cut.among < d->n
+        || mass_score(job->weights, (double)d->through, (double)next, (double)(rank + d->n + 1), row) > threshold;
 }
 
 /* Cut a row that is not odd at a threshold. */
@@ -185,16 +244,18 @@ INLINE Position find_cut(const Job *job, int64_t i, int is_single, const Loaded 
     load_rough(job, row_at(job, i), is_single, s.rough);
     const int32_t *bits = (const int32_t *)s.rough;
     for (int64_t j = 0; j < job->columns; j++) top = bits[j] > top ? bits[j] : top;
-    Front front = narrow_down(job, s.rough, float_of(top), row, threshold, &low);
-    Position cut = decide(job, i, is_single, row, threshold, next_float(low), front, 0, s);
-    if (cut.proven) return cut;
-    /* The cut may lie right at an end of the window: look again with one more label on each side. Below, there may be
+    Aim aim = aim_at(job, threshold);
+    Front front = narrow_down(job, s.rough, float_of(top), row, aim, &low);
+    Decision found = decide(job, i, is_single, row, threshold, next_float(low), front, 0, s);
+    if (found.cut.proven) return found.cut;
+    /* The cut may lie right at an end of the window: look at one more label on each side, or decide again with them. Below, there may be
      * nothing at all, or only labels without mass, which score more than 1. */
     widen(job, s.rough, &low, &front.pivot);
-    front = front_of(job, s.rough, front.pivot, row);
+    if (is_single && holds_beside(job, row, threshold, &found, low, front.pivot)) { found.cut.proven = 1; return found.cut; }
+    front = front_of(job, s.rough, front.pivot, row, aim.from_below);
     int zeros_are_out = job->weights[BEHIND] != 0.0 && threshold < 1.0;
     int proven_below = low < 0.0f || (low < 0x1p-52f && zeros_are_out);
     if (proven_below) low = zeros_are_out ? 0x1p-52f : 0.0f;
-    return decide(job, i, is_single, row, threshold, low, front, proven_below, s);
+    return decide(job, i, is_single, row, threshold, low, front, proven_below, s).cut;
 }
 #endif
