@@ -18,8 +18,8 @@ INLINE Loaded score_wide_row(const Job *job, int64_t i, Scratch s) {
     Loaded row;
     const void *at = row_at(job, i);
     int is_open = job->is_single ? open_row(job, i, 1, &row) : open_row(job, i, 0, &row);
-    int is_done = is_open && (job->is_single ? order_wide_row(at, 1, job->columns, s.entries, s.spare, &row.with_mass)
-                                             : order_wide_row(at, 0, job->columns, s.entries, s.spare, &row.with_mass));
+    int is_done = is_open && (job->is_single ? order_wide_row(at, 1, job->columns, s.entries, s.spare, &row)
+                                             : order_wide_row(at, 0, job->columns, s.entries, s.spare, &row));
     if (!is_done) return score_row(job, i, s);
     ordered_scores(s.entries, job->columns, &row, job, s.scores);
     return row;

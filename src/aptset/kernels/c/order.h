@@ -96,14 +96,19 @@ static void order_run_by_ties(Entry *e, Entry *spare, int64_t n, uint64_t tie_se
     for (int64_t k = 0; k < n; k++) e[k].rank_bits = rank_bits;
 }
 
-static void order_entries(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
-    (n < FEWEST_FOR_DIGITS ? sort_downward : sort_by_digits)(e, spare, n);
+/* Put every run of equal probabilities of a sorted row into the order of its ties. */
+static void order_ties(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
     for (int64_t start = 0; start < n;) {
         int64_t end = start + 1;
         while (end < n && e[end].rank_bits == e[start].rank_bits) end++;
         if (end - start > 1) order_run_by_ties(e + start, spare, end - start, tie_seed);
         start = end;
     }
+}
+
+static void order_entries(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
+    (n < FEWEST_FOR_DIGITS ? sort_downward : sort_by_digits)(e, spare, n);
+    order_ties(e, spare, n, tie_seed);
 }
 
 INLINE Loaded load_row_of(const Job *job, int64_t i, int is_single, Entry *entries) {
@@ -169,8 +174,8 @@ INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) {
 #define KEY_OF_FLOAT(bits) (~(bits) & ((1u << FLOAT_BITS) - 1))
 
 /* Put all labels of a row that is not odd in order by two digits of their single floats and a few steps of insertion; 0 where that is not
- * enough: equal floats, or very many that are close. Counts the labels with mass. */
-INLINE int order_wide_row(const void *row, int is_single, int64_t n, Entry *e, Entry *spare, int64_t *with_mass) {
+ * enough: doubles that are equal as floats, or very many that are close. Counts the labels with mass. */
+INLINE int order_wide_row(const void *row, int is_single, int64_t n, Entry *e, Entry *spare, Loaded *opened) {
     uint64_t *from = (uint64_t *)spare, *to = from + n;
     uint32_t low[1 << DIGIT_BITS] = {0}, high[1 << DIGIT_BITS] = {0}, next_low = 0, next_high = 0;
     const uint64_t last = (1 << DIGIT_BITS) - 1;
@@ -197,7 +202,7 @@ INLINE int order_wide_row(const void *row, int is_single, int64_t n, Entry *e, E
         for (; j > 0 && from[j - 1] > moving && steps_left > 0; j--, steps_left--) from[j] = from[j - 1];
         from[j] = moving;
     }
-    int64_t mass = 0, equal = steps_left <= 0;
+    int64_t mass = 0, equal = 0;
     for (int64_t k = 0; k < n; k++) {
         int64_t column = (int64_t)(uint32_t)from[k];
         double x = is_single ? (double)((const float *)row)[column] : ((const double *)row)[column];
@@ -205,7 +210,8 @@ INLINE int order_wide_row(const void *row, int is_single, int64_t n, Entry *e, E
         equal |= k > 0 && from[k] >> 32 == from[k - 1] >> 32;
         mass += grid_steps(x) > 0;
     }
-    *with_mass = mass;
-    return !equal;
+    opened->with_mass = mass;
+    if (equal && is_single) order_ties(e, spare, n, opened->tie_seed);
+    return steps_left > 0 && (is_single || !equal);
 }
 #endif
