@@ -232,10 +232,5 @@ def rows_of(partition: int | None, start: int) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
-        text = renumbered(str(error), start)
-        raise type(error)(text if partition is None else f"partition {partition}: {text}") from error
-
-
-def renumbered(text: str, start: int) -> str:
-    """Return an error about a piece with rows counted from the beginning of all."""
-    return re.sub(r"\brow (\d+)", lambda match: f"row {int(match[1]) + start}", text)
+        text = re.sub(r"\brow (\d+)", lambda match: f"row {int(match[1]) + start}", str(error), count=1)
+        raise type(error)(text if partition is None else f"partition {partition}: {text}") from None  # said once
