@@ -104,7 +104,9 @@ def test_order_statistics_are_exact(rows, most, alphas):
 def test_ties_and_atoms_need_one_pass():
     """A billion scores of a few values are a few buckets, at full length."""
     keys = keys_of(np.array([0.0, 0.25, 0.5]), None)
-    counts = ScoreCounts(("all",), np.array([10**9 + 7]), np.zeros(3, np.int32), keys, np.array([7, 5 * 10**8, 5 * 10**8]), 0, 8)
+    counts = ScoreCounts(
+        ("all",), np.array([10**9 + 7]), np.zeros(3, np.int32), keys, np.array([7, 5 * 10**8, 5 * 10**8]), 0, 8
+    )
     merged = ScoreCounts.joined([counts] * 1000)
     assert merged.sizes.tolist() == [10**12 + 7000]
     found = OrderStatistics.of(merged, [Fraction(1, 10), Fraction(6, 10), Fraction("0.999999999999")])

@@ -140,6 +140,12 @@ def check_column(names: Sequence[str], name: Any, argument: str) -> str:
     return name
 
 
+def check_free_column(name: str, taken: set[str]) -> None:
+    """Refuse a column of probabilities that is something else as well."""
+    if name in taken:
+        raise ValueError(f"probabilities must not be labels, groups or ids as well; got {name!r}. Leave it out.")
+
+
 def check_distinct_names(names: Sequence[str]) -> None:
     """Refuse two columns of one name."""
     twice = sorted({name for name in names if list(names).count(name) > 1}) if len(set(names)) < len(names) else []
@@ -213,7 +219,8 @@ def check_label_numbers(columns: NDArray[np.int64], values: Sequence[Any], name:
     row = int(np.argmax(columns < 0))
     what = "is missing" if columns[row] == -2 else f"is {values[row]!r}, which is no class"
     raise ValueError(
-        f"row {row}, column {name!r}: the label {what}. The classes are {some(as_objects(list(classes)))}."
+        f"row {row}, column {name!r}: the label {what}. The classes are {some(as_objects(list(classes)))}; if they are "
+        "called otherwise, pass classes=...."
     )
 
 

@@ -15,6 +15,7 @@ from aptset.batches.checks import (
     check_class_columns,
     check_column,
     check_distinct_names,
+    check_free_column,
     check_label_numbers,
     check_lists,
     refuse_kind,
@@ -135,18 +136,27 @@ def _probability_columns(
             return (given[0],), True
         check_distinct_names(given)
         check_class_columns(given, names, "as probabilities= says")
-        return tuple(given), False
+        return _checked(given, schema, taken), False
     free = [name for name in names if name not in taken]
     if prefix is not None:
         found = [name for name in free if name.startswith(prefix)]
         check_class_columns(found, names, f"which start with {prefix!r}")
-        return tuple(found), False
+        return _checked(found, schema, taken), False
     lists = [name for name in free if _is_list(kind := schema.field(name).type) and not _is_whole(kind.value_type)]
     if len(lists) == 1:
         return (lists[0],), True
     numbers = [name for name in free if _is_number(schema.field(name).type)]
     check_class_columns(numbers, names, "of numbers")
     return tuple(numbers), False
+
+
+def _checked(columns: Sequence[str], schema: pa.Schema, taken: set[str]) -> tuple[str, ...]:
+    """Return columns that all hold numbers and are nothing else."""
+    for name in columns:
+        check_free_column(name, taken)
+        if not _is_number(schema.field(name).type):
+            refuse_kind(name, schema.field(name).type, "numbers")
+    return tuple(columns)
 
 
 def _width(first: pa.RecordBatch | pa.Schema, name: str, classes: Any, width: int | None) -> int:
