@@ -1,5 +1,6 @@
 """Calibrating on batches is calibrating on all rows, bit for bit: every score, grouping and form of the columns."""
 
+import itertools
 from fractions import Fraction
 from math import ceil, inf
 
@@ -98,7 +99,7 @@ def test_ties_atoms_and_few_rows(y, atoms, alpha, randomized, buckets, cuts):
     p = np.array([[a, (1 - a) / 2, (1 - a) / 2] for a in atoms[: len(y)]])
     sent = table(p, y, "fixed", ["0", "1", "2"])
     edges = [0, *sorted(min(cut, len(y)) for cut in cuts), len(y)]
-    batches = [sent.slice(start, stop - start) for start, stop in zip(edges, edges[1:], strict=False)]
+    batches = [sent.slice(start, stop - start) for start, stop in itertools.pairwise(edges)]
     common = {"randomized": randomized, "random_state": 0}
     found = aptset.calibrate_batches(
         batches, labels="y", probabilities="p", classes=["0", "1", "2"], alpha=alpha, buckets=buckets, **common

@@ -1,5 +1,6 @@
 """One process, any partitions, any order of merging: the same thresholds and the same sets, bit for bit."""
 
+import itertools
 import pickle
 
 import numpy as np
@@ -28,13 +29,13 @@ def run(search, partitions, merge=list, numbers=None):
             for batch in pickle.loads(sent)(part, number if numbers is None else numbers[number])
         ]
         assert all(state.schema == STATE_SCHEMA and state.num_rows == 1 for state in states)
-        search = search.advance(merge(states))
+        search = search.advance(merge(states), n_partitions=len(partitions))
     return search.calibration()
 
 
 def cut(sent, edges, chunk=None):
     edges = [0, *sorted(edges), len(sent)]
-    pairs = zip(edges, edges[1:], strict=False)
+    pairs = itertools.pairwise(edges)
     return [sent.slice(start, stop - start).to_batches(max_chunksize=chunk) for start, stop in pairs]
 
 
@@ -94,7 +95,7 @@ def test_in_memory_and_in_batches_agree_on_copies(path):
 
 
 def test_copies_in_other_partitions_have_a_chance_of_their_own(path):
-    """The same rows as partitions 0 and 5 are distinct draws for all but the first copies; with ids they are the same."""
+    """The same rows as partitions 0 and 5 are other draws, but for the first copies; with ids they are the same."""
     rows_of_one = table(np.full((50, 4), 0.25), np.zeros(50, dtype=int))
     search = start_search(rows_of_one.schema, labels="y", prefix="p_", random_state=0)
     one, other, again = (search.state_of(rows_of_one, number) for number in (0, 5, 5))
@@ -135,6 +136,14 @@ def test_other_rows_in_a_later_pass_are_noticed():
         list(merge_states([*search(SENT), *second(SENT)]))
     with pytest.raises(ValueError, match="after 1 passes some are not"):
         second.calibration()
+    both = [*search(SENT, 0), *search(SENT, 2)]
+    assert search.advance(both).first.partitions.tolist() == [0, 2]
+    with pytest.raises(ValueError, match="every partition once; partition 2 came twice"):
+        search.advance([*both, *search(SENT, 2)])
+    with pytest.raises(ValueError, match=r"every one of 3 partitions; missing \[1\], unknown \[\]"):
+        search.advance(both, n_partitions=3)
+    with pytest.raises(ValueError, match="partition must be a whole number from 0"):
+        list(search(SENT, -1))
     with pytest.raises(ValueError, match="states must hold the state of every partition; got none"):
         search.advance([])
     assert list(merge_states([])) == []
@@ -160,7 +169,8 @@ def test_a_state_is_small_whatever_n_is():
 
 def test_empty_partitions_have_a_state():
     search = start_search(SENT.schema, labels="y", prefix="p_", random_state=0)
-    nothing = [batch for part in ([], [SENT.schema.empty_table()], SENT.slice(0, 0)) for batch in search(part, 1)]
+    parts = ([], [SENT.schema.empty_table()], SENT.slice(0, 0))
+    nothing = [batch for number, part in enumerate(parts) for batch in search(part, number)]
     assert len(nothing) == 3
     assert search.advance([*nothing, *search(SENT)]).calibration().n == 9000
     with pytest.raises(ValueError, match="at least one row; got none"):

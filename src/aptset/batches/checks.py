@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from aptset.labels import as_objects, some
 
+_MOST_PARTITIONS = 2**22  # each has 2^40 numbers for its rows, which must stay below 2^63
+
 _WAYS = (
     "Pass a table or a frame with __arrow_c_stream__ (pyarrow, polars, duckdb, daft, pandas), an iterator of record "
     "batches, or a function that returns one of them."
@@ -85,6 +87,34 @@ def check_same_rows(is_same: bool, before: int, now: int) -> None:
             f"batches must give the same rows in every pass; the first had {before} rows, this one has {now}"
             f"{', others' if before == now else ''}. Give back the same rows in the same partitions each time (persist "
             "or cache what is computed), or pass resolution=2**-20, which takes one pass."
+        )
+
+
+def check_partition(partition: Any) -> None:
+    """Refuse what is no number of a partition."""
+    is_number = isinstance(partition, int | np.integer) and not isinstance(partition, bool)
+    if partition is not None and not (is_number and 0 <= partition < _MOST_PARTITIONS):
+        raise ValueError(f"partition must be a whole number from 0 to {_MOST_PARTITIONS - 1}; got {partition!r}.")
+
+
+def check_once(partitions: NDArray[np.int64]) -> None:
+    """Refuse to count a partition twice; their numbers stand upward."""
+    twice = partitions[1:][partitions[1:] == partitions[:-1]]
+    if len(twice):
+        raise ValueError(
+            f"states must count every partition once; partition {int(twice[0])} came twice. Keep the first state of a "
+            "partition where tasks are run again."
+        )
+
+
+def check_all_partitions(partitions: NDArray[np.int64], wanted: int | None) -> None:
+    """Refuse to go on without some of the partitions."""
+    if wanted is not None and not np.array_equal(partitions, np.arange(wanted)):
+        missing = np.setdiff1d(np.arange(wanted), partitions)[:6].tolist()
+        extra = np.setdiff1d(partitions, np.arange(wanted))[:6].tolist()
+        raise ValueError(
+            f"states must hold every one of {wanted} partitions; missing {missing}, unknown {extra}. Run the search on "
+            "each of them, with its number."
         )
 
 

@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from aptset.batches.checks import (
+    check_all_partitions,
     check_is_done,
+    check_partition,
     check_rows_found,
     check_same_rows,
     check_same_search,
@@ -60,7 +62,8 @@ class ThresholdSearch:
 
     def state_of(self, batches: Any, partition: int | None = None) -> State:
         """Return the state of the rows of one partition."""
-        collector = Collector(self.token, self._most, self._names, self.statistics)
+        check_partition(partition)
+        collector = Collector(self.token, self._most, self._names, self.statistics, partition)
         offset = (partition or 0) * PARTITION_ROWS
         layout = self.scoring.layout
         for start, piece in pieces(record_batches(batches), len(layout.classes), layout.ids is None):
@@ -79,9 +82,19 @@ class ThresholdSearch:
         """Whether every threshold is known."""
         return self.passes > 0 and (self.statistics is None or not self.statistics.wanted)
 
-    def advance(self, states: Any) -> ThresholdSearch:
-        """Return the search of the next pass, from the states of all partitions: batches or bytes, in any order."""
+    def advance(self, states: Any, n_partitions: int | None = None) -> ThresholdSearch:
+        """Return the search of the next pass.
+
+        Parameters
+        ----------
+        states : iterable of record batches, bytes or both
+            The states of all partitions, or what :func:`merge_states` made of some of them, in any order.
+        n_partitions : int, optional
+            How many partitions there are: it is then an error if one of the numbers 0, 1, ... is missing. One that
+            comes twice always is.
+        """
         state = check_state(merged_state(states))
+        check_all_partitions(state.partitions, n_partitions)
         check_same_search([state.token], self.token)
         n = int(state.counts.sizes.sum())
         if self.first is None or self.statistics is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aptset.batches.checks import check_classes_known, check_room, check_width, rows_of
+from aptset.batches.checks import check_classes_known, check_partition, check_room, check_width, rows_of
 from aptset.batches.layout import Layout
 from aptset.batches.scoring import PARTITION_ROWS
 from aptset.batches.set_columns import columns_of_sets, names_of_sets
@@ -47,6 +47,7 @@ class SetMaker:
         partition : int, optional
             Its number, which errors name; copies of rows in other partitions then get a chance of their own.
         """
+        check_partition(partition)
         by_blocks, offset = self.layout.ids is None, (partition or 0) * PARTITION_ROWS
         for start, piece in pieces(record_batches(batches), len(self.order), by_blocks):
             with rows_of(partition, start):

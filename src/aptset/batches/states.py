@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset.batches.checks import check_cells, check_same_search
+from aptset.batches.checks import check_cells, check_once, check_same_search
 from aptset.calibrations.order_statistics import OrderStatistics
 from aptset.calibrations.score_counts import Keys, ScoreCounts
 from aptset.kernels.rowhash import Words
@@ -24,13 +24,17 @@ _WORD = 0xFFFFFFFFFFFFFFFF
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Counts of scores, how many rows are copies, a fingerprint of all rows, and the smallest seeds of their ids."""
+    """Counts of scores, how many rows are copies, a fingerprint of all rows, and the smallest seeds of their ids.
+
+    It knows the numbers of its partitions, where they have one: none may count twice.
+    """
 
     token: str  # of the search and its pass
     counts: ScoreCounts
     n_copies: int
     fingerprint: int
     ids: Words
+    partitions: NDArray[np.int64]
 
     @classmethod
     def joined(cls, parts: Iterable[State]) -> State:
@@ -41,7 +45,9 @@ class State:
         check_cells(len(counts.buckets), _MOST_CELLS)
         fingerprint = sum(part.fingerprint for part in parts) & _WORD
         ids = np.unique(np.concatenate([part.ids for part in parts]))[:KEPT_IDS]
-        return cls(parts[0].token, counts, sum(part.n_copies for part in parts), fingerprint, ids)
+        partitions = np.sort(np.concatenate([part.partitions for part in parts]))
+        check_once(partitions)
+        return cls(parts[0].token, counts, sum(part.n_copies for part in parts), fingerprint, ids, partitions)
 
     def as_batch(self) -> pa.RecordBatch:
         """Return the state as a record batch with one row of bytes."""
@@ -52,7 +58,7 @@ class State:
         counts = self.counts
         gaps = np.diff(counts.buckets, prepend=np.int64(0))
         row = {"names": list(counts.names), "sizes": counts.sizes, "groups": counts.groups, "gaps": gaps}
-        row |= {"counts": counts.counts, "ids": self.ids}
+        row |= {"counts": counts.counts, "ids": self.ids, "partitions": np.diff(self.partitions, prepend=np.int64(0))}
         most = -1 if counts.most is None else counts.most
         numbers = {"level": counts.level, "most": most, "copies": self.n_copies, "fingerprint": str(self.fingerprint)}
         columns = {name: pa.array([values]) for name, values in {**row, **numbers, "token": self.token}.items()}
@@ -79,7 +85,8 @@ class State:
         of_buckets = array("groups", np.int32), np.cumsum(array("gaps", np.int64)), array("counts", np.int64)
         bound = None if most < 0 else most
         counts = ScoreCounts(tuple(number("names")), array("sizes", np.int64), *of_buckets, number("level"), bound)
-        return cls(number("token"), counts, number("copies"), int(number("fingerprint")), array("ids", np.uint64))
+        of_rows = number("copies"), int(number("fingerprint")), array("ids", np.uint64)
+        return cls(number("token"), counts, *of_rows, np.cumsum(array("partitions", np.int64)))
 
 
 def states_in(found: Any) -> Iterator[State]:
@@ -124,6 +131,7 @@ class Collector:
     most: int | None
     names: Sequence[Any]  # of groups that are known beforehand
     statistics: OrderStatistics | None  # which keys matter; None: all of them
+    partition: int | None
     _parts: list[State] = field(default_factory=list)
     _waiting: list[tuple[Keys, NDArray[np.int32]]] = field(default_factory=list)
 
@@ -156,11 +164,13 @@ class Collector:
         keys = np.concatenate([np.empty(0, dtype=np.int64), *(keys for keys, _ in self._waiting)])
         groups = np.concatenate([np.empty(0, dtype=np.int32), *(groups for _, groups in self._waiting)])
         counts = ScoreCounts.of(keys, groups, list(self._numbers), self._sizes, self.most)
-        new = State(self.token, counts, self._n_copies, self._fingerprint, self._ids)
+        nowhere = np.empty(0, dtype=np.int64)
+        new = State(self.token, counts, self._n_copies, self._fingerprint, self._ids, nowhere)
         self._waiting, self._n_waiting, self._n_copies, self._fingerprint = [], 0, 0, 0
         self._sizes = np.zeros_like(self._sizes)
         return State.joined([*self._parts, new])
 
     def close(self) -> State:
         """Return the state of all rows."""
-        return self._state()
+        numbers = [] if self.partition is None else [self.partition]
+        return replace(self._state(), partitions=np.array(numbers, dtype=np.int64))
