@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from aptset.batches.checks import check_bucket_count, check_column, check_rows_found
+from aptset.batches.checks import check_column
 from aptset.batches.layout import Layout
 from aptset.batches.scoring import Scoring
 from aptset.batches.search import ThresholdSearch
 from aptset.batches.sources import Source, peeked
+from aptset.batches.state_checks import check_bucket_count, check_rows_found
 from aptset.chance import Chance
 from aptset.groups import Kind, is_grouping
 from aptset.probabilities.calibration import Calibration

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset.batches.checks import check_grid_scores
 from aptset.batches.layout import Layout
+from aptset.batches.state_checks import check_grid_scores
 from aptset.calibrations.score_counts import Keys, keys_of
 from aptset.chance import Chance
 from aptset.groups import Groups, Kind

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aptset.batches.checks import (
+from aptset.batches.checks import rows_of
+from aptset.batches.scoring import PARTITION_ROWS, Scoring
+from aptset.batches.sources import pieces, record_batches
+from aptset.batches.state_checks import (
     check_all_partitions,
     check_is_done,
     check_partition,
@@ -18,10 +21,7 @@ from aptset.batches.checks import (
     check_same_rows,
     check_same_search,
     check_state,
-    rows_of,
 )
-from aptset.batches.scoring import PARTITION_ROWS, Scoring
-from aptset.batches.sources import pieces, record_batches
 from aptset.batches.states import KEPT_IDS, Collector, State, merged_state
 from aptset.calibrations.counted import Counted, KnownThresholds, OnGrid
 from aptset.calibrations.order_statistics import OrderStatistics

@@ -10,11 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from aptset.batches.checks import check_classes_known, check_partition, check_room, check_width, rows_of
+from aptset.batches.checks import check_classes_known, check_room, check_width, rows_of
 from aptset.batches.layout import Layout
 from aptset.batches.scoring import PARTITION_ROWS
 from aptset.batches.set_columns import columns_of_sets, names_of_sets
 from aptset.batches.sources import pieces, record_batches
+from aptset.batches.state_checks import check_partition
 from aptset.calibrations.counted import KnownThresholds
 from aptset.groups import is_grouping
 from aptset.labels import as_objects

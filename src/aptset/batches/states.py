@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset.batches.checks import check_cells, check_once, check_same_search
+from aptset.batches.state_checks import check_cells, check_once, check_same_search
 from aptset.calibrations.order_statistics import OrderStatistics
 from aptset.calibrations.score_counts import Keys, ScoreCounts
 from aptset.kernels.rowhash import Words
