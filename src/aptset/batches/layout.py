@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from aptset.batches.arrow_arrays import as_numbers
 from aptset.batches.checks import (
     check_class_columns,
     check_column,
@@ -189,8 +190,7 @@ def _numbers(column: pa.Array, name: str) -> NDArray[Any]:
         refuse_kind(name, column.type, "numbers")
     if column.null_count and pa.types.is_integer(column.type):
         column = column.cast(pa.float64())
-    found: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return found
+    return as_numbers(column)
 
 
 def _encoded(column: pa.Array, name: str) -> tuple[list[Any], NDArray[np.int64]]:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from aptset.batches.arrow_arrays import of_numbers
+
 
 def names_of_sets(alphas: Sequence[float], taken: Sequence[str]) -> list[tuple[str, str]]:
     """Return the names of the two columns of each level: size and set; with the level where that tells them apart."""
@@ -20,6 +22,6 @@ def columns_of_sets(sets: Sequence[Any], names: Sequence[tuple[str, str]], class
     """Return for each level the size of each set and its labels, most likely first."""
     columns: dict[str, pa.Array] = {}
     for some, (size, labels) in zip(sets, names, strict=True):
-        pointers, members = pa.array(some.indptr.astype(np.int32)), classes.take(pa.array(some.indices))
-        columns |= {size: pa.array(some.sizes.astype(np.int32)), labels: pa.ListArray.from_arrays(pointers, members)}
+        pointers, members = of_numbers(some.indptr.astype(np.int32)), classes.take(of_numbers(some.indices))
+        columns |= {size: of_numbers(some.sizes.astype(np.int32)), labels: pa.ListArray.from_arrays(pointers, members)}
     return columns

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from aptset.batches.arrow_arrays import of_texts
 from aptset.batches.checks import check_classes_known, check_room, check_width, rows_of
 from aptset.batches.layout import Layout
 from aptset.batches.scoring import PARTITION_ROWS
@@ -77,7 +78,8 @@ class SetMaker:
 
 def class_array(calibration: Calibration) -> pa.Array:
     """Return the classes as sets hold them."""
-    return pa.array(calibration.classes.tolist())
+    classes = calibration.classes.tolist()
+    return of_texts(classes) if all(isinstance(label, str) for label in classes) else pa.array(classes)
 
 
 def set_maker(

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from aptset.batches.arrow_arrays import of_texts
 from aptset.batches.set_columns import columns_of_sets, names_of_sets
-from aptset.commands.arrow_arrays import of_texts
 from aptset.commands.checks import (
     check_flat_columns,
     check_sets_file,
