@@ -126,6 +126,9 @@ def test_bad_lists():
     inner = [*lists[:9], [0.5, None, 0.25, 0.25], *lists[10:]]
     with pytest.raises(ValueError, match="must be finite; got nan in row 9, column 1"):
         aptset.calibrate_batches(pa.table({"p": inner, "y": SENT["y"]}), **common)
+    numbers = pa.table({"p": lists, "y": [*map(float, Y[:-1]), float("nan")]})
+    with pytest.raises(ValueError, match="row 4999, column 'y': the label is missing"):
+        aptset.calibrate_batches(numbers, labels="y")
     with pytest.raises(ValueError, match="classes must be passed with the list column 'p'"):
         start_search(pa.table({"p": lists, "y": SENT["y"]}).schema, labels="y")
     fixed = table(P[:, :3] / P[:, :3].sum(axis=1, keepdims=True), Y % 3, "fixed")

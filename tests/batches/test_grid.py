@@ -123,3 +123,15 @@ def test_a_grid_that_does_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr("aptset.batches.states._MOST_CELLS", 100)
     with pytest.raises(ValueError, match=r"at most 100 points of the grid.*Pass a coarser one, or leave it out"):
         aptset.calibrate_batches(table(P, Y), labels="y", prefix="p_", resolution=2**-20)
+
+
+def test_scores_that_stand_on_the_grid_already():
+    """Dyadic rows without chance: new scores equal calibration scores, and a tie is not below."""
+    p = np.array([[0.5, 0.25, 0.25], [0.75, 0.125, 0.125], [1.0, 0.0, 0.0]])[np.arange(90) % 3]
+    y = np.arange(90) // 3 % 3
+    common = {"randomized": False, "random_state": 0}
+    kept = aptset.calibrate(p, y, conformity=aptset.Gridded(aptset.Adaptive(), 2**-3), **common)
+    sent = pa.table({"p": p.tolist(), "y": y})
+    found = aptset.calibrate_batches(sent, labels="y", resolution=2**-3, **common)
+    assert np.array_equal(found.p_values(p), kept.p_values(p))
+    assert len(np.unique(found.p_values(p))) > 3

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import aptset
 from aptset.batches import STATE_SCHEMA, merge_states, set_maker, start_search
+from aptset.batches.sources import pieces
 from batch_data import NAMES, lists_of, rows, sets_in, table
 
 P, Y = rows(9000, seed=5)
@@ -155,6 +156,15 @@ def swapped():
     return table(p, Y, g=SENT["g"])
 
 
+@pytest.mark.parametrize("groups", [None, "label", "g"])
+def test_long_partitions_are_counted_bit_by_bit(groups, monkeypatch):
+    """Keys wait until there are many; how many changes nothing."""
+    search = start_search(SENT.schema, labels="y", prefix="p_", groups=groups, random_state=0, buckets=100)
+    at_once = search.state_of(SENT.to_batches(max_chunksize=1000)).as_bytes()
+    monkeypatch.setattr("aptset.batches.states._MOST_WAITING", 1)
+    assert search.state_of(SENT.to_batches(max_chunksize=1000)).as_bytes() == at_once
+
+
 def test_a_state_is_small_whatever_n_is():
     """At most 2^18 buckets, compressed; the second pass has what one bucket held."""
     search = start_search(SENT.schema, labels="y", prefix="p_", random_state=0, buckets=2**10)
@@ -177,3 +187,17 @@ def test_empty_partitions_have_a_state():
         search.advance(nothing)
     calibration = search.advance(search(SENT)).calibration()
     assert list(set_maker(calibration, SENT.schema, prefix="p_")([], 3)) == []
+
+
+@pytest.mark.parametrize(("n_classes", "most"), [(2, 65_536), (64, 65_536), (300, 12_288), (1000, 4096), (10**6, 4096)])
+def test_pieces_are_whole_blocks_of_bounded_size(n_classes, most):
+    """Whatever the batches: 4,096 rows or more while they hold at most 4 million numbers, and all rows in order."""
+    sent = pa.table({"row": np.arange(150_000)})
+    for chunks in ([150_000], [1, 4095, 4096, 1, 0, 100_000, 41_807], [10_000] * 15):
+        edges = np.cumsum([0, *chunks])
+        batches = [sent.slice(start, n).to_batches() for start, n in zip(edges, chunks, strict=False)]
+        found = list(pieces((batch for some in batches for batch in some), n_classes, by_blocks=True))
+        assert all(start % 4096 == 0 and piece["row"][0].as_py() == start for start, piece in found)
+        assert all(piece.num_rows % 4096 == 0 for _, piece in found[:-1])
+        assert max(piece.num_rows for _, piece in found) <= most
+        assert pa.Table.from_batches([piece for _, piece in found]).equals(sent)

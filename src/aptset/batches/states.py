@@ -19,6 +19,7 @@ STATE_SCHEMA = pa.schema([("state", pa.binary())])
 _MOST_CELLS = 2**26
 KEPT_IDS = 1024  # the smallest seeds of ids: fewer tell exactly how many ids there are
 _AT_A_TIME = 8
+_MOST_WAITING = 2**20  # keys that wait to be counted
 _WORD = 0xFFFFFFFFFFFFFFFF
 
 
@@ -156,7 +157,7 @@ class Collector:
             keys, mine = keys[inside], mine[inside]
         self._waiting.append((keys, mine))
         self._n_waiting += len(keys)
-        if self._n_waiting >= 2**20:
+        if self._n_waiting >= _MOST_WAITING:
             self._parts = [self._state()]
 
     def _state(self) -> State:
