@@ -10,6 +10,8 @@ from importlib import import_module
 _PUBLIC = {
     "audits.auditing": "audit",
     "audits.comparing": "compare",
+    "batches.calibrating": "calibrate_batches",
+    "batches.predicting": "predict_batches",
     "estimator.classifier": "ConformalClassifier",
     "estimator.loading": "load",
     "judging.estimates": "Estimate",

@@ -2,6 +2,8 @@
 
 from aptset.audits.auditing import audit as audit
 from aptset.audits.comparing import compare as compare
+from aptset.batches.calibrating import calibrate_batches as calibrate_batches
+from aptset.batches.predicting import predict_batches as predict_batches
 from aptset.calibrations import *  # noqa: F403
 from aptset.estimator.classifier import ConformalClassifier as ConformalClassifier
 from aptset.estimator.loading import load as load

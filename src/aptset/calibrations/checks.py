@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,3 +187,29 @@ def check_same_shape(matrix: NDArray[Any], first: NDArray[Any], fold: int) -> No
             f"fold_probabilities must speak about the same rows: the first fold has shape {first.shape}, "
             f"matrix {fold} has shape {matrix.shape}."
         )
+
+
+def refuse_without_scores(what: str) -> NoReturn:
+    """Say that only thresholds were kept."""
+    raise ValueError(
+        f"this calibration cannot give {what}: it kept the thresholds of its levels, and no scores. Calibrate with "
+        "resolution=2**-20 for p-values, every level and merging, or with aptset.calibrate where scores fit into "
+        "memory."
+    )
+
+
+def refuse_other_level(alpha: Fraction, levels: Sequence[Fraction]) -> NoReturn:
+    """Say which levels there are."""
+    known = ", ".join(f"{float(level):g}" for level in levels)
+    raise ValueError(
+        f"alpha must be a level that was calibrated, one of {known}; got {float(alpha):g}. Pass it to "
+        "calibrate_batches, too, or calibrate with resolution=2**-20, which answers every level."
+    )
+
+
+def refuse_on_device() -> NoReturn:
+    """Say that counts are looked up in numpy's memory."""
+    raise TypeError(
+        "probabilities must be on the host for p-values of a calibration that only has counts or thresholds; got a "
+        "tensor on a device. Pass probabilities.cpu()."
+    )

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.calibrations.checks import refuse_on_device
+from aptset.calibrations.counted import Counted
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Groups, Ids
@@ -213,8 +215,13 @@ def mask_of_one_model(
 def p_values_of_one_model(held_out: HeldOut, rows: Rows | RowsElsewhere, ids: Ids | None, name: str) -> Any:
     """Return the p-value of every label under the only model."""
     if not isinstance(rows, Rows):
+        if isinstance(held_out, Counted):
+            refuse_on_device()
         return rows.p_values(held_out, ids)
-    (fold,) = held_out.folds
-    p_values, first_bad = p_values_of_rows(rows, fold.calibrated, ids)
+    if isinstance(held_out, Counted):
+        p_values, first_bad = held_out.p_values(rows, ids)
+    else:
+        (fold,) = held_out.folds
+        p_values, first_bad = p_values_of_rows(rows, fold.calibrated, ids)
     check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
     return p_values

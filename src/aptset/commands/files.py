@@ -15,7 +15,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from aptset.commands.arrow_arrays import as_numbers
+from aptset.batches.arrow_arrays import as_numbers
 from aptset.commands.checks import (
     check_columns,
     check_distinct_columns,

@@ -39,6 +39,7 @@ def facts_of(path: Path) -> dict[str, Any]:
         **({} if scheme is None else {"calibration": scheme.name, "folds": len(fields["folds"])}),
         "score": facts["score"],
         "n": facts["n"],
+        **({"alphas": [float(Fraction(level)) for level in facts["levels"]]} if "levels" in facts else {}),
         "classes": facts["classes"]["values"],
         "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
         "randomized": facts["randomized"],

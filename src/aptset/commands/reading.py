@@ -14,7 +14,7 @@ import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from aptset.commands.arrow_arrays import as_numbers
+from aptset.batches.arrow_arrays import as_numbers
 from aptset.commands.checks import (
     check_kind,
     check_row_count,

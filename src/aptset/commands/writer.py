@@ -7,25 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from aptset.commands.arrow_arrays import of_numbers, of_texts
+from aptset.batches.arrow_arrays import of_texts
+from aptset.batches.set_columns import columns_of_sets, names_of_sets
 from aptset.commands.checks import (
     check_flat_columns,
     check_sets_file,
 )
 from aptset.running.writing import atomic_path
 from aptset.validation.paths import as_utf8
-
-
-def names_of_sets(alphas: Sequence[float], taken: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the names of the two columns of each level: size and set; with the level where that tells them apart."""
-    if len(alphas) == 1 and not {"size", "set"} & set(taken):
-        return [("size", "set")]
-    return [(f"size {alpha:g}", f"set {alpha:g}") for alpha in alphas]
 
 
 class SetsWriter:
@@ -45,19 +38,15 @@ class SetsWriter:
         """Write some rows: the columns that travel along, and for each level the size of each set and its labels."""
         if self._is_csv:
             check_flat_columns(self._path, pa.schema([(name, column.type) for name, column in others.items()]))
-        columns = dict(others)
-        for some, (size, labels) in zip(sets, self.names, strict=True):
-            columns |= {size: of_numbers(some.sizes.astype(np.int32)), labels: self._labels(some)}
+        made = columns_of_sets(sets, self.names, self._classes)
+        if self._is_csv:
+            made |= {labels: _joined(made[labels]) for _, labels in self.names}
+        columns = {**others, **made}
         table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
         if self._writer is None:
             kind = pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter
             self._writer = kind(as_utf8(self._temporary), table.schema)
         self._writer.write_table(table)
-
-    def _labels(self, sets: Any) -> Any:
-        pointers, members = of_numbers(sets.indptr.astype(np.int32)), self._classes.take(of_numbers(sets.indices))
-        lists = pa.ListArray.from_arrays(pointers, members)
-        return pa.array(["|".join(row) for row in lists.to_pylist()]) if self._is_csv else lists
 
     def __enter__(self) -> SetsWriter:
         return self
@@ -75,3 +64,8 @@ class SetsWriter:
             self._context.__exit__(*sys.exc_info())
             raise
         self._context.__exit__(*failure)
+
+
+def _joined(lists: Any) -> Any:
+    """Return lists of labels as texts."""
+    return pa.array(["|".join(row) for row in lists.to_pylist()])

@@ -22,7 +22,7 @@ from aptset.groups import Groups
 from aptset.labels import columns_of
 from aptset.probabilities.checks import unknown_kind
 from aptset.probabilities.stored_scores import describe_score, find_score
-from aptset.scores import SCORES, Score, Tempered
+from aptset.scores import SCORES, Gridded, Score, Tempered
 
 FORMAT_VERSION = 1
 STATE = "state of aptset"  # where a pickle or a skops file keeps it, instead of objects of ours
@@ -106,7 +106,9 @@ def full_scheme(stored: Any, where: str) -> Scheme:
 
 def flat_score(score: Any) -> Any:
     """Return the name and the settings of a score of the library; anything else as it is."""
-    inner = score.score if isinstance(score, Tempered) else score
+    inner = score
+    while isinstance(inner, Tempered | Gridded):
+        inner = inner.score
     return describe_score(score) if type(inner) in SCORES.values() else score
 
 

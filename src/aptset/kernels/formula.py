@@ -145,11 +145,18 @@ class Formula:
     """A score as the loops take it: weights, or any function of places; and the power that probabilities are raised to.
 
     The power is a multiple of ``POWER_STEP``: products and square roots then give it, with the same bits everywhere.
+    With a ``grid``, a power of two, the score is rounded up to a multiple of it. Calibration scores are; those of new
+    rows need not be, since g < s and g < (s rounded up) are the same for every multiple g of the grid.
     """
 
     weights: Weights | None
     of: Callable[[Places], Floats] | None = None
     power: float = 1.0
+    grid: float | None = None
+
+    def on_grid(self, scores: Floats) -> Floats:
+        """Return calibration scores as they are compared: rounded up, if there is a grid."""
+        return scores if self.grid is None else np.ceil(scores / self.grid) * self.grid + 0.0  # -0 becomes 0
 
 
 POWER_STEP = 2.0**-6

@@ -144,7 +144,9 @@ def label_scores(rows: Rows, labels: NDArray[np.int64]) -> LabelScores:
         return start + bad if bad >= 0 else -1
 
     first_bad = first_bad_row(rows.over_blocks(work))
-    copies = None if first_bad >= 0 else rows.copies(noted)
+    copies = None
+    if first_bad < 0:
+        scores, copies = rows.formula.on_grid(scores), rows.copies(noted)
     if copies is None:
         return LabelScores(scores, first_bad, 0, seeds)
     scores[copies.rows] = label_scores(rows.again(copies), labels[copies.rows]).scores

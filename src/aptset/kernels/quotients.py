@@ -5,7 +5,8 @@ p-value is the smallest float whose decimal is not below the exact ratio: at mos
 """
 
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, localcontext
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,18 @@ from aptset.kernels.formula import Floats
 def by_decimals(n: int, counts: NDArray[np.intp]) -> Floats:
     """Return a table of (n + 1 - count) / (n + 1) that is so rounded at some counts, by the definition."""
     table: Floats = (n + 1 - np.arange(n + 1)) / (n + 1)
-    for count in counts.tolist():
-        value = float(table[count])
-        if Decimal(repr(value)) * (n + 1) < n + 1 - count:  # exact: 17 digits times at most 10
-            table[count] = np.nextafter(value, 2.0)
+    table[counts] = by_counts(n, counts)
     return table
+
+
+def by_counts(n: int, counts: NDArray[np.integer[Any]]) -> Floats:
+    """Return the p-values of some counts among n scores, n below 2^53, by the definition."""
+    found: Floats = (n + 1 - counts) / (n + 1)
+    with localcontext(prec=40):  # exact: 17 digits times at most 16
+        for place, (value, count) in enumerate(zip(found.tolist(), counts.tolist(), strict=True)):
+            if Decimal(repr(value)) * (n + 1) < n + 1 - count:
+                found[place] = np.nextafter(value, 2.0)
+    return found
 
 
 def rounding_bits(offsets: NDArray[np.int64], table_of: Callable[[int], Floats]) -> NDArray[np.uint8]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.probabilities.checks import LONGEST_TEXT, damaged, unknown_kind
+from aptset.probabilities.stored_counts import COUNTED, GRID, THRESHOLDS, shapes_of
 
 CROSS = "cross"  # the kind of calibration that has several folds
 _FACTS = {
@@ -33,7 +34,12 @@ _FACTS = {
 }
 # Facts that are not in every file, with their types.
 _OPTIONAL: dict[str, Any] = {"u": str, "copies": int | float, "normalize": bool, "parts": list}
-_OF_KIND: dict[str, dict[str, Any]] = {"split": {"first_rows": list}, CROSS: {"folds": dict, "scheme": dict}}
+_OF_KIND: dict[str, dict[str, Any]] = {
+    "split": {"first_rows": list},
+    THRESHOLDS: {"first_rows": list, "levels": list},
+    GRID: {"first_rows": list},
+    CROSS: {"folds": dict, "scheme": dict},
+}
 _MOST_BRACKETS, _DEEPEST = 64, 8  # ours has 9 and goes 3 deep; a flood of brackets would take 20 times its size
 _STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
@@ -60,7 +66,7 @@ def check_artefact(path: str | Path, metadata: dict[str, str], newest: int) -> d
 def _check_facts(path: str | Path, facts: dict[str, Any]) -> None:
     """Refuse facts that are missing, of another type, or unknown."""
     of_kind = _OF_KIND.get(facts["kind"], {}) if isinstance(facts.get("kind"), str) else {}
-    needed = {**_FACTS, **(of_kind if facts.get("kind") == CROSS else {})}
+    needed = {**_FACTS, **(of_kind if facts.get("kind") in (CROSS, *COUNTED) else {})}
     wrong = [name for name, kind in needed.items() if name not in facts or not _is_a(facts[name], kind)]
     if wrong or facts["format"] < 1:
         raise damaged(path, f"its metadata is incomplete ({', '.join(wrong or ['format'])})")
@@ -105,6 +111,10 @@ def check_shapes(path: str | Path, facts: dict[str, Any], found: dict[str, tuple
     names = facts["groups"].get("names")
     if not isinstance(names, list):
         raise damaged(path, "its groups have no names")
+    if facts["kind"] in COUNTED:
+        if found != shapes_of(path, facts, found, len(names)):
+            raise damaged(path, f"its tensors must be those of {len(names)} groups, of the kind {facts['kind']}")
+        return
     wanted, folds = {"scores": ("F64", [facts["n"]]), "offsets": ("I64", [len(names) + 1])}, ""
     if facts["kind"] == CROSS:
         of_models = facts["folds"].get("values")
@@ -129,11 +139,18 @@ def check_content(path: str | Path, facts: dict[str, Any], scores: NDArray[Any],
     starts = (np.cumsum(offsets[:, -1]) - offsets[:, -1])[:, None] + offsets
     falls = scores[1:] < scores[:-1]
     falls[starts[(starts > 0) & (starts < len(scores))] - 1] = False  # a group may begin below the end of the last one
-    source, copies, parts = facts.get("u", "content"), facts.get("copies", 0), facts.get("parts", [])
     rules: dict[str, Callable[[], bool]] = {
         "its scores must be finite": lambda: bool(np.isfinite(scores).all()),
         "its scores must be sorted within each group": lambda: not falls.any(),
         "its scores_hash must be that of its scores": lambda: facts["scores_hash"] == _hash_in_order(scores),
+    }
+    _check_rules(path, rules)
+
+
+def check_facts(path: str | Path, facts: dict[str, Any]) -> None:
+    """Refuse facts that no calibration has, of whatever kind it is."""
+    source, copies, parts = facts.get("u", "content"), facts.get("copies", 0), facts.get("parts", [])
+    rules: dict[str, Callable[[], bool]] = {
         "its key must be a whole number below 2^64": lambda: _is_word(facts["key"]),
         "its u must come from content, ids or the caller": lambda: source in ("content", "ids", "given"),
         "its share of copies must be in [0, 1]": lambda: not isinstance(copies, bool) and 0 <= copies <= 1,
@@ -146,6 +163,10 @@ def check_content(path: str | Path, facts: dict[str, Any], scores: NDArray[Any],
         ),
         "its creation must be a time": lambda: _is_time(facts["created"]),
     }
+    _check_rules(path, rules)
+
+
+def _check_rules(path: str | Path, rules: dict[str, Callable[[], bool]]) -> None:
     for rule, holds in rules.items():
         if not holds():
             raise damaged(path, rule)

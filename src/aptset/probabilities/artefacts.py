@@ -2,7 +2,8 @@
 
 Layout, version 1. Tensors: ``scores`` (float64, upward within each group) and ``offsets`` (int64, where groups start).
 Of several folds (kind "cross") the scores come fold by fold, ``offsets`` has one row for each, and where several models
-judge a row together, ``judges`` (bool, (folds, models)) says which. Metadata: ``aptset``, a JSON text with everything
+judge a row together, ``judges`` (bool, (folds, models)) says which. What stands in the place of scores where none were
+kept is said in :mod:`aptset.probabilities.stored_counts`. Metadata: ``aptset``, a JSON text with everything
 else, and ``digest``, the blake2b of that text and of the bytes of the tensors, so that any damage is noticed. A digest
 is no signature: whoever can write the file can renew it.
 """
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.calibrations.counted import Counted
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.chance import Chance
 from aptset.groups import Groups
@@ -26,6 +28,7 @@ from aptset.probabilities.artefact_checks import (
     CROSS,
     check_artefact,
     check_content,
+    check_facts,
     check_scheme_of_folds,
     check_shapes,
     hash_of,
@@ -39,6 +42,15 @@ from aptset.probabilities.checks import (
     is_storable,
     same_values,
     stored_array,
+)
+from aptset.probabilities.stored_counts import (
+    COUNTED,
+    check_counts,
+    counts_from,
+    facts_of,
+    hash_of_counts,
+    kind_of_counts,
+    tensors_of,
 )
 from aptset.probabilities.stored_schemes import describe_scheme, find_scheme
 from aptset.probabilities.stored_scores import describe_score, find_score
@@ -54,7 +66,7 @@ def write_calibration(path: str | Path, fields: dict[str, Any]) -> None:
     from safetensors.numpy import save_file
 
     tensors = _tensors(fields["held_out"])
-    text = json.dumps(_describe(fields), sort_keys=True)
+    text = json.dumps(_describe(fields, tensors), sort_keys=True)
     check_writable_text(path, text)
     with atomic_path(path) as temporary:
         try:
@@ -74,11 +86,15 @@ def read_calibration(
     classes = check_stored_labels(path, facts["classes"], "classes")
     names = check_stored_groups(path, facts, classes)
     groups = Groups(facts["groups"]["kind"], names)
-    columns = facts["columns"]
+    columns, score = facts["columns"], find_score(path, facts["score"], scores, trust)
+    if facts["kind"] in COUNTED:
+        held_out: HeldOut = counts_from(path, facts, tensors, groups, score)
+    else:
+        held_out = HeldOut(_folds(tensors), groups, tensors.get("judges"))
     fields = {
-        "held_out": HeldOut(_folds(tensors), groups, tensors.get("judges")),
+        "held_out": held_out,
         "classes": classes,
-        "conformity": find_score(path, facts["score"], scores, trust),
+        "conformity": score,
         "key": int(facts["key"]),
         "chance": Chance(facts.get("u", "content"), facts["randomized"], float(facts.get("copies", 0.0))),
         "allow_empty": facts["allow_empty"],
@@ -102,6 +118,8 @@ def _folds(tensors: dict[str, NDArray[Any]]) -> tuple[FoldScores, ...]:
 
 
 def _tensors(held_out: HeldOut) -> dict[str, NDArray[Any]]:
+    if isinstance(held_out, Counted):
+        return tensors_of(held_out)
     (first, *others) = held_out.folds
     scores = np.concatenate([first.scores, *(fold.scores for fold in others)]) if others else first.scores
     offsets = np.array([fold.offsets for fold in held_out.folds], dtype=np.int64)
@@ -127,18 +145,23 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         raise damaged(path, f"not a readable file of tensors ({error})") from error
     if metadata.keys() != {"aptset", "digest"} or metadata["digest"] != _digest(metadata["aptset"], tensors):
         raise damaged(path, "its content does not match its digest")
-    check_content(path, facts, tensors["scores"], np.atleast_2d(tensors["offsets"]))
+    check_facts(path, facts)
+    if facts["kind"] in COUNTED:
+        check_counts(path, facts, tensors)
+    else:
+        check_content(path, facts, tensors["scores"], np.atleast_2d(tensors["offsets"]))
     return facts, tensors
 
 
-def _describe(fields: dict[str, Any]) -> dict[str, Any]:
+def _describe(fields: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
     from importlib.metadata import version  # takes as long to load as a third of numpy
 
     held_out: HeldOut = fields["held_out"]
     score, columns, chance = fields["conformity"], fields["columns"], fields["chance"]
+    counted = kind_of_counts(held_out)
     facts = {
         "format": FORMAT_VERSION,
-        "kind": CROSS if "scheme" in fields else "split",
+        "kind": CROSS if "scheme" in fields else counted or "split",
         "score": describe_score(score),
         "classes": as_plain_labels(fields["classes"]),
         "columns": None if columns is None else as_plain_labels(columns),
@@ -151,18 +174,18 @@ def _describe(fields: dict[str, Any]) -> dict[str, Any]:
         "normalize": fields["normalize"],
         "parts": [str(part) for part in fields["parts"]],
         "n": held_out.n,
-        "scores_hash": hash_of(held_out.scores),
+        "scores_hash": hash_of_counts(tensors) if counted else hash_of(held_out.scores),
         "library": version("aptset"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     if facts["kind"] == CROSS:
         return {**facts, "folds": as_plain_labels(fields["folds"]), "scheme": describe_scheme(fields["scheme"])}
-    return {**facts, "first_rows": [str(row) for row in fields["first_rows"]]}
+    return {**facts, **facts_of(held_out), "first_rows": [str(row) for row in fields["first_rows"]]}
 
 
 def _digest(text: str, tensors: dict[str, NDArray[Any]]) -> str:
     digest = blake2b(text.encode(), digest_size=16)
-    for name in ("scores", "offsets", "judges")[: len(tensors)]:
+    for name in ("scores", "offsets", "judges")[: len(tensors)] if "scores" in tensors else sorted(tensors):
         digest.update(str(tensors[name].dtype).encode())
         digest.update(tensors[name].data)
     return digest.hexdigest()

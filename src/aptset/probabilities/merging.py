@@ -58,6 +58,7 @@ def _check(one: Any, other: Any) -> None:
         "normalize": one.normalize == other.normalize,
         "allow_empty": one.allow_empty == other.allow_empty,
         "classes": np.array_equal(one.classes, other.classes),
+        "what was kept (scores, thresholds, counts)": type(one.held_out) is type(other.held_out),
         "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
         "combine": getattr(one, "scheme", None) == getattr(other, "scheme", None),
         "kind of names of groups": _may_be_equal(one.held_out.groups.names, other.held_out.groups.names),

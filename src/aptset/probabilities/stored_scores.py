@@ -16,16 +16,20 @@ from typing import Any
 import numpy as np
 
 from aptset.probabilities.checks import damaged
-from aptset.scores import SCORES, OfFunction, Score, Tempered
+from aptset.scores import SCORES, Gridded, OfFunction, Score, Tempered
 from aptset.validation.scores import check_conformity
 
-TEMPERED = "tempered"
+TEMPERED, GRIDDED = "tempered", "gridded"
+_AROUND: dict[str, Any] = {TEMPERED: Tempered, GRIDDED: Gridded}  # scores that hold another one
 
 
 def describe_score(score: Score) -> dict[str, Any]:
     """Return the name and the settings of a score as plain values."""
     if isinstance(score, Tempered):
         return {"name": TEMPERED, "settings": {"power": float(score.power), "score": describe_score(score.score)}}
+    if isinstance(score, Gridded):
+        inner = describe_score(score.score)
+        return {"name": GRIDDED, "settings": {"resolution": float(score.resolution), "score": inner}}
     for name, kind in SCORES.items():
         if type(score) is kind:
             return {"name": name, "settings": _settings(score)}
@@ -86,13 +90,13 @@ def find_score(
     """Return the score that an artefact names; ``scores`` maps names to scores, ``trust`` lists modules to import."""
     name, settings = stored.get("name"), stored.get("settings")
     is_plain = stored.keys() == {"name", "settings"} and (settings is None or isinstance(settings, dict))
-    if not isinstance(name, str) or not is_plain or (name in (*SCORES, TEMPERED) and settings is None):
+    if not isinstance(name, str) or not is_plain or (name in (*SCORES, *_AROUND) and settings is None):
         raise damaged(path, "its score has no name or no settings")
-    if name == TEMPERED:
+    if name in _AROUND:
         inner = (settings or {}).get("score")
-        if not isinstance(inner, dict) or inner.get("name") == TEMPERED:
-            raise damaged(path, "its tempered score has no score")
-        return _made(path, name, Tempered, {**(settings or {}), "score": find_score(path, inner, scores, trust)})
+        if not isinstance(inner, dict) or inner.get("name") in (name, GRIDDED):
+            raise damaged(path, f"its {name} score has no score")
+        return _made(path, name, _AROUND[name], {**(settings or {}), "score": find_score(path, inner, scores, trust)})
     return _made(path, name, SCORES[name] if name in SCORES else _of_user(path, name, scores or {}, trust), settings)
 
 

@@ -46,7 +46,7 @@ class OnDevice:
             n_copies += int(copies) + int(more)
             bads.append(_from(start, bad))
         rows.check(_first(bads))
-        return LabelScores(np.concatenate(scores), -1, n_copies, np.concatenate(seeds))
+        return LabelScores(rows.formula.on_grid(np.concatenate(scores)), -1, n_copies, np.concatenate(seeds))
 
     def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Tensor:
         """Return the sets at one level as a boolean matrix."""

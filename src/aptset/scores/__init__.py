@@ -7,6 +7,7 @@ names is public: ``aptset.Adaptive``.
 
 from aptset.kernels.formula import Places
 from aptset.scores.adaptive import Adaptive
+from aptset.scores.gridded import Gridded
 from aptset.scores.homogeneous import Homogeneous
 from aptset.scores.margin import Margin
 from aptset.scores.rank import Rank
@@ -19,6 +20,7 @@ from aptset.scores.tempered import Tempered
 __all__ = [
     "SAPS",
     "Adaptive",
+    "Gridded",
     "Homogeneous",
     "Margin",
     "Places",

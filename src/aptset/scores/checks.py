@@ -25,3 +25,15 @@ def check_power(power: Any) -> None:
     if not is_number or not POWER_STEP <= float(power) <= 8 or float(power) % POWER_STEP:
         near = min(max(round(float(power) / POWER_STEP), 1) * POWER_STEP, 8.0) if is_number else 1.0
         raise ValueError(f"power must be a multiple of 1/64 in [1/64, 8]; got {power!r}. The nearest is {near}.")
+
+
+_FINEST = 40  # a score of 2^13 is then still a whole number of steps that a float64 holds
+
+
+def check_resolution(resolution: Any) -> None:
+    """Refuse grids on which scores could not be put without rounding twice."""
+    is_number = isinstance(resolution, Real) and not isinstance(resolution, bool) and isfinite(resolution)
+    if not is_number or float(resolution) not in {2.0**-step for step in range(_FINEST + 1)}:
+        raise ValueError(
+            f"resolution must be a power of two from 2**-{_FINEST} to 1; got {resolution!r}. 2**-20 is about 1e-6."
+        )

@@ -71,14 +71,19 @@ def check_ids(ids: Any, n_rows: int, least_distinct: float, fewest: int = _FEWES
     if missing.any():
         row = int(np.argmax(missing))
         raise ValueError(f"ids must not be missing; got {found[row]!r} in row {row}. Give every row an id of its own.")
-    n_distinct = _count_distinct(found) if n_rows >= fewest and least_distinct > 0 else n_rows
-    if n_distinct < least_distinct * n_rows:
+    if n_rows >= fewest and least_distinct > 0:
+        refuse_few_ids(_count_distinct(found), n_rows, least_distinct)
+    return found
+
+
+def refuse_few_ids(n_distinct: int, n_rows: int, least_distinct: float = 0.5) -> None:
+    """Refuse a column that is hardly an id."""
+    if n_distinct < least_distinct * n_rows and n_rows >= _FEWEST_ROWS:
         raise ValueError(
             f"ids must tell rows apart; got {n_distinct} different ids for {n_rows} rows. Rows that share an id "
             "share their chance: whole groups would be in or out together. Pass a column that names the row, or "
             "leave ids out."
         )
-    return found
 
 
 def _count_distinct(ids: NDArray[Any]) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from aptset.kernels.formula import Floats, Formula, Places, Weights
 from aptset.kernels.places import Rows, all_scores_of_block
 from aptset.kernels.rules import broken_rule
-from aptset.scores import ALIASES, SCORES, OfFunction, Score, Tempered
+from aptset.scores import ALIASES, SCORES, Gridded, OfFunction, Score, Tempered
 
 AUTO = "auto"
 _WAY_OUT = "Leave `weights` out: `of` alone works with any function."
@@ -42,10 +42,8 @@ def check_conformity(conformity: Any) -> Score:
         raise TypeError(
             f"conformity must be a score, not a class; got {conformity!r}. Make one: {conformity.__name__}()."
         )
-    if isinstance(conformity, Tempered):
-        if isinstance(conformity.score, Tempered):
-            raise ValueError(f"conformity must be tempered once; got {conformity!r}. Multiply the powers.")
-        return Tempered(check_conformity(conformity.score), conformity.power)
+    if isinstance(conformity, Tempered | Gridded):
+        return _around_another(conformity)
     if not hasattr(conformity, "of") and getattr(conformity, "weights", None) is None:
         if callable(conformity):
             return OfFunction(conformity)
@@ -57,6 +55,18 @@ def check_conformity(conformity: Any) -> Score:
         _check_fast_form(conformity)
     score: Score = conformity
     return score
+
+
+def _around_another(conformity: Tempered | Gridded) -> Score:
+    """Return a score that holds another one, which is checked as well."""
+    inner = conformity.score
+    if isinstance(inner, Gridded):
+        raise ValueError(f"conformity must be put on a grid last, and once; got {conformity!r}. Swap the two.")
+    if isinstance(conformity, Gridded):
+        return Gridded(check_conformity(inner), conformity.resolution)
+    if isinstance(inner, Tempered):
+        raise ValueError(f"conformity must be tempered once; got {conformity!r}. Multiply the powers.")
+    return Tempered(check_conformity(inner), conformity.power)
 
 
 def _named(name: str) -> Score:
@@ -106,6 +116,8 @@ def formula_of(score: Score) -> Formula:
     """Return a checked score as the loops take it."""
     if isinstance(score, Tempered):
         return replace(formula_of(score.score), power=float(score.power))
+    if isinstance(score, Gridded):
+        return replace(formula_of(score.score), grid=float(score.resolution))
     weights = getattr(score, "weights", None)
     return Formula(weights) if weights is not None else Formula(None, _Checked(score))
 

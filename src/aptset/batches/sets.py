@@ -1,0 +1,124 @@
+"""Batches in, the same rows with their sets out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from aptset.batches.arrow_arrays import of_texts
+from aptset.batches.checks import check_classes_known, check_room, check_width, rows_of
+from aptset.batches.layout import Layout
+from aptset.batches.scoring import PARTITION_ROWS
+from aptset.batches.set_columns import columns_of_sets, names_of_sets
+from aptset.batches.sources import pieces, record_batches
+from aptset.batches.state_checks import check_partition
+from aptset.calibrations.counted import KnownThresholds
+from aptset.groups import is_grouping
+from aptset.labels import as_objects
+from aptset.probabilities.calibration import Calibration
+from aptset.validation.groups import check_same_kind
+from aptset.validation.settings import check_alphas
+
+
+@dataclass(frozen=True, eq=False)
+class SetMaker:
+    """A picklable function from batches to the same rows with their sets; :func:`set_maker` makes one.
+
+    Columns of probabilities stay behind, all others travel along. ``schema`` is that of what comes out.
+    """
+
+    calibration: Calibration
+    layout: Layout
+    order: tuple[int, ...]  # where each class of the calibration stands in the layout
+    levels: tuple[Fraction, ...]
+    schema: pa.Schema
+    options: dict[str, Any]
+
+    def __call__(self, batches: Any, partition: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition with their sets, piece by piece.
+
+        Parameters
+        ----------
+        batches : iterable of record batches, or anything with ``__arrow_c_stream__``
+            All rows of the partition.
+        partition : int, optional
+            Its number, which errors name; copies of rows in other partitions then get a chance of their own.
+        """
+        check_partition(partition)
+        by_blocks, offset = self.layout.ids is None, (partition or 0) * PARTITION_ROWS
+        for start, piece in pieces(record_batches(batches), len(self.order), by_blocks):
+            with rows_of(partition, start):
+                columns = self._columns(piece, offset + start if by_blocks else 0)
+            yield pa.record_batch(columns, schema=self.schema)
+
+    def _columns(self, piece: pa.RecordBatch, first_row: int) -> list[pa.Array]:
+        matrix, groups = self.layout.matrix(piece), self.layout.group_values(piece)
+        matrix = matrix if list(self.order) == list(range(len(self.order))) else matrix[:, list(self.order)]
+        by = None if groups is None else as_objects(groups[0])[groups[1]]
+        of_rows = {"groups": by, "ids": self.layout.id_values(piece), "first_row": first_row}
+        levels: list[Any] = list(self.levels)
+        sets = self.calibration.predict_set(matrix, levels, **of_rows, **self.options)
+        made = columns_of_sets(sets, self._names, self._classes)
+        return [made[name] if name in made else piece.column(name) for name in self.schema.names]
+
+    @cached_property
+    def _names(self) -> list[tuple[str, str]]:
+        added = self.schema.names[-2 * len(self.levels) :]
+        return list(zip(added[::2], added[1::2], strict=True))
+
+    @cached_property
+    def _classes(self) -> pa.Array:
+        return class_array(self.calibration)
+
+
+def class_array(calibration: Calibration) -> pa.Array:
+    """Return the classes as sets hold them."""
+    classes = calibration.classes.tolist()
+    return of_texts(classes) if all(isinstance(label, str) for label in classes) else pa.array(classes)
+
+
+def set_maker(
+    calibration: Calibration,
+    first: pa.RecordBatch | pa.Schema,
+    *,
+    alpha: float | Sequence[float] | None = None,
+    probabilities: str | Sequence[str] | None = None,
+    prefix: str | None = None,
+    groups: str | None = None,
+    ids: str | None = None,
+    normalize: bool | None = None,
+    logits: bool = False,
+    allow_empty: bool | None = None,
+) -> SetMaker:
+    """Return a function from batches to batches with sets, for batches with the schema of ``first``.
+
+    The parameters are those of :func:`predict_batches`. What it returns can be pickled, and called on every partition.
+    """
+    levels = levels_of(calibration, alpha)
+    schema = first if isinstance(first, pa.Schema) else first.schema
+    layout = Layout.of(first, probabilities, prefix, None, None, groups, ids, len(calibration.classes))
+    check_same_kind(calibration.held_out.groups.kind, None if is_grouping(groups) else [groups] if groups else None)
+    wanted, found = calibration.classes.tolist(), layout.classes.tolist()
+    check_width(layout.columns[0], len(found) if layout.holds_lists else len(wanted), len(wanted))
+    order = list(range(len(wanted))) if layout.holds_lists else check_classes_known(found, wanted)
+    kept = layout.travelling(schema)
+    names = names_of_sets([float(level) for level in levels], kept)
+    check_room([name for pair in names for name in pair], kept)
+    of_set = pa.list_(class_array(calibration).type)
+    added = [field for size, labels in names for field in ((size, pa.int32()), (labels, of_set))]
+    made = pa.schema([*(schema.field(name) for name in kept), *(pa.field(name, kind) for name, kind in added)])
+    options = {"normalize": normalize, "logits": logits, "allow_empty": allow_empty}
+    return SetMaker(calibration, layout, tuple(order), tuple(levels), made, options)
+
+
+def levels_of(calibration: Calibration, alpha: float | Sequence[float] | None) -> list[Fraction]:
+    """Return the levels to predict at: by default those that were calibrated, or 0.1."""
+    held_out = calibration.held_out
+    if alpha is None and isinstance(held_out, KnownThresholds):
+        return list(held_out.levels)
+    return check_alphas(0.1 if alpha is None else alpha)[0]
