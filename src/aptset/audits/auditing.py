@@ -24,9 +24,9 @@ from aptset.audits.splits import as_conformal, split_and_measure
 from aptset.audits.values import Distribution, Records
 from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
 from aptset.calibrations import CALIBRATIONS
+from aptset.displays import Display
 from aptset.estimator.checks import check_estimator_can
 from aptset.estimator.classifier import ConformalClassifier
-from aptset.judging.displays import Display
 from aptset.judging.metrics import OF_SPLITS
 from aptset.reports.checks import check_page_path
 from aptset.reports.render import save_page

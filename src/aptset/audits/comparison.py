@@ -11,7 +11,7 @@ from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits
 from aptset.audits.values import Difference, Records
 from aptset.audits.verdicts import Verdict
-from aptset.judging.displays import Display
+from aptset.displays import Display
 from aptset.judging.estimates import Estimate, paired_mean, resampled_mean
 from aptset.judging.metrics import OF_SPLITS
 from aptset.reports.checks import check_page_path

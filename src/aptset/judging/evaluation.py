@@ -8,9 +8,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from aptset.displays import Display, drawable
 from aptset.judging.checks import check_needs_p_values, check_what_is_needed
 from aptset.judging.curves import show_curve
-from aptset.judging.displays import Display, drawable
 from aptset.judging.estimates import Estimate
 from aptset.judging.evidence import Evidence, as_group_list
 from aptset.judging.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate

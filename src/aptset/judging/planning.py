@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from aptset.displays import Display
 from aptset.judging.checks import (
     check_confidence,
     check_counts,
     check_size_exists,
     check_within,
 )
-from aptset.judging.displays import Display
 from aptset.judging.laws import beta_binomial, central_range, chance_within, realised_coverage
 from aptset.kernels.counts import rank_at, size_needed
 from aptset.kernels.formula import Floats

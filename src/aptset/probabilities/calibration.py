@@ -39,6 +39,7 @@ from aptset.validation.settings import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aptset.monitors.coverage import CoverageMonitor
     from aptset.probabilities.tensors import OnDevice
 
 
@@ -304,6 +305,18 @@ class Calibration:
         at the same row share their chance, and less is known than n says.
         """
         return merged(self, other)
+
+    def monitor(self, alpha: float = 0.1, alarm: float = 100.0) -> CoverageMonitor:
+        """Return a monitor that tells whether sets at this level still cover as they should, while they are in use.
+
+        Feed it with ``monitor.update(sets.covers(labels))`` as labels become known (and with the groups of the rows, if
+        there are groups: the labels themselves for ``groups="label"``).
+        """
+        from aptset.monitors.coverage import CoverageMonitor  # with figures and files, which sets do not need
+
+        self.threshold(alpha)  # of a level that it knows
+        sizes = self.held_out.size_of_group
+        return CoverageMonitor(self.n if self.held_out.groups.kind == "all" else sizes, alpha, alarm)
 
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file that :func:`load` reads; opening it runs no code.

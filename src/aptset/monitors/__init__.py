@@ -1,0 +1,1 @@
+"""What watches a calibration while it is in use."""

@@ -1,0 +1,124 @@
+"""What a monitor must be told, and what a file of one must hold: it is untrusted input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import inf, isfinite
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aptset.validation.settings import check_sample_size
+
+
+def check_alarm(alarm: Any) -> float:
+    """Return the evidence at which the alarm goes off."""
+    is_number = isinstance(alarm, Real) and not isinstance(alarm, bool | np.bool_)
+    if not is_number or not 1 < float(alarm) < inf:
+        raise ValueError(
+            f"alarm must be a number above 1: false alarms, ever, in at most 1 of so many deployments; got {alarm!r}. "
+            "100 is usual."
+        )
+    return float(alarm)
+
+
+def check_monitored_sizes(n: Any, needed: int, alpha: float) -> dict[Any, int]:
+    """Return the calibration size of each group (None: of everyone); some must be large enough for a miss to happen."""
+    sizes = {None: n} if not isinstance(n, Mapping) else dict(n)
+    found = {name: check_sample_size(size) for name, size in sizes.items()}
+    if not any(size >= needed for size in found.values()):
+        raise ValueError(
+            f"n must be at least {needed} for alpha={alpha:g}: with fewer calibration rows every label is in every set "
+            f"and nothing can be missed; got {n}. Calibrate on more rows or raise alpha."
+        )
+    return found
+
+
+def check_covered(covered: Any) -> list[bool]:
+    """Return whether each set held its label, as a list."""
+    found = np.atleast_1d(np.asarray(covered))
+    if found.ndim != 1 or (found.dtype != np.bool_ and len(found)):
+        raise TypeError(
+            f"covered must be True or False, or a 1-D array of them, as sets.covers(labels) gives; got {covered!r:.80}."
+        )
+    listed: list[bool] = found.tolist()
+    return listed
+
+
+def check_row_groups(
+    groups: Sequence[Any] | None, n_rows: int, known: Mapping[Any, Any] | None, plain: Callable[[Any], Any]
+) -> list[Any]:
+    """Return the group of each row; None for every row of a monitor without groups."""
+    if known is None:
+        if groups is not None:
+            raise ValueError("groups must not be passed: this monitor has none. Make it with n={group: size, ...}.")
+        return [None] * n_rows
+    if groups is None:
+        raise ValueError(f"groups must be passed: this monitor has {len(known)} of them. Pass the group of each row.")
+    if len(groups) != n_rows:
+        raise ValueError(f"groups must have one entry per row: {n_rows} rows, but {len(groups)} entries came.")
+    found = [plain(group) for group in groups]
+    for row, group in enumerate(found):
+        if group not in known:
+            shown = ", ".join(repr(name) for name in list(known)[:6])
+            raise ValueError(f"groups must be among those of the monitor ({shown}); got {group!r} in row {row}.")
+    return found
+
+
+def refuse_impossible_miss(is_covered: bool, first: int, group: Any, row: int) -> None:
+    """Refuse a miss where every label was in the set."""
+    if not is_covered and not first:
+        raise ValueError(
+            f"covered must be True in row {row}: group {group!r} has too few calibration rows for this level, so every "
+            "label is in its sets. Are these the sets of this calibration, at this level?"
+        )
+
+
+def check_stored_monitor(path: str | Path, content: bytes, n_bettors: int) -> dict[str, Any]:
+    """Return the state in a file; whatever no monitor would have written is refused."""
+    try:
+        found = json.loads(content)
+        is_monitor = found["aptset"] == "monitor"
+    except (ValueError, TypeError, KeyError):
+        is_monitor = False
+    if not is_monitor:
+        raise ValueError(f"{path} is not the state of a monitor, or it is damaged. Start a new one.")
+    if found.get("format") != 1:
+        raise ValueError(f"{path} has format {found.get('format')!r}, and this version reads format 1. Update aptset.")
+    try:
+        is_right = _is_right(found, n_bettors)
+    except (ValueError, TypeError, KeyError, ZeroDivisionError, OverflowError, AttributeError):
+        is_right = False
+    if not is_right:
+        raise ValueError(f"{path} is damaged: no monitor has such a state. Start a new one.")
+    checked: dict[str, Any] = found
+    return checked
+
+
+def _is_right(found: dict[str, Any], n_bettors: int) -> bool:
+    urns, path, at = found["urns"], found["path"], found["alarmed_at"]
+    capital = [float.fromhex(text) for text in found["capital"]]
+    rows = sum(urn[2] for urn in urns)
+    points = [(row, float.fromhex(text), misses) for row, text, misses in path["points"]]
+    counts = [number for urn in urns for number in urn[1:]] + [path["every"], *(row for row, _, _ in points)]
+    return (
+        all(type(number) is int and number >= 0 for number in counts)
+        and len({urn[0] for urn in urns}) == len(urns) > 0
+        and all(len(urn) == 4 and urn[3] <= urn[2] for urn in urns)
+        and type(found["has_groups"]) is bool
+        and (found["has_groups"] or len(urns) == 1)
+        and 0 < Fraction(found["alpha"]) < 1
+        and len(capital) == n_bettors
+        and all(isfinite(one) and one >= 0 for one in capital)
+        and sum(capital) > 0
+        and type(found["exponent"]) is int
+        and path["every"] > 0
+        and all(isfinite(number) and type(misses) is int for _, number, misses in points)
+        and all(row <= rows for row, _, _ in points)
+        and (at is None or (type(at) is int and 0 < at <= rows))
+        and len(points) <= 2**16
+    )

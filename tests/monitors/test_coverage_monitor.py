@@ -1,0 +1,196 @@
+"""The monitor bets at exact odds: its capital has mean 1 whatever the number of rows, and an alarm is rarely false."""
+
+import json
+from fractions import Fraction
+from itertools import product
+from math import ceil, isclose
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aptset
+from aptset import CoverageMonitor
+
+TIMES = [Fraction(5, 4), Fraction(3, 2), 2, 3, 5]
+SHARED = Fraction(1, 1000)
+
+
+def evidence_by_definition(flags, n, alpha):
+    """The bets as they are defined, in exact numbers: (capital, chance of these flags)."""
+    k = ceil((1 - alpha) * (n + 1))
+    capital, chance, misses = [Fraction(1), *[Fraction(0)] * len(TIMES)], Fraction(1), 0
+    for row, covered in enumerate(flags):
+        expected = Fraction(n + 1 - k + misses, n + 1 + row)
+        mean = sum(capital) / len(capital)
+        capital = [(1 - SHARED) * one + SHARED * mean for one in capital]
+        for j, times in enumerate(TIMES, start=1):
+            rate = max(expected, min(times * alpha, Fraction(19, 20)))
+            capital[j] *= (1 - rate) / (1 - expected) if covered else rate / expected
+        chance *= 1 - expected if covered else expected
+        misses += not covered
+    return sum(capital), chance
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(19, Fraction(1, 10)), (9, Fraction(3, 10)), (4, Fraction(1, 5))])
+def test_the_capital_has_mean_one_over_all_that_can_happen(n, alpha):
+    """Exactly so by the definition; and the monitor holds what the definition says."""
+    mean = total = Fraction(0)
+    for flags in product([True, False], repeat=7):
+        evidence, chance = evidence_by_definition(flags, n, alpha)
+        mean, total = mean + evidence * chance, total + chance
+        assert isclose(CoverageMonitor(n, alpha).update(flags).evidence, evidence, rel_tol=1e-12)
+    assert mean == total == 1
+
+
+@given(flags=st.lists(st.booleans(), max_size=60), cut=st.integers(0, 60))
+def test_arrays_and_single_rows_and_saved_states_agree(tmp_path_factory, flags, cut):
+    whole = CoverageMonitor(50, 0.1).update(flags)
+    single = CoverageMonitor(50, 0.1)
+    for flag in flags:
+        single.update(flag)
+    path = tmp_path_factory.mktemp("monitor") / "state.json"
+    CoverageMonitor(50, 0.1).update(flags[:cut]).save(path)
+    resumed = CoverageMonitor.load(path).update(np.array(flags[cut:], dtype=bool))
+    for other in (single, resumed):
+        assert (other.evidence, other.rows, other.misses, other.alarmed_at, other.expected) == (
+            whole.evidence,
+            whole.rows,
+            whole.misses,
+            whole.alarmed_at,
+            whole.expected,
+        )
+        assert other.path("pyarrow").equals(whole.path("pyarrow"))
+
+
+def test_groups_share_one_capital_and_have_urns_of_their_own():
+    """The product of bets on groups is a martingale, too: enumerated for two groups in turns."""
+    mean = 0.0
+    for flags in product([True, False], repeat=8):
+        monitor, chance = CoverageMonitor({"a": 19, "b": 9}, 0.1), 1.0
+        for row, covered in enumerate(flags):
+            missed = monitor.expected["ab"[row % 2]]
+            chance *= 1 - missed if covered else missed
+            monitor.update(covered, "ab"[row % 2])
+        mean += chance * monitor.evidence
+    assert isclose(mean, 1.0, rel_tol=1e-12)
+    together = CoverageMonitor({"a": 19, "b": 9}, 0.1).update([True, False, True], np.array(["a", "b", "b"]))
+    assert together.expected == {"a": 2 / 21, "b": 2 / 12}
+
+
+def test_alarms_are_false_as_rarely_as_promised():
+    """Streams that nothing happened to reach 20 in at most 1 of 20, whenever one looks.
+
+    The law: Ville's inequality. 300 streams of 400 rows; more than 36 alarms have a chance below 1e-6 at a rate of
+    0.05.
+    """
+    generator, alarms = np.random.default_rng(7), 0
+    for _ in range(300):
+        share = generator.beta(11, 90)  # n = 100, k = 91: the miss rate of one calibration
+        alarms += CoverageMonitor(100, 0.1, alarm=20).update(generator.random(400) < 1 - share).alarmed
+    assert alarms <= 36
+
+
+def test_a_rise_of_misses_is_noticed_and_the_alarm_stays():
+    generator = np.random.default_rng(3)
+    monitor = CoverageMonitor(1000, 0.1).update(generator.random(1000) < 0.9)
+    assert not monitor.alarmed
+    monitor.update(generator.random(1000) < 0.75)
+    assert 1000 < monitor.alarmed_at < 1500
+    at = monitor.alarmed_at
+    assert monitor.update([True] * 3000).alarmed_at == at
+    assert monitor.sentence().startswith(f"ALARM at row {at:,}:")
+    assert "1 of 100 cases at most" in repr(monitor)
+
+
+def test_evidence_never_overflows_nor_vanishes():
+    missed, covered = (
+        CoverageMonitor(1000, 0.1).update([False] * 3000),
+        CoverageMonitor(1000, 0.1).update([True] * 50_000),
+    )
+    assert missed.evidence == float("inf") or missed.evidence > 1e100
+    assert covered.log_evidence < 0  # and no logarithm of nothing
+    assert len(covered.path("pyarrow")) <= 4096 + 1
+
+
+def test_a_calibration_makes_its_own_monitor():
+    generator = np.random.default_rng(0)
+    probabilities = generator.dirichlet([1.0] * 4, size=400)
+    labels = probabilities.argmax(axis=1)
+    calibration = aptset.calibrate(probabilities[:200], labels[:200], random_state=0)
+    sets = calibration.predict_set(probabilities[200:], 0.1)
+    monitor = calibration.monitor(0.1).update(sets.covers(labels[200:]))
+    assert monitor.rows == 200
+    assert not monitor.alarmed
+    by_label = aptset.calibrate(probabilities[:200], labels[:200], groups="label", random_state=0)
+    sets = by_label.predict_set(probabilities[200:], 0.1)
+    assert by_label.monitor(0.1).update(sets.covers(labels[200:]), labels[200:]).rows == 200
+
+
+def test_a_figure_gives_back_its_table():
+    monitor = CoverageMonitor(100, 0.1).update([True, False, True])
+    axes = monitor.plot()
+    assert axes.get_yscale() == "log"
+    assert monitor.path("pyarrow").column_names == ["row", "evidence", "misses"]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: CoverageMonitor(8, 0.1), "n must be at least 9 for alpha=0.1"),
+        (lambda: CoverageMonitor(100, 1.5), "alpha must be in"),
+        (lambda: CoverageMonitor(100, 0.1, alarm=1), "alarm must be a number above 1"),
+        (lambda: CoverageMonitor(100, 0.1, alarm=float("nan")), "alarm must be a number above 1"),
+        (lambda: CoverageMonitor(2.5, 0.1), "n must be a whole number"),
+        (lambda: CoverageMonitor(100, 0.1).update([1, 0]), "covered must be True or False"),
+        (lambda: CoverageMonitor(100, 0.1).update([[True]]), "covered must be True or False"),
+        (lambda: CoverageMonitor(100, 0.1).update([True], ["a"]), "groups must not be passed"),
+        (lambda: CoverageMonitor({"a": 100}, 0.1).update([True]), "groups must be passed"),
+        (lambda: CoverageMonitor({"a": 100}, 0.1).update([True], ["b"]), "got 'b' in row 0"),
+        (lambda: CoverageMonitor({"a": 100}, 0.1).update([True], ["a", "a"]), "groups must have one entry per row"),
+        (lambda: CoverageMonitor({"a": 100, "b": 3}, 0.1).update([True, False], ["a", "b"]), "True in row 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_words(call, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        call()
+
+
+def test_a_refused_row_changes_nothing():
+    monitor = CoverageMonitor({"a": 100, "b": 3}, 0.1)
+    with pytest.raises(ValueError, match="row 2"):
+        monitor.update([False, True, False], ["a", "b", "b"])
+    assert (monitor.rows, monitor.evidence) == (0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"capital": ["nan"] * 6},
+        {"capital": ["-0x1p0"] + ["0x0p0"] * 5},
+        {"capital": ["0x1p0"]},
+        {"alpha": "2"},
+        {"alpha": "1/0"},
+        {"urns": []},
+        {"urns": [[None, 100, 2, 3]]},
+        {"alarmed_at": 9},
+        {"exponent": "0"},
+        {"path": {"every": 0, "points": []}},
+    ],
+)
+def test_a_forged_state_is_refused_with_one_error(tmp_path, change):
+    path = tmp_path / "state.json"
+    CoverageMonitor(100, 0.1).update([True, False]).save(path)
+    content = json.loads(path.read_bytes())
+    path.write_text(json.dumps(content | change))
+    with pytest.raises(ValueError, match="is damaged"):
+        CoverageMonitor.load(path)
+
+
+def test_other_files_are_no_states(tmp_path):
+    path = tmp_path / "state.json"
+    for content in (b"", b"[]", b'{"a": 1}', b"\xff\x00"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="is not the state of a monitor"):
+            CoverageMonitor.load(path)
