@@ -233,6 +233,25 @@ def test_a_url_that_nobody_knows_and_a_package_that_is_missing(monkeypatch):
     assert "pip install fsspec" in failure("inspect", "hop://bucket/cal.aptset")
 
 
+def test_a_table_in_parts_is_the_table(command, tmp_path):
+    """Rows in the same order, one column in the names of folders: the model and its sets are the same."""
+    patients = pd.read_csv("patients.csv", dtype=str, keep_default_na=False).sort_values("insured", kind="stable")
+    patients[[*patients.columns.drop("insured"), "insured"]].to_csv("one.csv", index=False)
+    for insured, some in patients.groupby("insured"):
+        write(some.drop(columns="insured"), tmp_path / "parts" / f"insured={insured}" / "rows.csv")
+        typed = pd.read_csv(tmp_path / "parts" / f"insured={insured}" / "rows.csv").drop(columns="notes")
+        write(typed, tmp_path / "typed" / f"insured={insured}" / "rows.parquet")
+    for name, out in (("one.csv", "one"), ("parts", "many"), ("typed/*/*.parquet", "typed-too")):
+        command("run", name, "--target", "diagnosis", "--out", out, "--drop", "patient_id")
+    assert (tmp_path / "one/sets.parquet").read_bytes() == (tmp_path / "many/sets.parquet").read_bytes()
+    assert (tmp_path / "one/sets.parquet").read_bytes() == (tmp_path / "typed-too/sets.parquet").read_bytes()
+    write(pd.read_csv("patients.csv").drop(columns="age"), tmp_path / "parts" / "x.csv")
+    told = command("run", "parts", "--target", "diagnosis", rc=1).stderr
+    assert "parts/x.csv must have the columns of the first file: patient_id, age" in told
+    write(typed, tmp_path / "parts" / "x.parquet")
+    assert "parts must hold files of one kind" in command("run", "parts", "--target", "diagnosis", rc=1).stderr
+
+
 def test_raw_rows_in_parts(command, tmp_path):
     command("run", "patients.csv", "--target", "diagnosis", "--out", "results", "--id", "patient_id")
     new = pd.read_csv("new.csv", keep_default_na=False)

@@ -15,9 +15,16 @@ _GIVEN: dict[str, str] = {}  # files that were copied to be read, and what the u
 
 
 def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool) -> Any:
-    """Return the path of a table that is plain to read, and say how it was read if it was not."""
+    """Return the path of a table that is plain to read, many files joined; say how it was read if it was not plain."""
     from aptset.commands.dialects import plain_csv
+    from aptset.commands.parts.finding import is_one_file
 
+    if not is_one_file([name]):
+        from aptset.commands.parts.joining import join
+
+        path = join(parts_of([name], quiet, sep, encoding), name)
+        is_called(path, name)
+        return path
     given = path_of(name)
     path, note = plain_csv(given, sep, encoding)
     _GIVEN[str(path)] = _GIVEN.get(str(given), name)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from aptset.commands.reading import kind_of
 
 
@@ -88,6 +90,23 @@ def check_one_store(shown: Sequence[str], is_one: bool) -> None:
     """Refuse parts on several file systems: their names have no folder in common."""
     if not is_one:
         raise ValueError(f"{', '.join(shown[:3])} must be on one file system. Run the command once for each.")
+
+
+def check_one_kind(called: str, some_csv: bool, all_csv: bool) -> None:
+    """Refuse a table of which some parts have types and others, being CSV, have none."""
+    if some_csv and not all_csv:
+        raise ValueError(
+            f"{called} must hold files of one kind, to be read as one table; some are CSV, others are not."
+        )
+
+
+@contextmanager
+def check_joined(called: str) -> Iterator[None]:
+    """Name the parts whose columns do not go together."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ValueError(f"{called} must hold columns of the same types in all files; {error}") from error
 
 
 def check_output_names(names: Sequence[tuple[str, str]]) -> None:
