@@ -109,7 +109,7 @@ def test_from_bucket_to_bucket_is_as_from_folder_to_folder(store, data):
     run("predict", "new", "-c", "c.aptset", *COMMON, "-o", "sets", cwd=data)
     for name in ("s3://bucket/new", "s3://bucket/new/", "s3://bucket/new/day=?*/part.*"):
         told = run("predict", name, "-c", "s3://bucket/c.aptset", *COMMON, "-o", "s3://bucket/sets/").stdout
-    assert "4 parts, 4 of them finished by an earlier run." in told
+    assert "Parts: 4, of which an earlier run had finished 4." in told
     assert without_records(objects(store, "bucket/sets")) == without_records(tree(data / "sets"))
     here = run("evaluate", data / "sets", "--label", "y", "--groups", "day", "--json").stdout
     assert here == run("evaluate", "s3://bucket/sets", "--label", "y", "--groups", "day", "--json").stdout
@@ -138,7 +138,7 @@ def test_after_a_kill_objects_are_whole_and_none_is_put_twice(store, data, serve
     done = without_records(objects(store, "bucket/killed"))
     assert done == {name: straight[name] for name in ("day=0 é/part.parquet", "day=1 é/part.csv")}
     told = run("predict", "s3://bucket/new", *predict, "s3://bucket/killed", cwd=data).stdout
-    assert "4 parts, 2 of them finished by an earlier run." in told
+    assert "Parts: 4, of which an earlier run had finished 2." in told
     assert without_records(objects(store, "bucket/killed")) == straight
     puts = re.findall(r'"PUT /bucket/killed/(day\S*)', server.read_text())
     assert len(puts) == len({put.partition("?")[0] for put in puts}) == 4

@@ -1,6 +1,7 @@
 """Many files as one: folders, globs, hive keys, mixed kinds; what is refused, and in which words."""
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import aptset
+from aptset.commands.parts.checks import check_output_names
 from shell import failure, run, table
 
 COMMON = ("--prefix", "p_")
@@ -196,6 +198,30 @@ def test_what_is_no_input_is_refused_in_one_line(data):
     told = failure("calibrate", data / "val", *rest)
     assert f"{data}/val/README must end in one of .csv" in told
     assert "name the others by a glob" in told
+
+
+def test_links_are_followed_and_what_is_no_file_is_named(data):
+    one = scores(data / "val", out=data / "one.aptset")
+    (data / "val" / "region=south").rename(data / "elsewhere")
+    (data / "val" / "region=south").symlink_to(data / "elsewhere")
+    np.testing.assert_array_equal(scores(data / "val", out=data / "two.aptset").scores, one.scores)
+    rest = ("--label", "y", *COMMON, "-o", data / "c.aptset")
+    (data / "val" / "gone.csv").symlink_to(data / "nothing")
+    for name in (data / "val", f"{data}/val/*"):
+        assert "val/gone.csv must be a file; it is a link to nothing" in failure("calibrate", name, *rest)
+    (data / "val" / "gone.csv").unlink()
+    (data / "val" / "circle").symlink_to(data / "val")
+    assert "val/circle must not be a link to a folder above it" in failure("calibrate", data / "val", *rest)
+    (data / "val" / "circle").unlink()
+    (data / "val" / os.fsdecode(b"\xff.csv")).touch()
+    assert "must be a name that UTF-8 can write" in failure("calibrate", data / "val", *rest)
+
+
+def test_names_that_lead_out_of_a_folder_are_refused():
+    """Objects of a store may be called so, and a folder of this machine would be left."""
+    for name in ("../x.parquet", "a/../x.parquet", "a//x.parquet", "./x.parquet"):
+        with pytest.raises(ValueError, match=r"without empty folders and \.\."):
+            check_output_names([("fine.parquet", "s3://b/fine.parquet"), (name, "s3://b/x.parquet")])
 
 
 def test_where_the_sets_cannot_go_is_refused_before_anything_is_written(data):

@@ -73,7 +73,7 @@ def test_after_a_kill_the_same_command_goes_on(data):
     assert {path.parent.name for path in before} == finished, "two parts and their records are whole, others absent"
     assert list((data / "sets" / "day=2").glob(".*.tmp")), "a kill cannot clean up"
     told = run(*predict("sets"), cwd=data).stdout
-    assert "4 parts, 2 of them finished by an earlier run." in told
+    assert "Parts: 4, of which an earlier run had finished 2." in told
     assert {path: identity for path, identity in identities(data / "sets").items() if path in before} == before
     assert tree(data / "sets") == tree(data / "straight")
 
@@ -82,19 +82,19 @@ def test_nothing_is_done_twice_and_what_changed_is_done_again(data):
     run(*predict("sets"), cwd=data)
     whole, before = tree(data / "sets"), identities(data / "sets")
     calibrate(data)  # the same calibration at another time
-    assert "4 of them finished by an earlier run" in run(*predict("sets/"), cwd=data).stdout
+    assert "an earlier run had finished 4." in run(*predict("sets/"), cwd=data).stdout
     assert identities(data / "sets") == before
     records = data / "sets" / "_aptset" / "parts"
     (data / "sets" / "day=0" / "part.parquet").unlink()
     (data / "sets" / "day=1" / "part.csv").write_text("damaged")
-    (records / "day=2" / "part.parquet.json").write_text("{")
-    assert "1 of them finished by an earlier run" in run(*predict("sets"), cwd=data).stdout
+    (records / "day=2" / "part.parquet.json").write_text('{"input_size": 0}')
+    assert "an earlier run had finished 1." in run(*predict("sets"), cwd=data).stdout
     assert tree(data / "sets") == whole
     source = data / "new" / "day=3" / "part.parquet"
     pd.read_parquet(source).iloc[:20].to_parquet(source)
     told = run(*predict("sets"), cwd=data).stdout
     assert told.startswith("177 sets, ")
-    assert "3 of them finished by an earlier run" in told
+    assert "an earlier run had finished 3." in told
     assert len(pd.read_parquet(data / "sets" / "day=3" / "part.parquet")) == 20
 
 

@@ -136,7 +136,7 @@ def in_words(done: dict[str, Any], out: str) -> str:
     if first != ("size", "set"):
         lines.append(f"The first level is in the columns {first[0]!r} and {first[1]!r}.")
     if "parts" in done:
-        lines.append(f"{done['parts']:,} parts, {done['finished_before']:,} of them finished by an earlier run.")
+        lines.append(f"Parts: {done['parts']:,}, of which an earlier run had finished {done['finished_before']:,}.")
         if done["other_parts"]:
             lines.append(f"{out} also holds {done['other_parts']:,} parts that are not among these.")
     return "\n".join(lines)

@@ -44,6 +44,19 @@ def check_length(shown: str, found: int, said: int | None) -> None:
         raise OSError(f"{shown} must give back all of its {said} bytes; {found} came. Was it replaced? Try again.")
 
 
+def check_no_circle(folder: str, is_new: bool) -> None:
+    """Refuse a link to a folder that it is in."""
+    if not is_new:
+        raise OSError(f"{folder} must not be a link to a folder above it. Remove the link.")
+
+
+def check_files(kinds: Sequence[tuple[str, bool]]) -> None:
+    """Refuse what is neither a file nor a folder, such as a pipe or a link to nothing: data may be missing."""
+    for shown, is_file in kinds:
+        if not is_file:
+            raise OSError(f"{shown} must be a file; it is a link to nothing, a pipe or a device. Remove it.")
+
+
 def check_found(shown: str, number: int, is_folder: bool) -> None:
     """Refuse a folder without files, and a glob that matches none."""
     if number == 0 and is_folder:
@@ -113,6 +126,8 @@ def check_output_names(names: Sequence[tuple[str, str]]) -> None:
     """Refuse parts whose sets would go to one file; each has the name of its output, and what the user calls it."""
     seen: dict[str, str] = {}
     for name, shown in names:
+        if {"", ".", ".."} & set(name.split("/")):
+            raise ValueError(f"{shown} must have a name without empty folders and ..; its sets go to {name!r}.")
         if name in seen:
             raise ValueError(f"{shown} and {seen[name]} must have different names; both would be written to {name}.")
         seen[name] = shown

@@ -16,6 +16,7 @@ from pyarrow.fs import FileType
 
 from aptset.commands.parts.checks import (
     check_endings,
+    check_files,
     check_found,
     check_one_store,
     check_there,
@@ -94,19 +95,15 @@ def _search(name: str) -> tuple[str, list[tuple[Place, Any]]]:
     if info.type == FileType.File:
         return posixpath.dirname(place.path), [(place, info)]
     if info.type == FileType.Directory:
-        every = [(place.below(inner), one) for inner, one in place.listed(recursive=True) if not _is_hidden(inner)]
-        found = [(inner, one) for inner, one in every if one.type == FileType.File and not _is_marker(inner, one)]
+        inside = [(inner, one) for inner, one in place.listed(recursive=True) if inner and not _is_hidden(inner)]
+        found = [(place.below(inner), one) for inner, one in inside if one.type != FileType.Directory]
+        check_files([(inner.shown, one.type == FileType.File) for inner, one in found])
         check_found(name, len(found), is_folder=True)
         return place.path, found
     check_there(name, has_magic(name))
     found = _matching(place)
     check_found(name, len(found), is_folder=False)
     return _fixed(place.path)[0], found
-
-
-def _is_marker(place: Place, info: Any) -> bool:
-    """Tell whether an object only stands for its folder, as some tools write them on stores."""
-    return bool(info.size == 0 and place.path.endswith("/"))
 
 
 def _is_hidden(name: str) -> bool:
@@ -127,7 +124,8 @@ def _matching(place: Place) -> list[tuple[Place, Any]]:
     given = place.shown.split("/")
     shown = "/".join(given[: len(given) - len(patterns)])
     base = replace(place, path=folder, shown=shown or ("/" if place.shown.startswith("/") else ""))
-    found = {one.path: (one, info) for one, info in _descend(base, patterns) if info.type == FileType.File}
+    found = {one.path: (one, info) for one, info in _descend(base, patterns) if info.type != FileType.Directory}
+    check_files([(one.shown, info.type == FileType.File) for one, info in found.values()])
     return list(found.values())
 
 

@@ -26,6 +26,7 @@ from aptset.commands.parts.finding import Part
 from aptset.commands.parts.stores import Place
 
 _FOLDER = "_aptset"  # readers of datasets leave out what begins with _
+COUNTS = ("rows", "labels", "empty")  # what a record says about the sets of a part
 _READERS = 16  # records are many and small, and a store answers slowly
 
 
@@ -92,7 +93,7 @@ def _facts_in(record: dict[str, Any]) -> dict[str, Any]:
 
 def _read_record(out: Place, part: Part) -> dict[str, Any] | None:
     found = _read(out.below(_record_of(part)))
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and all(type(found.get(name)) is int for name in COUNTS) else None
 
 
 def _read(place: Place) -> Any:

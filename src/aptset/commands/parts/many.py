@@ -10,7 +10,7 @@ from typing import Any
 from aptset.commands.checks import check_rows_present
 from aptset.commands.files import ProbabilityFile
 from aptset.commands.parts.finding import Part
-from aptset.commands.parts.ledger import Ledger
+from aptset.commands.parts.ledger import COUNTS, Ledger
 from aptset.commands.parts.opening import Reader, local_target
 from aptset.commands.parts.stores import Place
 from aptset.commands.reading import Keys
@@ -62,7 +62,7 @@ class Parts:
                 bar.advance(1, part.name)
         finally:
             bar.close()
-        rows, labels, empty = (sum(record[name] for record in records.values()) for name in ("rows", "labels", "empty"))
+        rows, labels, empty = (sum(record[name] for record in records.values()) for name in COUNTS)
         done = {"rows": rows, "mean_size": labels / rows if rows else 0.0, "empty": empty, "parts": len(self.parts)}
         return {**done, "finished_before": n_before, "other_parts": ledger.others(self.parts)}
 

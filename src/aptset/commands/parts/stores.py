@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
 
-from aptset.commands.parts.checks import check_length, check_store_installed, check_url_known
+from aptset.commands.parts.checks import (
+    check_length,
+    check_no_circle,
+    check_store_installed,
+    check_url_known,
+)
 from aptset.running.writing import atomic_write, undisturbed
 from aptset.validation.paths import as_utf8
 
@@ -63,9 +69,28 @@ class Place:
 
     def listed(self, recursive: bool) -> list[tuple[str, FileInfo]]:
         """Return what is in the folder, by names relative to it; nothing where there is no folder."""
+        if self.is_local:
+            return list(self._tree("")) if recursive else self._entries()
         found = self.store.get_file_info(FileSelector(self.path, recursive=recursive, allow_not_found=True))
         start = len(self.path.rstrip("/")) + 1
         return [(info.path[start:], info) for info in found]
+
+    def _entries(self) -> list[tuple[str, FileInfo]]:
+        """Return what is in a folder of this machine; pyarrow itself says nothing about links that lead nowhere."""
+        names = os.listdir(self.path) if os.path.isdir(self.path) else []
+        paths = [as_utf8(os.path.join(self.path, name)) for name in names]
+        return list(zip(names, self.store.get_file_info(paths), strict=True))
+
+    def _tree(self, inner: str, above: tuple[str, ...] = ()) -> Iterator[tuple[str, FileInfo]]:
+        """Yield what is in a folder of this machine and below it, where links lead, too."""
+        folder = self.below(inner) if inner else self
+        here = os.path.realpath(folder.path)
+        check_no_circle(folder.shown, here not in above)
+        for name, info in folder.listed(recursive=False):
+            path = posixpath.join(inner, name)
+            yield path, info
+            if info.type == FileType.Directory:
+                yield from self._tree(path, (*above, here))
 
     def read(self) -> bytes:
         """Return the content of a small file."""
