@@ -111,6 +111,23 @@ def test_a_part_is_what_the_file_alone_would_be_to_the_last_byte(data):
         assert (data / name).read_bytes() == (data / "sets" / name).read_bytes()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_no_set_depends_on_how_rows_are_cut_into_parts(data, seed):
+    generator = np.random.default_rng(seed)
+    frame = pd.read_parquet(data / "new.parquet")
+    place = generator.integers(0, generator.integers(1, 9), len(frame))
+    for number in range(9):  # some have no rows
+        write(
+            frame[place == number].sample(frac=1, random_state=seed),
+            data / "cut" / f"day={number % 3}" / f"{number}.parquet",
+        )
+    scores(data / "val", out=data / "c.aptset")
+    run("predict", data / "cut", "-c", data / "c.aptset", "-o", data / "sets", *COMMON)
+    run("predict", data / "new.parquet", "-c", data / "c.aptset", "-o", data / "one.parquet", *COMMON)
+    many = pd.concat([read_sets(path) for path in (data / "sets").rglob("*.parquet")]).sort_values("id")
+    pd.testing.assert_frame_equal(many.reset_index(drop=True), read_sets(data / "one.parquet"))
+
+
 def test_keys_are_columns(data):
     by_key = scores(data / "val", "--groups", "region", out=data / "c.aptset")
     assert sorted(by_key.held_out.groups.names) == ["north", "south"]
