@@ -15,6 +15,7 @@ from aptset.commands.parts.checks import check_output_names
 from shell import failure, run, table
 
 COMMON = ("--prefix", "p_")
+LABEL = ("--label", "y", *COMMON)
 
 
 def write(frame, path):
@@ -64,7 +65,11 @@ def test_a_folder_a_glob_and_many_files_calibrate_as_one_file(data):
         many = scores(*names, out=data / f"{number}.aptset")
         np.testing.assert_array_equal(many.scores, one.scores)
         assert many.parts == one.parts, "the same rows, whatever the order"
-    glob = scores("val/*/part-[0]*", "val/region=north/part-1.csv.gz", files[0], out=data / "c.aptset", cwd=data)
+    names = ("val//*/part-[0]*", "x/../val/region=north/part-1.csv.gz", "val/region=s*/*/")
+    assert "'val/region=s*/*/' must match at least one file" in failure(
+        "calibrate", *names, *LABEL, "-o", "c", cwd=data
+    )
+    glob = scores(*names[:2], files[0], out=data / "c.aptset", cwd=data)
     np.testing.assert_array_equal(glob.scores, one.scores)
 
 

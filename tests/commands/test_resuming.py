@@ -115,6 +115,16 @@ def test_other_settings_are_refused_and_nothing_is_touched(data):
     assert tree(data / "sets") == before
 
 
+def test_a_run_that_finished_nothing_does_not_hold_later_ones_to_its_settings(data):
+    assert "alpha must be in (0, 1)" in failure(*predict("sets", "--alpha", "2"), cwd=data)
+    assert not (data / "sets").exists()
+    wrong = [name if name != "p_" else "q_" for name in predict("sets")]
+    assert "at least 2 columns that start with 'q_'" in failure(*wrong, cwd=data)
+    run(*predict("sets"), cwd=data)
+    run(*predict("straight"), cwd=data)
+    assert tree(data / "sets") == tree(data / "straight")
+
+
 def test_runs_on_different_parts_share_a_folder(data):
     """One folder of days after the other, in any order and on any machine, is all of them at once."""
     run(*predict("all"), cwd=data)

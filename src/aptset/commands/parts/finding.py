@@ -58,7 +58,7 @@ def is_one_file(names: Sequence[str]) -> bool:
     if len(names) != 1 or names[0] == "-":
         return len(names) == 1
     if is_url(names[0]):
-        return not has_magic(names[0]) and place_of(names[0]).is_file
+        return place_of(names[0]).is_file
     path = Path(names[0])
     return not path.is_dir() and (path.exists() or not has_magic(names[0]))
 
@@ -121,7 +121,7 @@ def _fixed(pattern: str) -> tuple[str, list[str]]:
 def _matching(place: Place) -> list[tuple[Place, Any]]:
     """Return the files that a glob matches; hidden ones only if it says so itself."""
     folder, patterns = _fixed(place.path)
-    given = place.shown.split("/")
+    given = place.shown.rstrip("/").split("/")
     shown = "/".join(given[: len(given) - len(patterns)])
     base = replace(place, path=folder, shown=shown or ("/" if place.shown.startswith("/") else ""))
     found = {one.path: (one, info) for one, info in _descend(base, patterns) if info.type != FileType.Directory}

@@ -26,6 +26,7 @@ from aptset.commands.parts.finding import Part
 from aptset.commands.parts.stores import Place
 
 _FOLDER = "_aptset"  # readers of datasets leave out what begins with _
+_MANIFEST = f"{_FOLDER}/manifest.json"
 COUNTS = ("rows", "labels", "empty")  # what a record says about the sets of a part
 _READERS = 16  # records are many and small, and a store answers slowly
 
@@ -44,11 +45,12 @@ class Ledger:
         check_outside(out.shown, not inside)
         if out.is_local:
             Path(out.path).mkdir(parents=True, exist_ok=True)
-        manifest, settings = out.below(f"{_FOLDER}/manifest.json"), json.loads(json.dumps(settings))
-        if manifest.is_file:
+        manifest, settings = out.below(_MANIFEST), json.loads(json.dumps(settings))
+        there = {name for name, info in out.listed(recursive=True) if info.type == FileType.File}
+        if any(name != _MANIFEST and not name.rpartition("/")[2].startswith(".") for name in there):
+            check_free(out.shown, _MANIFEST in there)
             check_same_run(out.shown, _read(manifest), settings)
-        else:
-            check_free(out.shown, all(name.startswith((".", _FOLDER)) for name, _ in out.listed(recursive=False)))
+        else:  # nothing was finished: what went wrong may have been the settings
             manifest.write(_as_json(settings))
         return cls(out)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from aptset.commands.dialects import plain_csv
 from aptset.commands.parts.checks import check_remote_file
 from aptset.commands.parts.finding import Part
-from aptset.commands.parts.stores import Place, is_url, place_of
+from aptset.commands.parts.stores import Place, place_of
 from aptset.running.writing import claim, undisturbed
 
 
@@ -45,7 +45,7 @@ class Reader:
 def local_copy(place: Place) -> Iterator[Path]:
     """Give a file of this machine with the same content; the file itself where it is here."""
     if place.is_local:
-        yield Path(place.path if is_url(place.shown) else place.shown)
+        yield Path(place.path)
         return
     with scratch_folder() as folder:
         path = folder / place.path.rpartition("/")[2]
@@ -57,8 +57,7 @@ def local_copy(place: Place) -> Iterator[Path]:
 def local_target(place: Place) -> Iterator[Path]:
     """Give a path to write to; on a store the file appears there when all went well."""
     if place.is_local:
-        path = Path(place.path if is_url(place.shown) else place.shown)
-        yield path
+        yield Path(place.path)
         return
     with scratch_folder() as folder:
         path = folder / place.path.rpartition("/")[2]

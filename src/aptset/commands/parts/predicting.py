@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from aptset.commands.files import ProbabilityFile
 from aptset.commands.inputs import parts_of, source_of
 from aptset.commands.parts.checks import check_output_folder
-from aptset.commands.parts.finding import has_magic, is_one_file
+from aptset.commands.parts.finding import is_one_file
 from aptset.commands.parts.many import OnePart
 from aptset.commands.parts.stores import is_url, place_of
 from aptset.commands.probability_jobs import load_artefact, predict_file
@@ -26,6 +26,7 @@ from aptset.probabilities.artefacts import read
 from aptset.running.versions import versions
 from aptset.sets import PredictionSets
 from aptset.validation.paths import as_utf8
+from aptset.validation.settings import check_alphas
 
 _FILES = (".csv", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".npz", ".npy", ".gz", ".bz2", ".zst")
 _OPTIONS = ("prefix", "logits", "normalize", "row_id", "groups", "batch_rows", "sep", "encoding")
@@ -61,8 +62,9 @@ def predict_parts(
     else:
         levels, calibration = list(alphas or ()), load_artefact(artefact, options["trust"])
         one = sets_of_probabilities(source_of(options, label, Path()), calibration, levels, options["normalize"])
+    check_alphas(levels)
     settings = {"alpha": levels, "label": label, **{name: options[name] for name in _OPTIONS}}
-    folders = [place for name in options["probs"] if not has_magic(name) and (place := place_of(name)).is_folder]
+    folders = [place for name in options["probs"] if (place := place_of(name)).is_folder]
     done = parts.write(place_of(out), settings_of_run(artefact, settings), folders, one)
     return {**done, "alpha": levels[0]}
 
@@ -82,7 +84,7 @@ def sets_of_probabilities(like: ProbabilityFile, calibration: Any, alphas: Seque
 
 def sets_of_rows(
     saved: tuple[Any, dict[str, Any]],
-    alphas: Sequence[float] | None,
+    alphas: Sequence[float],
     row_id: str | None,
     groups: str | None,
     batch_rows: int,
@@ -96,8 +98,7 @@ def sets_of_rows(
     def one(path: Path, keys: Keys, target: Path) -> dict[str, Any]:
         table = NewTable.of(path, facts, row_id, groups, keys)
         if table.rows == 0:
-            levels = [classifier.alpha] if alphas is None else list(alphas)
-            return write_nothing(path, target, table.names, classifier.classes_, levels)
+            return write_nothing(path, target, table.names, classifier.classes_, alphas)
         return predict_table(table, classifier, alphas, target, batch_rows, progress=False)
 
     return one
