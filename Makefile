@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network test-gpu test-models lint format browser bench fuzz clean
+.PHONY: run test test-network test-gpu test-models test-engines lint format browser bench fuzz clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -28,6 +28,11 @@ test-gpu:
 test-models: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models]' skorch mlflow
 	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
+
+# A real S3 server, moto's, which the tests start on this machine.
+test-engines: $(VENV)/tested
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]' fsspec
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_engines
 
 lint: $(VENV)/tested
 	$(BIN)/ruff check .

@@ -132,7 +132,7 @@ def test_what_is_no_file_is_refused_at_once(command, tmp_path):
     assert "there is none of that name" in command("inspect", tmp_path / "nothing", rc=1)
     assert "a link to nothing, or to itself" in command("inspect", tmp_path / "loop", rc=1)
     assert "redirect it to standard input" in command(*calibrate(tmp_path / "pipe.csv"), rc=1)
-    assert "it is a folder" in command(*calibrate(tmp_path / "folder.csv"), rc=1)
+    assert "must hold at least one file" in command(*calibrate(tmp_path / "folder.csv"), rc=1)
     good = csv_file(tmp_path, HEADER + ROW * 20)
     common = ("calibrate", good, "--label", "y", "--prefix", "p_", "-o")
     assert "a link to itself" in command(*common, tmp_path / "loop", rc=1)

@@ -13,7 +13,9 @@ except ImportError as error:  # the library alone does not need it
     raise SystemExit("The command line needs click: pip install 'aptset[cli]'") from error
 
 from aptset.commands import experiments as cli_experiments
+from aptset.commands import predictions
 from aptset.commands import reports as cli_reports
+from aptset.commands.inputs import artefact_of, as_given, open_table
 from aptset.commands.options import (
     ALPHA,
     ALPHAS,
@@ -29,22 +31,14 @@ from aptset.commands.options import (
     RANDOMIZED,
     ROW_ID,
     SEED,
-    SEEDS,
     SHARE,
     TRUST,
-    as_given,
-    files_read,
-    is_given,
     only_one,
-    open_table,
     options_of_run,
     printable,
-    refuse_other_options,
     refuse_without_table,
     show,
-    source_of,
     with_options,
-    with_probabilities,
 )
 from aptset.commands.start import leave_quietly
 
@@ -140,114 +134,6 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
 
 
 @main.command()
-@with_probabilities
-@click.option("--label", required=True, help="The column (or array, or .npy file) of true labels.")
-@click.option("-o", "--out", required=True, help="The artefact to write.")
-@CONFORMITY
-@click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
-@click.option("--deterministic", is_flag=True, help="u = 1: chance only orders equal probabilities.")
-@click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
-@QUIET
-@AS_JSON
-def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) -> None:
-    """Calibrate on a file of probabilities and labels; write an artefact.
-
-    \b
-    Example:
-      aptset calibrate validation.parquet --label y --prefix p_ -o cal.aptset
-    """
-    from aptset.commands.probability_jobs import calibrate_file
-    from aptset.running.progress import counting
-    from aptset.validation.paths import check_other_files
-
-    check_other_files([Path(out)], files_read(options, label))
-    source = source_of(options, label)
-    settings = {name: options[name] for name in ("conformity", "normalize")}
-    settings["randomized"] = not options["deterministic"]
-    with counting(source.count(), "rows", not quiet) as counter:
-        found = calibrate_file(source, counter, options["groups"] == "label", random_state=options["seed"], **settings)
-    found.save(out)
-    content = {"n": found.n, "classes": len(found.classes), "out": out}
-    show(content, f"Calibrated on {found.n:,} rows, {len(found.classes)} classes: {out}", quiet, as_json)
-
-
-@main.command()
-@with_probabilities
-@click.option("-c", "--calibration", required=True, help="The folder of `aptset run`, or the artefact of `calibrate`.")
-@click.option("-o", "--out", required=True, help="The sets: .parquet, .csv with labels joined by |, or - for CSV.")
-@ALPHAS
-@click.option("--groups", help="The column of groups, if calibration was done by one.")
-@click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
-@with_options([*DIALECT, TRUST])
-@QUIET
-@AS_JSON
-def predict(
-    calibration: str, out: str, alphas: tuple[float, ...], label: str | None, quiet: bool, as_json: bool, **options: Any
-) -> None:
-    """Write the prediction set of every row; all other columns travel along.
-
-    With the folder of `aptset run` the file holds raw rows, with an artefact of `aptset calibrate` probabilities.
-
-    \b
-    Examples:
-      aptset predict new.csv -c results -o sets.csv
-      aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --prefix p_
-    """
-    from aptset.commands.probability_jobs import load_artefact, predict_file
-    from aptset.commands.standard_output import to_standard_output
-    from aptset.running.progress import counting
-    from aptset.validation.paths import check_other_files
-
-    is_folder = Path(calibration).is_dir()
-    refuse_other_options(is_folder)
-    with to_standard_output(out) as target:
-        check_other_files([target], [*files_read(options, label), calibration])
-        if is_folder:
-            from aptset.commands.prediction_jobs import (
-                predict_rows,  # with scikit-learn and pandas, which take a second
-            )
-
-            path = open_table(options["probs"], options["sep"], options["encoding"], quiet)
-            asked = alphas if is_given("alphas") else None
-            names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows")}
-            done = predict_rows(path, Path(calibration), asked, target, **names, progress=not quiet)
-        else:
-            source = source_of(options, label)
-            found = load_artefact(Path(calibration), options["trust"])
-            with counting(source.count(), "rows", not quiet) as counter:
-                done = predict_file(source, found, alphas, target, counter, options["normalize"])
-    done["out"] = out
-    text = f"{done['rows']:,} sets, {done['mean_size']:.3g} labels on average: {out}"
-    first = done["columns"][0]
-    if first != ("size", "set"):
-        text += f"\nThe first level is in the columns {first[0]!r} and {first[1]!r}."
-    show(done, text, quiet, as_json, err=out == "-")
-
-
-@main.command()
-@click.argument("sets")
-@click.option("--label", required=True, help="The column of true labels.")
-@click.option("--alpha", type=float, help="The level of the sets, as a reference.")
-@click.option("--groups", help="A column to break coverage and size down by.")
-@with_options(DIALECT)
-@QUIET
-@AS_JSON
-def evaluate(sets: str, label: str, alpha: float | None, quiet: bool, as_json: bool, **options: Any) -> None:
-    """Judge a file of sets against the labels in it.
-
-    \b
-    Example:
-      aptset evaluate sets.parquet --label y --alpha 0.1
-    """
-    from aptset.commands.evaluation_jobs import evaluate_file
-    from aptset.commands.probability_jobs import evaluation_as_json
-
-    path = open_table(sets, options["sep"], options["encoding"], quiet)
-    found = evaluate_file(path, label, alpha, options["groups"], progress=not quiet)
-    show(evaluation_as_json(found), repr(found), quiet, as_json)
-
-
-@main.command()
 @click.argument("artefact")
 @AS_JSON
 def inspect(artefact: str, as_json: bool) -> None:
@@ -260,7 +146,8 @@ def inspect(artefact: str, as_json: bool) -> None:
     """
     from aptset.commands.inspecting import facts_in_words, facts_of
 
-    facts = facts_of(Path(artefact))
+    facts = facts_of(artefact_of(artefact))
+    facts["file"] = as_given(facts["file"])
     show(facts, facts_in_words(facts), False, as_json)
 
 
@@ -301,5 +188,5 @@ def completion(shell: str) -> None:
     click.echo(found(main, {}, "aptset", "_APTSET_COMPLETE").source())
 
 
-for command in (*cli_reports.COMMANDS, *cli_experiments.COMMANDS):
+for command in (*predictions.COMMANDS, *cli_reports.COMMANDS, *cli_experiments.COMMANDS):
     main.add_command(command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,12 @@ from aptset.commands.delimited import (
     nearest_row_error,
 )
 from aptset.commands.reading import (
+    Keys,
     arrow_batches,
     as_texts,
     count_of,
     csv_batches,
+    key_columns,
     kind_of,
     names_of,
     only_empty_is_missing,
@@ -44,18 +46,41 @@ def evaluate_file(
     path: Path, label: str, alpha: float | None, group: str | None = None, progress: bool = False
 ) -> Evaluation:
     """Judge the sets of a file against the labels in it."""
+    return evaluate_files([(path, ())], label, alpha, group, progress)
+
+
+def evaluate_files(
+    files: Iterable[tuple[Path, Keys]],
+    label: str,
+    alpha: float | None,
+    group: str | None = None,
+    progress: bool = False,
+) -> Evaluation:
+    """Judge the sets of several files as if they stood in one; each comes with what its folders say of its rows."""
     if alpha is not None:
         check_alpha(alpha)
-    sums, rows = RunningSums(), 0
+    sums, rows, path = RunningSums(), 0, Path()
+    for path, keys in files:
+        rows += _add_file(sums, path, keys, label, alpha, group, progress)
+    check_rows_present(path, rows)
+    return sums.evaluation(alpha)
+
+
+def _add_file(
+    sums: RunningSums, path: Path, keys: Keys, label: str, alpha: float | None, group: str | None, progress: bool
+) -> int:
+    """Take in the rows of a file, and return how many there are."""
+    rows = 0
     with nearest_row_error(path):
         check_columns(path, kind_of(path) in ("csv", "parquet", "arrow"), "an ending: .parquet, .csv or .arrow", [])
-        said, names = count_of(path), names_of(path)  # a quote that does not close is named before anything else
-        sets = check_which_sets(path, names, alpha)
+        said, own = count_of(path), names_of(path)  # a quote that does not close is named before anything else
+        names = [*own, *key_columns(keys, own, 0)]
+        sets = check_which_sets(path, own, alpha)
         columns = [sets, label, *([group] if group else [])]
         for name in columns:
             check_columns(path, names.count(name) == 1, f"exactly one column {name!r}", names, [name])
         with counting(said, "rows", progress) as count:
-            for batch in _batches(path, columns):
+            for batch in _with_keys(_batches(path, [name for name in columns if name in own]), keys, own):
                 truth = _codes(batch.column(label))
                 check_label_column(path, label, truth, rows)
                 by = None if group is None else _codes(batch.column(group))
@@ -63,8 +88,14 @@ def evaluate_file(
                 rows += batch.num_rows
                 count(batch.num_rows)
         check_row_count(path, rows, rows if said is None else said)
-    check_rows_present(path, rows)
-    return sums.evaluation(alpha)
+    return rows
+
+
+def _with_keys(batches: Iterator[pa.RecordBatch], keys: Keys, own: list[str]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for name, column in key_columns(keys, own, batch.num_rows).items():
+            batch = batch.append_column(name, column)
+        yield batch
 
 
 def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:

@@ -28,10 +28,12 @@ from aptset.commands.delimited import (
     open_text,
 )
 from aptset.commands.reading import (
+    Keys,
     arrow_batches,
     as_coded_texts,
     count_of,
     csv_batches,
+    key_columns,
     kind_of,
     load_arrays,
     of_even_length,
@@ -61,7 +63,8 @@ class ProbabilityFile:
     """A file of probabilities with one column per class (or one matrix), read in batches.
 
     Columns of probabilities start with ``prefix``; without a prefix they are all columns of numbers. The label, the row
-    id and the group are never among them. The name of a column without its prefix is the class.
+    id and the group are never among them. The name of a column without its prefix is the class. ``keys`` are columns
+    that the folders of the file stand for.
     """
 
     path: Path
@@ -71,6 +74,7 @@ class ProbabilityFile:
     prefix: str | None = None
     logits: bool = False
     batch_rows: int = BATCH_ROWS
+    keys: Keys = ()
 
     def classes(self) -> list[str]:
         """Return the class of each column of probabilities."""
@@ -85,7 +89,11 @@ class ProbabilityFile:
         if kind_of(self.path) in ("npz", "npy"):
             return [] if self.label is None else [Path(self.label).stem]
         wanted = set(self._probability_columns)
-        return [name for name in self._names if name not in wanted]
+        return [name for name in (*self._names, *self._keys) if name not in wanted]
+
+    def written_columns(self, named: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns that are in the file, not in the names of its folders."""
+        return {name: column for name, column in named.items() if name not in self._keys}
 
     def count(self) -> int | None:
         """Return the number of rows; None where only reading the file tells."""
@@ -114,11 +122,12 @@ class ProbabilityFile:
                 some = None if labels is None else as_coded_texts(pa.array(np.asarray(labels[rows])))
             others = {} if some is None or self.label is None else {Path(self.label).stem: pa.array(some.in_full())}
             others |= {name: pa.array(values[rows]) for name, values in named.items()}
+            others |= key_columns(self.keys, list(others), len(matrix[rows]))
             yield Batch(start, self._as_probabilities(np.asarray(matrix[rows])), some, others)
 
     def _named_arrays(self, n_rows: int) -> dict[str, NDArray[Any]]:
         """Return the ids and the groups, which stand beside the matrix."""
-        names = [name for name in (self.row_id, self.group) if name is not None]
+        names = [name for name in (self.row_id, self.group) if name is not None and name not in dict(self.keys)]
         arrays = load_arrays(self.path) if names else {}
         for name in names:
             is_column = name in arrays and arrays[name].shape == (n_rows,)
@@ -148,6 +157,7 @@ class ProbabilityFile:
             for batch in of_even_length(self._raw_batches(wanted), self._step):
                 named = dict(zip(batch.schema.names, batch.columns, strict=True))
                 columns = [as_numbers(named.pop(name)) for name in wanted]
+                named |= key_columns(self.keys, self._names, batch.num_rows)
                 matrix = np.column_stack(columns) if batch.num_rows else np.empty((0, len(wanted)))
                 labels = None if self.label is None else as_coded_texts(named[self.label])
                 yield Batch(start, self._as_probabilities(matrix), labels, named)
@@ -188,16 +198,24 @@ class ProbabilityFile:
         return list(self._schema.names)
 
     @cached_property
+    def _keys(self) -> list[str]:
+        """The names of columns that only folders tell."""
+        if kind_of(self.path) in ("npz", "npy"):
+            return [name for name, _ in self.keys]
+        return [name for name, _ in self.keys if name not in self._names]
+
+    @cached_property
     def _probability_columns(self) -> list[str]:
-        names = self._names
-        check_distinct_columns(self.path, names)
+        own = self._names
+        check_distinct_columns(self.path, own)
+        names = [*own, *self._keys]
         for name in (self.label, self.row_id, self.group):
             check_columns(self.path, name is None or name in names, f"a column {name!r}", names, [str(name)])
         if self.prefix is not None:
-            found = [name for name in names if name.startswith(self.prefix)]
+            found = [name for name in own if name.startswith(self.prefix)]
             what = f"at least 2 columns that start with {self.prefix!r}"
         else:
-            kinds = zip(names, self._schema.types, strict=True)
+            kinds = zip(own, self._schema.types, strict=True)
             found = [name for name, kind in kinds if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
             what = "at least 2 columns of numbers (or pass --prefix)"
         found = [name for name in found if name not in (self.label, self.row_id, self.group)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ from aptset.commands.checks import (
     shifted_rows,
 )
 from aptset.commands.columns import Plan
-from aptset.commands.reading import as_texts, count_of, kind_of, names_of, pieces_of
+from aptset.commands.reading import Keys, as_texts, count_of, key_columns, kind_of, names_of, pieces_of
 from aptset.commands.tables import some_of
 from aptset.kernels.copies import BLOCK_ROWS
 from aptset.labels import as_objects
@@ -48,14 +49,17 @@ class NewTable:
     plan: Plan
     row_id: str | None
     groups: str | None
+    keys: Keys = ()
 
     @classmethod
-    def of(cls, path: Path, table: dict[str, Any], row_id: str | None = None, groups: str | None = None) -> NewTable:
+    def of(
+        cls, path: Path, table: dict[str, Any], row_id: str | None = None, groups: str | None = None, keys: Keys = ()
+    ) -> NewTable:
         """Return the file as the classifier of a folder takes it; a column that it needs must be there."""
         plan = Plan.of_json(table["columns"])
-        found = cls(path, plan, row_id or table["id"], groups or table["groups"])
-        names = found.names
-        check_distinct_columns(path, names)
+        found = cls(path, plan, row_id or table["id"], groups or table["groups"], keys)
+        check_distinct_columns(path, found.names)
+        names = [*found.names, *key_columns(keys, found.names, 0)]
         wanted = [name for name in (*plan.names(), found.row_id, found.groups) if name is not None]
         missing = [name for name in wanted if name not in names]
         what = f"the columns that the model was trained on; missing: {some_of(missing)}"
@@ -97,9 +101,11 @@ class NewTable:
             return
         as_written = pieces_of(self.path, dict.fromkeys(self.names, pa.string()), step)
         types = dict.fromkeys(self.plan.texts, pa.string()) | dict.fromkeys(self.plan.names("number"), pa.float64())
+        types = {name: kind for name, kind in types.items() if name in self.names}
         yield from zip(as_written, pieces_of(self.path, types, step), strict=True)
 
     def _rows_of(self, written: pa.Table, typed: pa.Table, start: int) -> NewRows:
+        written, typed = self._with_keys(written), self._with_keys(typed, self.plan.names("number"))
         check_number_columns(self.path, typed, self.plan.names("number"))
         with shifted_rows(self.path, start):
             features = self.plan.frame(typed)
@@ -108,3 +114,11 @@ class NewTable:
         by, ids = (None if name is None else as_objects(as_texts(written[name])) for name in names)
         others = {name: written[name].combine_chunks() for name in self.names}
         return NewRows(features, by, ids, others)
+
+    def _with_keys(self, table: pa.Table, numbers: Sequence[str] = ()) -> pa.Table:
+        """Return a table with the columns that the folders of the file stand for."""
+        for name, column in key_columns(self.keys, self.names, table.num_rows).items():
+            with suppress(pa.ArrowInvalid):  # a text stays one, and is refused where a number is wanted
+                column = column.cast(pa.float64()) if name in numbers else column
+            table = table.append_column(name, column)
+        return table

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
@@ -101,37 +100,6 @@ def choice_of(options: dict[str, Any]) -> Any:
     return Choice(options.pop("drop"), options.pop("features"), options.pop("keep_text"))
 
 
-def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool) -> Any:
-    """Return the path of a table that is plain to read, and say how it was read if it was not."""
-    from aptset.commands.dialects import plain_csv
-
-    given = path_of(name)
-    path, note = plain_csv(given, sep, encoding)
-    _GIVEN[str(path)] = _GIVEN.get(str(given), name)
-    if note and not quiet:
-        click.echo(printable(note), err=True)
-    return path
-
-
-_GIVEN: dict[str, str] = {}  # files that were copied to be read, and what the user calls them
-
-
-def path_of(name: str) -> Path:
-    """Return the path of an input; messages call it as the user does."""
-    from aptset.commands.standard_input import as_path
-
-    path = as_path(name)
-    _GIVEN[str(path)] = "standard input" if name == "-" else name
-    return path
-
-
-def as_given(text: str) -> str:
-    """Return a message that speaks of the files that the user named, not of copies."""
-    for path in sorted(_GIVEN, key=len, reverse=True):
-        text = text.replace(path, _GIVEN[path])
-    return text
-
-
 def workers(_: Any, __: Any, jobs: int | None) -> int | None:
     """Refuse a number of workers that nobody can be."""
     if jobs is not None and (jobs == 0 or jobs < -1):
@@ -142,7 +110,7 @@ def workers(_: Any, __: Any, jobs: int | None) -> int | None:
 JOBS = click.option("--jobs", type=int, callback=workers, help="Folds to fit at once; -1 for one per core.")
 ROW_ID = click.option("--id", "row_id", help="A column that names each row: its chance then comes from this id alone.")
 PROBABILITIES = [
-    click.argument("probs"),
+    click.argument("probs", nargs=-1, required=True),
     click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),
     click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities."),
     click.option("--normalize", is_flag=True, help="Divide each row by its sum."),
@@ -199,22 +167,6 @@ def refuse_other_options(is_folder: bool) -> None:
         if is_given(name):
             what = "a calibration of `aptset calibrate`" if is_folder else "raw rows, with a folder of `aptset run`"
             raise click.UsageError(f"--{name.replace('_', '-')} is for {what}.")
-
-
-def source_of(options: dict[str, Any], label: str | None) -> Any:
-    """Return the file of probabilities that the options stand for."""
-    from aptset.commands.files import ProbabilityFile
-
-    group = None if options["groups"] == "label" else options["groups"]
-    names = ("prefix", "logits", "batch_rows")
-    settings = {name: options[name] for name in names}
-    path = open_table(options["probs"], None, None, options.get("quiet", False))
-    return ProbabilityFile(path, label, options["row_id"], group, **settings)
-
-
-def files_read(options: dict[str, Any], label: str | None) -> list[str | None]:
-    """Return the names of the files that a command reads, which it must not write; a label may be a file, too."""
-    return [options["probs"], label]
 
 
 def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool, err: bool = False) -> None:

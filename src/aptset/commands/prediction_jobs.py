@@ -35,10 +35,22 @@ def predict_rows(
     progress: bool,
 ) -> dict[str, Any]:
     """Write the sets of raw rows, piece by piece; all their columns travel along."""
+    saved = load_run(folder, trust)
+    return predict_table(NewTable.of(path, saved[1], row_id, groups), saved[0], alphas, out, batch_rows, progress)
+
+
+def load_run(folder: Path, trust: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """Return the classifier of a folder, and what it says about tables."""
     if trust:
         beside_the_user()
     classifier, facts = load_folder(folder, trust=list(trust))
-    table = NewTable.of(path, check_table(folder, facts), row_id, groups)
+    return classifier, check_table(folder, facts)
+
+
+def predict_table(
+    table: NewTable, classifier: Any, alphas: Sequence[float] | None, out: Path, batch_rows: int, progress: bool
+) -> dict[str, Any]:
+    """Write the sets of the rows of a file."""
     levels = [classifier.alpha] if alphas is None else list(alphas)
     names = [str(name) for name in classifier.classes_.tolist()]
     pieces, labels, empty = SetsOfPieces(classifier, levels, table.rows), 0, 0
@@ -56,10 +68,7 @@ def predict_rows(
 
 def labelled_rows(path: Path, folder: Path, trust: Sequence[str]) -> tuple[Any, TableRows, NewRows]:
     """Return the classifier of a folder, and rows of a file with their labels, in two forms."""
-    if trust:
-        beside_the_user()
-    classifier, facts = load_folder(folder, trust=list(trust))
-    table = check_table(folder, facts)
+    classifier, table = load_run(folder, trust)
     new = NewTable.of(path, table).whole()
     target = table["target"]
     check_columns(path, target in new.others, f"the labels, in a column {target!r}", list(new.others), [target])

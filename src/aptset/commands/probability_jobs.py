@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,15 +40,20 @@ OnRows = Callable[[int], None]
 
 def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = False, **settings: Any) -> Calibration:
     """Calibrate on a file, batch by batch; the same as on all rows at once."""
-    classes = source.classes()
+    return calibrate_files([source], on_rows, by_label, **settings)
+
+
+def calibrate_files(
+    sources: Iterable[ProbabilityFile], on_rows: OnRows, by_label: bool = False, **settings: Any
+) -> Calibration:
+    """Calibrate on the rows of several files as if they stood in one; classes are in the order of the first."""
     settings["conformity"] = imported_score(settings["conformity"])
     if settings["conformity"] == AUTO:
-        return _calibrate_whole(source, on_rows, by_label, **settings)
+        return _calibrate_whole(sources, on_rows, by_label, **settings)
     check_conformity(settings["conformity"])
     parts: list[Calibration] = []
     seeds: list[Any] = []
-    for batch in source.batches():
-        check_labels_present(source.path, batch.labels, batch.start, classes, str(source.label))
+    for source, batch, classes in labelled_batches(sources):
         with shifted_rows(source.path, batch.start):
             of_rows = {"groups": "label" if by_label else _groups_of(source, batch), "ids": _ids_of(source, batch)}
             settings |= {"classes": classes, "first_row": batch.start, "least_distinct": 0.0, "u": None, **of_rows}
@@ -56,13 +61,27 @@ def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = Fa
         parts.append(calibration_of(found, True, settings["normalize"]))
         seeds.append(found.seeds if source.row_id is not None else found.seeds[:0])
         on_rows(len(batch.probabilities))
-    if source.row_id is not None:  # of the whole file: how it was cut into batches decides nothing
+    if any(map(len, seeds)):  # of all rows: how they were cut into batches decides nothing
         check_ids(np.concatenate(seeds), sum(map(len, seeds)), least_distinct=0.5)
     first, *others = parts
     n_copies = sum(part.chance.copies * part.n for part in parts)
     held_out = first.held_out.merge(*(part.held_out for part in others))
     chance, fingerprint = first.chance.with_copies(n_copies, held_out.n), sum(part.parts[0] for part in parts) % 2**64
     return replace(first, held_out=held_out, chance=chance, parts=(fingerprint,))
+
+
+def labelled_batches(
+    sources: Iterable[ProbabilityFile], wanted: list[str] | None = None
+) -> Iterator[tuple[ProbabilityFile, Batch, list[str]]]:
+    """Yield the rows of all files with columns in the order of ``wanted``, or of the first file; labels are checked."""
+    for source in sources:
+        classes = source.classes()
+        wanted = classes if wanted is None else wanted
+        order = None if classes == wanted else check_same_classes(source.path, classes, wanted)
+        for batch in source.batches():
+            check_labels_present(source.path, batch.labels, batch.start, classes, str(source.label))
+            some = batch if order is None else replace(batch, probabilities=batch.probabilities[:, order])
+            yield source, some, wanted
 
 
 def imported_score(name: str) -> str | Score:
@@ -87,20 +106,23 @@ def beside_the_user() -> None:
         sys.path.insert(0, "")
 
 
-def _calibrate_whole(source: ProbabilityFile, on_rows: OnRows, by_label: bool, **settings: Any) -> Calibration:
+def _calibrate_whole(
+    sources: Iterable[ProbabilityFile], on_rows: OnRows, by_label: bool, **settings: Any
+) -> Calibration:
     """Calibrate on all rows at once: a score is chosen on rows of the whole file, so they must all be there."""
-    classes, batches = source.classes(), list(source.batches())
+    matrices: list[Any] = []
     labels: list[Any] = []
-    for batch in batches:
-        check_labels_present(source.path, batch.labels, batch.start, classes, str(source.label))
+    groups: list[Any] = []
+    ids: list[Any] = []
+    for source, batch, wanted in labelled_batches(sources):
+        matrices.append(batch.probabilities)
         labels += batch.labels.in_full() if batch.labels else []
+        groups += _groups_of(source, batch) or []
+        ids += _ids_of(source, batch) or []
+        settings["classes"] = wanted
         on_rows(len(batch.probabilities))
-    by: Any = "label" if by_label else None
-    if source.group is not None and not by_label:
-        by = [value for batch in batches for value in _groups_of(source, batch)]
-    ids = None if source.row_id is None else [value for batch in batches for value in _ids_of(source, batch)]
-    matrix = np.concatenate([batch.probabilities for batch in batches])
-    return calibrate(matrix, labels, classes=classes, groups=by, ids=ids, **settings)
+    by: Any = "label" if by_label else groups or None
+    return calibrate(np.concatenate(matrices), labels, groups=by, ids=ids or None, **settings)
 
 
 def predict_file(
@@ -122,7 +144,7 @@ def predict_file(
                 by, ids = _groups_of(source, batch), _ids_of(source, batch)
                 options = {"groups": by, "ids": ids, "normalize": normalize or None, "first_row": batch.start}
                 sets: Any = calibration.predict_set(batch.probabilities[:, order], list(alphas), **options)
-            writer.write(batch.others, sets)
+            writer.write(source.written_columns(batch.others), sets)
             rows, labels = rows + len(sets[0]), labels + len(sets[0].indices)
             empty += int((sets[0].sizes == 0).sum())
             on_rows(len(sets[0]))

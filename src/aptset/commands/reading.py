@@ -30,6 +30,7 @@ from aptset.commands.delimited import (
 from aptset.labels import Coded
 from aptset.validation.paths import as_utf8
 
+Keys = tuple[tuple[str, str | None], ...]  # what folders say about all rows of a file: region=north
 # Bytes of a CSV at a time, more where a row is longer than that. The reader holds up to 32 blocks ahead.
 _BLOCKS = (1 << 20, 1 << 23, 1 << 26, 1 << 30)
 
@@ -225,6 +226,11 @@ def as_coded_texts(column: Any) -> Coded:
         return Coded(texts, np.arange(len(texts)))
     encoded = plain.dictionary_encode(null_encoding="encode")
     return Coded(as_texts(encoded.dictionary), as_numbers(encoded.indices))
+
+
+def key_columns(keys: Keys, taken: Sequence[str], n_rows: int) -> dict[str, pa.Array]:
+    """Return what the folders of a file say about all of its rows, as columns; one that it has itself comes first."""
+    return {name: pa.repeat(pa.scalar(value, pa.string()), n_rows) for name, value in keys if name not in taken}
 
 
 def as_texts(column: Any) -> list[str | None]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aptset.commands.checks import (
-    check_labels_present,
-    check_same_classes,
-)
 from aptset.commands.demo import demo_classifier
 from aptset.commands.files import ProbabilityFile
 from aptset.commands.prediction_jobs import labelled_rows
+from aptset.commands.probability_jobs import labelled_batches
 from aptset.commands.reading import as_texts
 from aptset.commands.table_jobs import Settings, TableResult, run_table
 from aptset.probabilities.calibration import Calibration
@@ -49,7 +46,9 @@ def report_folder(
 
 
 def report_probabilities(
-    source: ProbabilityFile,
+    sources: Iterable[ProbabilityFile],
+    called: str,
+    total: int | None,
     calibration: Calibration,
     alpha: float,
     out: Path,
@@ -59,15 +58,13 @@ def report_probabilities(
 ) -> Report:
     """Write the page about a file of probabilities and true labels, with sets by a calibration."""
     names = [str(name) for name in calibration.classes.tolist()]
-    order = check_same_classes(source.path, source.classes(), names)
     parts: list[Any] = []
     labels: list[Any] = []
     groups: list[Any] = []
     ids: list[Any] = []
-    with counting(source.count(), "rows", progress) as on_rows:
-        for batch in source.batches():
-            check_labels_present(source.path, batch.labels, batch.start, source.classes(), str(source.label))
-            parts.append(batch.probabilities[:, order])
+    with counting(total, "rows", progress) as on_rows:
+        for source, batch, _ in labelled_batches(sources, names):
+            parts.append(batch.probabilities)
             labels.extend(batch.labels.in_full() if batch.labels else [])
             groups.extend(as_texts(batch.others[source.group]) if source.group else [])
             ids.extend(as_texts(batch.others[source.row_id]) if source.row_id else [])
@@ -76,7 +73,7 @@ def report_probabilities(
     if normalize or calibration.normalize:
         chances = chances / chances.sum(axis=1, keepdims=True)
     truth = calibration.classes[[names.index(str(label)) for label in labels]]
-    title = title or f"{source.path.name}: what the prediction sets are worth"
+    title = title or f"{called}: what the prediction sets are worth"
     of_rows: dict[str, Any] = {"groups": groups or None, "ids": ids or None}
     return report(calibration, chances, truth, out, alpha=alpha, title=title, progress=progress, **of_rows)
 

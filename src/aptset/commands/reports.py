@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from aptset.commands.inputs import artefact_of, files_read, open_only, open_table, sources_of
 from aptset.commands.options import (
     ALPHAS,
     AS_JSON,
@@ -26,13 +27,10 @@ from aptset.commands.options import (
     SHARE,
     TRUST,
     choice_of,
-    files_read,
     is_given,
     only_one,
-    open_table,
     options_of_run,
     show,
-    source_of,
     with_options,
     workers,
 )
@@ -48,14 +46,14 @@ OF_PROBABILITIES = {
 }
 
 
-def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> None:
+def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -> None:
     """Refuse options that would be ignored: those of another kind of FILE, or of any FILE without one."""
     ctx = click.get_current_context()
     given = {name for name in options if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT}
     of_table = [OF_TABLES[name] for name in OF_TABLES if name in given]
     of_probabilities = [OF_PROBABILITIES[name] for name in OF_PROBABILITIES if name in given]
     of_either = [OF_EITHER[name] for name in OF_EITHER if name in given]
-    if probs is None and (too_much := [*of_table, *of_probabilities, *of_either]):
+    if not probs and (too_much := [*of_table, *of_probabilities, *of_either]):
         raise click.UsageError(f"{too_much[0]} needs a FILE; without one the report is about embedded data.")
     if options["target"] is not None and of_probabilities:
         raise click.UsageError(f"{of_probabilities[0]} is for a FILE of probabilities; with --target it is a table.")
@@ -67,7 +65,7 @@ def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> Non
 
 
 @click.command()
-@click.argument("probs", metavar="[FILE]", required=False)
+@click.argument("probs", metavar="[FILE]...", nargs=-1)
 @click.option("--target", help="FILE is a table: train and calibrate on it, with this column to predict.")
 @click.option("-c", "--calibration", default="split", help="With --target its name; else an artefact, or a folder.")
 @click.option("--label", help="FILE holds probabilities: the column (or array, or .npy file) of true labels.")
@@ -85,7 +83,7 @@ def _refuse_what_does_not_fit(probs: str | None, options: dict[str, Any]) -> Non
 @SEED
 @QUIET
 @AS_JSON
-def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: Any) -> None:
+def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Write one HTML page that shows what prediction sets are worth, and works offline.
 
     \b
@@ -93,7 +91,7 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
       aptset report                                  # on embedded data
       aptset report patients.csv --target diagnosis --model forest
       aptset report new.csv -c results               # labelled rows, and the folder of `aptset run`
-      aptset report test.parquet --label y --prefix p_ -c cal.aptset
+      aptset report test.parquet --label y --prefix p_ -c cal.aptset   # or test/, 'test/*.parquet', s3://...
     """
     _refuse_what_does_not_fit(probs, options)
     from aptset.commands import report_jobs as reportjob
@@ -101,26 +99,32 @@ def report(probs: str | None, out: str, quiet: bool, as_json: bool, **options: A
     from aptset.commands.table_jobs import Settings, evaluations_as_json
     from aptset.validation.paths import check_other_files
 
-    page, title, alpha, artefact = Path(out), options["title"], options["alphas"][0], Path(options["calibration"])
+    page, title, alpha, artefact = (
+        Path(out),
+        options["title"],
+        options["alphas"][0],
+        artefact_of(options["calibration"]),
+    )
     dialect = (options["sep"], options["encoding"], quiet)
     check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])
-    if probs is None:
+    if not probs:
         made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title, not quiet)
     elif options["target"] is not None:
         settings = Settings(**options_of_run(options), progress=not quiet)
-        made, result = reportjob.report_table(open_table(probs, *dialect), options["target"], page, title, settings)
+        made, result = reportjob.report_table(open_only(probs, *dialect), options["target"], page, title, settings)
         content = evaluations_as_json(result.evaluations, out=out)
         show(content, f"{result.text()}\n\nWritten: {out}", quiet, as_json)
         return
     elif artefact.is_dir():
         asked = alpha if is_given("alphas") else None
-        path = open_table(probs, *dialect)
+        path = open_only(probs, *dialect)
         made = reportjob.report_folder(path, artefact, asked, page, title, options["trust"], not quiet)
     elif options["label"] is not None:
-        source = source_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"])
+        sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
+        called, total = (probs[0], None) if one is None else (one.path.name, one.count())
         calibration = load_artefact(artefact, options["trust"])
-        settled = (alpha, page, title, options["normalize"], not quiet)
-        made = reportjob.report_probabilities(source, calibration, *settled)
+        settled = (alpha, page, title, options["normalize"], one is not None and not quiet)
+        made = reportjob.report_probabilities(sources, called, total, calibration, *settled)
     else:
         raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
     show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)
