@@ -263,3 +263,24 @@ def check_number_columns(path: Path, table: Any, names: Sequence[str]) -> None:
             raise ValueError(
                 f"{path}: column {name!r} must hold numbers, as it did when the model was trained; it holds {kind}."
             )
+
+
+def check_same_monitor(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to go on with the state of another calibration, level or alarm."""
+    if before != now:
+        differ = ", ".join(
+            f"{name} {before[name]} there and {now[name]} here" for name in now if before[name] != now[name]
+        )
+        raise ValueError(
+            f"{path} must be the state of a monitor of this calibration: {differ}. Pass the calibration, --alpha and "
+            "--alarm that it began with, or another --state to begin anew."
+        )
+
+
+def check_still_there(path: Path, rows: int, seen: int) -> None:
+    """Refuse a file that lost rows which were seen before."""
+    if rows < seen:
+        raise ValueError(
+            f"{path} must hold the {seen:,} rows that the monitor has seen, and new ones behind; got {rows:,} rows. "
+            "Append to the file, or begin anew with another --state."
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -61,15 +61,27 @@ def evaluate_files(
         check_alpha(alpha)
     sums, rows, path = RunningSums(), 0, Path()
     for path, keys in files:
-        rows += _add_file(sums, path, keys, label, alpha, group, progress)
+        for some in outcomes_of(path, keys, label, alpha, group, progress):
+            sums.add(some.sizes, some.covered, some.held, some.truth, some.groups)
+            rows += len(some.covered)
     check_rows_present(path, rows)
     return sums.evaluation(alpha)
 
 
-def _add_file(
-    sums: RunningSums, path: Path, keys: Keys, label: str, alpha: float | None, group: str | None, progress: bool
-) -> int:
-    """Take in the rows of a file, and return how many there are."""
+class Outcomes(NamedTuple):
+    """Some rows of a file of sets: the sizes, whether each holds its label, all labels held, the truth, the groups."""
+
+    sizes: NDArray[np.int64]
+    covered: NDArray[np.bool_]
+    held: set[Any]
+    truth: Codes
+    groups: Codes | None
+
+
+def outcomes_of(
+    path: Path, keys: Keys, label: str, alpha: float | None, group: str | None, progress: bool
+) -> Iterator[Outcomes]:
+    """Yield what became of the rows of a file, in order."""
     rows = 0
     with nearest_row_error(path):
         check_columns(path, kind_of(path) in ("csv", "parquet", "arrow"), "an ending: .parquet, .csv or .arrow", [])
@@ -84,11 +96,10 @@ def _add_file(
                 truth = _codes(batch.column(label))
                 check_label_column(path, label, truth, rows)
                 by = None if group is None else _codes(batch.column(group))
-                sums.add(*_outcome(path, rows, batch.column(sets), truth), truth, by)
+                yield Outcomes(*_outcome(path, rows, batch.column(sets), truth), truth, by)
                 rows += batch.num_rows
                 count(batch.num_rows)
         check_row_count(path, rows, rows if said is None else said)
-    return rows
 
 
 def _with_keys(batches: Iterator[pa.RecordBatch], keys: Keys, own: list[str]) -> Iterator[pa.RecordBatch]:

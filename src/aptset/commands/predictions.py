@@ -1,7 +1,8 @@
-"""The commands from probabilities to sets, and what they are worth: calibrate, predict, evaluate. No logic."""
+"""The commands from probabilities to sets, and what they are worth: calibrate, predict, evaluate, monitor. No logic."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from aptset.commands.inputs import (
     target_of,
 )
 from aptset.commands.options import (
+    ALPHA,
     ALPHAS,
     AS_JSON,
     CONFORMITY,
@@ -29,6 +31,8 @@ from aptset.commands.options import (
     with_options,
     with_probabilities,
 )
+
+ALARMED = 3  # the exit status that tells an alarm from an error
 
 
 @click.command()
@@ -173,4 +177,42 @@ def evaluate(
     show(evaluation_as_json(found), repr(found), quiet, as_json)
 
 
-COMMANDS = [calibrate, predict, evaluate]
+@click.command()
+@click.argument("sets")
+@click.option("--label", required=True, help="The column of true labels.")
+@click.option("-c", "--calibration", required=True, help="The artefact that made the sets.")
+@ALPHA
+@click.option("--groups", help="The column of groups, if the calibration was done by group.")
+@click.option("--alarm", default=100.0, show_default=True, help="Evidence that raises the alarm.")
+@click.option("--state", help="A file that keeps what was seen: the next call goes on behind it.")
+@with_options([*DIALECT, TRUST])
+@QUIET
+@AS_JSON
+def monitor(
+    sets: str, label: str, calibration: str, alpha: float, alarm: float, quiet: bool, as_json: bool, **options: Any
+) -> None:
+    """Tell whether sets still cover as they should: over a file of outcomes that grows, in the order of its rows.
+
+    After an alarm, now or at an earlier row, the exit status is 3. If nothing changed since calibration, an alarm ever
+    comes in at most 1 of --alarm deployments, however often one looks.
+
+    \b
+    Example:
+      aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.json
+    """
+    from aptset.commands.monitor_jobs import monitor_file
+    from aptset.commands.probability_jobs import load_artefact
+    from aptset.validation.paths import check_other_files
+
+    path = open_table(sets, options["sep"], options["encoding"], quiet)
+    state = None if options["state"] is None else Path(options["state"])
+    check_other_files([] if state is None else [state], [path, calibration])
+    made = load_artefact(artefact_of(calibration), options["trust"])
+    found = monitor_file(path, label, made, alpha, options["groups"], alarm, state, progress=not quiet)
+    seen = {"rows": found.rows, "misses": found.misses, "alarmed_at": found.alarmed_at}
+    show({**found.settings, **seen, "log_evidence": found.log_evidence}, found.sentence(), quiet, as_json)
+    if found.alarmed:
+        sys.exit(ALARMED)
+
+
+COMMANDS = [calibrate, predict, evaluate, monitor]

@@ -127,6 +127,12 @@ class CoverageMonitor:
         return float(self._level)
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """What the monitor was made with."""
+        sizes = {name: urn.n for name, urn in self._urns.items()}
+        return {"n": sizes if self._has_groups else sizes[None], "alpha": self.alpha, "alarm": self.alarm}
+
+    @property
     def log_evidence(self) -> float:
         """The logarithm of the evidence."""
         return log(sum(self._capital)) + self._exponent * log(_FAR)
@@ -225,10 +231,7 @@ class CoverageMonitor:
         return f"No alarm: {share}, evidence {_in_words(self.log_evidence)} (alarm at {self.alarm:g})."
 
     def __repr__(self) -> str:
-        sizes = {name: urn.n for name, urn in self._urns.items()}
-        return (
-            f"CoverageMonitor(n={sizes if self._has_groups else sizes[None]}, alpha={self.alpha:g}): {self.sentence()}"
-        )
+        return f"CoverageMonitor(n={self.settings['n']}, alpha={self.alpha:g}): {self.sentence()}"
 
     def save(self, path: str | Path) -> None:
         """Write the state to a small JSON file, whole or not at all; :meth:`load` goes on from there."""

@@ -1,0 +1,45 @@
+"""What ``aptset monitor`` does: look at the outcomes that a file has gained, and keep what was learned beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aptset.commands.checks import check_same_monitor, check_still_there
+from aptset.commands.evaluation_jobs import outcomes_of
+from aptset.judging.running_sums import Codes
+from aptset.monitors.coverage import CoverageMonitor
+from aptset.probabilities.calibration import Calibration
+
+
+def monitor_file(
+    path: Path,
+    label: str,
+    calibration: Calibration,
+    alpha: float,
+    group: str | None,
+    alarm: float,
+    state: Path | None,
+    progress: bool,
+) -> CoverageMonitor:
+    """Take in the rows that were not seen before, in their order; what is in ``state`` was."""
+    monitor = calibration.monitor(alpha, alarm)
+    if state is not None and state.exists():
+        before = CoverageMonitor.load(state)
+        check_same_monitor(state, before.settings, monitor.settings)
+        monitor = before
+    by_label = calibration.held_out.groups.kind == "label"
+    seen, start = monitor.rows, 0
+    for some in outcomes_of(path, (), label, alpha, group, progress):
+        new = max(0, seen - start)
+        groups = some.truth if by_label else some.groups
+        monitor.update(some.covered[new:], None if groups is None else _in_full(groups)[new:])
+        start += len(some.covered)
+    check_still_there(path, start, seen)
+    if state is not None:
+        monitor.save(state)
+    return monitor
+
+
+def _in_full(codes: Codes) -> list[Any]:
+    return [codes.names[code] for code in codes.of_rows.tolist()]
