@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network test-gpu test-models lint format browser bench fuzz clean
+.PHONY: run test test-network test-gpu test-models lint format browser bench fuzz dist matrix clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -89,5 +89,20 @@ $(BENCH)/installed: $(BENCH)/peers $(SOURCES)
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check '.[cli,plots]' polars
 	@touch $@
 
+# What others install: built twice with the same bits, and each wheel tried in a clean environment without a compiler.
+# `make matrix` tries it with every Python that is here, and with the oldest versions that pyproject.toml allows.
+DIST := .dist-venv
+
+dist: $(DIST)/tools
+	$(DIST)/bin/python -m release dist
+
+matrix: dist
+	$(DIST)/bin/python -m release matrix
+
+$(DIST)/tools: release/tools.txt
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install --quiet --disable-pip-version-check --requirement release/tools.txt
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(BENCH) build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(DIST) build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
