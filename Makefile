@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network test-gpu test-models lint format browser bench fuzz dist matrix clean
+.PHONY: run test test-network test-gpu test-models lint format browser bench fuzz coverage dist matrix clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -88,6 +88,14 @@ $(BENCH)/peers:
 $(BENCH)/installed: $(BENCH)/peers $(SOURCES)
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check '.[cli,plots]' polars
 	@touch $@
+
+# Which lines and branches the tests run, processes that they start among them.
+coverage: $(VENV)/tested browser
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group coverage
+	rm -f .coverage .coverage.*
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal tests
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 # What others install: built twice with the same bits, and each wheel tried in a clean environment without a compiler.
 # `make matrix` tries it with every Python that is here, and with the oldest versions that pyproject.toml allows.

@@ -1,7 +1,7 @@
 """Build and try a release.
 
-    python -m release dist      sdist and wheels in dist/, built twice, each wheel tried in a clean environment
-    python -m release matrix    the wheels of dist/ with every Python of this machine and with the oldest dependencies
+python -m release dist      sdist and wheels in dist/, built twice, each wheel tried in a clean environment
+python -m release matrix    the wheels of dist/ with every Python of this machine and with the oldest dependencies
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def matrix() -> None:
     cells = [Cell(f"Python {version}", python, *_chosen(version, wheel)) for version, python in found.items()]
     oldest = next(iter(found))
     floors = constraints(PYPROJECT.read_text(encoding="utf-8"))
-    cells.append(Cell(f"Python {oldest}, oldest dependencies", found[oldest], wheel["compiled"], "compiled", floors, "all"))
+    cells.append(
+        Cell(f"Python {oldest}, oldest dependencies", found[oldest], wheel["compiled"], "compiled", floors, "all")
+    )
     report(cells)
     for version in set(VERSIONS) - set(found):
         print(f"Python {version}: skipped, no such interpreter on the PATH or in pyenv")

@@ -69,7 +69,9 @@ def raw_rows(golden: Path) -> None:
         new, out = Path(folder, "new.csv"), Path(folder, "sets.csv")
         wanted = read(golden / "run-1.csv")
         with new.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [name for name in wanted[0] if name not in ("size", "set")], extrasaction="ignore")
+            writer = csv.DictWriter(
+                file, [name for name in wanted[0] if name not in ("size", "set")], extrasaction="ignore"
+            )
             writer.writeheader()
             writer.writerows(wanted)
         call("predict", new, "-c", golden / "run-1", "-o", out)
