@@ -1,1 +1,1 @@
-"""What is given to others: built twice, installed in clean places, and tried there. Nothing in the package imports it."""
+"""What is given to others: built twice, installed in clean places, and tried there."""

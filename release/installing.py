@@ -74,7 +74,8 @@ def _answers(candidate: str, version: str) -> bool:
     """Return whether a Python starts and is of the version: names may lie, and shims may lead nowhere."""
     code = (
         "import sys, sysconfig, venv, ensurepip;"
-        "print(f'{sys.version_info[0]}.{sys.version_info[1]}' + 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"
+        "threads = 't' if sysconfig.get_config_var('Py_GIL_DISABLED') else '';"
+        "print(f'{sys.version_info[0]}.{sys.version_info[1]}{threads}')"
     )
     try:
         done = subprocess.run([candidate, "-c", code], capture_output=True, text=True, check=False)

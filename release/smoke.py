@@ -2,8 +2,8 @@
 
     python smoke.py GOLDEN ENGINE [--other-models]
 
-GOLDEN is the folder of artefacts that an earlier version wrote, ENGINE the engine that must run. With --other-models the
-models inside are left alone: a scikit-learn that is older than the one that wrote them need not read them.
+GOLDEN is the folder of artefacts that an earlier version wrote, ENGINE the engine that must run. With --other-models
+the models inside are left alone: a scikit-learn that is older than the one that wrote them need not read them.
 """
 
 import csv

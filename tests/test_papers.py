@@ -68,13 +68,8 @@ def test_commands_on_paper_are_commands(page):
     for line in re.split(r"\n|;", text.replace("\\\n", " ")):
         words = shlex.split(line, comments=True)
         if words[:1] == ["aptset"]:
-            command = main.commands[words[1]] if isinstance(main.commands, dict) else main.get_command(None, words[1])
-            known = {
-                name
-                for one in command.params
-                if isinstance(one, click.Option)
-                for name in (*one.opts, *one.secondary_opts)
-            }
+            options = [one for one in main.get_command(None, words[1]).params if isinstance(one, click.Option)]
+            known = {name for option in options for name in (*option.opts, *option.secondary_opts)}
             assert {word for word in words[2:] if re.match(r"--?[a-z]", word)} <= known, line
 
 
@@ -91,15 +86,10 @@ def test_the_table_of_extras_is_complete():
 def test_errors_name_extras_that_bring_what_is_missing():
     """A text that says what is needed, and how to install it, names an extra that installs it."""
     told = [text for path in [*SOURCES, *PAGES] for text in path.read_text(encoding="utf-8").splitlines()]
-    named = {
-        extra for line in told for inside in re.findall(r"aptset\[([\w,]+)\]", line) for extra in inside.split(",")
-    }
-    assert named <= set(EXTRAS), "an extra that pyproject.toml does not have"
-    needs = {
-        pair
-        for line in told
-        for pair in re.findall(r"needs? (\w+)(?: \([^)]*\))?[:.].*pip install 'aptset\[(\w+)\]'", line)
-    }
+    named = re.findall(r"aptset\[([\w,]+)\]", "\n".join(told))
+    assert set(",".join(named).split(",")) <= set(EXTRAS), "an extra that pyproject.toml does not have"
+    sentence = re.compile(r"needs? (\w+)(?: \([^)]*\))?[:.].*pip install 'aptset\[(\w+)\]'")
+    needs = {pair for line in told for pair in sentence.findall(line)}
     assert {"click", "skops", "torch", "jinja2"} <= {package for package, _ in needs}, "texts are found no more"
     for package, extra in needs:
         assert package in packages(extra), f"aptset[{extra}] does not bring {package}"

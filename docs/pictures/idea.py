@@ -1,4 +1,4 @@
-"""Draw docs/idea.svg, the picture of the README: python docs/pictures/idea.py. The sets in it are computed, not drawn by hand."""
+"""Draw docs/idea.svg, the picture of the README: python docs/pictures/idea.py. Its sets are computed."""
 
 from pathlib import Path
 
@@ -49,7 +49,8 @@ def lines():
         yield f'<text x="140" y="{top + 35}" text-anchor="end" fill="#444">{{{", ".join(members(row))}}}</text>'
     place = LEFT + THRESHOLD * WIDTH
     yield f'<line x1="{place:.1f}" y1="42" x2="{place:.1f}" y2="{bottom - 10}" stroke="{LINE}" stroke-width="2.5"/>'
-    yield f'<text x="720" y="{bottom + 6}" text-anchor="end" fill="{LINE}">threshold, learned from the calibration rows</text>'
+    words = "threshold, learned from the calibration rows"
+    yield f'<text x="720" y="{bottom + 6}" text-anchor="end" fill="{LINE}">{words}</text>'
     words = "a label on the line enters by chance, which makes the coverage exact"
     yield f'<text x="720" y="{bottom + 23}" text-anchor="end" fill="#55799a" font-size="12">{words}</text>'
     yield "</svg>"
