@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network test-gpu test-models lint format browser bench fuzz coverage dist matrix clean
+.PHONY: run test test-network test-gpu test-models lint format browser bench fuzz coverage conformance dist matrix clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -89,6 +89,13 @@ $(BENCH)/installed: $(BENCH)/peers $(SOURCES)
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check '.[cli,plots]' polars
 	@touch $@
 
+# The same questions to every library, each in an environment of its own; one that cannot be installed is said to be so.
+# make conformance LIBRARIES='mapie puncc' asks these two again.
+LIBRARIES ?=
+
+conformance: $(VENV)/tested
+	$(BIN)/python -m conformance $(LIBRARIES)
+
 # Which lines and branches the tests run, processes that they start among them.
 coverage: $(VENV)/tested browser
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group coverage
@@ -113,4 +120,4 @@ $(DIST)/tools: release/tools.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(DIST) build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(DIST) .conformance build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
