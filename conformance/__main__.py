@@ -1,7 +1,7 @@
 """Ask every library the same questions, each in an environment of its own, and write docs/conformance.md.
 
-    python -m conformance              all libraries
-    python -m conformance mapie puncc  these two; the others keep the answers that they have
+python -m conformance              all libraries
+python -m conformance mapie puncc  these two; the others keep the answers that they have
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def libraries() -> list[str]:
 
 
 def environment(name: str) -> Path:
-    """Return the Python of a library's environment, made if it is not there; an error of pip is raised with its last line."""
+    """Return the Python of a library's environment, made if it is not there."""
     folder = ENVIRONMENTS / name
     python, limits = folder / "bin" / "python", folder / "versions.txt"
     pins = tomllib.loads((HERE / "versions.toml").read_text(encoding="utf-8")).get(name, {})
@@ -57,7 +57,7 @@ def _installs(name: str) -> list[list[str]]:
 
 def _run(command: list[str]) -> str:
     surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(command, cwd=ROOT, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
     if done.returncode:
         last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
         raise RuntimeError(f"{' '.join(command[1:4])} ...: {''.join(last)}")

@@ -47,7 +47,10 @@ def asked(name: str, size: float) -> dict[str, Any]:
             start = time.perf_counter()
             given = answer(adapter, question, size)
             cells[question.name] = {"verdict": given.verdict, "number": given.number}
-            print(f"{name}: {question.name}: {given.verdict} {given.number} ({time.perf_counter() - start:.1f} s)", file=sys.stderr)
+            print(
+                f"{name}: {question.name}: {given.verdict} {given.number} ({time.perf_counter() - start:.1f} s)",
+                file=sys.stderr,
+            )
     packages = {one: version(one) for one in ("numpy", "scikit-learn")}
     return {"version": version(adapter.DISTRIBUTION), "api": adapter.API, "packages": packages, "cells": cells}
 

@@ -13,10 +13,11 @@ from conformance.questions import QUESTIONS
 FAILURES = Path(__file__).parent / "failures"
 _HEAD = f"""# The same questions to every library
 
-Made by `make conformance`, which asks each library in an environment of its own. A cell says **pass**, **fail** or *not offered*; a fail links to a script of
-ten lines that shows it. A library that does not offer a thing is not asked about it; where fewer rows than needed are refused by an error, that is a pass.
-Intervals of shares are exact (Clopper-Pearson) and miss with a chance of {LEVEL:g} each; a statistical cell fails if its interval and the promise do not meet.
-Seeds are fixed. Versions are pinned in `conformance/versions.toml`. To add a library or to correct how one is called: `conformance/README.md`.
+Made by `make conformance`, which asks each library in an environment of its own. A cell says pass, fail or not offered;
+a fail links to a script of ten lines that shows it. A library that does not offer a thing is not asked about it; where
+too few rows are refused by an error, that is a pass. Intervals of shares are exact (Clopper-Pearson) and miss with a
+chance of {LEVEL:g} each; a statistical cell fails if its interval and the promise do not meet. Seeds are fixed; versions
+are pinned in `conformance/versions.toml`. To add a library, or to correct how one is called: `conformance/README.md`.
 
 """
 
@@ -43,7 +44,8 @@ def _libraries(results: dict[str, Any]) -> list[str]:
     for name, one in results.items():
         packages = ", ".join(f"{package} {version}" for package, version in one.get("packages", {}).items())
         called = one.get("api", f"not installed: {one.get('error', '')}")
-        lines.append(f"| {name} | {one.get('version', '')} | {packages} | {one['date']} | `{one['command']}` | {_plain(called)} |")
+        words = [name, one.get("version", ""), packages, one["date"], f"`{one['command']}`", _plain(called)]
+        lines.append(f"| {' | '.join(words)} |")
     return lines
 
 
@@ -64,12 +66,19 @@ def _verdict(name: str, question: str, one: dict[str, Any]) -> str:
 
 
 def _numbers(results: dict[str, Any]) -> list[str]:
-    lines = ["## Numbers", "", "| question | library | verdict | number | what the script prints |", "|---|---|---|---|---|"]
+    lines = [
+        "## Numbers",
+        "",
+        "| question | library | verdict | number | what the script prints |",
+        "|---|---|---|---|---|",
+    ]
     for question in QUESTIONS:
         for name, one in results.items():
             cell = one.get("cells", {}).get(question.name)
             if cell is not None and (cell["verdict"] != "not offered" or cell["number"]):
-                words = f"{_verdict(name, question.name, one)} | {_plain(cell['number'])} | {_plain(cell.get('shown', ''))}"
+                words = (
+                    f"{_verdict(name, question.name, one)} | {_plain(cell['number'])} | {_plain(cell.get('shown', ''))}"
+                )
                 lines.append(f"| {question.name} | {name} {one['version']} | {words} |")
     return lines
 

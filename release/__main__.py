@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from release.building import ROOT, build, check_descriptions, hashes
+from release.building import ROOT, build, check_contents, check_descriptions, hashes
 from release.floors import PYPROJECT, constraints
 from release.installing import Cell, interpreters, tried
 
@@ -30,6 +30,7 @@ def dist() -> None:
         if first.get(name) != again.get(name):
             sys.exit(f"{name} is not reproducible: {first.get(name)} and then {again.get(name)}")
         print(f"{first[name]}  {name}  {(DIST / name).stat().st_size:,} bytes, the same bits twice")
+    check_contents(files[0])
     check_descriptions(files)
     print("twine check --strict: passed")
     report([Cell(f"{engine} wheel", sys.executable, wheel, engine) for engine, wheel in wheels().items()])

@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -26,6 +27,16 @@ def build(out: Path) -> list[Path]:
 def hashes(files: list[Path]) -> dict[str, str]:
     """Return the SHA-256 of each file by its name."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
+
+
+def check_contents(sdist: Path) -> None:
+    """Refuse an sdist that carries figures and results of long runs, or lacks what a build needs."""
+    with tarfile.open(sdist) as file:
+        names = ["/".join(name.split("/")[1:]) for name in file.getnames()]
+    heavy = [name for name in names if name.startswith("docs/reproduction/") or name.endswith((".png", ".so"))]
+    missing = {"CMakeLists.txt", "LICENSE", "src/aptset/kernels/c/compiled.c", "tests/reference.py"} - set(names)
+    if heavy or missing:
+        sys.exit(f"{sdist.name} must not hold {heavy[:3]}, and must hold {sorted(missing)}")
 
 
 def check_descriptions(files: list[Path]) -> None:

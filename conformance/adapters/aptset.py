@@ -36,21 +36,27 @@ def p_values(P, y, *, seed):
 
 def train(X, y, *, alpha, seed, calibration_rows):
     scheme = aptset.Split(calibration_rows / len(y))
-    model = aptset.ConformalClassifier(GaussianNB(), calibration=scheme, alpha=alpha, classes=[0, 1, 2], random_state=seed)
+    model = aptset.ConformalClassifier(
+        GaussianNB(), calibration=scheme, alpha=alpha, classes=[0, 1, 2], random_state=seed
+    )
     model.fit(X, y)
     return lambda new: model.predict_set(new).mask
 
 
 def cross(X, y, *, alpha, seed):
     scheme = aptset.CVPlus(n_folds=5)
-    model = aptset.ConformalClassifier(GaussianNB(), calibration=scheme, alpha=alpha, classes=[0, 1, 2], random_state=seed)
+    model = aptset.ConformalClassifier(
+        GaussianNB(), calibration=scheme, alpha=alpha, classes=[0, 1, 2], random_state=seed
+    )
     model.fit(X, y)
     return lambda new: model.predict_set(new).mask
 
 
 def cross_lac(model, X, y, splitter, *, alpha):
     scheme = aptset.CVPlus(splitter=splitter)
-    made = aptset.ConformalClassifier(model, calibration=scheme, conformity="lac", randomized=False, alpha=alpha).fit(X, y)
+    made = aptset.ConformalClassifier(model, calibration=scheme, conformity="lac", randomized=False, alpha=alpha).fit(
+        X, y
+    )
     return lambda new: made.predict_set(new).mask
 
 

@@ -11,7 +11,7 @@ from conformance.adapters.models import Given
 
 INSTALL = [["crepes", "scikit-learn"]]
 DISTRIBUTION = "crepes"
-API = "ConformalClassifier on crepes.extras.hinge, smoothing=True where chance is asked for; WrapClassifier"
+API = "ConformalClassifier on crepes.extras.hinge, with chance: smoothing=True; WrapClassifier"
 SCORES = ("lac",)
 RANDOMIZED = ("lac",)
 PLAIN = ("lac",)
@@ -28,7 +28,9 @@ def named(P, y, classes, *, alpha):
     made = WrapClassifier(Given(classes))
     made.calibrate(P, y)
     confidence = round(1 - alpha, 12)
-    return lambda new: np.asarray(made.predict_set(new, labels=False, confidence=confidence, smoothing=False)).astype(bool)
+    return lambda new: np.asarray(made.predict_set(new, labels=False, confidence=confidence, smoothing=False)).astype(
+        bool
+    )
 
 
 def by_label(P, y, *, alpha, seed):

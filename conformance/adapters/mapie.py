@@ -11,7 +11,10 @@ from conformance.adapters.models import Given
 
 INSTALL = [["mapie"]]
 DISTRIBUTION = "MAPIE"
-API = "SplitConformalClassifier(prefit=True), include_last_label='randomized' where chance is asked for; CrossConformalClassifier, agg_scores='crossval'"
+API = (
+    "SplitConformalClassifier(prefit=True), with chance: include_last_label='randomized'; "
+    "CrossConformalClassifier, agg_scores='crossval'"
+)
 SCORES = ("lac", "adaptive")
 RANDOMIZED = ("adaptive",)
 PLAIN = ("lac", "adaptive")
@@ -19,7 +22,9 @@ _NAMES = {"lac": "lac", "adaptive": "aps"}
 
 
 def _split(model, X, y, alpha, score, randomized, seed):
-    made = SplitConformalClassifier(model, round(1 - alpha, 12), _NAMES[score], prefit=True, random_state=seed).conformalize(X, y)
+    made = SplitConformalClassifier(
+        model, round(1 - alpha, 12), _NAMES[score], prefit=True, random_state=seed
+    ).conformalize(X, y)
     settings = {"include_last_label": "randomized" if randomized else True} if score == "adaptive" else None
     return lambda new: made.predict_set(new, settings)[1][:, :, 0].astype(bool)
 
@@ -39,7 +44,9 @@ def train(X, y, *, alpha, seed, calibration_rows):
 
 def cross(X, y, *, alpha, seed):
     folds = KFold(5, shuffle=True, random_state=seed)
-    made = CrossConformalClassifier(GaussianNB(), round(1 - alpha, 12), "aps", cv=folds, random_state=seed).fit_conformalize(X, y)
+    made = CrossConformalClassifier(
+        GaussianNB(), round(1 - alpha, 12), "aps", cv=folds, random_state=seed
+    ).fit_conformalize(X, y)
     settings = {"include_last_label": "randomized"}
     return lambda new: made.predict_set(new, settings, agg_scores="crossval")[1][:, :, 0].astype(bool)
 

@@ -12,7 +12,7 @@ from conformance.adapters.models import Given
 
 INSTALL = [["nonconformist"]]
 DISTRIBUTION = "nonconformist"
-API = "IcpClassifier(ClassifierNc(ClassifierAdapter(model), InverseProbabilityErrFunc())), smoothing=True where chance is asked for"
+API = "IcpClassifier(ClassifierNc(ClassifierAdapter(model), InverseProbabilityErrFunc())), with chance: smoothing=True"
 SCORES = ("lac",)
 RANDOMIZED = ("lac",)
 PLAIN = ("lac",)

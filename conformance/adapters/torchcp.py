@@ -11,7 +11,10 @@ import numpy as np
 
 INSTALL = [["torch==2.13.0", "scikit-learn", "scipy", "tqdm", "pandas"], ["--no-deps", "torchcp"]]
 DISTRIBUTION = "torchcp"
-API = "SplitPredictor, ClassConditionalPredictor with APS(randomized=...) and LAC, score_type='identity'; predict_p; metrics WSC"
+API = (
+    "SplitPredictor, ClassConditionalPredictor with APS(randomized=...) and LAC, score_type='identity'; "
+    "predict_p; metrics WSC"
+)
 SCORES = ("adaptive", "lac")
 RANDOMIZED = ("adaptive",)
 PLAIN = ("adaptive", "lac")

@@ -99,20 +99,35 @@ _MADE = {
     "trees and one neighbour (all mass on one label)": data.one_hot,
     "a constant model": data.constant,
 }
+_WORDS = {"adaptive": "the adaptive score", "lac": "the score 1 - p"}
 QUESTIONS = [
     *(
         Question(
             f"coverage, {score}, {words.split(' (')[0]}",
-            f"Coverage with the {'adaptive score' if score == 'adaptive' else 'score 1 - p'} and {words}: n = {ROWS}, alpha = {ALPHA}",
+            f"Coverage with {_WORDS[score]} and {words}: n = {ROWS}, alpha = {ALPHA}",
             (score,),
             covered(make, score, 10 + number),
         )
         for score in ("adaptive", "lac")
         for number, (words, make) in enumerate(_MADE.items())
     ),
-    Question("two sides", "Randomised adaptive sets of a good model cover 0.9 to 0.925: chance on both sides", ("randomized adaptive",), two_sided),
-    Question("by label", "Class-conditional sets cover a rare class that the model hardly sees", ("by_label",), by_label),
+    Question(
+        "two sides",
+        "Randomised adaptive sets of a good model cover 0.9 to 0.925: chance on both sides",
+        ("randomized adaptive",),
+        two_sided,
+    ),
+    Question(
+        "by label", "Class-conditional sets cover a rare class that the model hardly sees", ("by_label",), by_label
+    ),
     Question("p-values", "p-values are super-uniform with ties and zeros", ("p_values",), p_values),
-    Question("data, split", "From data: 42 rows train, 18 calibrate, coverage of one more", ("train",), from_data(60, 18, 23)),
-    Question("data, few rows", "From data: 26 rows train, 4 calibrate: coverage of one more, or a refusal", ("train",), from_data(30, 4, 24)),
+    Question(
+        "data, split", "From data: 42 rows train, 18 calibrate, coverage of one more", ("train",), from_data(60, 18, 23)
+    ),
+    Question(
+        "data, few rows",
+        "From data: 26 rows train, 4 calibrate: coverage of one more, or a refusal",
+        ("train",),
+        from_data(30, 4, 24),
+    ),
 ]

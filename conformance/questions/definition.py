@@ -111,7 +111,12 @@ def names(adapter: Any, size: float) -> Answer:
 
 
 QUESTIONS = [
-    Question("definition", "Sets from 1 - p are those of the definition (ties, no zeros; alpha = 1/8, n = 199)", ("plain lac",), definition),
+    Question(
+        "definition",
+        "Sets from 1 - p are those of the definition (ties, no zeros; alpha = 1/8, n = 199)",
+        ("plain lac",),
+        definition,
+    ),
     Question(
         "rank",
         "The threshold is the k-th smallest score, k = ceil((1 - alpha)(n + 1)): 20 pairs of n and alpha",
@@ -125,6 +130,13 @@ QUESTIONS = [
         exact_rank(awkward()),
     ),
     Question("few rows", "5 calibration rows, alpha = 0.1: all labels, or a refusal", ("calibrate",), few_rows),
-    Question("missing class", "A class without calibration rows gets the sets of the definition", ("plain lac",), missing_class),
-    Question("names", "Labels that are texts, or numbers with gaps, give the same sets as 0, 1, 2, ...", ("named",), names),
+    Question(
+        "missing class",
+        "A class without calibration rows gets the sets of the definition",
+        ("plain lac",),
+        missing_class,
+    ),
+    Question(
+        "names", "Labels that are texts, or numbers with gaps, give the same sets as 0, 1, 2, ...", ("named",), names
+    ),
 ]

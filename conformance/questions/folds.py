@@ -56,7 +56,17 @@ def memory(adapter: Any, size: float) -> Answer:
 
 
 QUESTIONS = [
-    Question("CV+ definition", "CV+ sets from 1 - p with given folds are those of the definition, model of each fold by itself", ("cross_lac",), indicator),
+    Question(
+        "CV+ definition",
+        "CV+ sets from 1 - p with given folds are those of the definition, model of each fold by itself",
+        ("cross_lac",),
+        indicator,
+    ),
     Question("CV+ coverage", "CV+ covers at least 1 - 2 alpha: 40 rows, alpha = 0.1", ("cross",), coverage),
-    Question("CV+ memory", "Peak memory of a CV+ prediction of 2000 rows does not grow with the training rows", ("cross",), memory),
+    Question(
+        "CV+ memory",
+        "Peak memory of a CV+ prediction of 2000 rows does not grow with the training rows",
+        ("cross",),
+        memory,
+    ),
 ]

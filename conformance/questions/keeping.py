@@ -42,6 +42,16 @@ def files(adapter: Any, size: float) -> Answer:
 
 
 QUESTIONS = [
-    Question("worst slice", "Coverage of the worst slice is measured on rows that did not find it, and finds a planted one", ("worst_slice",), worst_slice),
-    Question("save and load", "Saved and loaded by a function of its own, the sets stay the same", ("saved_and_loaded",), files),
+    Question(
+        "worst slice",
+        "Coverage of the worst slice is measured on rows that did not find it, and finds a planted one",
+        ("worst_slice",),
+        worst_slice,
+    ),
+    Question(
+        "save and load",
+        "Saved and loaded by a function of its own, the sets stay the same",
+        ("saved_and_loaded",),
+        files,
+    ),
 ]

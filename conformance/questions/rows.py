@@ -35,7 +35,9 @@ def float32(adapter: Any, size: float) -> Answer:
     masks = []
     for rows in (P, P.astype(np.float64)):
         for _ in data.repetitions(31, 1):
-            predict = adapter.calibrate(rows[:2000], y[:2000], alpha=0.001, score="adaptive", randomized=randomized, seed=0)
+            predict = adapter.calibrate(
+                rows[:2000], y[:2000], alpha=0.001, score="adaptive", randomized=randomized, seed=0
+            )
             masks.append(predict(rows[2000:]))
     wrong = (masks[0] != masks[1]).any(axis=1)
     return Answer.exact(int(wrong.sum()), len(wrong), "sets differ")
@@ -56,7 +58,17 @@ def threads(adapter: Any, size: float) -> Answer:
 
 
 QUESTIONS = [
-    Question("row independence", "A row gets the same set alone, in a batch and in another order (sets with chance where they are offered)", ("calibrate",), independence),
-    Question("float32", "float32 probabilities give the sets of the same numbers in float64 (adaptive score, 1000 labels)", ("adaptive",), float32),
+    Question(
+        "row independence",
+        "A row gets the same set alone, in a batch and in another order (sets with chance where they are offered)",
+        ("calibrate",),
+        independence,
+    ),
+    Question(
+        "float32",
+        "float32 probabilities give the sets of the same numbers in float64 (adaptive score, 1000 labels)",
+        ("adaptive",),
+        float32,
+    ),
     Question("threads", "Four threads with one predictor give the sets of one thread", ("plain lac",), threads),
 ]
