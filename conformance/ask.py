@@ -7,6 +7,7 @@ import json
 import sys
 import time
 import warnings
+from contextlib import redirect_stdout
 from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
@@ -41,7 +42,7 @@ def asked(name: str, size: float) -> dict[str, Any]:
     """Return everything that the page says about a library."""
     adapter = import_module(f"conformance.adapters.{name}")
     cells = {}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), redirect_stdout(sys.stderr):  # some libraries print
         warnings.simplefilter("ignore")
         for question in QUESTIONS:
             start = time.perf_counter()

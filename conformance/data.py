@@ -69,8 +69,12 @@ def _spoiled(y: Labels, share: float, generator: np.random.Generator) -> Labels:
 
 def repetitions(seed: int, count: int) -> Iterator[np.random.Generator]:
     """Yield a generator for each repetition, and seed what a library may draw from behind our back."""
-    for number in range(count):
-        np.random.seed((seed * 100_003 + number) % 2**32)
-        if "torch" in sys.modules:
-            sys.modules["torch"].manual_seed(seed * 100_003 + number)
-        yield np.random.default_rng([seed, number])
+    before = np.random.get_state()
+    try:
+        for number in range(count):
+            np.random.seed((seed * 100_003 + number) % 2**32)
+            if "torch" in sys.modules:
+                sys.modules["torch"].manual_seed(seed * 100_003 + number)
+            yield np.random.default_rng([seed, number])
+    finally:
+        np.random.set_state(before)

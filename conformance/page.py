@@ -16,8 +16,8 @@ _HEAD = f"""# The same questions to every library
 Made by `make conformance`, which asks each library in an environment of its own. A cell says pass, fail or not offered;
 a fail links to a script of ten lines that shows it. A library that does not offer a thing is not asked about it; where
 too few rows are refused by an error, that is a pass. Intervals of shares are exact (Clopper-Pearson) and miss with a
-chance of {LEVEL:g} each; a statistical cell fails if its interval and the promise do not meet. Seeds are fixed, and
-versions pinned, in `conformance/versions.toml`. To add a library, or to correct how one is called: `conformance/README.md`.
+chance of {LEVEL:g} each; a statistical cell fails if its interval and the promise do not meet. Seeds are fixed.
+Versions are pinned in `conformance/versions.toml`. To add a library, or to correct a call: `conformance/README.md`.
 
 """
 

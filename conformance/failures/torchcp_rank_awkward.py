@@ -1,5 +1,6 @@
 """TorchCP: with n = 299 and alpha = 0.19 the threshold is another score than the k-th, k = ceil(0.81 * 300) = 243."""
 
+import conformance.adapters.torchcp  # isort: skip  # noqa: F401  # stands in for packages that it never uses
 import torch
 from torchcp.classification.predictor import SplitPredictor
 from torchcp.classification.score import LAC

@@ -1,5 +1,6 @@
 """TorchCP: randomised APS sets of 300 rows, twice, from one predictor."""
 
+import conformance.adapters.torchcp  # isort: skip  # noqa: F401  # stands in for packages that it never uses
 import torch
 from torchcp.classification.predictor import SplitPredictor
 from torchcp.classification.score import APS

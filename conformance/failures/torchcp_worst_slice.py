@@ -1,5 +1,6 @@
 """TorchCP: a slab (x0 > 0.7) is covered 0.3, the rest 0.95; WSC with M=1000 directions on 4000 rows."""
 
+import conformance.adapters.torchcp  # isort: skip  # noqa: F401  # stands in for packages that it never uses
 import torch
 from torchcp.classification.utils.metrics import WSC
 
