@@ -18,6 +18,9 @@ API = (
 SCORES = ("lac", "adaptive")
 RANDOMIZED = ("adaptive",)
 PLAIN = ("lac", "adaptive")
+WHY_NOT = {
+    "worst slice": "worst_slab_coverage is, as documented, the lowest coverage on the rows that found it",
+}
 _NAMES = {"lac": "lac", "adaptive": "aps"}
 
 

@@ -129,8 +129,8 @@ QUESTIONS = [
     ),
     Question(
         "data, few rows",
-        "From data: 26 rows train, 4 calibrate: coverage of one more, or a refusal",
+        "From data: 26 rows train, 3 calibrate: coverage of one more, or a refusal",
         ("train",),
-        from_data(30, 4, 24),
+        from_data(29, 3, 24),
     ),
 ]
