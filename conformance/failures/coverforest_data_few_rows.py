@@ -6,7 +6,7 @@ from coverforest import CoverForestClassifier
 hits = 0
 for seed in range(600):
     X = np.random.default_rng(seed).normal(size=(30, 2))
-    y = np.random.default_rng([seed]).integers(3, size=30)
+    y = np.random.default_rng([seed, 1]).integers(3, size=30)
     made = CoverForestClassifier(10, method="split", k_init=1, lambda_init=0, random_state=seed)
     made.fit(X[:29], y[:29], calib_size=3 / 29)
     hits += made.predict(X[29:], alpha=0.1, binary_output=True, num_threads=1)[1][0, y[29]]

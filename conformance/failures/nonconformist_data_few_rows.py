@@ -8,7 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 hits = 0
 for seed in range(600):
     y = np.random.default_rng(seed).integers(3, size=30)
-    X = np.random.default_rng([seed]).normal(size=(30, 2)) + np.array([[0, 0], [1.5, 0], [0, 1.5]])[y]
+    X = np.random.default_rng([seed, 1]).normal(size=(30, 2)) + np.array([[0, 0], [1.5, 0], [0, 1.5]])[y]
     made = IcpClassifier(NcFactory.create_nc(GaussianNB()), smoothing=False)
     made.fit(X[:26], y[:26])
     made.calibrate(X[26:29], y[26:29])
