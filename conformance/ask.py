@@ -18,7 +18,12 @@ from conformance.questions import QUESTIONS
 
 
 def offers(adapter: ModuleType, need: str) -> bool:
-    """Return whether an adapter has what a question needs: a score, a score of a kind, or a function."""
+    """Return whether an adapter has what a question needs: a score, a score of a kind, or a function.
+
+    A need with "or data" is met as well by a library that only takes data, and trains by itself.
+    """
+    if need.endswith(" or data"):
+        return getattr(adapter, "ONLY_DATA", False) or offers(adapter, need.removesuffix(" or data"))
     kinds = {"plain ": "PLAIN", "randomized ": "RANDOMIZED"}
     for start, table in kinds.items():
         if need.startswith(start):

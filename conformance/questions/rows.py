@@ -11,13 +11,22 @@ from conformance import data
 from conformance.answers import Answer, Question
 
 
+def predictor(adapter: Any, score: str, randomized: bool, rows: int, generator: np.random.Generator) -> Any:
+    """Return a predictor and new rows for it: probabilities, or data for a library that only takes these."""
+    if getattr(adapter, "ONLY_DATA", False):
+        X, y = data.blobs(500 + rows, generator)
+        settings = {"alpha": 0.1, "seed": 0, "calibration_rows": 200, "randomized": randomized}
+        return adapter.train(X[:500], y[:500], **settings), X[500:]
+    P, y = data.smooth(500, generator)
+    new, _ = data.smooth(rows, generator)
+    return adapter.calibrate(P, y, alpha=0.1, score=score, randomized=randomized, seed=0), new
+
+
 def independence(adapter: Any, size: float) -> Answer:
     """Sets with chance where the library has them, else without: a row in a batch, in another order, and alone."""
     generator = np.random.default_rng(30)
-    P, y = data.smooth(500, generator)
-    new, _ = data.smooth(300, generator)
-    score = (*adapter.RANDOMIZED, *adapter.SCORES)[0]
-    predict = adapter.calibrate(P, y, alpha=0.1, score=score, randomized=score in adapter.RANDOMIZED, seed=0)
+    score = (*adapter.RANDOMIZED, *adapter.SCORES, "")[0]
+    predict, new = predictor(adapter, score, score in (*adapter.RANDOMIZED, ""), 300, generator)
     order = generator.permutation(300)
     together, shuffled = predict(new), np.empty_like(predict(new))
     shuffled[order] = predict(new[order])
@@ -45,10 +54,7 @@ def float32(adapter: Any, size: float) -> Answer:
 
 def threads(adapter: Any, size: float) -> Answer:
     """One predictor, four threads: the sets of one thread."""
-    generator = np.random.default_rng(32)
-    P, y = data.smooth(500, generator)
-    new, _ = data.smooth(2000, generator)
-    predict = adapter.calibrate(P, y, alpha=0.1, score="lac", randomized=False, seed=0)
+    predict, new = predictor(adapter, "lac", False, 2000, np.random.default_rng(32))
     parts = np.array_split(new, 40)
     wanted = [predict(part) for part in parts]
     with ThreadPoolExecutor(4) as pool:
@@ -61,7 +67,7 @@ QUESTIONS = [
     Question(
         "row independence",
         "A row gets the same set alone, in a batch and in another order (sets with chance where they are offered)",
-        ("calibrate",),
+        ("calibrate or data",),
         independence,
     ),
     Question(
@@ -70,5 +76,5 @@ QUESTIONS = [
         ("adaptive",),
         float32,
     ),
-    Question("threads", "Four threads with one predictor give the sets of one thread", ("plain lac",), threads),
+    Question("threads", "Four threads with one predictor give the sets of one thread", ("plain lac or data",), threads),
 ]
