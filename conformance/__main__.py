@@ -66,18 +66,19 @@ def _run(command: list[str]) -> str:
 
 def asked(name: str) -> dict[str, Any]:
     """Return the answers of a library, or why there are none; every failure is shown by its script."""
-    start = time.perf_counter()
     command = f"python -m conformance.ask {name}"
     try:
         python = environment(name)
+        start = time.perf_counter()
         answers = json.loads(_run([str(python), *command.split()[1:]]))
     except RuntimeError as error:
         return {"error": str(error), "command": command}
+    seconds = round(time.perf_counter() - start)
     for question, cell in answers["cells"].items():
         script = FAILURES / script_of(name, question)
         if cell["verdict"] == "fail" and script.exists():
             cell["shown"] = _shown(python, script)
-    return {**answers, "command": command, "seconds": round(time.perf_counter() - start)}
+    return {**answers, "command": command, "seconds": seconds}
 
 
 def _shown(python: Path, script: Path) -> str:

@@ -45,9 +45,9 @@ def matrix() -> None:
     cells.append(
         Cell(f"Python {oldest}, oldest dependencies", found[oldest], wheel["compiled"], "compiled", floors, "all")
     )
-    report(cells)
-    for version in set(VERSIONS) - set(found):
+    for version in sorted(set(VERSIONS) - set(found)):
         print(f"Python {version}: skipped, no such interpreter on the PATH or in pyenv")
+    report(cells)
 
 
 def wheels() -> dict[str, Path]:
