@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from release.building import ROOT, build, check_contents, check_descriptions, hashes
+from release.building import ROOT, build, check_contents, check_descriptions, hashes, uncommitted
 from release.floors import PYPROJECT, constraints
 from release.installing import Cell, interpreters, tried
 
@@ -21,6 +21,8 @@ VERSIONS = ("3.11", "3.12", "3.13", "3.13t")
 
 def dist() -> None:
     """Build twice, compare, describe, install, try."""
+    if changed := uncommitted():
+        print(f"{len(changed)} files are not committed as they are: these bits are for trying, not for giving away")
     shutil.rmtree(DIST, ignore_errors=True)
     files = build(DIST)
     with tempfile.TemporaryDirectory() as folder:

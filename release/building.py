@@ -68,8 +68,14 @@ def _run(module: str, *arguments: str) -> None:
         sys.exit(f"{module} {' '.join(arguments)}\n{done.stdout}{done.stderr}")
 
 
+def uncommitted() -> list[str]:
+    """Return the files of the working tree that no commit holds as they are: their bits have no name."""
+    return _git("status", "--porcelain").splitlines()
+
+
 def _date_of_the_commit() -> str:
-    if given := os.environ.get("SOURCE_DATE_EPOCH"):
-        return given
-    command = ["git", "log", "-1", "--format=%ct"]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    return os.environ.get("SOURCE_DATE_EPOCH") or _git("log", "-1", "--format=%ct").strip()
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
