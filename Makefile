@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network test-gpu test-models test-engines lint format browser bench fuzz clean
+.PHONY: run test test-network test-gpu test-models test-engines lint format browser bench fuzz coverage conformance dist matrix clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -94,5 +94,35 @@ $(BENCH)/installed: $(BENCH)/peers $(SOURCES)
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check '.[cli,plots]' polars
 	@touch $@
 
+# The same questions to every library, each in an environment of its own; one that cannot be installed is said to be so.
+# make conformance LIBRARIES='mapie puncc' asks these two again.
+LIBRARIES ?=
+
+conformance: $(VENV)/tested
+	$(BIN)/python -m conformance $(LIBRARIES)
+
+# Which lines and branches the tests run, processes that they start among them.
+coverage: $(VENV)/tested browser
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group coverage
+	rm -f .coverage .coverage.*
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal tests
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
+
+# What others install: built twice with the same bits, and each wheel tried in a clean environment without a compiler.
+# `make matrix` tries it with every Python that is here, and with the oldest versions that pyproject.toml allows.
+DIST := .dist-venv
+
+dist: $(DIST)/tools
+	$(DIST)/bin/python -m release dist
+
+matrix: dist
+	$(DIST)/bin/python -m release matrix
+
+$(DIST)/tools: release/tools.txt
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install --quiet --disable-pip-version-check --requirement release/tools.txt
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(BENCH) build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(DIST) .conformance build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -43,12 +43,13 @@ def test_what_can_be_named_can_be_imported():
     assert set(aptset.__all__) <= set(everything)
 
 
-def test_the_readme_names_what_stands_in_the_tables():
-    text = (Path(__file__).parents[1] / "README.md").read_text()
+def test_the_guide_names_what_stands_in_the_tables():
+    root = Path(__file__).parents[1]
+    text = "".join(path.read_text() for path in [root / "README.md", *(root / "docs" / "guide").glob("*.md")])
     for name in (*SCORES, *CALIBRATIONS):
         assert f'"{name}"' in text, name
     for name in set(re.findall(r"aptset\.(\w+)\(", text)):
-        assert hasattr(aptset, name), f"README calls aptset.{name}, which is not there"
+        assert hasattr(aptset, name), f"README or the guide calls aptset.{name}, which is not there"
 
 
 def modules_after(code):

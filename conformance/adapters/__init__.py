@@ -1,0 +1,1 @@
+"""One file per library; README.md says what it may hold."""

@@ -1,0 +1,1 @@
+"""What is given to others: built twice, installed in clean places, and tried there."""
