@@ -1,0 +1,8 @@
+"""
+First
+=====
+
+x
+"""
+import matplotlib.pyplot as plt
+plt.plot([1,2])
