@@ -35,7 +35,7 @@ PIECES = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 OUTPUT = re.compile(r"\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LIMIT = 300  # seconds for a page
+LIMIT = 1800  # seconds for a page: only one that hangs takes as long
 
 
 class Block(NamedTuple):
