@@ -71,7 +71,9 @@ def blocks_of(text: str) -> tuple[list[Block], list[str]]:
 def printed_by(block: Block, names: dict[str, object], page: str) -> str:
     """Run a block; return what it prints."""
     if block.language == "sh":
-        done = subprocess.run(["bash", "-euo", "pipefail", "-c", block.code], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.code], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise RuntimeError(f"exit status {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
@@ -102,7 +104,9 @@ def run_page(path: Path, write: bool) -> str:
         if is_shown and not checker.check_output(block.expected or "", printed, flags):
             changes.append((block, printed))
             if not write:
-                raise SystemExit(f"{where}: the page says\n{block.expected or '(nothing)'}\nthe block prints\n{printed}")
+                raise SystemExit(
+                    f"{where}: the page says\n{block.expected or '(nothing)'}\nthe block prints\n{printed}"
+                )
     if changes:
         path.write_text(with_outputs(text, changes))
     return f"{len(blocks)} blocks" + "".join(f"; not run: {reason}" for reason in left_out)
@@ -124,7 +128,9 @@ def in_own_process(path: Path, write: bool) -> tuple[Path, int, str]:
     environment = {"OMP_NUM_THREADS": "1", **os.environ, "PATH": path_of_commands, "MPLBACKEND": "agg"}
     command = [sys.executable, str(Path(__file__).resolve()), "--here", *(["--write"] if write else []), str(path)]
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
+        )
     said = done.stdout.strip() if done.returncode == 0 else (done.stdout + done.stderr).strip()
     return path, done.returncode, f"{said} ({time.monotonic() - started:.1f} s)"
 

@@ -5,21 +5,20 @@ import re
 from typing import Any
 
 import click
+
 from aptset.commands.cli import main
 
 INTRODUCTION = """# Command line
 
-This page is made from the program itself: `aptset COMMAND --help` says the same. `python -m aptset` works, too. Whatever is wrong
-with the input is one line on standard error and exit status 1; wrong usage is status 2.
+This page is made from the program itself: `aptset COMMAND --help` says the same. `python -m aptset` works, too.
+Whatever is wrong with the input is one line on standard error and exit status 1; wrong usage is status 2.
 """
 
 
 def command_line_page() -> str:
     """Return the page: the options of the program, then one section for each command, in alphabetical order."""
-    parts = [INTRODUCTION, _parameters(main)]
-    for name in sorted(main.commands):
-        parts.append(_section(name, main.commands[name]))
-    return "\n".join(parts)
+    sections = [_section(name, main.commands[name]) for name in sorted(main.commands)]
+    return "\n".join([INTRODUCTION, _parameters(main), *sections])
 
 
 def _section(name: str, command: click.Command) -> str:

@@ -1,5 +1,7 @@
 """Writes the pages that are made of the code: the command line, the tables, the design records, the figures."""
 
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ def write_pages(app: Any) -> None:
     """Write every generated page that changed; a page that did not keeps its date, so that it is not built again."""
     source = Path(app.srcdir)
     check_public_names(source / "reference" / "api.md")
+    subprocess.run([sys.executable, "draw_all.py"], cwd=source / "figures", check=True)  # with settings of its own
     pages = {"command-line.md": command_line_page(), "tables.md": tables_page(), **pages_of_folders(source)}
     for name, text in pages.items():
         path = source / "reference" / "generated" / name
@@ -34,8 +37,8 @@ def pages_of_folders(source: Path) -> dict[str, str]:
         "[Contributing](../contributing.md) says where things are."
     )
     paper = (
-        "The figures, tables and claims of [the paper](https://arxiv.org/abs/2006.02544), made again by `aptset reproduce`. "
-        "Two runs are kept; each says what was run and what was not."
+        "The figures, tables and claims of [the paper](https://arxiv.org/abs/2006.02544), made again by "
+        "`aptset reproduce`. Two runs are kept; each says what was run and what was not."
     )
     speed = "What `make bench` measured, the goals that were missed among them."
     first, second = source / "reproduction", source / "reproduction" / "second"
@@ -43,7 +46,10 @@ def pages_of_folders(source: Path) -> dict[str, str]:
         "design.md": list_page(source, "Design records", why, sorted((source / "design").glob("[0-9]*.md"))),
         "benchmarks.md": list_page(source, "Benchmarks", speed, in_order(source / "benchmarks")),
     }
-    return {**pages, "reproduction.md": list_page(source, "The paper, reproduced", paper, [*in_order(first), *in_order(second)])}
+    return {
+        **pages,
+        "reproduction.md": list_page(source, "The paper, reproduced", paper, [*in_order(first), *in_order(second)]),
+    }
 
 
 def in_order(folder: Path) -> list[Path]:

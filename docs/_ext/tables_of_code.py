@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+
 from aptset.calibrations import CALIBRATIONS
 from aptset.calibrations.promises import Promises
 from aptset.groups import EVERYONE, GROUPINGS
@@ -16,7 +17,8 @@ ROWS = 1000  # for which promises are stated
 
 INTRODUCTION = """# Scores, calibrations, groupings, metrics
 
-These tables are made from those in the code, which everything else reads, too: the arguments, the command line, messages, reports and contract tests.
+These tables are made from those in the code, which everything else reads, too: the arguments, the command line,
+messages, reports and contract tests.
 """
 
 
@@ -45,7 +47,7 @@ def _scores() -> str:
     for name, score in SCORES.items():
         others = ", ".join(f'`"{alias}"`' for alias, known in ALIASES.items() if known == name)
         rows.append((f'`"{name}"`', others, _link(score), _first_line(score), _settings(score)))
-    text = "For `conformity=` and `--conformity`. Small scores conform. `\"auto\"` chooses one on rows set aside."
+    text = 'For `conformity=` and `--conformity`. Small scores conform. `"auto"` chooses one on rows set aside.'
     return _table("Scores", text, ["name", "also", "class", "what it is", "settings"], rows)
 
 
@@ -57,7 +59,15 @@ def _settings(made: Any) -> str:
 def _calibrations() -> str:
     rows = []
     for name, calibration in CALIBRATIONS.items():
-        rows.append((f'`"{name}"`', _link(calibration), _first_line(calibration), _settings(calibration), _promise(calibration())))
+        rows.append(
+            (
+                f'`"{name}"`',
+                _link(calibration),
+                _first_line(calibration),
+                _settings(calibration),
+                _promise(calibration()),
+            )
+        )
     text = (
         "For `calibration=` and `--calibration`. The last column is what is proven at alpha = 0.1 with 1,000 rows, in "
         "folds of one size where there are folds; `classifier.guarantee()` says it for the folds at hand."
@@ -79,12 +89,15 @@ def _groupings() -> str:
         "For `groups=` and `--groups`: a name below, the name of a column of X, or, in Python, any function of X that "
         "returns one value per row, or the values themselves."
     )
-    return _table("Groupings", text, ["name", "the group of a row is"], [(f'`"{name}"`', word) for name, word in words.items()])
+    return _table(
+        "Groupings", text, ["name", "the group of a row is"], [(f'`"{name}"`', word) for name, word in words.items()]
+    )
 
 
 def _metrics() -> str:
     rows = [
-        (f"`{metric.name}`", metric.sentence, _link(metric.of), metric.unit, metric.better) for metric in METRICS.values()
+        (f"`{metric.name}`", metric.sentence, _link(metric.of), metric.unit, metric.better)
+        for metric in METRICS.values()
     ]
     text = "Attributes of every [evaluation](aptset.Evaluation), and names for {py:func}`aptset.scorer`."
     return _table("Metrics", text, ["name", "what it is", "function", "unit", "better"], rows)

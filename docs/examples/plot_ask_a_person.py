@@ -20,7 +20,7 @@ classifier = aptset.ConformalClassifier(
     RandomForestClassifier(random_state=0), calibration="out-of-bag", randomized=False, random_state=0
 )
 classifier.fit(X_train, y_train)
-alphas = np.array([0.2, 0.1, 0.05, 0.03, 0.02, 0.01, 0.005])
+alphas = np.array([0.2, 0.1, 0.07, 0.05, 0.03, 0.02])
 found = [aptset.evaluate(sets, y_test) for sets in classifier.predict_set(X_test, alpha=alphas)]
 for alpha, result in zip(alphas, found, strict=True):
     print(f"alpha = {alpha}: {result.singleton_rate:.1%} are acted on, {result.singleton_accuracy:.1%} of them right")

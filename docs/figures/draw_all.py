@@ -1,4 +1,4 @@
-"""Draws the figures of the pages: python docs/figures/draw_all.py. The site's build does it where one is missing or old."""
+"""Draws the figures of the pages, when the site is built: python docs/figures/draw_all.py does it alone."""
 
 from importlib import import_module
 from pathlib import Path

@@ -18,8 +18,17 @@ def score() -> Any:
         ax.text(start + mass / 2, 0, name, ha="center", va="center", color="white" if colour == BLUE else INK)
     for u in (0.0, 0.5, 1.0):
         at = float(aptset.adaptive_scores([masses], [1], u=[u])[0])
-        ax.annotate(f"u = {u:g}\n{at:g}", (at, 0.25), (at, 0.62), ha="center", color=RED, arrowprops={"arrowstyle": "-|>", "color": RED})
-    ax.text(0.5, -0.48, "The score of dog: the mass above it, 0.5, plus (1 - u) of its own 0.375", color=INK, ha="center")
+        ax.annotate(
+            f"u = {u:g}\n{at:g}",
+            (at, 0.25),
+            (at, 0.62),
+            ha="center",
+            color=RED,
+            arrowprops={"arrowstyle": "-|>", "color": RED},
+        )
+    ax.text(
+        0.5, -0.48, "The score of dog: the mass above it, 0.5, plus (1 - u) of its own 0.375", color=INK, ha="center"
+    )
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.6, 1.1))
     ax.axis("off")
     return figure
@@ -36,7 +45,9 @@ def threshold() -> Any:
     ax.vlines(np.arange(1, 40), 0, scores, color=np.where(np.arange(1, 40) <= k, BLUE, GREY), linewidth=4)
     ax.axhline(scores[k - 1], color=RED, linewidth=1.5)
     ax.text(1, scores[k - 1] + 0.03, f"threshold: the {k}th smallest of 39 scores", color=RED)
-    ax.set(xlabel="calibration rows, sorted by the score of their true label", ylabel="score", xlim=(0, 40), ylim=(0, 1.1))
+    ax.set(
+        xlabel="calibration rows, sorted by the score of their true label", ylabel="score", xlim=(0, 40), ylim=(0, 1.1)
+    )
     return figure
 
 

@@ -55,7 +55,9 @@ def law() -> Any:
     grid = np.linspace(0.8, 0.98, 600)
     for n, colour in ((100, GREY), (1000, BLUE), (10000, RED)):
         k = aptset.conformal_rank(n, 0.1)
-        ax.plot(grid, beta(k, n + 1 - k).pdf(grid) / beta(k, n + 1 - k).pdf(grid).max(), color=colour, label=f"{n:,} rows")
+        ax.plot(
+            grid, beta(k, n + 1 - k).pdf(grid) / beta(k, n + 1 - k).pdf(grid).max(), color=colour, label=f"{n:,} rows"
+        )
     ax.axvline(0.9, color=INK, linewidth=0.8, linestyle="--")
     ax.set(xlabel="coverage of one calibration at alpha = 0.1", ylabel="density (tops alike)", yticks=[])
     ax.legend(frameon=False)
@@ -78,7 +80,12 @@ def conditional() -> Any:
         found[name] = (calibration.predict_set(new, alpha=0.1), colour)
     for name, (sets, colour) in found.items():
         covered = sets.covers(labels[30000:])
-        ax.plot((edges[1:] + edges[:-1]) / 2, [covered[place == part].mean() for part in range(15)], color=colour, label=name)
+        ax.plot(
+            (edges[1:] + edges[:-1]) / 2,
+            [covered[place == part].mean() for part in range(15)],
+            color=colour,
+            label=name,
+        )
     ax.axhline(0.9, color=INK, linewidth=0.8, linestyle="--")
     ax.set(xlabel="a feature: easy rows on the left, hard rows on the right", ylabel="coverage", ylim=(0.6, 1.02))
     ax.legend(frameon=False, loc="lower left")
