@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network test-gpu test-models lint format browser bench fuzz clean
+.PHONY: run test test-network test-gpu test-models lint format browser docs bench fuzz clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -43,6 +43,17 @@ browser: .axe/package
 .axe/package:
 	@mkdir -p .axe && cd .axe && command -v npm > /dev/null && npm pack --silent axe-core@4 > /dev/null && \
 	  tar xzf axe-core-*.tgz && rm axe-core-*.tgz || true
+
+# The site, in docs/_build/html, with no network: every block of code in it is run, every warning is an error. torch is there for its pages.
+docs: $(VENV)/documented
+	$(BIN)/python docs/run_pages.py
+	rm -rf docs/_build docs/gallery docs/reference/generated
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
+
+$(VENV)/documented: $(VENV)/tested
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --group docs
+	@touch $@
 
 format: $(VENV)/tested
 	$(BIN)/ruff check --fix .

@@ -44,9 +44,9 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
     "ignore_pattern": r"torch_network|__init__",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "gallery_order.InOrder",
     "show_memory": False,
-    "min_reported_time": 0,
+    "write_computation_times": False,  # its page fetches scripts from elsewhere
     "download_all_examples": True,
     "remove_config_comments": True,
     "matplotlib_animations": False,

@@ -38,6 +38,6 @@ for shift, (name, values) in zip((-0.2, 0.2), found.items(), strict=True):
     label = f"{name}: {np.mean(sizes[name]):.2f} labels"
     ax.bar(np.arange(10) + shift, np.mean(values, axis=0), width=0.4, label=label)
 ax.axhline(0.9, color="black", linestyle="--", linewidth=1)
-ax.set(xlabel="true label (9 is rare)", ylabel="coverage", ylim=(0.5, 1.05), xticks=range(10))
+ax.set(xlabel="true label (9 is rare)", ylabel="coverage", ylim=(0, 1.05), xticks=range(10))
 ax.legend(loc="lower left")
 plt.show()

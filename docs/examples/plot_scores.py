@@ -9,7 +9,7 @@ less than others. Means over five splits of the digits.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
-from sklearn.naive_bayes import GaussianNB
+from sklearn.ensemble import RandomForestClassifier
 
 import aptset
 
@@ -18,8 +18,8 @@ scores = ["adaptive", "regularized", "saps", "margin", "homogeneous", "rank"]
 found = {score: [] for score in scores}
 for seed in range(5):
     order = np.random.default_rng(seed).permutation(len(y))
-    train, calibrate, test = np.split(order, [500, 1100])
-    model = GaussianNB(var_smoothing=1e-3).fit(X[train], y[train])
+    train, calibrate, test = np.split(order, [200, 1000])
+    model = RandomForestClassifier(n_estimators=50, random_state=seed).fit(X[train], y[train])
     probabilities, new = model.predict_proba(X[calibrate]), model.predict_proba(X[test])
     for score in scores:
         calibration = aptset.calibrate(probabilities, y[calibrate], conformity=score, random_state=seed)
@@ -32,9 +32,8 @@ means = {score: np.mean(values, axis=0) for score, values in found.items()}
 
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for score, (coverage, size, lowest) in means.items():
-    ax.scatter(size, lowest, s=60)
-    ax.annotate(f"{score} ({coverage:.2f})", (size, lowest), (6, 4), textcoords="offset points")
+    ax.scatter(size, lowest, s=70, label=f"{score}: {coverage:.3f}")
 ax.axhline(0.9, color="grey", linestyle="--")
-ax.set(xlabel="labels in a set", ylabel="lowest coverage of a label", title="in brackets: coverage of all rows")
-ax.margins(x=0.25, y=0.15)
+ax.set(xlabel="labels in a set", ylabel="lowest coverage of a label")
+ax.legend(title="coverage of all rows", loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()

@@ -31,12 +31,13 @@ worst = aptset.worst_slice_coverage(sets, y[test], features.iloc[test])
 print(worst.describe())
 
 # %%
-# All test rows by the direction in which the slab was found, and those that were missed.
+# Left: coverage in the slice, on rows that did not find it, and of all rows, with intervals. Right: where the slice is.
 
 inside = worst.contains(features.iloc[test])
-covered = sets.covers(y[test])
+everywhere = aptset.coverage(sets, y[test])
+errors = np.array([[value - value.low, value.high - value] for value in (worst.coverage, everywhere)]).T
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.8), layout="constrained")
-left.bar(["in the slice", "others"], [covered[inside].mean(), covered[~inside].mean()], color=["C3", "C0"])
+left.bar(["in the slice", "all rows"], [worst.coverage, everywhere], yerr=errors, capsize=5, color=["C3", "C0"])
 left.axhline(0.9, color="grey", linestyle="--")
 left.set(ylabel="coverage", ylim=(0.5, 1))
 for part, name, colour in ((~inside, "others", "C0"), (inside, "in the slice", "C3")):
