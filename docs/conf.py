@@ -32,6 +32,8 @@ myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist
 myst_heading_anchors = 4
 suppress_warnings = ["config.cache"]  # sphinx-gallery is told how to sort by an object
 nitpicky = True
+smartquotes = False  # a quote or a dash in these pages is mostly code
+toc_object_entries_show_parents = "hide"
 
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say it in words

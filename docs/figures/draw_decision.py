@@ -24,10 +24,10 @@ ANSWERS = {
 
 def decision() -> Any:
     """Draw the questions in a column, and what to take if the answer is yes."""
-    figure, ax = new_figure(7.4, 5.0)
+    figure, ax = new_figure(7.9, 5.0)
     for (x, y), text in {**QUESTIONS, **ANSWERS}.items():
         is_answer = x > 0
-        width = 1.95 if is_answer else 1.35
+        width = 2.3 if is_answer else 1.35
         colours = {"facecolor": "#e8f1f8" if is_answer else "white", "edgecolor": BLUE}
         ax.add_patch(FancyBboxPatch((x - 0.05, y - 0.28), width, 0.56, boxstyle="round,pad=0.04", **colours))
         font = {"family": "monospace", "fontsize": 8} if is_answer else {"fontsize": 9}
@@ -39,7 +39,7 @@ def decision() -> Any:
         ax.annotate("", (0.63, y + 0.34), (0.63, y + 0.66), arrowprops={"arrowstyle": "-|>", "color": BLUE})
         ax.text(0.68, y + 0.46, "then", color=BLUE, fontsize=9)
     ax.text(0.63, -0.62, "otherwise: the defaults", ha="center", color=INK)
-    ax.set(xlim=(-0.15, 4.0), ylim=(-0.75, 4.4))
+    ax.set(xlim=(-0.15, 4.35), ylim=(-0.75, 4.4))
     ax.axis("off")
     return figure
 
