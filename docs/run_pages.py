@@ -7,6 +7,7 @@ expression is shown, as in a notebook. ``sh`` blocks run in bash. A ``text`` blo
     <!-- run ... -->          Python that is run and not shown
     <!-- not run: REASON -->  the next block is only looked at by people
     <!-- needs: MODULE -->    the next block is run where that module is installed
+    <!-- varies: REASON -->   the next block is run, and may print something else than the page shows
 
 ``python docs/run_pages.py [--write] [PAGE ...]`` runs all pages or some; --write puts in what blocks print today.
 """
@@ -31,10 +32,11 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 PAGES = ["index.md", "choosing.md", "gpu.md", "start/*.md", "howto/*.md", "explain/*.md"]
 PIECES = re.compile(
-    r"^(?:<!-- (?P<word>run|not run:|needs:)(?P<about>.*?)-->|```(?P<language>\w+)\n(?P<code>.*?)^```)$",
+    r"^(?:<!-- (?P<word>run|not run:|needs:|varies:)(?P<about>.*?)-->|```(?P<language>\w+)\n(?P<code>.*?)^```)$",
     re.MULTILINE | re.DOTALL,
 )
 OUTPUT = re.compile(r"\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ANYTHING = "...\n"  # as an output that is expected
 LIMIT = 1800  # seconds for a page: only one that hangs takes as long
 
 
@@ -64,7 +66,8 @@ def blocks_of(text: str) -> tuple[list[Block], list[str]]:
             left_out.append(about if word == "not run:" else f"{about} is not installed")
             continue
         line, output = text.count("\n", 0, match.start("code")), OUTPUT.match(text, match.end())
-        found.append(Block(match["language"], match["code"], line, match.end(), output[1] if output else None))
+        expected = ANYTHING if word == "varies:" else output[1] if output else None
+        found.append(Block(match["language"], match["code"], line, match.end(), expected))
     return found, left_out
 
 

@@ -50,8 +50,9 @@ def test_blocks_run_in_order_and_say_why_some_do_not(tmp_path):
     hidden, skipped = "<!-- run\ny = x + 1\n-->", "<!-- not run: a reason -->\n```python\n1 / 0\n```"
     missing = "<!-- needs: no_such_module -->\n```python\nimport no_such_module\n```"
     shown = "```python\nprint(y)\n```\n\n```text\n4...\n```"
-    said = pages.run_page(page_of(tmp_path, GOOD, hidden, skipped, missing, shown), write=False)
-    assert said == "3 blocks; not run: a reason; not run: no_such_module is not installed"
+    varies = "<!-- varies: a reason -->\n```python\nprint(y)\n```\n\n```text\n44\n```"
+    said = pages.run_page(page_of(tmp_path, GOOD, hidden, skipped, missing, shown, varies), write=False)
+    assert said == "4 blocks; not run: a reason; not run: no_such_module is not installed"
 
 
 def test_outputs_are_written_on_request(tmp_path):
