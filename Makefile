@@ -102,3 +102,4 @@ $(BENCH)/installed: $(BENCH)/peers $(SOURCES)
 
 clean:
 	rm -rf $(VENV) $(BENCH) build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf docs/_build docs/gallery docs/reference/generated docs/figures/generated
