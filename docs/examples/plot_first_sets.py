@@ -2,7 +2,8 @@
 Sets of handwritten digits
 ==========================
 
-Easy rows get one label, hard rows several, strange rows none. Here are some of each.
+Easy rows get one label, hard rows several. A few sure rows get none, by chance, so that no more is covered than was
+asked for. Here are some of each.
 """
 
 import matplotlib.pyplot as plt
