@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
-PAGES = ["index.md", "choosing.md", "gpu.md", "start/*.md", "howto/*.md", "explain/*.md"]
+PAGES = ["*.md", "start/*.md", "howto/*.md", "explain/*.md"]
 PIECES = re.compile(
     r"^(?:<!-- (?P<word>run|not run:|needs:|varies:)(?P<about>.*?)-->|```(?P<language>\w+)\n(?P<code>.*?)^```)$",
     re.MULTILINE | re.DOTALL,

@@ -90,7 +90,8 @@ def negative_size_given_coverage(estimator: Any, X: Any, y: Any) -> float:
     >>> from sklearn.naive_bayes import GaussianNB
     >>> import aptset
     >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0)
-    >>> found = cross_val_score(classifier, *load_iris(return_X_y=True), scoring=aptset.negative_size_given_coverage, cv=3)
+    >>> scoring = aptset.negative_size_given_coverage
+    >>> found = cross_val_score(classifier, *load_iris(return_X_y=True), scoring=scoring, cv=3)
     >>> bool((found < 0).all())
     True
     """
@@ -124,7 +125,8 @@ def worst_slice_score(estimator: Any, X: Any, y: Any) -> float:
     >>> from sklearn.naive_bayes import GaussianNB
     >>> import aptset
     >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0)
-    >>> found = cross_val_score(classifier, *load_breast_cancer(return_X_y=True), scoring=aptset.worst_slice_score, cv=3)
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> found = cross_val_score(classifier, X, y, scoring=aptset.worst_slice_score, cv=3)
     >>> bool((found <= 1).all())
     True
     """
