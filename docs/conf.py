@@ -30,7 +30,6 @@ templates_path = ["_templates"]
 # can be searched and copied, and they look alike in a terminal and on a page.
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 4
-suppress_warnings = ["toc.empty_glob"]  # lists of pages take what there is
 nitpicky = True
 smartquotes = False  # a quote or a dash in these pages is mostly code
 toc_object_entries_show_parents = "hide"
