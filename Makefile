@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network test-gpu test-models lint format browser docs bench fuzz clean
+.PHONY: run test test-network test-gpu test-models lint format browser bench fuzz clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -44,7 +44,9 @@ browser: .axe/package
 	@mkdir -p .axe && cd .axe && command -v npm > /dev/null && npm pack --silent axe-core@4 > /dev/null && \
 	  tar xzf axe-core-*.tgz && rm axe-core-*.tgz || true
 
-# The site, in docs/_build/html, with no network: every block of code in it is run, every warning is an error. torch is there for its pages.
+# The site, in docs/_build/html, with no network: every block of code in it is run, every warning is an error. torch is
+# there for its pages.
+.PHONY: docs
 docs: $(VENV)/documented
 	$(BIN)/python docs/run_pages.py
 	rm -rf docs/_build docs/gallery docs/reference/generated
