@@ -49,6 +49,19 @@ browser: .axe/package
 	@mkdir -p .axe && cd .axe && command -v npm > /dev/null && npm pack --silent axe-core@4 > /dev/null && \
 	  tar xzf axe-core-*.tgz && rm axe-core-*.tgz || true
 
+# The site, in docs/_build/html, with no network: every block of code in it is run, every warning is an error. torch is
+# there for its pages.
+.PHONY: docs
+docs: $(VENV)/documented
+	$(BIN)/python docs/run_pages.py
+	rm -rf docs/_build docs/gallery docs/reference/generated
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
+
+$(VENV)/documented: $(VENV)/tested
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --group docs
+	@touch $@
+
 format: $(VENV)/tested
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -126,3 +139,4 @@ $(DIST)/tools: release/tools.txt
 
 clean:
 	rm -rf $(VENV) $(BENCH) $(DIST) .conformance build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf docs/_build docs/gallery docs/reference/generated docs/figures/generated

@@ -54,6 +54,15 @@ class Evaluation:
         Number of rows.
     evidence : Evidence or None
         The rows themselves, if p-values were given: what ``plot("curve")`` and :func:`report` need.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> evaluation = aptset.evaluate([["a"], ["a", "b"], []], ["a", "b", "a"])
+    >>> evaluation.empty_rate
+    0.3333 [0.008404, 0.9057] (1 of 3)
+    >>> {label: float(value) for label, value in evaluation.by_label.items()}
+    {'a': 0.5, 'b': 1.0}
     """
 
     overall: dict[str, Measured | None]

@@ -81,15 +81,53 @@ def negative_mean_size(estimator: Any, X: Any, y: Any) -> float:
 
 
 def negative_size_given_coverage(estimator: Any, X: Any, y: Any) -> float:
-    """Score by the mean size of the sets that hold the true label: smaller sets, larger score."""
+    """Score by the mean size of the sets that hold the true label: smaller sets, larger score.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> import aptset
+    >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0)
+    >>> scoring = aptset.negative_size_given_coverage
+    >>> found = cross_val_score(classifier, *load_iris(return_X_y=True), scoring=scoring, cv=3)
+    >>> bool((found < 0).all())
+    True
+    """
     return MetricScorer("size_given_coverage")(estimator, X, y)
 
 
 def coverage_score(estimator: Any, X: Any, y: Any) -> float:
-    """Score by the coverage of the sets."""
+    """Score by the coverage of the sets.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> import aptset
+    >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0)
+    >>> found = cross_val_score(classifier, *load_iris(return_X_y=True), scoring=aptset.coverage_score, cv=3)
+    >>> bool((found > 0.7).all())
+    True
+    """
     return MetricScorer("coverage")(estimator, X, y)
 
 
 def worst_slice_score(estimator: Any, X: Any, y: Any) -> float:
-    """Score by the held-out worst-slice coverage of the sets."""
+    """Score by the held-out worst-slice coverage of the sets.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> import aptset
+    >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0)
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> found = cross_val_score(classifier, X, y, scoring=aptset.worst_slice_score, cv=3)
+    >>> bool((found <= 1).all())
+    True
+    """
     return MetricScorer("worst_slice")(estimator, X, y)

@@ -70,6 +70,16 @@ class WorstSlice:
         Columns that no slice is made of: texts of many values.
     fill : dict
         What stands for missing values, by the name of the column.
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> X = np.random.default_rng(0).normal(size=(2000, 2))
+    >>> sets = np.ones((2000, 2), dtype=bool)
+    >>> sets[X[:, 0] > 1, 0] = False  # label 0 is missed where the first feature is large
+    >>> worst = aptset.worst_slice_coverage(sets, np.zeros(2000, dtype=int), X)
+    >>> worst.is_worse_than_chance, worst.top_features(1)[0][0]
+    (True, 'x0')
     """
 
     coverage: Estimate

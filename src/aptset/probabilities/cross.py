@@ -60,6 +60,16 @@ class CrossCalibration:
     parts : tuple of int
         A fingerprint of the rows of each calibration that was merged into this one; empty for the folds of a fitted
         classifier.
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> out_of_fold = np.random.default_rng(0).dirichlet([1, 1, 1], size=90)
+    >>> calibration = aptset.calibrate_cv(out_of_fold, out_of_fold.argmax(axis=1), np.arange(90) % 3, random_state=0)
+    >>> calibration.folds, calibration.n
+    (array([0, 1, 2]), 90)
+    >>> calibration.guarantee(0.1) < 0.9
+    True
     """
 
     held_out: HeldOut

@@ -39,6 +39,14 @@ class Tuned:
         Every score that was tried, with the mean size of its sets and how well it covered the classes.
     reserved : array of bool
         The rows that chose. They must calibrate nothing.
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> probabilities = np.random.default_rng(0).dirichlet([1, 1, 1], size=500)
+    >>> tuned = aptset.tune(probabilities, probabilities.argmax(axis=1), candidates=["aps", "lac"], random_state=0)
+    >>> len(tuned.trials), int(tuned.reserved.sum()), tuned.calibration.n
+    (2, 100, 400)
     """
 
     calibration: Calibration

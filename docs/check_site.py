@@ -1,0 +1,113 @@
+"""Checks the built site: nothing comes from elsewhere, every link and anchor leads somewhere, the gallery is whole.
+
+``python docs/check_site.py docs/_build/html`` prints what it looked at, or what is wrong, and then ends with status 1.
+Links to other sites cannot be followed without a network: they are counted, and must be https.
+"""
+
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data", "video": "src"}
+FETCHED_LINKS = {"stylesheet", "preload", "icon", "prefetch", "modulepreload", "preconnect", "dns-prefetch"}
+MARKDOWN_LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+GALLERY_SIZE = 12
+
+
+class Page(HTMLParser):
+    """The ids of a page, its links, and what a browser fetches to show it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.ids, self.links, self.fetched = path, set(), [], []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a tag says."""
+        known = {name: value or "" for name, value in attrs}
+        self.ids |= {known[name] for name in ("id", "name") if name in known}
+        if tag == "a" and "href" in known:
+            self.links.append(known["href"])
+        if tag in FETCHED and known.get(FETCHED[tag]):
+            self.fetched.append(known[FETCHED[tag]])
+        if tag == "link" and FETCHED_LINKS & set(known.get("rel", "").split()):
+            self.fetched.append(known["href"])
+
+
+def from_elsewhere(pages: list[Page], folder: Path) -> list[str]:
+    """Return what pages or style sheets fetch from other places, and what they miss."""
+    wrong = []
+    for page in pages:
+        for address in page.fetched:
+            parts = urlsplit(address)
+            if parts.netloc or parts.scheme not in ("", "data"):
+                wrong.append(f"{page.path}: fetches {address}")
+            elif not parts.scheme and not (page.path.parent / unquote(parts.path)).exists():
+                wrong.append(f"{page.path}: lacks {address}")
+    for sheet in folder.rglob("*.css"):
+        text = sheet.read_text(encoding="utf-8", errors="replace")
+        found = re.findall(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')]+)", text)
+        wrong += [f"{sheet}: fetches {address}" for address in found]
+    return wrong
+
+
+def dead_links(pages: list[Page]) -> tuple[list[str], int]:
+    """Return links that lead nowhere, and how many lead to other sites."""
+    by_path, wrong, outside = {page.path.resolve(): page for page in pages}, [], 0
+    for page in pages:
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                outside += 1
+                wrong += [] if parts.scheme in ("https", "mailto") else [f"{page.path}: {link} is not https"]
+                continue
+            target = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path.resolve()
+            if not target.exists():
+                wrong.append(f"{page.path}: {link} leads nowhere")
+            elif parts.fragment and target in by_path and unquote(parts.fragment) not in by_path[target].ids:
+                wrong.append(f"{page.path}: {link} has no such anchor")
+    return wrong, outside
+
+
+def dead_links_of_the_repository() -> list[str]:
+    """Return links of the Markdown files beside the site that lead nowhere."""
+    return [
+        f"{path.name}: {link} leads nowhere"
+        for path in REPOSITORY.glob("*.md")
+        for link in MARKDOWN_LINK.findall(path.read_text(encoding="utf-8"))
+        if not (REPOSITORY / unquote(link)).exists()
+    ]
+
+
+def incomplete_gallery(folder: Path) -> list[str]:
+    """Return examples without a figure or a notebook; say so if there are too few."""
+    pages = sorted((folder / "gallery").glob("plot_*.html"))
+    wrong = [f"the gallery has {len(pages)} examples, fewer than {GALLERY_SIZE}"] if len(pages) < GALLERY_SIZE else []
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        wrong += [] if f"sphx_glr_{page.stem}_001" in text else [f"{page}: no figure"]
+        wrong += [] if f"{page.stem}.ipynb" in text else [f"{page}: no notebook"]
+    return wrong
+
+
+def main(folder: Path) -> None:
+    """Check a built site."""
+    paths = (
+        path for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts
+    )  # a theme keeps templates there
+    pages = [Page(path) for path in paths]
+    wrong, outside = dead_links(pages)
+    wrong += from_elsewhere(pages, folder) + dead_links_of_the_repository() + incomplete_gallery(folder)
+    if not (folder / "searchindex.js").exists():
+        wrong.append("there is no index to search in")
+    print(*wrong, sep="\n")
+    links = sum(len(page.links) for page in pages)
+    print(f"{len(pages)} pages, {links} links, {outside} of them to other sites (not followed), {len(wrong)} wrong")
+    raise SystemExit(1 if wrong or not pages else 0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

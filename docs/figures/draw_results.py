@@ -1,0 +1,95 @@
+"""Figures of what comes out: digits with their sets, levels, the law of coverage, conditional coverage."""
+
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import train_test_split
+from style import BLUE, GREY, INK, RED, new_figure
+
+import aptset
+
+
+def _digits() -> Any:
+    """Return the classifier of the page "Ten minutes" and its test rows."""
+    X_train, X_test, y_train, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
+    forest = RandomForestClassifier(random_state=0)
+    return aptset.ConformalClassifier(forest, alpha=0.1, random_state=0).fit(X_train, y_train), X_test, y_test
+
+
+def digits() -> Any:
+    """Draw the first twelve test rows with their sets; those that miss the true label are red."""
+    classifier, X_test, y_test = _digits()
+    sets = classifier.predict_set(X_test[:12])
+    figure, axes = new_figure(7.6, 3.3, nrows=2, ncols=6)
+    for ax, pixels, members, truth in zip(axes.flat, X_test, sets, y_test, strict=False):
+        ax.imshow(pixels.reshape(8, 8), cmap="gray_r")
+        ax.set_title("{" + ", ".join(map(str, members)) + "}", color=BLUE if truth in members else RED, fontsize=12)
+        ax.set_xlabel(f"truth: {truth}", fontsize=8)
+        ax.set(xticks=[], yticks=[])
+    return figure
+
+
+def levels() -> Any:
+    """Draw coverage and size at every level, from one matrix of p-values."""
+    classifier, X_test, y_test = _digits()
+    p = classifier.p_values(X_test)
+    alphas = np.linspace(0.005, 0.4, 80)
+    true = p[np.arange(len(y_test)), y_test]
+    figure, (left, right) = new_figure(7.6, 2.8, ncols=2)
+    left.plot(1 - alphas, 1 - alphas, color=GREY, linestyle="--", label="asked for")
+    left.plot(1 - alphas, [(true > alpha).mean() for alpha in alphas], color=BLUE, label="measured")
+    left.set(xlabel="coverage asked for, 1 - alpha", ylabel="coverage measured")
+    left.legend(frameon=False)
+    right.plot(1 - alphas, [(p > alpha).sum(axis=1).mean() for alpha in alphas], color=BLUE)
+    right.set(xlabel="coverage asked for, 1 - alpha", ylabel="labels in a set")
+    figure.subplots_adjust(wspace=0.3)
+    return figure
+
+
+def law() -> Any:
+    """Draw the Beta law of coverage for three numbers of calibration rows."""
+    figure, ax = new_figure(7.2, 2.8)
+    grid = np.linspace(0.8, 0.98, 600)
+    for n, colour in ((100, GREY), (1000, BLUE), (10000, RED)):
+        k = aptset.conformal_rank(n, 0.1)
+        ax.plot(
+            grid, beta(k, n + 1 - k).pdf(grid) / beta(k, n + 1 - k).pdf(grid).max(), color=colour, label=f"{n:,} rows"
+        )
+    ax.axvline(0.9, color=INK, linewidth=0.8, linestyle="--")
+    ax.set(xlabel="coverage of one calibration at alpha = 0.1", ylabel="density (tops alike)", yticks=[])
+    ax.legend(frameon=False)
+    return figure
+
+
+def conditional() -> Any:
+    """Draw coverage along a feature that makes rows hard, under the true probabilities."""
+    generator = np.random.default_rng(0)
+    x = generator.random(60000)
+    logits = 6 * (1 - x[:, None]) * generator.normal(size=(60000, 5))
+    true = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    labels = (generator.random((60000, 1)) > true.cumsum(axis=1)[:, :-1]).sum(axis=1).clip(max=4)
+    figure, ax = new_figure(7.2, 3.0)
+    edges = np.linspace(0, 1, 16)
+    new, place = true[30000:], np.digitize(x[30000:], edges) - 1
+    found = {"oracle": (aptset.oracle_sets(new, alpha=0.1, u=generator.random(30000)), GREY)}
+    for name, conformity, colour in (("adaptive", "adaptive", BLUE), ("homogeneous (lac)", "lac", RED)):
+        calibration = aptset.calibrate(true[:30000], labels[:30000], conformity=conformity, random_state=0)
+        found[name] = (calibration.predict_set(new, alpha=0.1), colour)
+    for name, (sets, colour) in found.items():
+        covered = sets.covers(labels[30000:])
+        ax.plot(
+            (edges[1:] + edges[:-1]) / 2,
+            [covered[place == part].mean() for part in range(15)],
+            color=colour,
+            label=name,
+        )
+    ax.axhline(0.9, color=INK, linewidth=0.8, linestyle="--")
+    ax.set(xlabel="a feature: easy rows on the left, hard rows on the right", ylabel="coverage", ylim=(0.6, 1.02))
+    ax.legend(frameon=False, loc="lower left")
+    return figure
+
+
+FIGURES = {"digits": digits, "levels": levels, "law": law, "conditional": conditional}
