@@ -118,7 +118,7 @@ conformance: $(VENV)/tested
 coverage: $(VENV)/tested browser
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group coverage
 	rm -f .coverage .coverage.*
-	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal tests
+	APTSET_EXAMPLES=10 OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal tests
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 

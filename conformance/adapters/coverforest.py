@@ -6,7 +6,10 @@ from coverforest import CoverForestClassifier
 
 INSTALL = [["coverforest"]]
 DISTRIBUTION = "coverforest"
-API = "CoverForestClassifier(method='split' or 'cv', k_init=1, lambda_init=0)"
+API = (
+    "CoverForestClassifier(method='split' or 'cv', k_init=1, lambda_init=0); with chance, its default, answers differ "
+    "from process to process with equal seeds, so its numbers do too (the script of 'data, split' shows it)"
+)
 ONLY_DATA = True
 SCORES = ()
 RANDOMIZED = ()
