@@ -43,13 +43,14 @@ def test_what_can_be_named_can_be_imported():
     assert set(aptset.__all__) <= set(everything)
 
 
-def test_the_guide_names_what_stands_in_the_tables():
+def test_the_pages_name_what_stands_in_the_tables():
     root = Path(__file__).parents[1]
-    text = "".join(path.read_text() for path in [root / "README.md", *(root / "docs" / "guide").glob("*.md")])
+    pages = [path for room in ("start", "howto", "explain") for path in (root / "docs" / room).glob("*.md")]
+    text = "".join(path.read_text() for path in [root / "README.md", root / "docs" / "choosing.md", *pages])
     for name in (*SCORES, *CALIBRATIONS):
         assert f'"{name}"' in text, name
     for name in set(re.findall(r"aptset\.(\w+)\(", text)):
-        assert hasattr(aptset, name), f"README or the guide calls aptset.{name}, which is not there"
+        assert hasattr(aptset, name), f"README or a page calls aptset.{name}, which is not there"
 
 
 def modules_after(code):
