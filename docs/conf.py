@@ -19,6 +19,7 @@ extensions = [
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "generated_pages",
+    "repository_links",
     "short_names",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
