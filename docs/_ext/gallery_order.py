@@ -15,6 +15,7 @@ ORDER = (
     "worst_slice",
     "strange_rows",
     "drift",
+    "monitor",
     "ask_a_person",
     "compare_models",
 )
