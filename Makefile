@@ -29,10 +29,11 @@ test-models: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models]' skorch mlflow
 	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
 
-# A real S3 server, moto's, which the tests start on this machine.
+# A real S3 server, moto's, and a cluster of dask, which the tests start on this machine.
 test-engines: $(VENV)/tested
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]' fsspec
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]' fsspec '.[dask]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_engines
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.dask aptset.engines.dask_calibrating aptset.engines.dask_predicting
 
 lint: $(VENV)/tested
 	$(BIN)/ruff check .

@@ -156,7 +156,8 @@ def audit(
     folder : path, optional
         Where finished splits are kept, so that a run that was stopped goes on where it was.
     n_jobs : int, default=1
-        Worker processes; -1 for one per core. No result depends on it.
+        Worker processes; -1 for one per core. No result depends on it. Within ``joblib.parallel_config("dask")``
+        anything but 1 means the workers of the cluster, which get the data once.
     progress : bool, default=False
         Show a bar, on terminals and in notebooks.
     random_state : int, default=0

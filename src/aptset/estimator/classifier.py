@@ -52,7 +52,8 @@ class ConformalClassifier(Answering):
     allow_empty : bool, default=True
         If False, an empty set gets its most likely label, which can only raise the coverage.
     n_jobs : int, optional
-        How many folds are fitted at once, through joblib; results do not depend on it.
+        How many folds are fitted at once, through joblib; results do not depend on it. Within
+        ``joblib.parallel_config("dask")`` the workers of a cluster fit them, and get the data once.
     progress : bool, default=False
         Show a bar while folds are fitted, on terminals and in notebooks.
     random_state : None, int or numpy random generator, optional

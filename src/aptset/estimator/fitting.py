@@ -33,6 +33,7 @@ from aptset.kernels.places import Rows
 from aptset.kernels.rowhash import Words
 from aptset.labels import columns_of
 from aptset.running.progress import with_bar
+from aptset.running.sharing import Shared
 from aptset.validation.matrices import (
     OF_ESTIMATOR,
     check_rows,
@@ -232,19 +233,23 @@ def _run(
     work: Callable[..., Any], items: list[Any], sizes: list[int], n_jobs: int | None, progress: bool, prefer: Any = None
 ) -> Iterator[Any]:
     """Yield work(item) in the order of the items, from as many workers as asked for."""
-    done = 0
+    done, shared = 0, Shared(work)
     try:
         parallel = Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator")
     except ValueError:  # a backend that cannot stream its results: collect them
         parallel = Parallel(n_jobs=n_jobs, prefer=prefer)
     try:
-        for result in with_bar(parallel(delayed(work)(item) for item in items), sizes, "folds", progress):
+        for result in with_bar(parallel(delayed(_work_on)(shared, item) for item in items), sizes, "folds", progress):
             yield result
             done += 1
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"interrupted at fold {sum(sizes[:done]) + 1} of {sum(sizes)}; nothing was kept"
         ) from None
+
+
+def _work_on(shared: Shared[Callable[..., Any]], item: Any) -> Any:
+    return shared.value(item)
 
 
 def probabilities_of(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:

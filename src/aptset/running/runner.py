@@ -1,7 +1,8 @@
 """Runs many independent tasks: in parallel, resumable after a kill at any moment, the same for any number of workers.
 
 A task is a small value with a text that names it, and a method that computes rows. What a task found is written at once
-and whole by the worker that found it, one file a task; a restart reads these files and does only what is missing.
+and whole by the worker that found it (of a cluster: by the process that asked), one file a task; a restart reads these
+files and does only what is missing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from aptset.running.checks import (
     warn_damaged,
 )
 from aptset.running.progress import Bar
+from aptset.running.sharing import Shared, is_on_cluster
 from aptset.running.versions import versions
 from aptset.running.writing import atomic_write
 
@@ -71,7 +73,8 @@ def run_tasks(
     folder : path, optional
         Where each finished task is written; what is there already is not done again. None keeps results in memory.
     jobs : int, default=1
-        Number of worker processes; -1 for one per core. No result depends on it.
+        Number of worker processes; -1 for one per core. No result depends on it. Within
+        ``joblib.parallel_config("dask")`` anything but 1 means the workers of the cluster.
     progress : bool, default=False
         Show a bar with the time left, on terminals and in notebooks.
     """
@@ -83,7 +86,9 @@ def run_tasks(
         found = _finished(tasks, folder)
     missing = [number for number in range(len(tasks)) if number not in found]
     bar = Bar(sum(tasks[number].weight for number in missing), "tasks", progress and bool(missing))
-    for number, done in _compute(tasks, missing, folder, workers):
+    is_elsewhere = jobs not in (None, 1) and is_on_cluster()
+    new = _compute_elsewhere(tasks, missing, folder) if is_elsewhere else _compute(tasks, missing, folder, workers)
+    for number, done in new:
         found[number] = done
         bar.advance(tasks[number].weight, f"{len(found)}/{len(tasks)}")
     bar.close()
@@ -108,16 +113,35 @@ def _compute(
     yield from parallel(delayed(_run_one)(number, tasks[number], folder) for number in missing)
 
 
+def _compute_elsewhere(tasks: Sequence[AnyTask], missing: list[int], folder: Path | None) -> Iterator[tuple[int, Done]]:
+    """Yield results of a cluster as they come; they are written here, since workers may have other disks."""
+    shared = Shared(list(tasks))
+    parallel = Parallel(n_jobs=-1, return_as="generator_unordered", batch_size=1, pre_dispatch="3*n_jobs")
+    for number, done in parallel(delayed(_run_there)(shared, number) for number in missing):
+        _keep(tasks[number], done, folder)
+        yield number, done
+
+
+def _run_there(shared: Shared[list[AnyTask]], number: int) -> tuple[int, Done]:
+    """Run a task on a worker, which does not send parts of it on to others."""
+    with parallel_config("sequential"):
+        return _run_one(number, shared.value[number], None)
+
+
 def _run_one(number: int, task: AnyTask, folder: Path | None) -> tuple[int, Done]:
     """Run a task on one thread, so that sums come in one order, and write what it found."""
     start = time.monotonic()
     with threadpool_limits(1):
         rows = task.run()
     done = Done(rows, round(time.monotonic() - start, 3), versions())
+    _keep(task, done, folder)
+    return number, done
+
+
+def _keep(task: Task, done: Done, folder: Path | None) -> None:
     if folder is not None:
         with atomic_write(file_of(task, folder)) as file:
             file.write(_encode(task.key, done))
-    return number, done
 
 
 def _encode(key: str, done: Done) -> bytes:
