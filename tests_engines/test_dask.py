@@ -266,6 +266,7 @@ def test_predicting_is_lazy_and_part_by_part(client, tmp_path):
     assert not list(tmp_path.iterdir())
     everything = sets.compute()
     assert len({tuple(labels) for labels in everything["set"]}) > 1
+    assert sets_in(everything.iloc[:1000]) != sets_in(everything.iloc[1000:2000]), "copies elsewhere are other copies"
     assert sets_in(sets.partitions[2].compute()) == sets_in(everything.iloc[2000:])
     assert sets_in(sets.get_partition(1).head(5)) == sets_in(everything.iloc[1000:1005])
 

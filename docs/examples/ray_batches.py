@@ -1,4 +1,4 @@
-"""Ray Data calibrates and predicts through batches of Arrow: ``python docs/examples/ray_batches.py VALIDATION NEW SETS``.
+"""Ray Data calibrates and predicts through batches: ``python docs/examples/ray_batches.py VALIDATION NEW SETS``.
 
 The three are folders of parquet with columns p_... of probabilities, and y in the first. Blocks have no numbers in Ray,
 so that copies of a row in several blocks share their chance: with copies, pass a column of ids.
