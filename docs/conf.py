@@ -45,7 +45,7 @@ sphinx_gallery_conf = {
     "examples_dirs": str(HERE / "examples"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
-    "ignore_pattern": r"torch_network|__init__",
+    "ignore_pattern": r"torch_network|ray_batches|__init__",
     "within_subsection_order": "gallery_order.InOrder",
     "show_memory": False,
     "write_computation_times": False,  # its page fetches scripts from elsewhere
