@@ -1,0 +1,1 @@
+"""Engines that hold rows on many machines: thin, over batches of Arrow."""

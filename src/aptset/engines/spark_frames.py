@@ -1,0 +1,106 @@
+"""Spark frames as batches of Arrow: which columns go to the workers, as what, and how classes are called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.ml.functions import vector_to_array
+from pyspark.ml.linalg import VectorUDT
+from pyspark.sql import DataFrame, functions
+
+from aptset.batches.checks import check_distinct_names
+from aptset.engines.spark_checks import check_class_names, check_frame
+
+PROBABILITY = "probability"  # what Spark ML calls it
+Batches = Iterator[pa.RecordBatch]
+Work = Callable[[Batches, int | None], Batches]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A Spark frame whose probabilities are numbers or arrays; ``given`` is what it was made of."""
+
+    frame: DataFrame
+    given: DataFrame
+    probabilities: str | Sequence[str] | None
+
+    @classmethod
+    def of(cls, given: Any, probabilities: str | Sequence[str] | None, prefix: str | None) -> Frame:
+        """Turn a vector of probabilities into an array: the column that is named, or else Spark ML's."""
+        check_frame(given)
+        check_distinct_names(given.columns)
+        if probabilities is None and prefix is None and _is_vector(given, PROBABILITY):
+            probabilities = PROBABILITY
+        if not isinstance(probabilities, str) or not _is_vector(given, probabilities):
+            return cls(given, given, probabilities)
+        array = vector_to_array(column(probabilities)).alias(probabilities)
+        names = given.columns
+        return cls(
+            given.select([array if name == probabilities else column(name) for name in names]), given, probabilities
+        )
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns as Arrow has them; no row is looked at."""
+        return self.frame.limit(0).toArrow().schema
+
+    def on_partitions(self, names: Sequence[str], work: Work, made: Any) -> DataFrame:
+        """Return the frame of what ``work`` makes of the batches of each partition, and its number."""
+        number = functions.spark_partition_id()  # not the task's: coalesce() runs several partitions in one task
+        plain = [column(name).alias(f"c{place}") for place, name in enumerate(names)]  # mapInArrow fails on dots
+
+        def run(batches: Batches) -> Batches:
+            return run_on_partition(work, tuple(names), batches)
+
+        return self.frame.select(*plain, number.alias("partition")).mapInArrow(run, made)
+
+    def class_names(self, array: str, labels: str) -> tuple[list[int] | None, list[str] | None]:
+        """Return the indices of the classes of an array column, and what they are called if that is known.
+
+        Spark ML notes beside its columns how many classes there are, and beside labels that it indexed their names.
+        """
+        field = self.given.schema[labels]
+        is_index = field.dataType.typeName() != "string"
+        names = field.metadata.get("ml_attr", {}).get("vals") if is_index else None
+        width = self._width(array)
+        if names is not None:
+            check_class_names(names, width, labels)
+        return (None if width is None else list(range(width))), names
+
+    def _width(self, array: str) -> int | None:
+        """Return how many probabilities a row has; None if there is no row."""
+        known = self.given.schema[array].metadata.get("ml_attr", {}).get("num_attrs")
+        if known is not None:
+            return int(known)
+        row = self.frame.where(column(array).isNotNull()).select(functions.size(column(array))).first()
+        return None if row is None else int(row[0])
+
+
+def run_on_partition(work: Work, names: tuple[str, ...], batches: Batches) -> Batches:
+    """Do on a worker what is to be done with one partition; a worker takes the cores of its task."""
+    task = TaskContext.get()
+    os.environ.setdefault("APTSET_THREADS", str(1 if task is None else task.cpus()))
+    waiting = []
+    number = None
+    for batch in batches:
+        waiting.append(batch)
+        if batch.num_rows:
+            number = batch.column(len(names))[0].as_py()
+            break
+    plain = (batch.select(range(len(names))).rename_columns(list(names)) for batch in chain(waiting, batches))
+    yield from work(plain, number)
+
+
+def _is_vector(frame: DataFrame, name: str) -> bool:
+    return name in frame.columns and isinstance(frame.schema[name].dataType, VectorUDT)
+
+
+def column(name: str) -> Any:
+    """Return a column by its name, whatever signs are in it."""
+    return functions.col("`" + name.replace("`", "``") + "`")
