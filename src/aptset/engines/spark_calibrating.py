@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from aptset.batches import ThresholdSearch, merge_states, start_search
 from aptset.batches.checks import check_column
 from aptset.batches.layout import Layout
+from aptset.batches.state_checks import check_rows_found
 from aptset.engines.spark_errors import plain_errors
 from aptset.engines.spark_frames import Frame
 from aptset.probabilities.calibration import Calibration
@@ -117,7 +118,9 @@ def _merged_state(search: ThresholdSearch, rows: Frame) -> pa.Table:
     states = rows.on_partitions(list(dict.fromkeys(wanted)), search, _STATE)
     with plain_errors():
         some = states.hint("rebalance").mapInArrow(merge_states, _STATE)  # as many tasks as the bytes of states need
-        return some.repartition(1).mapInArrow(merge_states, _STATE).toArrow()
+        one = some.repartition(1).mapInArrow(merge_states, _STATE).toArrow()
+    check_rows_found(one.num_rows)  # Spark asks no worker where it knows that there is no row
+    return one
 
 
 def _named(search: ThresholdSearch, names: Sequence[str] | None) -> ThresholdSearch:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import DataFrame, functions
 
 from aptset.batches.checks import check_distinct_names
 from aptset.engines.spark_checks import check_class_names, check_frame
+from aptset.engines.spark_workers import Batches, Work, run_on_partition
 
 PROBABILITY = "probability"  # what Spark ML calls it
-Batches = Iterator[pa.RecordBatch]
-Work = Callable[[Batches, int | None], Batches]
 
 
 @dataclass(frozen=True)
@@ -80,21 +76,6 @@ class Frame:
             return int(known)
         row = self.frame.where(column(array).isNotNull()).select(functions.size(column(array))).first()
         return None if row is None else int(row[0])
-
-
-def run_on_partition(work: Work, names: tuple[str, ...], batches: Batches) -> Batches:
-    """Do on a worker what is to be done with one partition; a worker takes the cores of its task."""
-    task = TaskContext.get()
-    os.environ.setdefault("APTSET_THREADS", str(1 if task is None else task.cpus()))
-    waiting = []
-    number = None
-    for batch in batches:
-        waiting.append(batch)
-        if batch.num_rows:
-            number = batch.column(len(names))[0].as_py()
-            break
-    plain = (batch.select(range(len(names))).rename_columns(list(names)) for batch in chain(waiting, batches))
-    yield from work(plain, number)
 
 
 def _is_vector(frame: DataFrame, name: str) -> bool:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from aptset.batches import SetMaker, set_maker
-from aptset.batches.sources import peeked
-from aptset.engines.spark_frames import Batches, Frame
+from aptset.engines.spark_frames import Frame
+from aptset.engines.spark_workers import make_sets
 from aptset.probabilities.calibration import Calibration
 
 
@@ -77,16 +75,6 @@ def predict_set(
         allow_empty=allow_empty,
     )
     return rows.on_partitions(rows.frame.columns, partial(make_sets, maker), _made_schema(maker, rows))
-
-
-def make_sets(maker: SetMaker, batches: Batches, number: int | None) -> Batches:
-    """Make the sets of a partition, on a worker; columns that travel along keep the types that they come with."""
-    first, rows = peeked(batches)
-    if first is None:
-        return
-    found = {field.name: field for field in first.schema}
-    schema = pa.schema([found.get(field.name, field) for field in maker.schema])
-    yield from replace(maker, schema=schema)(rows, number)
 
 
 def _made_schema(maker: SetMaker, rows: Frame) -> StructType:
