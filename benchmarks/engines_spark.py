@@ -110,6 +110,7 @@ def main(n: int) -> None:
         write_rows(Path(folder), n)
         frame = session.read.parquet(folder)
         wanted = {"prefix": "p_", "random_state": 0}
+        frame.limit(10_000).mapInArrow(counted, "n long").collect()  # workers start, and Java learns what it compiles
         measured("reading alone", n, lambda: frame.mapInArrow(counted, "n long").agg({"n": "sum"}).collect())
         made = measured("calibrate", n, lambda: aptset.spark.calibrate(frame, "y", **wanted))
         grid = {**wanted, "resolution": 2**-20}

@@ -17,7 +17,6 @@ from aptset.engines.spark_errors import plain_errors
 from aptset.engines.spark_frames import Frame
 from aptset.probabilities.calibration import Calibration
 from aptset.scores import Places, Score
-from aptset.validation.labels import check_classes
 
 _STATE = "state binary"
 
@@ -61,9 +60,10 @@ def calibrate(
         The columns of probabilities, or the one array or vector column. By default the vector column "probability" if
         there is one, else as in :func:`aptset.calibrate_batches`.
     classes : array, optional
-        The class of each column or each place. By default the names of the columns. Places of an array or a vector are
-        called as ``labels`` are where Spark ML has indexed these (sets then hold the names, "cat"), else 0, 1, ....
-        Labels may be texts beside a vector if ``classes`` says which place is which: ``StringIndexerModel.labels``.
+        The class of each column, or of each place of an array or a vector. By default the names of the columns; for
+        places the names that Spark ML noted beside ``labels`` when it indexed these (sets then hold "cat"), else 0, 1,
+        .... Given names beside labels that are numbers, these are their indices; labels that are texts are the names
+        themselves (``StringIndexerModel.labels`` says which place is which).
     groups : None, "label" or str, optional
         Calibrate within groups: "label" for every true label, else the column with the group of each row.
     randomized, allow_empty, normalize, logits, random_state
@@ -85,9 +85,9 @@ def calibrate(
     schema = rows.arrow_schema
     check_column(schema.names, labels, "labels")
     names, layout = None, Layout.of(schema, rows.probabilities, prefix, None, labels, groups, ids, width=2)
-    if layout.holds_lists and classes is None:
+    if layout.holds_lists:
         with plain_errors():
-            classes, names = rows.class_names(layout.columns[0], labels)
+            classes, names = rows.class_names(layout.columns[0], labels, classes)
     search = start_search(
         schema,
         labels=labels,
@@ -123,9 +123,9 @@ def _merged_state(search: ThresholdSearch, rows: Frame) -> pa.Table:
     return one
 
 
-def _named(search: ThresholdSearch, names: Sequence[str] | None) -> ThresholdSearch:
+def _named(search: ThresholdSearch, names: Any) -> ThresholdSearch:
     """Return the search with classes by name, where labels are their indices."""
     if names is None:
         return search
-    layout = replace(search.scoring.layout, classes=check_classes(names, len(names), None, []))
+    layout = replace(search.scoring.layout, classes=names)
     return replace(search, scoring=replace(search.scoring, layout=layout))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,10 @@ from pyspark.sql import DataFrame, functions
 from aptset.batches.checks import check_distinct_names
 from aptset.engines.spark_checks import check_class_names, check_frame
 from aptset.engines.spark_workers import Batches, Work, run_on_partition
+from aptset.validation.labels import as_labels, check_classes
 
 PROBABILITY = "probability"  # what Spark ML calls it
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?")
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,13 @@ class Frame:
         if not isinstance(probabilities, str) or not _is_vector(given, probabilities):
             return cls(given, given, probabilities)
         array = vector_to_array(column(probabilities)).alias(probabilities)
-        names = given.columns
-        return cls(
-            given.select([array if name == probabilities else column(name) for name in names]), given, probabilities
-        )
+        columns = [array if name == probabilities else column(name) for name in given.columns]
+        return cls(given.select(columns), given, probabilities)
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns as Arrow has them; no row is looked at."""
-        return self.frame.limit(0).toArrow().schema
+        """The columns as Arrow has them; neither is a row looked at nor a plan made."""
+        return self.frame.sparkSession.createDataFrame([], self.frame.schema).toArrow().schema
 
     def on_partitions(self, names: Sequence[str], work: Work, made: Any) -> DataFrame:
         """Return the frame of what ``work`` makes of the batches of each partition, and its number."""
@@ -56,18 +57,23 @@ class Frame:
 
         return self.frame.select(*plain, number.alias("partition")).mapInArrow(run, made)
 
-    def class_names(self, array: str, labels: str) -> tuple[list[int] | None, list[str] | None]:
-        """Return the indices of the classes of an array column, and what they are called if that is known.
+    def class_names(self, array: str, labels: str, classes: Any) -> tuple[Any, Any]:
+        """Return the classes of an array column, and where labels are indices what these are called.
 
         Spark ML notes beside its columns how many classes there are, and beside labels that it indexed their names.
         """
         field = self.given.schema[labels]
-        is_index = field.dataType.typeName() != "string"
-        names = field.metadata.get("ml_attr", {}).get("vals") if is_index else None
+        is_number = field.dataType.typeName() != "string"
+        if classes is not None:
+            known = as_labels(classes, "classes")
+            are_indices = is_number and all(map(_is_name, known.tolist()))
+            return (range(len(known)), check_classes(known, len(known), None, [])) if are_indices else (known, None)
         width = self._width(array)
+        names = field.metadata.get("ml_attr", {}).get("vals") if is_number else None
         if names is not None:
             check_class_names(names, width, labels)
-        return (None if width is None else list(range(width))), names
+            names = check_classes(names, len(names), None, [])
+        return (None if width is None else range(width)), names
 
     def _width(self, array: str) -> int | None:
         """Return how many probabilities a row has; None if there is no row."""
@@ -80,6 +86,11 @@ class Frame:
 
 def _is_vector(frame: DataFrame, name: str) -> bool:
     return name in frame.columns and isinstance(frame.schema[name].dataType, VectorUDT)
+
+
+def _is_name(label: Any) -> bool:
+    """Return whether a class is a text that no number can stand for, so that numbers must be indices."""
+    return isinstance(label, str) and _NUMBER.fullmatch(label.strip()) is None
 
 
 def column(name: str) -> Any:

@@ -60,8 +60,8 @@ class ConformalSets(
     Parameters
     ----------
     labelCol : str, default="label"
-        The true labels: indices of a ``StringIndexer``, whose names the sets then hold; other numbers 0, 1, ...; or, if
-        ``classes`` is given, what is there.
+        The true labels: indices of a ``StringIndexer``, whose names the sets then hold; other numbers 0, 1, ...; or the
+        names in ``classes``, or their indices.
     probabilityCol : str, default="probability"
         The vector or array of probabilities.
     alpha : float or list of float, default=0.1
