@@ -51,13 +51,13 @@ def flowers(session):
 
 def test_a_pipeline_of_spark_ml_is_fitted_saved_and_loaded_in_another_process(session, flowers, tmp_path):
     from pyspark.ml import Pipeline, PipelineModel
-    from pyspark.ml.classification import LogisticRegression
+    from pyspark.ml.classification import NaiveBayes
     from pyspark.ml.feature import StringIndexer
 
     from aptset.spark import ConformalSets, ConformalSetsModel
 
     indexer = StringIndexer(inputCol="kind", outputCol="index")
-    classifier = LogisticRegression(labelCol="index", weightCol="weight", maxIter=5)
+    classifier = NaiveBayes(labelCol="index", weightCol="weight", modelType="gaussian")
     sets = ConformalSets(labelCol="index", validationIndicatorCol="held_out", alpha=0.2, idCol="row", seed=0)
     pipeline = Pipeline(stages=[indexer, classifier, sets])
     pipeline.write().save(str(tmp_path / "unfitted"))
