@@ -75,7 +75,7 @@ def test_the_table_of_extras_is_complete():
     for extra, brings in rows.items():
         if "`" not in brings and extra != "all":
             assert set(brings.split(", ")) == packages(extra), extra
-    assert packages("all") == set().union(*(packages(extra) for extra in set(EXTRAS) - {"models", "network", "gpu"}))
+    assert packages("all") == set().union(*(packages(extra) for extra in set(EXTRAS) - {"models", "network", "gpu", "spark"}))
 
 
 def test_errors_name_extras_that_bring_what_is_missing():
