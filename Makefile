@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: run test test-network test-gpu test-models test-engines lint format browser bench fuzz coverage conformance dist matrix clean
+.PHONY: run test test-network test-gpu test-models test-engines lint format browser java bench fuzz coverage conformance dist matrix clean
 
 run: $(VENV)/installed
 	$(BIN)/aptset run
@@ -29,11 +29,15 @@ test-models: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models]' skorch mlflow
 	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
 
-# A real S3 server, moto's, and a cluster of dask, which the tests start on this machine.
-test-engines: $(VENV)/tested
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]' fsspec '.[dask]'
+# A real S3 server, moto's, and clusters of dask and Spark (which needs Java): the tests start them on this machine.
+test-engines: $(VENV)/tested java
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]' fsspec '.[dask,spark]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_engines
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.dask aptset.engines.dask_calibrating aptset.engines.dask_predicting
+
+java:
+	@command -v java > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends openjdk-17-jre-headless > /dev/null; } || true
 
 lint: $(VENV)/tested
 	$(BIN)/ruff check .

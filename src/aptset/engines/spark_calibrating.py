@@ -1,0 +1,131 @@
+"""Calibrate on a Spark frame: executors count scores, and one state comes to the driver in each pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from aptset.batches import ThresholdSearch, merge_states, start_search
+from aptset.batches.checks import check_column
+from aptset.batches.layout import Layout
+from aptset.batches.state_checks import check_rows_found
+from aptset.engines.spark_errors import plain_errors
+from aptset.engines.spark_frames import Frame
+from aptset.probabilities.calibration import Calibration
+from aptset.scores import Places, Score
+
+_STATE = "state binary"
+
+
+def calibrate(
+    frame: Any,
+    labels: str,
+    *,
+    alpha: float | Sequence[float] = 0.1,
+    probabilities: str | Sequence[str] | None = None,
+    prefix: str | None = None,
+    classes: ArrayLike | None = None,
+    groups: str | None = None,
+    ids: str | None = None,
+    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    resolution: float | None = None,
+    randomized: bool = True,
+    allow_empty: bool = True,
+    normalize: bool = False,
+    logits: bool = False,
+    random_state: Any = None,
+    buckets: int = 2**18,
+) -> Calibration:
+    """Calibrate on a Spark DataFrame, on the executors: no row and no score comes to the driver.
+
+    Executors count the scores of their partitions by their bits, merge the counts, and send one state of a megabyte or
+    less to the driver in each pass. There is one pass up to ``buckets`` different scores, two as a rule beyond that,
+    and the frame is computed anew in each: ``cache()`` it, or write it down, if that is dear. Thresholds are exact,
+    those of :func:`aptset.calibrate` on all rows, however they are partitioned.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of Spark, with one column of probabilities for each class, one array column, or the vector column of Spark ML.
+    labels : str
+        The column of true labels.
+    alpha, prefix, ids, conformity, resolution, buckets
+        As in :func:`aptset.calibrate_batches`. Without ids, copies of a row get their chance from where they stand in
+        their partition: after a shuffle that may be elsewhere in the next pass, which is noticed. Then cache first.
+    probabilities : str or sequence of str, optional
+        The columns of probabilities, or the one array or vector column. By default the vector column "probability" if
+        there is one, else as in :func:`aptset.calibrate_batches`.
+    classes : array, optional
+        The class of each column, or of each place of an array or a vector. By default the names of the columns; for
+        places the names that Spark ML noted beside ``labels`` when it indexed these (sets then hold "cat"), else 0, 1,
+        .... Given names beside labels that are numbers, these are their indices; labels that are texts are the names
+        themselves (``StringIndexerModel.labels`` says which place is which).
+    groups : None, "label" or str, optional
+        Calibrate within groups: "label" for every true label, else the column with the group of each row.
+    randomized, allow_empty, normalize, logits, random_state
+        As in :func:`aptset.calibrate`.
+
+    Returns
+    -------
+    Calibration
+        As of :func:`aptset.calibrate_batches`: it is small, can be saved, and predicts anywhere.
+
+    Examples
+    --------
+    >>> import aptset.spark
+    >>> frame = session.read.parquet("validation/")  # doctest: +SKIP
+    >>> aptset.spark.calibrate(frame, "y", prefix="p_", alpha=[0.1, 0.05])  # doctest: +SKIP
+    Calibration(n=20000000, 10 classes, Adaptive())
+    """
+    rows = Frame.of(frame, probabilities, prefix)
+    schema = rows.arrow_schema
+    check_column(schema.names, labels, "labels")
+    names, layout = None, Layout.of(schema, rows.probabilities, prefix, None, labels, groups, ids, width=2)
+    if layout.holds_lists:
+        with plain_errors():
+            classes, names = rows.class_names(layout.columns[0], labels, classes)
+    search = start_search(
+        schema,
+        labels=labels,
+        alpha=alpha,
+        probabilities=rows.probabilities,
+        prefix=prefix,
+        classes=classes,
+        groups=groups,
+        ids=ids,
+        conformity=conformity,
+        resolution=resolution,
+        randomized=randomized,
+        allow_empty=allow_empty,
+        normalize=normalize,
+        logits=logits,
+        random_state=random_state,
+        buckets=buckets,
+    )
+    while not search.is_done:
+        search = search.advance(_merged_state(search, rows))
+    return _named(search, names).calibration()
+
+
+def _merged_state(search: ThresholdSearch, rows: Frame) -> pa.Table:
+    """Return the state of all partitions: one row, which executors have merged in two steps."""
+    layout = search.scoring.layout
+    wanted = [*layout.columns, *(name for name in (layout.labels, layout.groups, layout.ids) if name is not None)]
+    states = rows.on_partitions(list(dict.fromkeys(wanted)), search, _STATE)
+    with plain_errors():
+        some = states.hint("rebalance").mapInArrow(merge_states, _STATE)  # as many tasks as the bytes of states need
+        one = some.repartition(1).mapInArrow(merge_states, _STATE).toArrow()
+    check_rows_found(one.num_rows)  # Spark asks no worker where it knows that there is no row
+    return one
+
+
+def _named(search: ThresholdSearch, names: Any) -> ThresholdSearch:
+    """Return the search with classes by name, where labels are their indices."""
+    if names is None:
+        return search
+    layout = replace(search.scoring.layout, classes=names)
+    return replace(search, scoring=replace(search.scoring, layout=layout))

@@ -1,0 +1,21 @@
+"""Calibrate on Spark frames and predict on them, where the rows are; it needs pyspark and Java.
+
+Workers need aptset as well: it must be installed in the Python that ``PYSPARK_PYTHON`` names.
+
+>>> import aptset.spark
+>>> frame = session.read.parquet("validation/")  # doctest: +SKIP
+>>> calibration = aptset.spark.calibrate(frame, "y", prefix="p_")  # doctest: +SKIP
+>>> aptset.spark.predict_set(session.read.parquet("new/"), calibration).write.parquet("sets/")  # doctest: +SKIP
+"""
+
+from importlib.util import find_spec
+
+if find_spec("pyspark") is None:
+    raise ModuleNotFoundError("aptset.spark needs pyspark, and Java: pip install 'aptset[spark]'")
+
+from aptset.engines.spark_calibrating import calibrate
+from aptset.engines.spark_errors import plain_errors
+from aptset.engines.spark_ml import ConformalSets, ConformalSetsModel
+from aptset.engines.spark_predicting import predict_set
+
+__all__ = ["ConformalSets", "ConformalSetsModel", "calibrate", "plain_errors", "predict_set"]
