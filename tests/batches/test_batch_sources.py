@@ -210,3 +210,34 @@ def test_sets_come_as_they_are_read():
     assert len(seen) == 9
     by_id = aptset.predict_batches(batches(), CALIBRATION, prefix="p_", ids="row")
     assert by_id.read_next_batch().num_rows == 500
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(NAMES)], ids=["categorical", "enum"])
+def test_labels_and_groups_that_polars_keeps_by_number(kind):
+    frame = pl.from_arrow(SENT).with_columns(pl.col("y").cast(kind))
+    assert aptset.calibrate_batches(frame, **COMMON).threshold() == THRESHOLD
+    by = aptset.calibrate_batches(frame.with_columns(g="y"), groups="g", **COMMON).threshold()
+    assert by == aptset.calibrate_batches(SENT, groups="label", **COMMON).threshold()
+
+
+def test_levels_that_six_digits_do_not_tell_apart():
+    levels = [0.3, 0.4, 0.3000001, 0.3]
+    calibration = aptset.calibrate_batches(SENT, resolution=2**-20, **COMMON)
+    found = aptset.predict_batches(SENT, calibration, alpha=levels, prefix="p_").read_all()
+    assert found.column_names[2:] == [f"{what} {level}" for level in levels[:3] for what in ("size", "set")]
+    for level in levels[:3]:
+        assert found[f"size {level}"].to_pylist() == calibration.predict_set(P, level).sizes.tolist()
+
+
+def test_an_error_of_a_score_stays_in_its_own_words():
+    def score(places):
+        raise UnicodeDecodeError("utf-8", b"x", 0, 1, "no good")
+
+    with pytest.raises(ValueError, match=r"^partition 3: 'utf-8' codec can't decode"):
+        list(start_search(SENT.schema, conformity=score, **COMMON)(SENT, 3))
+
+
+def test_columns_that_may_have_nulls_in_some_batches_are_named():
+    strict = pa.schema([field.with_nullable(False) for field in SENT.schema])
+    with pytest.raises(ValueError, match="in batch 1 column 'row' may have nulls or may not"):
+        aptset.calibrate_batches([SENT.to_batches()[0], SENT.cast(strict).to_batches()[0]], **COMMON)

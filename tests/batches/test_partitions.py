@@ -201,3 +201,16 @@ def test_pieces_are_whole_blocks_of_bounded_size(n_classes, most):
         assert all(piece.num_rows % 4096 == 0 for _, piece in found[:-1])
         assert max(piece.num_rows for _, piece in found) <= most
         assert pa.Table.from_batches([piece for _, piece in found]).equals(sent)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [pa.array(np.arange(9000) % 3, pa.timestamp("ns")), pa.array(np.arange(9000, dtype=np.uint64) % 3 + 2**63)],
+    ids=["nanoseconds", "beyond int64"],
+)
+def test_groups_that_would_become_one_on_the_way_are_refused(groups):
+    search = start_search(SENT.schema, labels="y", prefix="p_", groups="g", random_state=0)
+    with pytest.raises(TypeError, match="Cast the column to texts"):
+        list(search(table(P, Y, g=groups), 0))
+    in_one_process = aptset.calibrate_batches(table(P, Y, g=groups), labels="y", prefix="p_", groups="g")
+    assert len(in_one_process.threshold()) == 3

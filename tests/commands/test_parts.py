@@ -198,7 +198,10 @@ def test_parts_without_rows_are_parts(data):
         write(frame.iloc[:0], data / "new" / name)
         (data / "nothing").mkdir(exist_ok=True)
         write(frame.iloc[:0], data / "nothing" / name)
+    with pa.ipc.new_file(data / "new" / "nil.arrow", pa.Table.from_pandas(frame, preserve_index=False).schema):
+        pass
     run("predict", data / "new", "-c", data / "c.aptset", "-o", data / "sets", *COMMON)
+    assert pq.read_table(data / "sets" / "nil.parquet").num_rows == 0
     assert pq.read_schema(data / "sets" / "none.parquet").equals(pq.read_schema(data / "sets" / NAMES[0]))
     assert (data / "sets" / "none.csv").read_text() == '"id","y","size","set"\n'
     assert "(400" in run("evaluate", data / "sets", "--label", "y").stdout.replace("n=", "")
@@ -319,3 +322,25 @@ def test_a_report_of_parts_is_that_of_their_rows(data):
     common = ("--label", "y", "-c", data / "c.aptset", *COMMON, "-o", data / "page.html", "--json")
     one, many = (run("report", data / name, *common).stdout for name in ("new.parquet", "new"))
     assert one == many
+
+
+def test_a_csv_with_a_header_alone_is_a_part_without_a_prefix(tmp_path):
+    frame = table(300, 0).drop(columns="note").rename(columns=lambda name: name.removeprefix("p_"))
+    write(frame, tmp_path / "new" / "part-0.csv")
+    write(frame.iloc[:0], tmp_path / "new" / "part-1.csv")
+    (tmp_path / "new" / "part-2.csv").write_text("id,cat,y\n")
+    rest = ("--label", "y", "--id", "id")
+    run("calibrate", tmp_path / "new" / "part-0.csv", *rest, "-o", tmp_path / "c.aptset")
+    told = failure("predict", "new", "-c", "c.aptset", "-o", "sets/", *rest, cwd=tmp_path)
+    assert told.startswith("Error: new/part-2.csv must have a")
+    heads = [(tmp_path / "sets" / f"part-{number}.csv").read_text().partition("\n")[0] for number in (0, 1)]
+    assert heads[0] == heads[1]
+
+
+def test_levels_that_six_digits_do_not_tell_apart_have_columns_of_their_own(tmp_path):
+    table(300, 0).to_parquet(tmp_path / "new.parquet")
+    run("calibrate", tmp_path / "new.parquet", *LABEL, "-o", tmp_path / "c.aptset")
+    levels = ("--alpha", "0.3", "--alpha", "0.3000001")
+    run("predict", tmp_path / "new.parquet", "-c", tmp_path / "c.aptset", *levels, "-o", tmp_path / "s.parquet", *LABEL)
+    assert {"set 0.3", "set 0.3000001"} <= set(pq.read_schema(tmp_path / "s.parquet").names)
+    run("evaluate", tmp_path / "s.parquet", "--label", "y", "--alpha", "0.3000001")

@@ -173,6 +173,8 @@ def test_a_refused_row_changes_nothing():
         {"alpha": "2"},
         {"alpha": "1/0"},
         {"urns": []},
+        {"urns": "x"},
+        {"urns": [[]]},
         {"urns": [[None, 100, 2, 3]]},
         {"alarmed_at": 9},
         {"exponent": "0"},
@@ -194,3 +196,17 @@ def test_other_files_are_no_states(tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="is not the state of a monitor"):
             CoverageMonitor.load(path)
+
+
+def test_groups_of_numpy_are_plain_and_missing_ones_are_one(tmp_path):
+    monitor = CoverageMonitor({np.int64(3): 100, float("nan"): 50}, 0.1).update([True, False, True], [3, None, np.nan])
+    monitor.save(tmp_path / "state.json")
+    assert CoverageMonitor.load(tmp_path / "state.json").settings["n"] == {3: 100, None: 50}
+
+
+@pytest.mark.parametrize("group", [("a", 1), b"a", float("inf")])
+def test_groups_that_a_file_would_not_give_back_are_not_saved(tmp_path, group):
+    monitor = CoverageMonitor({group: 100}, 0.1).update(True, group)
+    with pytest.raises(TypeError, match="groups must be texts, numbers, booleans or None to be saved"):
+        monitor.save(tmp_path / "state.json")
+    assert not list(tmp_path.iterdir())

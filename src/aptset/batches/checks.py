@@ -43,7 +43,10 @@ def check_same_schema(first: Any, schema: Any, number: int) -> None:
             dict(zip(schema.names, schema.types, strict=True)),
         )
         names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        what = f"column {names[0]!r} is {now.get(names[0], 'missing')}" if names else "columns stand in another order"
+        nulls = [old.name for old, new in zip(first, schema, strict=False) if old.nullable != new.nullable]
+        is_mixed = schema.names != first.names or not nulls
+        other = "columns stand in another order" if is_mixed else f"column {nulls[0]!r} may have nulls or may not"
+        what = f"column {names[0]!r} is {now.get(names[0], 'missing')}" if names else other
         was = f", it was {before.get(names[0], 'missing')}" if names else ""
         raise ValueError(f"batches must have one schema; in batch {number} {what}{was}. Cast the batches first.")
 
@@ -173,4 +176,5 @@ def rows_of(partition: int | None, start: int) -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         text = re.sub(r"\brow (\d+)", lambda match: f"row {int(match[1]) + start}", str(error), count=1)
-        raise type(error)(text if partition is None else f"partition {partition}: {text}") from None  # said once
+        kind = TypeError if isinstance(error, TypeError) else ValueError  # kinds of their own may not take a text alone
+        raise kind(text if partition is None else f"partition {partition}: {text}") from None  # said once

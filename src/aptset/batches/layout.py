@@ -205,7 +205,8 @@ def _encoded(column: pa.Array, name: str) -> tuple[list[Any], NDArray[np.int64]]
 
 def _plain(column: pa.Array) -> pa.Array:
     """Return a column without a dictionary, and texts of the plain kind."""
-    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_dictionary(column.type):  # its texts first: views cannot be taken by number
+        return pa.DictionaryArray.from_arrays(column.indices, _plain(column.dictionary)).dictionary_decode()
     is_view = pa.types.is_string_view(column.type) if hasattr(pa.types, "is_string_view") else False
     return column.cast(pa.large_string()) if is_view else column
 

@@ -15,7 +15,9 @@ def names_of_sets(alphas: Sequence[float], taken: Sequence[str]) -> list[tuple[s
     """Return the names of the two columns of each level: size and set; with the level where that tells them apart."""
     if len(alphas) == 1 and not {"size", "set"} & set(taken):
         return [("size", "set")]
-    return [(f"size {alpha:g}", f"set {alpha:g}") for alpha in alphas]
+    short = [f"{alpha:g}" for alpha in alphas]
+    shown = short if len(set(short)) == len(set(alphas)) else [repr(float(alpha)) for alpha in alphas]
+    return [(f"size {level}", f"set {level}") for level in shown]
 
 
 def columns_of_sets(sets: Sequence[Any], names: Sequence[tuple[str, str]], classes: pa.Array) -> dict[str, pa.Array]:

@@ -121,4 +121,4 @@ def levels_of(calibration: Calibration, alpha: float | Sequence[float] | None) -
     held_out = calibration.held_out
     if alpha is None and isinstance(held_out, KnownThresholds):
         return list(held_out.levels)
-    return check_alphas(0.1 if alpha is None else alpha)[0]
+    return list(dict.fromkeys(check_alphas(0.1 if alpha is None else alpha)[0]))

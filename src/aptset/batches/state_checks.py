@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 _MOST_PARTITIONS = 2**22  # each has 2^40 numbers for its rows, which must stay below 2^63
@@ -70,6 +71,20 @@ def check_same_search(tokens: Sequence[str], wanted: str) -> None:
             f"states must come from this pass of this search, {wanted}; got one of {other[0]}. Run the search of this "
             "pass on every partition."
         )
+
+
+def check_names_travel(names: list[Any]) -> list[Any]:
+    """Return names of groups that come back from Arrow as they are: groups that do not would be counted as one."""
+    try:
+        is_safe = pa.array(names).to_pylist() == names
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        is_safe = False
+    if not is_safe:
+        raise TypeError(
+            "groups must be texts, numbers below 2**63, booleans or dates to go from worker to worker; got "
+            f"{names[0]!r}. Cast the column to texts."
+        )
+    return names
 
 
 def check_cells(n_cells: int, most: int) -> None:

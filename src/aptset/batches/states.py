@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset.batches.state_checks import check_cells, check_once, check_same_search
+from aptset.batches.state_checks import check_cells, check_names_travel, check_once, check_same_search
 from aptset.calibrations.order_statistics import OrderStatistics
 from aptset.calibrations.score_counts import Keys, ScoreCounts
 from aptset.kernels.rowhash import Words
@@ -58,7 +58,8 @@ class State:
         """Return the state as an Arrow stream of one row; neighbouring buckets are stored as gaps, and compressed."""
         counts = self.counts
         gaps = np.diff(counts.buckets, prepend=np.int64(0))
-        row = {"names": list(counts.names), "sizes": counts.sizes, "groups": counts.groups, "gaps": gaps}
+        names = check_names_travel(list(counts.names))
+        row = {"names": names, "sizes": counts.sizes, "groups": counts.groups, "gaps": gaps}
         row |= {"counts": counts.counts, "ids": self.ids, "partitions": np.diff(self.partitions, prepend=np.int64(0))}
         most = -1 if counts.most is None else counts.most
         numbers = {"level": counts.level, "most": most, "copies": self.n_copies, "fingerprint": str(self.fingerprint)}

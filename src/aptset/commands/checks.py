@@ -153,8 +153,10 @@ def check_label_column(path: Path, column: str, labels: Any, start: int) -> None
 def check_which_sets(path: Path, names: list[str], alpha: float | None) -> str:
     """Return the column of sets: that of the level, where columns carry one; "set" where there is one level."""
     of_levels = [name for name in names if re.fullmatch(r"set \d[\d.e-]*", name)]
-    if alpha is not None and f"set {alpha:g}" in of_levels:
-        return f"set {alpha:g}"
+    called = () if alpha is None else (f"set {float(alpha)!r}", f"set {alpha:g}")  # all digits where six are too few
+    for name in called:
+        if name in of_levels:
+            return name
     if of_levels and (len(of_levels) > 1 or "set" in names or alpha is not None):
         shown = " or ".join(f"--alpha {name.removeprefix('set ')}" for name in of_levels[:4])
         raise ValueError(f"{path} has the columns {', '.join(map(repr, of_levels[:4]))}: say which by {shown}.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from aptset.commands.delimited import (
 from aptset.commands.reading import (
     Keys,
     arrow_batches,
+    arrow_schema,
     as_coded_texts,
     count_of,
     csv_batches,
@@ -184,9 +184,7 @@ class ProbabilityFile:
             if kind_of(self.path) == "parquet":
                 return pq.ParquetFile(as_utf8(self.path)).schema_arrow
             if kind_of(self.path) == "arrow":
-                schemas = [batch.schema for batch in islice(arrow_batches(self.path), 1)]
-                check_rows_present(self.path, len(schemas))
-                return schemas[0]
+                return arrow_schema(self.path)
             return pa_csv.open_csv(open_text(self.path), parse_options=with_newlines()).schema
 
     @cached_property

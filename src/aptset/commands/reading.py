@@ -85,7 +85,7 @@ def names_of(path: Path) -> list[str]:
         if kind_of(path) == "parquet":
             return list(pq.ParquetFile(as_utf8(path)).schema_arrow.names)
         if kind_of(path) == "arrow":
-            return _arrow_names(path)
+            return list(arrow_schema(path).names)
         return list(_table_of_arrays(load_arrays(path)).column_names)
 
 
@@ -186,14 +186,14 @@ def with_newlines() -> pa_csv.ParseOptions:
     return pa_csv.ParseOptions(newlines_in_values=True)
 
 
-def _arrow_names(path: Path) -> list[str]:
-    """Return the names of the columns, which a file without rows has, too."""
+def arrow_schema(path: Path) -> pa.Schema:
+    """Return the columns and their types, which a file without rows has, too."""
     with pa.memory_map(as_utf8(path)) as source:
         try:
-            return list(pa_ipc.open_file(source).schema.names)
+            return pa_ipc.open_file(source).schema
         except pa.ArrowInvalid:
             source.seek(0)
-            return list(pa_ipc.open_stream(source).schema.names)
+            return pa_ipc.open_stream(source).schema
 
 
 def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:

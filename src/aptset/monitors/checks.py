@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aptset.labels import hashable
 from aptset.validation.settings import check_sample_size
 
 
@@ -28,7 +29,8 @@ def check_alarm(alarm: Any) -> float:
 
 def check_monitored_sizes(n: Any, needed: int, alpha: float) -> dict[Any, int]:
     """Return the calibration size of each group (None: of everyone); some must be large enough for a miss to happen."""
-    sizes = {None: n} if not isinstance(n, Mapping) else dict(n)
+    named = {None: n} if not isinstance(n, Mapping) else n
+    sizes = {hashable(name.item() if isinstance(name, np.generic) else name): size for name, size in named.items()}
     found = {name: check_sample_size(size) for name, size in sizes.items()}
     if not any(size >= needed for size in found.values()):
         raise ValueError(
@@ -78,12 +80,22 @@ def refuse_impossible_miss(is_covered: bool, first: int, group: Any, row: int) -
         )
 
 
+def check_storable_groups(names: Sequence[Any]) -> None:
+    """Refuse groups that a file of JSON would not give back as they are."""
+    for name in names:
+        if not (name is None or type(name) in (str, int, bool) or (type(name) is float and isfinite(name))):
+            raise TypeError(
+                f"groups must be texts, numbers, booleans or None to be saved; got {name!r}. Pass texts that stand for "
+                "them instead, such as str(group)."
+            )
+
+
 def check_stored_monitor(path: str | Path, content: bytes, n_bettors: int) -> dict[str, Any]:
     """Return the state in a file; whatever no monitor would have written is refused."""
     try:
         found = json.loads(content)
         is_monitor = found["aptset"] == "monitor"
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         is_monitor = False
     if not is_monitor:
         raise ValueError(f"{path} is not the state of a monitor, or it is damaged. Start a new one.")
@@ -91,7 +103,7 @@ def check_stored_monitor(path: str | Path, content: bytes, n_bettors: int) -> di
         raise ValueError(f"{path} has format {found.get('format')!r}, and this version reads format 1. Update aptset.")
     try:
         is_right = _is_right(found, n_bettors)
-    except (ValueError, TypeError, KeyError, ZeroDivisionError, OverflowError, AttributeError):
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
         is_right = False
     if not is_right:
         raise ValueError(f"{path} is damaged: no monitor has such a state. Start a new one.")

@@ -26,6 +26,7 @@ from aptset.monitors.checks import (
     check_covered,
     check_monitored_sizes,
     check_row_groups,
+    check_storable_groups,
     check_stored_monitor,
     refuse_impossible_miss,
 )
@@ -235,6 +236,7 @@ class CoverageMonitor:
 
     def save(self, path: str | Path) -> None:
         """Write the state to a small JSON file, whole or not at all; :meth:`load` goes on from there."""
+        check_storable_groups(list(self._urns))
         content = {
             "aptset": "monitor",
             "format": 1,

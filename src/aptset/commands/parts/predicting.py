@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from aptset.commands.checks import check_columns
 from aptset.commands.files import ProbabilityFile
 from aptset.commands.inputs import parts_of, source_of
 from aptset.commands.parts.checks import check_output_folder
@@ -75,8 +76,8 @@ def sets_of_probabilities(like: ProbabilityFile, calibration: Any, alphas: Seque
     def one(path: Path, keys: Keys, target: Path) -> dict[str, Any]:
         source = replace(like, path=path, keys=keys)
         if source.count() == 0:
-            source.classes()  # its columns must be there all the same
-            return write_nothing(path, target, source.other_columns(), calibration.classes, alphas)
+            names = _others_without_rows(source, [str(name) for name in calibration.classes.tolist()])
+            return write_nothing(path, target, names, calibration.classes, alphas)
         return predict_file(source, calibration, alphas, target, lambda rows: None, normalize)
 
     return one
@@ -111,6 +112,19 @@ def write_nothing(path: Path, out: Path, names: list[str], classes: Any, alphas:
     with SetsWriter(out, names, [str(name) for name in classes.tolist()], alphas) as writer:
         writer.write(others, [none] * len(alphas))
     return {"rows": 0, "mean_size": 0.0, "empty": 0}
+
+
+def _others_without_rows(source: ProbabilityFile, classes: list[str]) -> list[str]:
+    """Return the columns that travel along; all that are needed must be there all the same.
+
+    A CSV without rows does not tell which columns hold numbers: those of probabilities are called as the classes are.
+    """
+    if kind_of(source.path) != "csv" or source.prefix is not None:
+        source.classes()
+        return source.other_columns()
+    found, names = replace(source, prefix="").classes(), names_of(source.path)
+    check_columns(source.path, set(classes) <= set(found), "a column for each class", names, classes)
+    return [name for name in [*names, *dict(source.keys)] if name not in classes]
 
 
 def _without_rows(path: Path) -> dict[str, pa.Array]:
