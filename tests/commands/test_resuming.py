@@ -132,3 +132,26 @@ def test_runs_on_different_parts_share_a_folder(data):
         done = run("predict", *names, *predict("sets")[2:], cwd=data).stdout
     assert "sets also holds 3 parts that are not among these" in done
     assert tree(data / "sets") == tree(data / "all")
+
+
+def test_a_run_that_is_at_work_keeps_its_folder_from_runs_with_other_settings(data):
+    """Nothing is finished yet: the manifest would be written anew, and parts of both would stand side by side."""
+    (data / "hold").touch()
+    same_code = {**os.environ, "PYTHONPATH": str(Path(aptset.__file__).parents[1])}
+    first = [sys.executable, "-m", "aptset", "predict", "new/day=2", *predict("sets")[2:]]
+    with subprocess.Popen(first, cwd=data, env=same_code) as process:
+        try:
+            for _ in range(30_000):
+                if (data / "waiting").exists() or process.poll() is not None:
+                    break
+                time.sleep(0.01)
+            assert process.poll() is None, "it waits in its only part"
+            told = failure("predict", "new/day=0", *predict("sets", "--alpha", "0.2")[2:], cwd=data)
+            assert "holds the parts of another run: alpha was [0.1], and is [0.2] now" in told
+            run("predict", "new/day=1", *predict("sets")[2:], cwd=data)
+        finally:
+            (data / "hold").unlink()
+        assert process.wait() == 0
+    run(*predict("sets"), cwd=data)
+    run(*predict("straight"), cwd=data)
+    assert tree(data / "sets") == tree(data / "straight")

@@ -7,8 +7,9 @@ different parts of the same input could not share a folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,10 +24,12 @@ from aptset.commands.parts.checks import (
     check_same_run,
 )
 from aptset.commands.parts.finding import Part
+from aptset.commands.parts.sharing import shared
 from aptset.commands.parts.stores import Place
 
 _FOLDER = "_aptset"  # readers of datasets leave out what begins with _
 _MANIFEST = f"{_FOLDER}/manifest.json"
+_LOCK = f"{_FOLDER}/.lock"
 COUNTS = ("rows", "labels", "empty")  # what a record says about the sets of a part
 _READERS = 16  # records are many and small, and a store answers slowly
 
@@ -38,21 +41,39 @@ class Ledger:
     out: Place
 
     @classmethod
-    def open(cls, out: Place, settings: dict[str, Any], parts: Sequence[Part], folders: Sequence[Place]) -> Ledger:
+    @contextmanager
+    def open(
+        cls, out: Place, settings: dict[str, Any], parts: Sequence[Part], folders: Sequence[Place]
+    ) -> Iterator[Ledger]:
         """Begin a run in a folder, or go on with one of the same settings; ``folders`` are those that are read."""
         check_output_names([(part.output_name, part.place.shown) for part in parts])
         inside = any(_is_below(out, folder) for folder in folders) or any(_is_below(part.place, out) for part in parts)
         check_outside(out.shown, not inside)
         if out.is_local:
             Path(out.path).mkdir(parents=True, exist_ok=True)
-        manifest, settings = out.below(_MANIFEST), json.loads(json.dumps(settings))
-        there = {name for name, info in out.listed(recursive=True) if info.type == FileType.File}
-        if any(name != _MANIFEST and not name.rpartition("/")[2].startswith(".") for name in there):
-            check_free(out.shown, _MANIFEST in there)
-            check_same_run(out.shown, _read(manifest), settings)
+        ledger, settings = cls(out), json.loads(json.dumps(settings))
+        ledger._holds_something()  # nothing is written into a folder of somebody else
+        if not out.is_local:
+            ledger._begin(settings, is_alone=True)
+            yield ledger
+            return
+        with shared(Path(out.below(_LOCK).path), partial(ledger._begin, settings)):
+            yield ledger
+
+    def _holds_something(self) -> bool:
+        """Tell whether parts were finished here; refuse a folder that is not ours."""
+        there = {name for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
+        found = any(name != _MANIFEST and not name.rpartition("/")[2].startswith(".") for name in there)
+        check_free(self.out.shown, not found or _MANIFEST in there)
+        return found
+
+    def _begin(self, settings: dict[str, Any], is_alone: bool) -> None:
+        """Write down the settings of the run; those of one that is at work or finished something stay."""
+        manifest = self.out.below(_MANIFEST)
+        if not is_alone or self._holds_something():
+            check_same_run(self.out.shown, _read(manifest), settings)
         else:  # nothing was finished: what went wrong may have been the settings
             manifest.write(_as_json(settings))
-        return cls(out)
 
     def finished(self, parts: Sequence[Part]) -> dict[str, dict[str, Any]]:
         """Return the records of the parts whose input and output are as they were when the part was finished."""
@@ -101,7 +122,7 @@ def _read_record(out: Place, part: Part) -> dict[str, Any] | None:
 def _read(place: Place) -> Any:
     try:
         return json.loads(place.read())
-    except ValueError:
+    except (ValueError, FileNotFoundError):
         return None
 
 

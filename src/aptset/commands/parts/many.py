@@ -51,7 +51,10 @@ class Parts:
 
     def write(self, out: Place, settings: dict[str, Any], folders: Sequence[Place], one: OnePart) -> dict[str, Any]:
         """Write the sets of each part to a folder; parts that an earlier run finished are left as they are."""
-        ledger = Ledger.open(out, settings, self.parts, folders)
+        with Ledger.open(out, settings, self.parts, folders) as ledger:
+            return self._write_all(ledger, one)
+
+    def _write_all(self, ledger: Ledger, one: OnePart) -> dict[str, Any]:
         records = ledger.finished(self.parts)
         n_before = len(records)
         bar = Bar(len(self.parts), "parts", self.progress)
