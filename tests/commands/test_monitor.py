@@ -88,3 +88,15 @@ def test_what_does_not_fit_together_is_refused_in_words(outcomes):
     assert "is not the state of a monitor" in monitor(*write(400), "--state", state).output
     same = monitor(*write(400), "--state", folder / "outcomes.parquet")
     assert same.exit_code == 1
+
+
+def test_a_line_that_is_being_written_waits(outcomes):
+    folder, _, _ = outcomes
+    arguments = ["--label", "y", "-c", folder / "cal.aptset", "--state", folder / "state.json"]
+    path = folder / "outcomes.csv"
+    path.write_text("set,y\na|b,a\nb,b\na|c,b")  # the label may go on: "bear"
+    assert json.loads(monitor(path, *arguments).output)["rows"] == 2
+    path.write_text("set,y\na|b,a\nb,b\na|c,c\nc,c\n")
+    found = json.loads(monitor(path, *arguments).output)
+    assert (found["rows"], found["misses"]) == (4, 0)
+    assert json.loads(monitor(path, *arguments[:-2]).output)["rows"] == 4

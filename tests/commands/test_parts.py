@@ -238,6 +238,9 @@ def test_links_are_followed_and_what_is_no_file_is_named(data):
     (data / "val" / "circle").symlink_to(data / "val")
     assert "val/circle must not be a link to a folder above it" in failure("calibrate", data / "val", *rest)
     (data / "val" / "circle").unlink()
+    (data / "val" / "again.parquet").symlink_to(data / "val" / NAMES[0])
+    assert "must be named once; it is named 2 times" in failure("calibrate", data / "val", *rest)
+    (data / "val" / "again.parquet").unlink()
     (data / "val" / os.fsdecode(b"\xff.csv")).touch()
     assert "must be a name that UTF-8 can write" in failure("calibrate", data / "val", *rest)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from aptset.commands.checks import check_same_monitor, check_still_there
 from aptset.commands.evaluation_jobs import outcomes_of
+from aptset.commands.reading import count_of
 from aptset.judging.running_sums import Codes
 from aptset.monitors.coverage import CoverageMonitor
 from aptset.probabilities.calibration import Calibration
@@ -30,15 +31,26 @@ def monitor_file(
         monitor = before
     by_label = calibration.held_out.groups.kind == "label"
     seen, start = monitor.rows, 0
+    whole = count_of(path) if state is not None and _is_being_written(path) else None
     for some in outcomes_of(path, (), label, alpha, group, progress):
-        new = max(0, seen - start)
+        stop = len(some.covered) if whole is None else max(0, min(len(some.covered), whole - 1 - start))
+        new = slice(max(0, seen - start), stop)
         groups = some.truth if by_label else some.groups
-        monitor.update(some.covered[new:], None if groups is None else _in_full(groups)[new:])
-        start += len(some.covered)
+        monitor.update(some.covered[new], None if groups is None else _in_full(groups)[new])
+        start += stop
     check_still_there(path, start, seen)
     if state is not None:
         monitor.save(state)
     return monitor
+
+
+def _is_being_written(path: Path) -> bool:
+    """Tell whether the last line of a CSV has no end yet: somebody may be writing it. The next call reads it."""
+    if path.suffix.lower() != ".csv" or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        return file.read(1) not in (b"\n", b"\r")
 
 
 def _in_full(codes: Codes) -> list[Any]:

@@ -160,7 +160,14 @@ def settings_of(options: dict[str, Any]) -> dict[str, Any]:
 
 def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
     """Return where the results of a level go: a folder of its own where there are several."""
-    return Path(out) if len(alphas) == 1 else Path(out) / f"alpha-{alpha:g}"
+    is_short = len({f"{level:g}" for level in alphas}) == len(set(alphas))
+    return (
+        Path(out)
+        if len(alphas) == 1
+        else Path(out) / f"alpha-{alpha:g}"
+        if is_short
+        else Path(out) / f"alpha-{alpha!r}"
+    )
 
 
 @click.command()

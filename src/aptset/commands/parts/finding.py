@@ -73,7 +73,7 @@ def find_parts(names: Sequence[str]) -> list[Part]:
     searches = [_search(name) for name in names]
     places = [(place, info) for _, found in searches for place, info in found]
     check_one_store(names, all(place.store == places[0][0].store for place, _ in places))
-    check_told_apart([(place.path, place.shown) for place, _ in places])
+    check_told_apart([(place.real_path, place.shown) for place, _ in places])
     root = _without_keys(posixpath.commonpath([root for root, _ in searches]))
     start = len(root.rstrip("/")) + 1 if root else 0
     parts = [Part(place.path[start:], place, info.size, info.mtime_ns) for place, info in places]

@@ -48,6 +48,11 @@ class Place:
         return isinstance(self.store, LocalFileSystem)
 
     @property
+    def real_path(self) -> str:
+        """Where it is when links are followed: two names of one file are told by it."""
+        return os.path.realpath(self.path) if self.is_local else self.path
+
+    @property
     def info(self) -> Any:
         """What the store says about it: its type, its size, when it was changed."""
         return self.store.get_file_info(self.path)
