@@ -17,7 +17,7 @@ test: $(VENV)/tested lint browser
 # compiler needs no device: the kernels are compiled with it, and run by an emulator.
 test-network: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 cuda-bindings nvidia-cuda-nvrtc
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:logging tests_network tests_gpu
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -p no:logging tests_network tests_gpu
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.torch aptset.probabilities.tensor_sets
 
 # On a machine with a GPU, where nothing needs to be installed but torch, numpy and pytest.
@@ -32,7 +32,7 @@ test-models: $(VENV)/tested
 # A real S3 server, moto's, and clusters of dask and Spark (which needs Java): the tests start them on this machine.
 test-engines: $(VENV)/tested java
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]' fsspec 'dask[dataframe,distributed]>=2025.1' 'pyspark>=4.0'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_engines
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests_engines
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.dask aptset.engines.dask_calibrating aptset.engines.dask_predicting
 
 java:

@@ -171,3 +171,7 @@ def test_a_store_of_fsspec(data):
     run("predict", "memory://new", "-c", data / "c.aptset", *COMMON, "-o", "memory://sets")
     found = {name.removeprefix("/sets/"): memory.cat(name) for name in memory.find("/sets")}
     assert without_records(found) == without_records(tree(data / "sets"))
+
+
+def test_a_url_that_nobody_knows_is_refused_in_words():
+    assert "must be a URL of a store that pyarrow or fsspec knows" in failure("inspect", "nope://bucket/cal.aptset")
