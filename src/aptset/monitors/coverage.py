@@ -100,6 +100,8 @@ class CoverageMonitor:
     -----
     Sets of CV+ and the jackknife+ follow no such law. Ties and sets that are never empty can only lower the misses, and
     the evidence with them.
+    After a long quiet stretch an alarm takes longer (docs/howto/monitor.md has numbers): start anew with every
+    calibration, or now and then beside the old one, with ``alarm`` times the number of monitors.
 
     Examples
     --------
