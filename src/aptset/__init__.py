@@ -10,6 +10,7 @@ from importlib import import_module
 _PUBLIC = {
     "audits.auditing": "audit",
     "audits.comparing": "compare",
+    "bands": "LabelBands",
     "batches.calibrating": "calibrate_batches",
     "batches.predicting": "predict_batches",
     "estimator.classifier": "ConformalClassifier",
@@ -17,7 +18,7 @@ _PUBLIC = {
     "judging.estimates": "Estimate",
     "judging.evaluation": "Evaluation evaluate",
     "judging.metrics": (
-        "breakdown coverage coverage_by coverage_gap empty_rate mean_size mean_size_by "
+        "breakdown coverage coverage_by coverage_gap empty_rate labels_below macro_coverage mean_size mean_size_by "
         "singleton_accuracy singleton_rate size_distribution size_given_coverage size_given_coverage_by "
         "size_stratified_coverage"
     ),

@@ -2,6 +2,7 @@
 
 from aptset.audits.auditing import audit as audit
 from aptset.audits.comparing import compare as compare
+from aptset.bands import LabelBands as LabelBands
 from aptset.batches.calibrating import calibrate_batches as calibrate_batches
 from aptset.batches.predicting import predict_batches as predict_batches
 from aptset.calibrations import *  # noqa: F403
@@ -15,6 +16,8 @@ from aptset.judging.metrics import coverage as coverage
 from aptset.judging.metrics import coverage_by as coverage_by
 from aptset.judging.metrics import coverage_gap as coverage_gap
 from aptset.judging.metrics import empty_rate as empty_rate
+from aptset.judging.metrics import labels_below as labels_below
+from aptset.judging.metrics import macro_coverage as macro_coverage
 from aptset.judging.metrics import mean_size as mean_size
 from aptset.judging.metrics import mean_size_by as mean_size_by
 from aptset.judging.metrics import singleton_accuracy as singleton_accuracy

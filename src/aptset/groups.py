@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from aptset.labels import hashable
 
 Ids = NDArray[np.int32]
 GroupValues = list[Any] | NDArray[Any]  # of rows; whole numbers may come as an array
-Kind = Literal["all", "label", "row"]
+Kind = Literal["all", "label", "band", "row"]
 
 # What ``groups=`` takes by name, besides the columns of X; None: the label decides, which no function of X knows.
 GROUPINGS: dict[str, Callable[[Any], Any] | None] = {"label": None}
@@ -27,11 +28,13 @@ GROUPINGS: dict[str, Callable[[Any], Any] | None] = {"label": None}
 class Groups:
     """The groups that calibration knows, and where the group of a label comes from.
 
-    ``kind`` is "all" (one group), "label" (each label is a group) or "row" (a value that comes with the row).
+    ``kind`` is "all" (one group), "label" (each label is a group), "band" (labels share groups: ``bands`` has the
+    number of the group of each) or "row" (a value that comes with the row).
     """
 
     kind: Kind
     names: tuple[Any, ...]
+    bands: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, values: Iterable[Any] | None, setting: Any, classes: NDArray[Any]) -> Groups:
@@ -39,12 +42,15 @@ class Groups:
         if values is not None:
             plain = values.tolist() if isinstance(values, np.ndarray) else values
             return cls("row", tuple(dict.fromkeys(hashable(value) for value in some_of_each(plain))))
+        if groups_labels(setting):
+            found: Groups = setting.groups_of(classes)
+            return found
         by_label = is_grouping(setting) and GROUPINGS[setting] is None
         return cls("label", tuple(classes.tolist())) if by_label else EVERYONE
 
     def ids(self, values: GroupValues | None, n_rows: int) -> Ids | None:
         """Return the id of each row: -1 for a value never seen, zeros without groups, None where the label decides."""
-        if self.kind == "label":
+        if self.kind in ("label", "band"):
             return None
         if values is None:
             return np.zeros(n_rows, dtype=np.int32)
@@ -59,7 +65,19 @@ class Groups:
 
     def ids_of_labels(self, ids: Ids | None, columns: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the group of each calibration sample from the ids of its row and the column of its true label."""
-        return (columns if ids is None else ids).astype(np.intp)
+        if ids is None:
+            return columns.astype(np.intp) if self.of_columns is None else self.of_columns[columns]
+        return ids.astype(np.intp)
+
+    @cached_property
+    def of_columns(self) -> NDArray[np.intp] | None:
+        """The group of each label, where labels share groups; None where each has its own."""
+        is_own = self.bands is None or self.bands == tuple(range(len(self.names)))
+        return None if is_own else np.array(self.bands, dtype=np.intp)
+
+    def by_column(self, of_groups: NDArray[Any]) -> NDArray[Any]:
+        """Spread values of groups, last for one never seen, over the labels that decide them."""
+        return of_groups[..., :-1] if self.of_columns is None else of_groups[..., self.of_columns]
 
 
 def some_of_each(values: Iterable[Any]) -> Iterable[Any]:
@@ -85,6 +103,16 @@ def _look_up(values: NDArray[Any], table: dict[Any, int]) -> Ids:
 def is_grouping(setting: Any) -> bool:
     """Tell whether a setting of groups is the name of a grouping, and not a column."""
     return isinstance(setting, str) and setting in GROUPINGS
+
+
+def groups_labels(setting: Any) -> bool:
+    """Tell whether a setting of groups says which labels share a group, as :class:`aptset.LabelBands` does."""
+    return hasattr(setting, "groups_of")
+
+
+def labels_decide(setting: Any) -> bool:
+    """Tell whether a setting of groups names no column of rows: the label decides the group."""
+    return groups_labels(setting) or is_grouping(setting)
 
 
 EVERYONE = Groups("all", ("all",))

@@ -105,6 +105,11 @@ def in_order(labels: NDArray[Any]) -> NDArray[Any]:
         return as_objects(sorted(values, key=places.__getitem__))
 
 
+def plain_value(value: Any) -> Any:
+    """Return a number or a text of numpy as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def hashable(value: Any) -> Any:
     """Let every missing value (None, NaN, pandas' NA and NaT) be the same one: they do not equal themselves."""
     try:

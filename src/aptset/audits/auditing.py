@@ -18,7 +18,7 @@ from aptset.audits.checks import (
 from aptset.audits.drift import FALSE_ALARMS as OF_DRIFT
 from aptset.audits.drift import Drift, look_for_drift
 from aptset.audits.pages import splits_page
-from aptset.audits.pool import Pool, prepare
+from aptset.audits.pool import Pool, groups_shown, prepare
 from aptset.audits.results import Splits, distribution
 from aptset.audits.splits import as_conformal, split_and_measure
 from aptset.audits.values import Distribution, Records
@@ -185,7 +185,8 @@ def audit(
         chosen = check_calibrations(calibrations, sorted(CALIBRATIONS))
         settings: dict[str, Any] = {"conformity": conformity, "level": level, "randomized": randomized}
         candidates = {str(one): as_conformal(estimator, one, alpha, **settings) for one in chosen}
-    pool, share = prepare(X, y, groups, time, test_share, features, random_state)
+    shown = groups_shown(groups, candidates.values(), y)
+    pool, share = prepare(X, y, shown, time, test_share, features, random_state)
     count = check_repetitions(repetitions)
     splits = split_and_measure(candidates, pool, count, random_state, folder, n_jobs, progress, in_order=True)
     exact = check_alpha(next(iter(candidates.values())).alpha)

@@ -13,7 +13,7 @@ from aptset.audits.checks import (
     check_same_level,
 )
 from aptset.audits.comparison import Comparison
-from aptset.audits.pool import prepare
+from aptset.audits.pool import groups_shown, prepare
 from aptset.audits.results import Splits
 from aptset.audits.splits import as_conformal, split_and_measure
 from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
@@ -90,7 +90,7 @@ def compare(
     settings: dict[str, Any] = {"conformity": conformity, "level": level, "randomized": randomized}
     models = {name: as_conformal(model, calibration, alpha, **settings) for name, model in named.items()}
     check_same_level({name: check_alpha(model.alpha) for name, model in models.items()})
-    pool, share = prepare(X, y, groups, None, test_share, features)
+    pool, share = prepare(X, y, groups_shown(groups, models.values(), y), None, test_share, features)
     splits = split_and_measure(models, pool, check_repetitions(repetitions), random_state, folder, n_jobs, progress)
     each = FALSE_ALARMS / len(models)
     verdicts = {name: judge(splits.of(name), check_alpha(m.alpha), share, each) for name, m in models.items()}

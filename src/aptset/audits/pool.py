@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pickle import PicklingError
@@ -18,6 +19,7 @@ from aptset.audits.checks import (
     check_test_share,
     check_times,
 )
+from aptset.bands import LabelBands
 from aptset.chance.seeds import pair_seeds
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.classifier import ConformalClassifier
@@ -53,6 +55,13 @@ class Pool:
         """The text of every label and group, the same in every split and never the same for two of them."""
         parts = {"label": self.y.tolist(), "group": self.groups or []}
         return {part: _titles(list(dict.fromkeys(values))) for part, values in parts.items()}
+
+
+def groups_shown(groups: Any, models: Iterable[ConformalClassifier], y: Any) -> Any:
+    """Return the groups to break results down by: as passed, or the bands of the labels, if models share them."""
+    settings: list[Any] = [model.groups for model in models]
+    is_shared = isinstance(settings[0], LabelBands) and all(one == settings[0] for one in settings)
+    return settings[0].of(y) if groups is None and is_shared else groups
 
 
 def prepare(

@@ -124,7 +124,8 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] 
         return None
     if held_out.groups.kind == "all":
         return [(len(y), held_out.n)]
-    of_test = columns_of(y, model.classes_)
+    columns = columns_of(y, model.classes_)
+    of_test = held_out.groups.ids_of_labels(None, columns[columns >= 0])
     known = [(int((of_test == group).sum()), int(size)) for group, size in enumerate(held_out.sizes.tolist())]
     return [law for law in known if law[0] > 0]
 

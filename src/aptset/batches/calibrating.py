@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from aptset.bands import LabelBands
 from aptset.batches.checks import check_column
 from aptset.batches.layout import Layout
 from aptset.batches.scoring import Scoring
@@ -18,7 +19,7 @@ from aptset.chance import Chance
 from aptset.groups import Kind, is_grouping
 from aptset.probabilities.calibration import Calibration
 from aptset.scores import Gridded, Places, Score
-from aptset.validation.scores import check_conformity
+from aptset.validation.scores import check_conformity, for_classes
 from aptset.validation.settings import check_alphas, check_flag, check_generator, draw_key
 
 
@@ -30,7 +31,7 @@ def calibrate_batches(
     probabilities: str | Sequence[str] | None = None,
     prefix: str | None = None,
     classes: ArrayLike | None = None,
-    groups: str | None = None,
+    groups: str | LabelBands | None = None,
     ids: str | None = None,
     conformity: str | Score | Callable[[Places], Any] = "adaptive",
     resolution: float | None = None,
@@ -64,8 +65,9 @@ def calibrate_batches(
         What the names of the columns of probabilities start with; the class is the rest of the name.
     classes : array, optional
         The class of each column, or of each place of a list: by default the names of the columns, or 0, 1, ....
-    groups : None, "label" or str, optional
-        Calibrate within groups: "label" for every true label, else the column with the group of each row.
+    groups : None, "label", LabelBands or str, optional
+        Calibrate within groups: "label" for every true label, :class:`LabelBands` for bands of labels, else the column
+        with the group of each row.
     ids : str, optional
         The column with an id for each row: u then comes from the id alone. Without it u comes from the content of a
         row, and for copies of a row from where they stand among the batches.
@@ -132,7 +134,7 @@ def start_search(
     probabilities: str | Sequence[str] | None = None,
     prefix: str | None = None,
     classes: ArrayLike | None = None,
-    groups: str | None = None,
+    groups: str | LabelBands | None = None,
     ids: str | None = None,
     conformity: str | Score | Callable[[Places], Any] = "adaptive",
     resolution: float | None = None,
@@ -151,10 +153,14 @@ def start_search(
     score = score if resolution is None else check_conformity(Gridded(score, resolution))
     schema = first if isinstance(first, pa.Schema) else first.schema
     check_column(schema.names, labels, "labels")
-    layout = Layout.of(first, probabilities, prefix, classes, labels, groups, ids)
-    kind: Kind = "all" if groups is None else "label" if is_grouping(groups) else "row"
+    bands, column = (groups, None) if isinstance(groups, LabelBands) else (None, groups)
+    layout = Layout.of(first, probabilities, prefix, classes, labels, column, ids)
+    score = for_classes(score, layout.classes)
+    kind: Kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
     chance = Chance.of(None, ids, check_flag(randomized, "randomized"))
     flags = check_flag(normalize, "normalize"), check_flag(logits, "logits")
-    scoring = Scoring(layout, score, kind, draw_key(check_generator(random_state)), chance, *flags)
+    of_labels = None if bands is None else bands.groups_of(layout.classes)
+    key = draw_key(check_generator(random_state))
+    scoring = Scoring(layout, score, kind, key, chance, *flags, of_labels)
     levels = tuple(dict.fromkeys(check_alphas(alpha)[0]))
     return ThresholdSearch(scoring, levels, check_bucket_count(buckets), check_flag(allow_empty, "allow_empty"))

@@ -22,7 +22,7 @@ from aptset.batches.checks import (
     refuse_kind,
     refuse_unknown_width,
 )
-from aptset.groups import is_grouping
+from aptset.groups import labels_decide
 from aptset.labels import hashable
 from aptset.validation.labels import check_classes
 
@@ -54,7 +54,7 @@ class Layout:
         schema = first if isinstance(first, pa.Schema) else first.schema
         names = list(schema.names)
         check_distinct_names(names)
-        by_label = is_grouping(groups)
+        by_label = labels_decide(groups)
         others = {"labels": labels, "groups": None if by_label else groups, "ids": ids}
         for argument, name in others.items():
             if name is not None:

@@ -48,6 +48,7 @@ class Scoring:
     chance: Chance
     normalize: bool
     logits: bool
+    bands: Groups | None = None  # of the labels, where the kind is "band"
 
     @property
     def resolution(self) -> float | None:
@@ -57,10 +58,14 @@ class Scoring:
     @property
     def names(self) -> tuple[Any, ...]:
         """The groups that are known before any row is seen."""
+        if self.bands is not None:
+            return tuple(range(len(self.bands.names)))
         return {"all": ("all",), "label": tuple(range(len(self.layout.classes))), "row": ()}[self.kind]
 
     def groups_of(self, names: tuple[Any, ...]) -> Groups:
         """Return the groups under their own names: those of labels are counted by number."""
+        if self.bands is not None:
+            return self.bands
         return Groups(self.kind, tuple(self.layout.classes.tolist()) if self.kind == "label" else names)
 
     def score(self, piece: pa.RecordBatch, first_row: int) -> ScoredPiece:
@@ -85,4 +90,6 @@ class Scoring:
         of_rows = self.layout.group_values(piece)
         if of_rows is not None:
             return of_rows
+        if self.bands is not None:
+            return self.names, self.bands.ids_of_labels(None, columns)
         return self.names, columns if self.kind == "label" else np.zeros(len(columns), dtype=np.int64)

@@ -18,7 +18,7 @@ from aptset.batches.set_columns import columns_of_sets, names_of_sets
 from aptset.batches.sources import pieces, record_batches
 from aptset.batches.state_checks import check_partition
 from aptset.calibrations.counted import KnownThresholds
-from aptset.groups import is_grouping
+from aptset.groups import labels_decide
 from aptset.labels import as_objects
 from aptset.probabilities.calibration import Calibration
 from aptset.validation.groups import check_same_kind
@@ -102,7 +102,7 @@ def set_maker(
     levels = levels_of(calibration, alpha)
     schema = first if isinstance(first, pa.Schema) else first.schema
     layout = Layout.of(first, probabilities, prefix, None, None, groups, ids, len(calibration.classes))
-    check_same_kind(calibration.held_out.groups.kind, None if is_grouping(groups) else [groups] if groups else None)
+    check_same_kind(calibration.held_out.groups.kind, None if labels_decide(groups) else [groups] if groups else None)
     wanted, found = calibration.classes.tolist(), layout.classes.tolist()
     check_width(layout.columns[0], len(found) if layout.holds_lists else len(wanted), len(wanted))
     order = list(range(len(wanted))) if layout.holds_lists else check_classes_known(found, wanted)

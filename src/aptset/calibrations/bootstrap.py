@@ -81,7 +81,7 @@ class OfBags(Tally):
         scores, group = score(mean_of_judges(total, lacks.sum(axis=1), total.shape[1]))
         judges, fold_of_row = np.unique(lacks, axis=0, return_inverse=True)
         members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
-        parts = tuple(FoldScores.sort(scores[rows], group[rows], len(groups.names)) for rows in members)
+        parts = tuple(FoldScores.sort(scores[rows], group[rows], groups) for rows in members)
         return HeldOut(parts, groups, judges)
 
 

@@ -15,6 +15,7 @@ from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.score_counts import EVERYTHING, ScoreCounts, scores_of_keys
 from aptset.groups import Groups, Ids
 from aptset.kernels.counts import rank_at
+from aptset.kernels.engines.seam import columns_in
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, first_bad_row
 from aptset.kernels.quotients import by_counts
@@ -121,7 +122,8 @@ class OnGrid(Counted):
     def _look_up(self, scores: Floats, ids: Ids | None, found: Floats) -> None:
         """Write the p-values of some rows; those of a group never seen stay 1."""
         for group in range(len(self.sizes)) if ids is None else np.unique(ids[ids >= 0]).tolist():
-            mine: Any = np.s_[:, group] if ids is None else np.flatnonzero(ids == group)
+            of_labels = columns_in(group, self.groups.of_columns)
+            mine: Any = np.s_[:, of_labels] if ids is None else np.flatnonzero(ids == group)
             points, below, p_values = self._table(group)
             place = np.searchsorted(points, scores[mine])  # points below a score are below it on the grid as well
             met = np.unique(place)

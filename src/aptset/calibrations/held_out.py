@@ -33,8 +33,11 @@ class FoldScores:
     Scores of a group are put in order when they are first looked at: calibrating costs one pass, and no sort.
     """
 
-    def __init__(self, scores: Floats, offsets: NDArray[np.int64], is_sorted: bool = True) -> None:
+    def __init__(
+        self, scores: Floats, offsets: NDArray[np.int64], groups: Groups = EVERYONE, is_sorted: bool = True
+    ) -> None:
         self._scores, self.offsets, self._is_sorted = scores, offsets, is_sorted
+        self._of_columns = groups.of_columns
         self._calibrated: Calibrated | None = None
         self._n_selected = 0
 
@@ -70,30 +73,32 @@ class FoldScores:
     def calibrated(self) -> Calibrated:
         """The scores as the loops take them, with an index if there are many."""
         if self._calibrated is None:
-            self._calibrated = Calibrated(self.scores, self.offsets, index_of(self.scores, self.offsets))
+            index = index_of(self.scores, self.offsets)
+            self._calibrated = Calibrated(self.scores, self.offsets, index, of_columns=self._of_columns)
         return self._calibrated
 
     def __len__(self) -> int:
         return len(self._scores)
 
     @classmethod
-    def of_one_group(cls, scores: Floats) -> FoldScores:
+    def of_one_group(cls, scores: Floats, groups: Groups) -> FoldScores:
         """Keep scores of one group, which the caller does not change."""
-        return cls(scores, np.array([0, len(scores)]), is_sorted=False)
+        return cls(scores, np.array([0, len(scores)]), groups, is_sorted=False)
 
     @classmethod
-    def sort(cls, scores: Floats, groups: NDArray[np.intp], n_groups: int) -> FoldScores:
+    def sort(cls, scores: Floats, group: NDArray[np.intp], groups: Groups) -> FoldScores:
         """Put scores in the order of their groups."""
+        n_groups = len(groups.names)
         if n_groups == 1:
-            return cls.of_one_group(scores.copy())
-        narrow = groups.astype(np.int16) if n_groups < 2**15 else groups  # numpy sorts short numbers by digits
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=n_groups), dtype=np.int64)])
-        return cls(scores[np.argsort(narrow, kind="stable")], offsets, is_sorted=False)
+            return cls.of_one_group(scores.copy(), groups)
+        narrow = group.astype(np.int16) if n_groups < 2**15 else group  # numpy sorts short numbers by digits
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=n_groups), dtype=np.int64)])
+        return cls(scores[np.argsort(narrow, kind="stable")], offsets, groups, is_sorted=False)
 
 
 def score_fold(rows: Rows, columns: NDArray[np.int64], ids: Ids | None, groups: Groups, name: str) -> FoldScores:
     """Score the true label of each held-out row."""
-    return FoldScores.sort(scores_of(rows, columns, name), groups.ids_of_labels(ids, columns), len(groups.names))
+    return FoldScores.sort(scores_of(rows, columns, name), groups.ids_of_labels(ids, columns), groups)
 
 
 def scores_of(rows: Rows, columns: NDArray[np.int64], name: str) -> Floats:
@@ -105,19 +110,18 @@ def scores_of(rows: Rows, columns: NDArray[np.int64], name: str) -> Floats:
 
 def join_groups(several: Sequence[Groups]) -> Groups:
     """Return the groups that are in any of several of one kind, in the order in which they come."""
-    return Groups(several[0].kind, tuple(dict.fromkeys(name for groups in several for name in groups.names)))
+    names = tuple(dict.fromkeys(name for groups in several for name in groups.names))
+    return Groups(several[0].kind, names, several[0].bands)
 
 
 def join_folds(parts: Sequence[tuple[FoldScores, Groups]], groups: Groups) -> FoldScores:
     """Return the scores of other rows under one model as those of one fold, group by group."""
     if len(groups.names) == 1:
-        return FoldScores.of_one_group(np.concatenate([fold.unsorted for fold, _ in parts]))
+        return FoldScores.of_one_group(np.concatenate([fold.unsorted for fold, _ in parts]), groups)
     number_of = {name: number for number, name in enumerate(groups.names)}
     places = [np.array([number_of[name] for name in of_part.names], dtype=np.int32) for _, of_part in parts]
     group = [np.repeat(place, np.diff(fold.offsets)) for place, (fold, _) in zip(places, parts, strict=True)]
-    return FoldScores.sort(
-        np.concatenate([fold.unsorted for fold, _ in parts]), np.concatenate(group), len(groups.names)
-    )
+    return FoldScores.sort(np.concatenate([fold.unsorted for fold, _ in parts]), np.concatenate(group), groups)
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ class HeldOut:
         group = np.concatenate(
             [np.repeat(np.arange(len(fold.offsets) - 1), np.diff(fold.offsets)) for fold in self.folds]
         )
-        return FoldScores.sort(np.concatenate([fold.unsorted for fold in self.folds]), group, len(self.groups.names))
+        return FoldScores.sort(np.concatenate([fold.unsorted for fold in self.folds]), group, self.groups)
 
     def meet(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
         """Return the group ids of new rows, and the calibration sample size of each group that they can meet."""

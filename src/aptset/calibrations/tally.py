@@ -17,6 +17,7 @@ from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.groups import Groups, Ids
 from aptset.kernels.counts import add_counts, p_values_of, p_values_of_rows
 from aptset.kernels.cuts import Cut, cut, cut_by_label, masks, masks_by_label
+from aptset.kernels.engines.seam import columns_in
 from aptset.kernels.formula import Floats
 from aptset.kernels.free_cuts import FreeCut
 from aptset.kernels.places import Rows
@@ -98,7 +99,7 @@ class Tally:
         """Yield which labels are in the set at each level."""
         counts = self.close(held_out, ids)
         for alpha in alphas:
-            mask: NDArray[np.bool_] = counts < _by_label(held_out.ranks(alpha), ids)
+            mask: NDArray[np.bool_] = counts < _by_label(held_out.ranks(alpha), held_out.groups, ids)
             if not allow_empty:
                 empty = np.flatnonzero(~mask.any(axis=1))
                 mask[empty, self.mass[empty].argmax(axis=1)] = True
@@ -124,7 +125,11 @@ def _by_group(counts: NDArray[np.int32], held_out: HeldOut, ids: Ids | None) -> 
         return p_values_of(counts, sizes[0])
     p_values = np.empty(counts.shape)
     for group, n in enumerate(sizes):
-        mine = np.s_[:, group : group + 1] if ids is None else np.flatnonzero(ids == _as_id(group, sizes))
+        mine = (
+            np.s_[:, columns_in(group, held_out.groups.of_columns)]
+            if ids is None
+            else np.flatnonzero(ids == _as_id(group, sizes))
+        )
         p_values[mine] = p_values_of(counts[mine], n)
     return p_values
 
@@ -134,10 +139,10 @@ def _as_id(group: int, sizes: list[int]) -> int:
     return -1 if group == len(sizes) - 1 else group
 
 
-def _by_label(of_groups: Any, ids: Ids | None) -> NDArray[np.int64]:
+def _by_label(of_groups: Any, groups: Groups, ids: Ids | None) -> NDArray[np.int64]:
     """Spread values of groups (last: never seen) over a matrix of labels: by row, or by column."""
     values = np.asarray(of_groups, dtype=np.int64)
-    return values[None, :-1] if ids is None else values[ids][:, None]
+    return groups.by_column(values)[None, :] if ids is None else values[ids][:, None]
 
 
 def chunks(n_rows: int, n_classes: int) -> list[slice]:
@@ -194,7 +199,7 @@ def thresholds_of(held_out: HeldOut, ids: Ids, alphas: list[Fraction]) -> Floats
 
 def by_label_thresholds(held_out: HeldOut, alphas: list[Fraction]) -> Floats:
     """Return the thresholds of each label, (levels, labels): what comes last is for groups never seen."""
-    return np.array([held_out.thresholds(alpha)[:-1] for alpha in alphas])
+    return held_out.groups.by_column(np.array([held_out.thresholds(alpha) for alpha in alphas]))
 
 
 def mask_of_one_model(

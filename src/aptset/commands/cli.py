@@ -20,6 +20,7 @@ from aptset.commands.options import (
     ALPHA,
     ALPHAS,
     AS_JSON,
+    BANDS,
     CALIBRATIONS,
     COLUMNS,
     CONFORMITY,
@@ -87,6 +88,7 @@ def main(debug: bool) -> None:
 )
 @with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
+@with_options(BANDS)
 @ROW_ID
 @with_options([*COLUMNS, *DIALECT, TRUST])
 @click.option("--out", help="Folder for the results and the model; with TABLE aptset-run by default.")
@@ -123,7 +125,7 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
 
     check_other_files([folder / name for name in WRITTEN], [table])
     path = open_table(table, options.pop("sep"), options.pop("encoding"), quiet)
-    settings = Settings(**options_of_run(options), progress=not quiet)
+    settings = Settings(**options_of_run(options, quiet), progress=not quiet)
     result = run_table(path, target, settings)
     written = result.write(folder)
     more = {"promise": result.classifier.guarantee(), "out": str(folder), "written": written}

@@ -89,11 +89,13 @@ def facts_in_words(facts: dict[str, Any]) -> str:
 
 def _words(name: str, value: Any) -> str:
     if name == "score":
-        settings = ", ".join(f"{key}={one}" for key, one in (value["settings"] or {}).items())
+        shown = {key: len(one) if isinstance(one, list) else one for key, one in (value["settings"] or {}).items()}
+        settings = ", ".join(f"{key}={one}" for key, one in shown.items())
         return f"{value['name']}({settings})" if settings else str(value["name"])
     if name == "groups":
         sizes = ", ".join(f"{key}: {value['sizes'][key]:,}" for key in in_order(value["sizes"]))
-        return {"all": "none", "label": "each label", "row": "by row"}[value["kind"]] + (f" ({sizes})" if sizes else "")
+        kinds = {"all": "none", "label": "each label", "band": "bands of labels", "row": "by row"}
+        return kinds[value["kind"]] + (f" ({sizes})" if sizes else "")
     if isinstance(value, dict):
         return ", ".join(f"{key} {one}" for key, one in value.items() if one is not None)
     if isinstance(value, list):

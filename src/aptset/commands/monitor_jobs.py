@@ -29,14 +29,17 @@ def monitor_file(
         before = CoverageMonitor.load(state)
         check_same_monitor(state, before.settings, monitor.settings)
         monitor = before
-    by_label = calibration.held_out.groups.kind == "label"
+    known = calibration.held_out.groups
+    bands = [known.names[band] for band in known.bands or ()]
+    band_of = dict(zip(map(str, calibration.classes.tolist() if bands else ()), bands, strict=True))
     seen, start = monitor.rows, 0
     whole = count_of(path) if state is not None and _is_being_written(path) else None
     for some in outcomes_of(path, (), label, alpha, group, progress):
         stop = len(some.covered) if whole is None else max(0, min(len(some.covered), whole - 1 - start))
         new = slice(max(0, seen - start), stop)
-        groups = some.truth if by_label else some.groups
-        monitor.update(some.covered[new], None if groups is None else _in_full(groups)[new])
+        groups = some.groups if known.kind in ("all", "row") else some.truth
+        names = None if groups is None else _in_full(groups)[new]
+        monitor.update(some.covered[new], [band_of.get(str(name), name) for name in names or ()] if band_of else names)
         start += stop
     check_still_there(path, start, seen)
     if state is not None:

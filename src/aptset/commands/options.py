@@ -54,6 +54,18 @@ CONFORMITY = click.option(
     show_default=True,
     help="The score (raps, lac, saps, ...), auto, or module:object.",
 )
+BANDS = [
+    click.option(
+        "--bands",
+        metavar="FILE|NUMBER",
+        help="Calibrate within bands of labels: a table or JSON of label and band, or how many bands --counts makes.",
+    ),
+    click.option(
+        "--counts",
+        metavar="FILE",
+        help="A table or JSON of label and number of training rows: for --bands NUMBER and --conformity prevalence.",
+    ),
+]
 LEVEL = click.option(
     "--level",
     default="nominal",
@@ -134,11 +146,14 @@ def is_given(name: str) -> bool:
     return source is not None and source is not ParameterSource.DEFAULT
 
 
-def options_of_run(options: dict[str, Any]) -> dict[str, Any]:
+def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
     """Return the options of a command that trains, as the settings of a run."""
-    names = ["model", "calibration", "share", "alphas", "conformity", "level", "randomized", "groups", "row_id"]
+    from aptset.commands.label_tables import label_settings
+
+    names = ["model", "calibration", "share", "alphas", "level", "randomized", "groups", "row_id"]
     found = {name: options[name] for name in [*names, "seed", "jobs", "trust"]}
-    return {**found, "choice": choice_of(options)}
+    conformity, bands = label_settings(options, quiet)
+    return {**found, "conformity": conformity, "bands": bands, "choice": choice_of(options)}
 
 
 def only_one(alphas: tuple[float, ...]) -> float:
@@ -148,12 +163,12 @@ def only_one(alphas: tuple[float, ...]) -> float:
     return alphas[0]
 
 
-_OF_TABLES = ("model", "calibration", "conformity", "level", "randomized", "groups", "row_id", "drop", "features")
+_OF_TABLES = ("model", "calibration", "conformity", "level", "randomized", "groups", "bands", "counts", "row_id")
 
 
 def refuse_without_table(target: str | None) -> None:
     """Refuse options that the embedded data would ignore."""
-    names = [*_OF_TABLES, "keep_text", "sep", "encoding", "trust", "jobs"]
+    names = [*_OF_TABLES, "drop", "features", "keep_text", "sep", "encoding", "trust", "jobs"]
     given = [name for name in names if is_given(name)] + (["target"] if target is not None else [])
     if given:
         name = {"row_id": "id", "keep_text": "keep-text"}.get(given[0], given[0])

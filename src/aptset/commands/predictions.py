@@ -20,6 +20,7 @@ from aptset.commands.options import (
     ALPHA,
     ALPHAS,
     AS_JSON,
+    BANDS,
     CONFORMITY,
     DIALECT,
     QUIET,
@@ -41,6 +42,7 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @click.option("-o", "--out", required=True, help="The artefact to write.")
 @CONFORMITY
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
+@with_options(BANDS)
 @click.option("--deterministic", is_flag=True, help="u = 1: chance only orders equal probabilities.")
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
 @QUIET
@@ -55,17 +57,20 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     Examples:
       aptset calibrate validation.parquet --label y --prefix p_ -o cal.aptset
       aptset calibrate s3://bucket/validation/ --label y --groups region -o s3://bucket/cal.aptset
+      aptset calibrate validation.parquet --label y --bands 4 --counts training_counts.csv -o cal.aptset
     """
+    from aptset.commands.label_tables import label_settings
     from aptset.commands.probability_jobs import calibrate_files
     from aptset.running.progress import counting
     from aptset.validation.paths import check_other_files
 
     check_other_files([Path(out)], files_read(options, label))
     sources, one = sources_of(options, label, quiet)
-    settings = {name: options[name] for name in ("conformity", "normalize")}
+    conformity, bands = label_settings(options, quiet, one and one.count())
+    settings = {"conformity": conformity, "normalize": options["normalize"]}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
     with counting(one and one.count(), "rows", one is not None and not quiet) as counter:
-        found = calibrate_files(sources, counter, options["groups"] == "label", **settings)
+        found = calibrate_files(sources, counter, bands or (options["groups"] == "label" and "label"), **settings)
     with target_of(out) as target:
         found.save(target)
     content = {"n": found.n, "classes": len(found.classes), "out": out}

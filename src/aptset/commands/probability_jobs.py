@@ -38,24 +38,27 @@ from aptset.validation.settings import check_alphas
 OnRows = Callable[[int], None]
 
 
-def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_label: bool = False, **settings: Any) -> Calibration:
+def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_labels: Any = None, **settings: Any) -> Calibration:
     """Calibrate on a file, batch by batch; the same as on all rows at once."""
-    return calibrate_files([source], on_rows, by_label, **settings)
+    return calibrate_files([source], on_rows, by_labels, **settings)
 
 
 def calibrate_files(
-    sources: Iterable[ProbabilityFile], on_rows: OnRows, by_label: bool = False, **settings: Any
+    sources: Iterable[ProbabilityFile], on_rows: OnRows, by_labels: Any = None, **settings: Any
 ) -> Calibration:
-    """Calibrate on the rows of several files as if they stood in one; classes are in the order of the first."""
+    """Calibrate on the rows of several files as if they stood in one; classes are in the order of the first.
+
+    ``by_labels`` is "label" or bands of labels, where labels decide the groups.
+    """
     settings["conformity"] = imported_score(settings["conformity"])
     if settings["conformity"] == AUTO:
-        return _calibrate_whole(sources, on_rows, by_label, **settings)
+        return _calibrate_whole(sources, on_rows, by_labels, **settings)
     check_conformity(settings["conformity"])
     parts: list[Calibration] = []
     seeds: list[Any] = []
     for source, batch, classes in labelled_batches(sources):
         with shifted_rows(source.path, batch.start):
-            of_rows = {"groups": "label" if by_label else _groups_of(source, batch), "ids": _ids_of(source, batch)}
+            of_rows = {"groups": by_labels or _groups_of(source, batch), "ids": _ids_of(source, batch)}
             settings |= {"classes": classes, "first_row": batch.start, "least_distinct": 0.0, "u": None, **of_rows}
             found = score_labels(batch.probabilities, batch.labels, **settings)
         parts.append(calibration_of(found, True, settings["normalize"]))
@@ -84,9 +87,9 @@ def labelled_batches(
             yield source, some, wanted
 
 
-def imported_score(name: str) -> str | Score:
-    """Return the score at module:object, which the user named; a plain name as it is."""
-    if ":" not in name:
+def imported_score(name: str | Score) -> str | Score:
+    """Return the score at module:object, which the user named; a plain name, or a score, as it is."""
+    if not isinstance(name, str) or ":" not in name:
         return name
     beside_the_user()
     return find_score("--conformity", {"name": name, "settings": None}, trust=[name.partition(":")[0]])
@@ -107,7 +110,7 @@ def beside_the_user() -> None:
 
 
 def _calibrate_whole(
-    sources: Iterable[ProbabilityFile], on_rows: OnRows, by_label: bool, **settings: Any
+    sources: Iterable[ProbabilityFile], on_rows: OnRows, by_labels: Any, **settings: Any
 ) -> Calibration:
     """Calibrate on all rows at once: a score is chosen on rows of the whole file, so they must all be there."""
     matrices: list[Any] = []
@@ -121,7 +124,7 @@ def _calibrate_whole(
         ids += _ids_of(source, batch) or []
         settings["classes"] = wanted
         on_rows(len(batch.probabilities))
-    by: Any = "label" if by_label else groups or None
+    by: Any = by_labels or groups or None
     return calibrate(np.concatenate(matrices), labels, groups=by, ids=ids or None, **settings)
 
 

@@ -12,6 +12,7 @@ from aptset.commands.inputs import artefact_of, files_read, open_only, open_tabl
 from aptset.commands.options import (
     ALPHAS,
     AS_JSON,
+    BANDS,
     CALIBRATIONS,
     COLUMNS,
     CONFORMITY,
@@ -35,7 +36,7 @@ from aptset.commands.options import (
     workers,
 )
 
-OF_TABLES = {"model": "--model", "target": "--target", "jobs": "--jobs"}
+OF_TABLES = {"model": "--model", "target": "--target", "jobs": "--jobs", "bands": "--bands", "counts": "--counts"}
 OF_EITHER = {"calibration": "-c", "groups": "--groups", "row_id": "--id"}
 OF_PROBABILITIES = {
     "label": "--label",
@@ -76,6 +77,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @ROW_ID
 @with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
+@with_options(BANDS)
 @with_options([*COLUMNS, *DIALECT, TRUST])
 @click.option("--title", help="The heading of the page.")
 @click.option("-o", "--out", default="report.html", show_default=True, help="The page to write.")
@@ -110,7 +112,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     if not probs:
         made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title, not quiet)
     elif options["target"] is not None:
-        settings = Settings(**options_of_run(options), progress=not quiet)
+        settings = Settings(**options_of_run(options, quiet), progress=not quiet)
         made, result = reportjob.report_table(open_only(probs, *dialect), options["target"], page, title, settings)
         content = evaluations_as_json(result.evaluations, out=out)
         show(content, f"{result.text()}\n\nWritten: {out}", quiet, as_json)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
+from aptset.bands import LabelBands
 from aptset.calibrations.split import Split
 from aptset.commands.models import make_model, takes_raw_columns
 from aptset.commands.probability_jobs import as_json, evaluation_as_json, imported_score
@@ -25,6 +26,7 @@ from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.planning import coverage_test
 from aptset.labels import as_objects
 from aptset.running.writing import atomic_path
+from aptset.scores import Score
 from aptset.sets import PredictionSets
 from aptset.validation.settings import check_share_of_split
 
@@ -39,10 +41,11 @@ class Settings:
     calibration: str = "split"
     share: float | None = None
     alphas: tuple[float, ...] = (0.1,)
-    conformity: str = "adaptive"
+    conformity: str | Score = "adaptive"
     level: str = "nominal"
     randomized: bool = True
     groups: str | None = None
+    bands: LabelBands | None = None
     row_id: str | None = None
     seed: int = 0
     jobs: int | None = None
@@ -59,7 +62,7 @@ class Settings:
             alpha=self.alphas[0],
             level=self.level,  # type: ignore[arg-type]
             randomized=self.randomized,
-            groups=self.groups if is_grouping(self.groups) else None,
+            groups=self.groups if is_grouping(self.groups) else self.bands,
             n_jobs=self.jobs,
             progress=self.progress,
             random_state=self.seed,
@@ -177,9 +180,10 @@ def run_table(path: Path, target: str, settings: Settings) -> TableResult:
     of_test, test_ids = None if by is None else by[test], None if ids is None else ids[test]
     X, y = rows.features.iloc[test], rows.labels[test]
     sets = classifier.predict_set(X, settings.alphas, groups=of_test, ids=test_ids)
-    found = [evaluate(some, y, groups=of_test, alpha=alpha) for some, alpha in zip(sets, settings.alphas, strict=True)]
+    shown = of_test if settings.bands is None else settings.bands.of(y)
+    found = [evaluate(some, y, groups=shown, alpha=alpha) for some, alpha in zip(sets, settings.alphas, strict=True)]
     p_value = None
-    if classifier.fitted_.rule.scheme.name == "split" and groups is None:
+    if classifier.fitted_.rule.scheme.name == "split" and groups is None and settings.bands is None:
         n, alpha = classifier.n_calibration_, settings.alphas[0]
         p_value = coverage_test(sets[0].covers(y), n=n, alpha=alpha).p_value
     is_raw = classifier.estimator is model

@@ -24,7 +24,7 @@ from aptset.engines.dask_checks import (
     check_texts,
     refuse_collection,
 )
-from aptset.groups import is_grouping
+from aptset.groups import labels_decide
 
 PROBABILITIES = "probabilities"
 
@@ -159,7 +159,7 @@ def partitions_of(
 
     ``columns`` are labels, groups and ids: names of columns, or values for each row of an array.
     """
-    by_label = {name: value for name, value in columns.items() if is_grouping(value)}
+    by_label = {name: value for name, value in columns.items() if labels_decide(value)}
     others = {name: value for name, value in columns.items() if name not in by_label}
     if isinstance(rows, dask.dataframe.DataFrame):
         of_frame = FramePartitions.of(rows, others, probabilities, prefix, classes)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
+from aptset.bands import LabelBands
 from aptset.calibrations.scheme import Scheme
 from aptset.estimator.answering import Answering
 from aptset.estimator.checks import warn_unseen_labels
@@ -38,10 +39,11 @@ class ConformalClassifier(Answering):
         trained on them out of fold; they neither train nor calibrate what is kept, so the promise stands.
     alpha : float, default=0.1
         Miscoverage level of ``predict_set``; it may be overridden there.
-    groups : None, "label", a column of X, or a callable on X, optional
-        Calibrate within groups, so that the promise holds in each: "label" for every true label, else for every value
-        of a column (by name in a data frame, by number in an array) or of what the callable returns for X. Groups may
-        also be passed to ``fit`` and ``predict_set``.
+    groups : None, "label", LabelBands, a column of X, or a callable on X, optional
+        Calibrate within groups, so that the promise holds in each: "label" for every true label, :class:`LabelBands`
+        for bands of labels that are rare by themselves, else for every value of a column (by name in a data frame, by
+        number in an array) or of what the callable returns for X. Groups may also be passed to ``fit`` and
+        ``predict_set``.
     level : {"nominal", "guaranteed"}, default="nominal"
         "guaranteed" runs the calibration at an input level at which the theorem promises 1 - alpha; for CV+ and the
         jackknife+ that is near alpha / 2. ``input_level`` says which.
@@ -108,7 +110,7 @@ class ConformalClassifier(Answering):
         calibration: str | Scheme = "split",
         conformity: str | Score | Callable[[Places], Any] = "adaptive",
         alpha: float = 0.1,
-        groups: str | int | Callable[[Any], Any] | None = None,
+        groups: str | int | LabelBands | Callable[[Any], Any] | None = None,
         level: Literal["nominal", "guaranteed"] = "nominal",
         randomized: bool = True,
         allow_empty: bool = True,

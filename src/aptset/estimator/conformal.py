@@ -42,6 +42,7 @@ from aptset.validation.groups import (
 from aptset.validation.scores import (
     AUTO,
     check_conformity,
+    for_classes,
 )
 from aptset.validation.settings import (
     check_choice,
@@ -80,7 +81,7 @@ def prepare(
     opens = opens_ensemble(scheme)
     estimator = drawn_ensemble(settings.estimator, len(y), fit_params, generator) if opens else settings.estimator
     classes = check_label_space(settings.classes, classes)
-    columns = columns_of(y, classes)
+    score, columns = for_classes(score, classes), columns_of(y, classes)
     unseen = _unseen_label_chance(settings, columns, classes, frozen)
     values = check_group_values(settings.groups, passed_groups, X, len(y))
     groups = Groups.of(values, settings.groups, classes)

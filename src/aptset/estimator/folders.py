@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.groups import groups_labels
 from aptset.probabilities.checks import (
     LONGEST_TEXT,
     check_stored_groups,
@@ -86,6 +87,8 @@ def check_saveable(state: dict[str, Any], settings: dict[str, Any]) -> None:
         )
     for name in settings.keys() - {"estimator", "calibration", "conformity", "classes", "random_state"}:
         value = settings[name]
+        if name == "groups" and groups_labels(value):  # they are among the groups
+            continue
         if not is_storable(value.item() if isinstance(value, np.generic) else value):
             raise TypeError(
                 f"{name} must be a text, a number, a boolean or None to be saved; got {value!r}. "

@@ -57,13 +57,14 @@ def load_folder(
         read_tensors,
     )
     from aptset.estimator.state import rebuild
-    from aptset.probabilities.stored_scores import find_score
+    from aptset.probabilities.stored_scores import check_counted_classes, find_score
 
     trust = [trust] if isinstance(trust, str) else list(trust)
     facts = read_facts(folder)
     try:
         tensors = read_tensors(folder, facts)
         score = find_score(folder, facts["score"], scores, trust)
+        check_counted_classes(folder, score, len(facts["class_labels"]))
         settings = check_settings(folder, facts, ConformalClassifier._get_param_names())
         models = read_models(folder, facts, trust)
     except ValueError:
@@ -87,4 +88,6 @@ def load_folder(
     fitted = rebuild(state, str(folder))
     for name, value in (("calibration", fitted.rule.scheme), ("conformity", score)):
         settings[name] = value if settings[name] is None else settings[name]
+    if fitted.rule.groups.kind == "band":
+        settings["groups"] = fitted.rule.group_setting
     return ConformalClassifier(models["estimator"], **settings)._keep(fitted), facts

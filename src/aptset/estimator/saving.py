@@ -29,6 +29,7 @@ from aptset.estimator.folders import (
     need_skops,
 )
 from aptset.estimator.state import FORMAT_VERSION, flatten
+from aptset.groups import groups_labels
 from aptset.probabilities.artefacts import as_plain_labels, plain_value
 from aptset.probabilities.stored_scores import describe_score
 from aptset.running.writing import atomic_path, atomic_write
@@ -120,6 +121,7 @@ def _describe(
     classifier: Any, state: dict[str, Any], settings: dict[str, Any], table: dict[str, Any] | None
 ) -> dict[str, Any]:
     classes, groups = settings.pop("classes"), state["groups"]
+    settings["groups"] = None if groups_labels(settings["groups"]) else settings["groups"]  # the groups below say it
     for name in ("calibration", "conformity"):  # null: an object, which is described below
         settings[name] = settings[name] if isinstance(settings[name], str) else None
     if not isinstance(settings["random_state"], int | np.integer):
@@ -135,7 +137,7 @@ def _describe(
         "randomized": state["randomized"],
         "copies": state["copies"],
         "group_setting": plain_value(state["group_setting"]),
-        "groups": {"kind": groups["kind"], "names": [plain_value(name) for name in groups["names"]]},
+        "groups": {**groups, "names": [plain_value(name) for name in groups["names"]]},
         "classes": as_plain_labels(state["classes"]),
         "known_classes": None if classes is None else as_plain_labels(np.asarray(classes)),
         "unseen_label_chance": state["unseen_label_chance"],

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.bands import LabelBands
 from aptset.calibrations import CALIBRATIONS
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.scheme import Scheme
@@ -18,11 +19,11 @@ from aptset.chance import Chance
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.ensembles import Member
 from aptset.estimator.fitted import Fitted, Rule
-from aptset.groups import Groups
+from aptset.groups import Groups, groups_labels
 from aptset.labels import columns_of
 from aptset.probabilities.checks import unknown_kind
 from aptset.probabilities.stored_scores import describe_score, find_score
-from aptset.scores import SCORES, Gridded, Score, Tempered
+from aptset.scores import SCORES, Gridded, Prevalence, Score, Tempered
 
 FORMAT_VERSION = 1
 STATE = "state of aptset"  # where a pickle or a skops file keeps it, instead of objects of ours
@@ -42,8 +43,8 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
         "u": rule.chance.source,
         "randomized": rule.chance.randomized,
         "copies": float(rule.chance.copies),
-        "group_setting": rule.group_setting,
-        "groups": {"kind": rule.groups.kind, "names": list(rule.groups.names)},
+        "group_setting": None if groups_labels(rule.group_setting) else rule.group_setting,
+        "groups": flat_groups(rule.groups),
         "classes": rule.classes,
         "unseen_label_chance": float(rule.unseen_label_chance),
         "scores": np.concatenate([fold.scores for fold in held_out.folds]),
@@ -58,17 +59,18 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
 def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     """Return what was flattened."""
     classes: NDArray[Any] = state["classes"]
-    groups = Groups(state["groups"]["kind"], tuple(state["groups"]["names"]))
+    groups = full_groups(state["groups"])
+    setting = bands_of(groups, classes) if groups.kind == "band" else state["group_setting"]
     chance = Chance(state["u"], bool(state["randomized"]), float(state["copies"]))
     scheme, score = full_scheme(state["scheme"], where), full_score(state["score"], where)
     unseen = float(state["unseen_label_chance"])
-    rule = Rule(scheme, score, int(state["key"]), chance, state["group_setting"], groups, classes, unseen)
+    rule = Rule(scheme, score, int(state["key"]), chance, setting, groups, classes, unseen)
     starts = np.concatenate([[0], np.cumsum(state["offsets"][:, -1])])
     folds = []
     for offsets, start, stop in zip(state["offsets"], starts[:-1], starts[1:], strict=True):
         scores = state["scores"][start:stop]
         scores.flags.writeable = False
-        folds.append(FoldScores(scores, offsets))
+        folds.append(FoldScores(scores, offsets, groups))
     models = [
         model if columns is None else LabelledModel(model, classes[np.asarray(columns, dtype=np.intp)])
         for model, columns in zip(state["models"], state["labels"], strict=True)
@@ -81,6 +83,24 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
 def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
     """Return which of the classes a model's numbers stand for; None if it knows the labels themselves."""
     return columns_of(model.labels, classes).tolist() if isinstance(model, LabelledModel) else None
+
+
+def flat_groups(groups: Groups) -> dict[str, Any]:
+    """Return groups as plain values."""
+    found = {"kind": groups.kind, "names": list(groups.names)}
+    return found if groups.bands is None else {**found, "bands": list(groups.bands)}
+
+
+def full_groups(stored: dict[str, Any]) -> Groups:
+    """Return the groups that were flattened."""
+    bands = stored.get("bands")
+    return Groups(stored["kind"], tuple(stored["names"]), None if bands is None else tuple(bands))
+
+
+def bands_of(groups: Groups, classes: NDArray[Any]) -> LabelBands:
+    """Return the setting that labels and their bands stand for."""
+    assert groups.bands is not None
+    return LabelBands(dict(zip(classes.tolist(), [groups.names[band] for band in groups.bands], strict=True)))
 
 
 def flat_scheme(scheme: Any) -> Any:
@@ -109,7 +129,7 @@ def flat_score(score: Any) -> Any:
     inner = score
     while isinstance(inner, Tempered | Gridded):
         inner = inner.score
-    return describe_score(score) if type(inner) in SCORES.values() else score
+    return describe_score(score) if type(inner) in (*SCORES.values(), Prevalence) else score
 
 
 def full_score(stored: Any, where: str) -> Score:

@@ -105,6 +105,15 @@ def check_reportable(evaluation: Any) -> Any:
     return evaluation.evidence
 
 
+def check_level(level: Any, alpha: Fraction | None) -> float:
+    """Return the coverage that labels should reach: as given, or twice the misses promised."""
+    if level is None:
+        return max(0.0, float(1 - 2 * (Fraction(1, 10) if alpha is None else alpha)))
+    if isinstance(level, bool) or not isinstance(level, Real) or not 0 <= float(level) <= 1:
+        raise ValueError(f"level must be a coverage in [0, 1]; got {level!r}. Pass level=0.8, for instance.")
+    return float(level)
+
+
 def check_confidence(confidence: Any) -> float:
     """Return the confidence of an interval."""
     if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < float(confidence) < 1:

@@ -53,7 +53,7 @@ from aptset.probabilities.stored_counts import (
     tensors_of,
 )
 from aptset.probabilities.stored_schemes import describe_scheme, find_scheme
-from aptset.probabilities.stored_scores import describe_score, find_score
+from aptset.probabilities.stored_scores import check_counted_classes, describe_score, find_score
 from aptset.running.writing import atomic_path
 from aptset.validation.paths import check_plain_file
 
@@ -84,13 +84,13 @@ def read_calibration(
     """
     facts, tensors = read(path)
     classes = check_stored_labels(path, facts["classes"], "classes")
-    names = check_stored_groups(path, facts, classes)
-    groups = Groups(facts["groups"]["kind"], names)
+    groups = check_stored_groups(path, facts, classes)
     columns, score = facts["columns"], find_score(path, facts["score"], scores, trust)
+    check_counted_classes(path, score, len(classes))
     if facts["kind"] in COUNTED:
         held_out: HeldOut = counts_from(path, facts, tensors, groups, score)
     else:
-        held_out = HeldOut(_folds(tensors), groups, tensors.get("judges"))
+        held_out = HeldOut(_folds(tensors, groups), groups, tensors.get("judges"))
     fields = {
         "held_out": held_out,
         "classes": classes,
@@ -109,12 +109,12 @@ def read_calibration(
     return {**fields, "first_rows": tuple(int(row) for row in facts.get("first_rows", ["0"]))}, facts
 
 
-def _folds(tensors: dict[str, NDArray[Any]]) -> tuple[FoldScores, ...]:
+def _folds(tensors: dict[str, NDArray[Any]], groups: Groups) -> tuple[FoldScores, ...]:
     """Return the scores of each fold: views of one array, which nobody may change."""
     tensors["scores"].flags.writeable = False
     offsets = np.atleast_2d(tensors["offsets"])
     parts = np.split(tensors["scores"], np.cumsum(offsets[:, -1])[:-1])
-    return tuple(map(FoldScores, parts, offsets))
+    return tuple(FoldScores(part, starts, groups) for part, starts in zip(parts, offsets, strict=True))
 
 
 def _tensors(held_out: HeldOut) -> dict[str, NDArray[Any]]:
@@ -165,7 +165,7 @@ def _describe(fields: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[
         "score": describe_score(score),
         "classes": as_plain_labels(fields["classes"]),
         "columns": None if columns is None else as_plain_labels(columns),
-        "groups": {"kind": held_out.groups.kind, "names": [plain_value(name) for name in held_out.groups.names]},
+        "groups": _describe_groups(held_out.groups),
         "key": str(fields["key"]),
         "randomized": chance.randomized,
         "u": chance.source,
@@ -181,6 +181,11 @@ def _describe(fields: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[
     if facts["kind"] == CROSS:
         return {**facts, "folds": as_plain_labels(fields["folds"]), "scheme": describe_scheme(fields["scheme"])}
     return {**facts, **facts_of(held_out), "first_rows": [str(row) for row in fields["first_rows"]]}
+
+
+def _describe_groups(groups: Groups) -> dict[str, Any]:
+    facts = {"kind": groups.kind, "names": [plain_value(name) for name in groups.names]}
+    return facts if groups.bands is None else {**facts, "bands": list(groups.bands)}
 
 
 def _digest(text: str, tensors: dict[str, NDArray[Any]]) -> str:

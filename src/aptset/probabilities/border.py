@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.held_out import FoldScores
 from aptset.calibrations.tuning import Trial, Tuning, choose, some_rows
 from aptset.chance import Chance, fingerprint_of
-from aptset.groups import Groups
+from aptset.groups import Groups, groups_labels
 from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
@@ -31,6 +31,7 @@ from aptset.validation.matrices import (
 )
 from aptset.validation.scores import (
     check_conformity,
+    for_classes,
     formula_of,
 )
 from aptset.validation.settings import (
@@ -61,7 +62,7 @@ class Scored:
 
     def fold(self, rows: NDArray[np.intp] | slice) -> FoldScores:
         """Return the sorted scores of some rows."""
-        return FoldScores.sort(self.scores[rows], self.group_of_row[rows], len(self.groups.names))
+        return FoldScores.sort(self.scores[rows], self.group_of_row[rows], self.groups)
 
 
 def score_labels(
@@ -84,12 +85,14 @@ def score_labels(
     score = check_conformity(conformity) if tuning is None else Adaptive()
     randomized, normalize = check_flag(randomized, "randomized"), check_flag(normalize, "normalize")
     probabilities, ids = take_ids(probabilities, ids)
-    formula, soft = formula_of(score), check_flag(logits, "logits")
-    stays = tuning is None and stays_on_device(probabilities, formula)  # a score is chosen on the host
+    soft = check_flag(logits, "logits")
+    stays = tuning is None and stays_on_device(probabilities, formula_of(score))  # a score is chosen on the host
     matrix, names = check_probabilities(looked_at(probabilities, stays), NAME)
     matrix, known = check_named_columns(matrix, names, classes, labels, NAME)
     columns = check_labels(labels, known, len(matrix))
-    by_name = isinstance(groups, str)
+    score = for_classes(score, known)
+    formula = formula_of(score)
+    by_name = isinstance(groups, str) or groups_labels(groups)
     values = check_group_values(groups if by_name else None, None if by_name else groups, None, len(matrix))
     generator = check_generator(random_state)
     key, chance = draw_key(generator), Chance.of(u, ids, randomized)
@@ -101,6 +104,7 @@ def score_labels(
     reserved = None
     if tuning is not None and isinstance(rows, Rows):
         reserved = tuning.reserve(len(matrix), generator)
+        tuning = replace(tuning, candidates=tuple(for_classes(one, known) for one in tuning.candidates))
         score, trials = choose(some_rows(rows, reserved), columns[reserved], tuning, NAME)
         rows, columns = some_rows(rows, ~reserved), columns[~reserved]
         values = None if values is None else [values[i] for i in np.flatnonzero(~reserved)]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aptset.bands import LabelBands
 from aptset.calibrations.checks import check_fold_ids
 from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.held_out import HeldOut
@@ -29,7 +30,7 @@ def calibrate_cv(
     combine: Literal["plus", "minimax"] = "plus",
     conformity: str | Score | Callable[[Places], Any] = "adaptive",
     classes: ArrayLike | None = None,
-    groups: str | ArrayLike | None = None,
+    groups: str | LabelBands | ArrayLike | None = None,
     randomized: bool = True,
     allow_empty: bool = True,
     normalize: bool = False,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.groups import Groups
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -87,18 +89,28 @@ def same_values(found: list[Any], values: list[Any]) -> bool:
     return found == values and list(map(type, found)) == list(map(type, values))
 
 
-def check_stored_groups(path: str | Path, facts: dict[str, Any], classes: NDArray[Any]) -> tuple[Any, ...]:
-    """Return the names of the groups; those of labels must be the classes, one group must be called "all"."""
+def check_stored_groups(path: str | Path, facts: dict[str, Any], classes: NDArray[Any]) -> Groups:
+    """Return the groups; the names of those of labels must be the classes, one group must be called "all"."""
     kind, names = facts["groups"].get("kind"), facts["groups"].get("names")
     is_list = isinstance(names, list) and len(names) > 0
-    if facts["groups"].keys() != {"kind", "names"} or kind not in ("all", "label", "row") or not is_list:
-        raise damaged(path, "its groups must be of kind all, label or row, with names")
+    known = {"kind", "names", "bands"} if kind == "band" else {"kind", "names"}
+    if facts["groups"].keys() != known or kind not in ("all", "label", "band", "row") or not is_list:
+        raise damaged(path, "its groups must be of kind all, label, band or row, with names")
     check_stored_values(path, names, "groups")
     if kind == "all" and names != ["all"]:
         raise damaged(path, "its one group must be all")
     if kind == "label" and not same_values(names, classes.tolist()):
         raise damaged(path, "its groups by label must be its classes")
-    return tuple(names)
+    bands = _check_stored_bands(path, facts["groups"]["bands"], len(names), len(classes)) if kind == "band" else None
+    return Groups(kind, tuple(names), bands)
+
+
+def _check_stored_bands(path: str | Path, bands: Any, n_bands: int, n_classes: int) -> tuple[int, ...]:
+    """Return the band of each class; bands are numbered in the order in which the classes have them."""
+    is_list = isinstance(bands, list) and all(type(band) is int for band in bands)
+    if not is_list or len(bands) != n_classes or list(dict.fromkeys(bands)) != list(range(n_bands)):
+        raise damaged(path, f"its bands must number the {n_bands} bands of its {n_classes} classes")
+    return tuple(bands)
 
 
 def check_same_face(one: Any, other: Any) -> None:

@@ -60,12 +60,18 @@ def _check(one: Any, other: Any) -> None:
         "classes": np.array_equal(one.classes, other.classes),
         "what was kept (scores, thresholds, counts)": type(one.held_out) is type(other.held_out),
         "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
+        "bands of labels": _bands_of(one) == _bands_of(other),
         "combine": getattr(one, "scheme", None) == getattr(other, "scheme", None),
         "kind of names of groups": _may_be_equal(one.held_out.groups.names, other.held_out.groups.names),
         "kind of names of folds": _may_be_equal(_folds_of(one), _folds_of(other)),
     }
     mine, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
     check_mergeable([name for name, equal in same.items() if not equal], bool(mine & theirs))
+
+
+def _bands_of(calibration: Any) -> Any:
+    groups = calibration.held_out.groups
+    return None if groups.bands is None else (groups.names, groups.bands)
 
 
 def _folds_of(calibration: Any) -> list[Any]:

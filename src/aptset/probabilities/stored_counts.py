@@ -147,5 +147,5 @@ def counts_from(path: str | Path, facts: dict[str, Any], tensors: Tensors, group
 
 
 def _counted_names(groups: Groups) -> tuple[Any, ...]:
-    """Return the names under which groups are counted: labels by their numbers."""
-    return tuple(range(len(groups.names))) if groups.kind == "label" else groups.names
+    """Return the names under which groups are counted: labels and bands by their numbers."""
+    return tuple(range(len(groups.names))) if groups.kind in ("label", "band") else groups.names

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from aptset.probabilities.checks import damaged
-from aptset.scores import SCORES, Gridded, OfFunction, Score, Tempered
+from aptset.probabilities.checks import check_stored_values, damaged
+from aptset.scores import SCORES, Gridded, OfFunction, Prevalence, Score, Tempered
 from aptset.validation.scores import check_conformity
 
-TEMPERED, GRIDDED = "tempered", "gridded"
+TEMPERED, GRIDDED, PREVALENCE = "tempered", "gridded", "prevalence"
 _AROUND: dict[str, Any] = {TEMPERED: Tempered, GRIDDED: Gridded}  # scores that hold another one
 
 
@@ -30,6 +30,9 @@ def describe_score(score: Score) -> dict[str, Any]:
     if isinstance(score, Gridded):
         inner = describe_score(score.score)
         return {"name": GRIDDED, "settings": {"resolution": float(score.resolution), "score": inner}}
+    if isinstance(score, Prevalence):
+        counts = {"labels": list(score.counts), "counts": list(score.counts.values())}
+        return {"name": PREVALENCE, "settings": counts}
     for name, kind in SCORES.items():
         if type(score) is kind:
             return {"name": name, "settings": _settings(score)}
@@ -90,14 +93,38 @@ def find_score(
     """Return the score that an artefact names; ``scores`` maps names to scores, ``trust`` lists modules to import."""
     name, settings = stored.get("name"), stored.get("settings")
     is_plain = stored.keys() == {"name", "settings"} and (settings is None or isinstance(settings, dict))
-    if not isinstance(name, str) or not is_plain or (name in (*SCORES, *_AROUND) and settings is None):
+    if not isinstance(name, str) or not is_plain or (name in (*SCORES, *_AROUND, PREVALENCE) and settings is None):
         raise damaged(path, "its score has no name or no settings")
+    if name == PREVALENCE:
+        return _prevalence(path, settings or {})
     if name in _AROUND:
         inner = (settings or {}).get("score")
         if not isinstance(inner, dict) or inner.get("name") in (name, GRIDDED):
             raise damaged(path, f"its {name} score has no score")
         return _made(path, name, _AROUND[name], {**(settings or {}), "score": find_score(path, inner, scores, trust)})
     return _made(path, name, SCORES[name] if name in SCORES else _of_user(path, name, scores or {}, trust), settings)
+
+
+def _prevalence(path: str | Path, settings: dict[str, Any]) -> Prevalence:
+    """Return the score of labels and their counts, in the order of the classes."""
+    labels: Any = settings.get("labels")
+    counts: Any = settings.get("counts")
+    are_lists = settings.keys() == {"labels", "counts"} and isinstance(labels, list) and isinstance(counts, list)
+    if not are_lists or len(labels) != len(counts):
+        raise damaged(path, "its score must have a count for each label")
+    check_stored_values(path, labels, "labels of its score")
+    try:
+        return Prevalence(dict(zip(labels, counts, strict=True)))
+    except (TypeError, ValueError) as error:
+        raise damaged(path, f"its score cannot be made ({str(error)[:200].rstrip('.')})") from error
+
+
+def check_counted_classes(path: str | Path, score: Score, n_classes: int) -> None:
+    """Refuse a score that counts other labels than there are classes."""
+    while isinstance(score, Tempered | Gridded):
+        score = score.score
+    if isinstance(score, Prevalence) and len(score.counts) != n_classes:
+        raise damaged(path, f"its score must have a count for each of its {n_classes} classes")
 
 
 def _of_user(path: str | Path, name: str, scores: Mapping[str, Any], trust: Collection[str]) -> Any:

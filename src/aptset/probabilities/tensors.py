@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tally import by_label_thresholds, thresholds_of
 from aptset.groups import Ids
+from aptset.kernels.engines.seam import Calibrated
 from aptset.kernels.places import LabelScores
 from aptset.kernels.tensors import Tensor, TensorRows
 from aptset.probabilities.device_rows import MOST_ROWS, DeviceRows
@@ -64,6 +65,8 @@ class OnDevice:
     def p_values(self, held_out: HeldOut, ids: Ids | None) -> Tensor:
         """Return the p-value of every label."""
         rows, (fold,) = self.rows, held_out.folds
+        if held_out.groups.of_columns is not None:
+            return _p_values_by_band(rows, fold.calibrated, held_out.groups.of_columns)
 
         def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
             groups = None if ids is None else torch.zeros(len(piece), dtype=torch.int32, device=rows.device)
@@ -119,6 +122,21 @@ def sets_by_label(rows: DeviceRows, thresholds: Tensor, at_least: int, classes: 
 
     _, longest, members, _ = _found(rows, find)
     return TensorSets(_pointers(longest), members, classes)
+
+
+def _p_values_by_band(rows: DeviceRows, calibrated: Calibrated, of_columns: NDArray[np.intp]) -> Tensor:
+    """Return the p-value of every label: a pass for each band, as if all rows were of that group."""
+
+    def work(piece: TensorRows, _: slice) -> tuple[Tensor, Tensor]:
+        found = torch.empty(piece.probabilities.shape, dtype=torch.float64, device=rows.device)
+        for band in range(len(calibrated.offsets) - 1):
+            groups = torch.full((len(piece),), band, dtype=torch.int32, device=rows.device)
+            p_values, bad = rows.engine.p_values(piece, calibrated, groups)
+            columns = _moved(np.flatnonzero(of_columns == band), rows)
+            found[:, columns] = p_values[:, columns]
+        return found, bad
+
+    return _filled(rows, work, torch.float64, MOST_ROWS)
 
 
 class Found(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.bands import LabelBands
 from aptset.calibrations.tuning import Trial, Tuning
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.calibrating import calibration_of
@@ -71,7 +72,7 @@ def tune(
     share: float = 0.2,
     slack: float = 0.01,
     classes: ArrayLike | None = None,
-    groups: str | ArrayLike | None = None,
+    groups: str | LabelBands | ArrayLike | None = None,
     randomized: bool = True,
     allow_empty: bool = True,
     normalize: bool = False,

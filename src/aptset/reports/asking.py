@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.tally import p_values_of_one_model, sets_of_one_model
-from aptset.groups import Ids
+from aptset.groups import Groups, Ids
 from aptset.judging.laws import FoldCounts
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
@@ -53,7 +53,7 @@ def ask(
         sets = sets_of_one_model(held_out, rows, ids, levels, classes, may_be_empty, OF_ESTIMATOR)
         return Answer(sets, p_values_of_one_model(held_out, rows, ids, OF_ESTIMATOR), rows.probabilities, None)
     tally = fitted.rule.scheme.combine(len(samples), len(classes))
-    of_row, folds = group_of_rows(held_out.groups.kind, columns, ids), []
+    of_row, folds = group_of_rows(held_out.groups, columns, ids), []
     for model, fold in zip(fitted.models, held_out.of_models, strict=True):
         rows = _under(model, samples, classes, on_rows)
         check_rows(rows.probabilities, tally.add(fold, rows, ids), OF_ESTIMATOR, normalize=False)
@@ -75,11 +75,12 @@ def _under(model: Any, samples: Any, classes: NDArray[Any], on_rows: Callable[[f
     return rows
 
 
-def group_of_rows(kind: str, columns: Columns, ids: Ids | None) -> NDArray[np.int64]:
+def group_of_rows(groups: Groups, columns: Columns, ids: Ids | None) -> NDArray[np.int64]:
     """Return the group within which each row was calibrated; -1 for a label or a group that was not seen."""
-    if kind == "label":
-        return columns
-    return np.zeros(len(columns), dtype=np.int64) if kind == "all" else np.asarray(ids, dtype=np.int64)
+    if ids is None:
+        known = groups.ids_of_labels(None, np.maximum(columns, 0)).astype(np.int64)
+        return np.where(columns < 0, -1, known)
+    return np.zeros(len(columns), dtype=np.int64) if groups.kind == "all" else np.asarray(ids, dtype=np.int64)
 
 
 def _below(fold: FoldScores, rows: Rows, columns: Columns, of_row: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -16,6 +16,7 @@ from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.split import Split
 from aptset.chance import Chance
+from aptset.groups import Groups
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.evidence import Evidence, Origin, as_group_list
 from aptset.judging.features import can_be_sliced
@@ -90,8 +91,9 @@ def _of_classifier(
     unseen = classifier.unseen_label_chance_
     known = f"the {len(rule.classes)} labels that are known"
     settings["Promise about"] = known + (f"; a new row carries another one in about {unseen:.2%}" if unseen else "")
-    of_row = group_of_rows(held_out.groups.kind, columns, samples.ids)
-    settled = (rule.randomized, classifier.allow_empty, settings, of_row, answer.folds, passed is not None)
+    of_row = group_of_rows(held_out.groups, columns, samples.ids)
+    groups, are_bands = _groups_shown(groups, held_out.groups, of_row)
+    settled = (rule.randomized, classifier.allow_empty, settings, of_row, answer.folds, are_bands or passed is not None)
     origin = _origin(rule.scheme, held_out, *settled)
     seen = X if features is None else features
     sliced = seen if features is not None or can_be_sliced(X, len(sets)) else None
@@ -125,11 +127,13 @@ def _of_calibration(
     settings |= _settings(scheme.name, held_out, str(calibration.conformity), calibration.chance, may_be_empty)
     columns = columns_of(as_labels(y, "y"), calibration.classes)
     check_length(columns, len(sets), "y")
-    of_row = group_of_rows(held_out.groups.kind, columns, held_out.meet(by, len(sets))[0])
+    of_row = group_of_rows(held_out.groups, columns, held_out.meet(by, len(sets))[0])
     folds = None
     if isinstance(calibration, CrossCalibration):
         folds = folds_of_calibration(calibration, probabilities, {"groups": by, **chance}, columns, of_row)
-    origin = _origin(scheme, held_out, randomized, may_be_empty, settings, of_row, folds, by is not None)
+    groups, are_bands = _groups_shown(groups, held_out.groups, of_row)
+    are_shown = are_bands or by is not None
+    origin = _origin(scheme, held_out, randomized, may_be_empty, settings, of_row, folds, are_shown)
     found = evaluate(sets, y, features, groups, alpha=alpha, random_state=random_state)
     chances = _chances(calibration, probabilities)
     return _with_rows(found, sets, y, p_values, chances, groups, features, last, may_be_empty, origin)
@@ -177,7 +181,7 @@ def _origin(
     losses = {tuple((float(line.constant), float(line.slope)) for line in lines) for lines in of_groups}
     kind = held_out.groups.kind
     upper_open = not randomized or not may_be_empty
-    within = "label" if kind == "label" else "group" if kind == "row" and are_groups_shown else None
+    within = "label" if kind == "label" else "group" if are_groups_shown else None
     law: dict[str, Any] = {"folds": folds}
     if folds is None:
         sizes = (*held_out.sizes.tolist(), 0)  # a group never seen comes last: its sets hold every label
@@ -187,11 +191,20 @@ def _origin(
     return Origin(scheme.name, held_out.n, pairs, kind != "all", upper_open, settings, within, **law)
 
 
+def _groups_shown(groups: Any, known: Groups, of_row: NDArray[np.int64]) -> tuple[Any, bool]:
+    """Return the groups that are shown, and whether they are the bands of the true labels: if no others were passed."""
+    if known.kind != "band" or groups is not None:
+        return groups, False
+    names = [*known.names, "labels that calibration did not know"]
+    return [names[band] for band in of_row.tolist()], True
+
+
 _SOURCES = {"content": "the content of the row", "ids": "the id of the row", "given": "the caller"}
 
 
 def _settings(name: str, held_out: HeldOut, score: str, chance: Chance, may_be_empty: bool) -> dict[str, str]:
     kinds = {"all": "one promise for all rows", "label": "within every true label", "row": "within every group"}
+    kinds["band"] = f"within every band of labels, {len(held_out.groups.names)} of them"
     folds = len(held_out.folds)
     return {
         "Calibration": name + (f", {folds} folds" if folds > 1 else ""),

@@ -10,6 +10,7 @@ from aptset.scores.adaptive import Adaptive
 from aptset.scores.gridded import Gridded
 from aptset.scores.homogeneous import Homogeneous
 from aptset.scores.margin import Margin
+from aptset.scores.prevalence import Prevalence
 from aptset.scores.rank import Rank
 from aptset.scores.regularized import Regularized
 from aptset.scores.saps import SAPS
@@ -24,6 +25,7 @@ __all__ = [
     "Homogeneous",
     "Margin",
     "Places",
+    "Prevalence",
     "Rank",
     "Regularized",
     "Tempered",

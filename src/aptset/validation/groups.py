@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from aptset.devices import is_on_device, is_tensor, on_host
-from aptset.groups import GROUPINGS, GroupValues, is_grouping, some_of_each
+from aptset.groups import GROUPINGS, GroupValues, groups_labels, is_grouping, some_of_each
 from aptset.labels import as_objects, hashable
 from aptset.tables import column_values, is_table, names_of_columns, plain_list
 from aptset.validation.labels import check_length
@@ -23,6 +23,8 @@ def check_group_values(groups: Any, passed: Any, X: Any, n_rows: int) -> GroupVa
         return None if passed is None else _as_values(passed, n_rows)
     if passed is not None:
         raise ValueError(f"groups must come once: they are set to {groups!r} already. Leave one of the two out.")
+    if groups_labels(groups):
+        return None
     if is_grouping(groups) and (X is not None or GROUPINGS[groups] is None):
         groups = GROUPINGS[groups]
         if groups is None:

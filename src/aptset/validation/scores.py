@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aptset.kernels.formula import Floats, Formula, Places, Weights
 from aptset.kernels.places import Rows, all_scores_of_block
 from aptset.kernels.rules import broken_rule
-from aptset.scores import ALIASES, SCORES, Gridded, OfFunction, Score, Tempered
+from aptset.scores import ALIASES, SCORES, Gridded, OfFunction, Prevalence, Score, Tempered
 
 AUTO = "auto"
 _WAY_OUT = "Leave `weights` out: `of` alone works with any function."
@@ -73,6 +74,11 @@ def _named(name: str) -> Score:
     known = ALIASES.get(name, name)
     if known in SCORES:
         return SCORES[known]()
+    if name in ("pas", "prevalence"):
+        raise ValueError(
+            f"conformity={name!r} must know how often labels occur in training: pass "
+            "aptset.Prevalence(collections.Counter(y_train))."
+        )
     if name == AUTO:
         raise ValueError(
             "conformity must name a score here: 'auto' reserves rows to choose one, which calibrate() and "
@@ -110,6 +116,13 @@ def _check_fast_form(score: Any) -> None:
                 f"{fast_scores[fast_scores != slow_scores][0]!r} by weights and "
                 f"{slow_scores[fast_scores != slow_scores][0]!r} by of. {_WAY_OUT}"
             )
+
+
+def for_classes(score: Score, classes: NDArray[Any]) -> Score:
+    """Return a checked score as it is computed for these classes: counts of labels go to their columns."""
+    if isinstance(score, Prevalence):
+        return score.for_classes(classes)
+    return replace(score, score=for_classes(score.score, classes)) if isinstance(score, Tempered | Gridded) else score
 
 
 def formula_of(score: Score) -> Formula:

@@ -76,7 +76,7 @@ def warn_if_too_few(
 ) -> None:
     """Say once that sets hold every label because their calibration samples, or those of some groups, are too few.
 
-    ``kind`` is that of the groups: "all" for none, "label", or "row". ``levels`` are the input levels at which
+    ``kind`` is that of the groups: "all" for none, "label", "band", or "row". ``levels`` are the input levels at which
     calibration runs, where they are not the levels that were asked for.
     """
     strictest, inner = min(alphas), min(levels or alphas)
@@ -94,6 +94,9 @@ def warn_if_too_few(
         if kind == "label":
             what = what.replace("groups", "labels", 1)
             effect = "so they are in every set. Calibrate on more samples of these labels or raise alpha."
+        if kind == "band":
+            what = what.replace("groups", "bands of labels", 1)
+            effect = "so their labels are in every set. Calibrate on more samples of these bands, or join bands."
     else:
         what = f"{next(iter(short.values()))} calibration samples are too few for {asked}"
         effect = "so every set holds every label. Calibrate on more samples or raise alpha."

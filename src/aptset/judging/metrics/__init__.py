@@ -17,6 +17,7 @@ from aptset.judging.metrics.coverages import (
     size_stratified_coverage,
 )
 from aptset.judging.metrics.few_labels import empty_rate, singleton_accuracy, singleton_rate
+from aptset.judging.metrics.macro import labels_below, macro_coverage
 from aptset.judging.metrics.sizes import (
     mean_size,
     mean_size_by,
@@ -37,6 +38,15 @@ _TABLE = (
         name="worst_slice",
         heading="Coverage in the worst slice",
         aims_at_level=True,
+    ),
+    Metric(macro_coverage, "share", "higher", words="macro coverage", short="macro"),
+    Metric(
+        labels_below,
+        "share",
+        "lower",
+        words="labels below 1 - 2 alpha",
+        heading="Labels covered too little",
+        short="below",
     ),
     Metric(mean_size, "labels", "lower", column="size", heading="Labels in a set"),
     Metric(size_given_coverage, "labels", "lower", heading="Labels in a set that covers", short="size if covered"),
@@ -74,6 +84,8 @@ __all__ = [
     "coverage_gap",
     "empty_rate",
     "gap_of_counts",
+    "labels_below",
+    "macro_coverage",
     "mean_size",
     "mean_size_by",
     "singleton_accuracy",

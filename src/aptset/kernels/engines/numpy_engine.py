@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import blocks
-from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups
+from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, columns_in
 from aptset.kernels.formula import Floats
 from aptset.kernels.opened import label_scores_of, open_block, order_and_scores
 from aptset.kernels.quotients import by_decimals
@@ -166,6 +166,7 @@ def count_below(scores: Floats, calibrated: Calibrated, row_groups: Groups) -> N
     """Count the calibration scores of its group below each of a matrix of scores (rows, labels)."""
     counts = np.zeros(scores.shape, dtype=np.int32)
     for group, (start, stop) in enumerate(pairwise(calibrated.offsets.tolist())):
-        mine = np.s_[:, group] if row_groups is None else np.flatnonzero(row_groups == group)
+        by_column = row_groups is None
+        mine = np.s_[:, columns_in(group, calibrated.of_columns)] if by_column else np.flatnonzero(row_groups == group)
         counts[mine] = np.searchsorted(calibrated.scores[start:stop], scores[mine], side="left")
     return counts

@@ -49,7 +49,9 @@ NO_INDEX = Index()
 class Calibrated:
     """Calibration scores: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
 
-    The group of a label is that of its row, or its own column. An index makes counting faster and changes nothing.
+    The group of a label is that of its row, or its own column, or what ``of_columns`` says of its column (engines never
+    see that: callers spread thresholds over the columns, and count band by band). An index makes counting faster and
+    changes nothing.
     Engines may keep what they worked out from the scores in ``kept``, under their name (and their device).
     """
 
@@ -57,6 +59,12 @@ class Calibrated:
     offsets: NDArray[np.int64]
     index: Index = NO_INDEX
     kept: dict[Any, Any] = field(default_factory=dict)
+    of_columns: NDArray[np.intp] | None = None
+
+
+def columns_in(group: int, of_columns: NDArray[np.intp] | None) -> slice | NDArray[np.intp]:
+    """Return the columns of the labels of a group, where the label decides: its own, or those that share it."""
+    return slice(group, group + 1) if of_columns is None else np.flatnonzero(of_columns == group)
 
 
 class Waiting(Protocol):

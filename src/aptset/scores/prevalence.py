@@ -1,0 +1,70 @@
+"""One minus the probability over the prevalence of the label (PAS): rare labels get a fair cut."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels.formula import Floats, Places
+from aptset.labels import plain_value
+from aptset.scores.checks import check_every_label, check_training_counts
+from aptset.scores.homogeneous import TIE_NOISE
+
+
+@dataclass(frozen=True, repr=False)
+class Prevalence:
+    """One minus the probability of the label over its prevalence in training: for labels of which many are rare.
+
+    A label y scores 1 - p_y pi_min / pi_y, where pi_y is the number of training rows of y plus one. Among sets of a
+    given mean size those of p_y / pi_y have the largest macro coverage, the mean of the labels' coverages. The promise
+    is that of any score: 1 - alpha over all rows. Equal scores come in random order and labels without mass share
+    (1, 2], as in :class:`Homogeneous`, which this is where all labels are equally frequent.
+
+    There is no fast form: the loops of numpy score every label.
+
+    Parameters
+    ----------
+    counts : mapping
+        How many *training* rows each label has: ``collections.Counter(y_train)``. Every label must be named, with 0 if
+        it has none. Never counts of the calibration rows: the score must not know them.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> score = aptset.Prevalence({"frequent": 79, "rare": 19})
+    >>> aptset.calibrate([[0.75, 0.25]] * 2, ["frequent", "rare"], conformity=score, randomized=False,
+    ...                  classes=["frequent", "rare"]).scores
+    array([0.75  , 0.8125])
+    """
+
+    counts: Mapping[Any, int]
+
+    def __post_init__(self) -> None:
+        check_training_counts(self.counts)
+        plain = {plain_value(label): int(count) for label, count in self.counts.items()}
+        object.__setattr__(self, "counts", plain)
+
+    def for_classes(self, classes: NDArray[Any]) -> "Prevalence":
+        """Return the score of these classes, counts in the order of their columns."""
+        found = check_every_label(self.counts, classes, "counts", "Pass 0 for a label without training rows.")
+        return Prevalence(dict(zip(classes.tolist(), found, strict=True)))
+
+    @cached_property
+    def _factors(self) -> Floats:
+        times = np.array(list(self.counts.values()), dtype=np.float64) + 1.0
+        factors: Floats = times.min() / times
+        return factors
+
+    def of(self, places: Places) -> Floats:
+        """Return the score of every label."""
+        share = -(places.own * self._factors) / places.total + ((1.0 - TIE_NOISE) + TIE_NOISE * places.u)
+        return np.where(places.own > 0.0, share, places.behind)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.counts.items()))
+
+    def __repr__(self) -> str:
+        return f"Prevalence({len(self.counts)} labels, {sum(self.counts.values()):,} training rows)"
