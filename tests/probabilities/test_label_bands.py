@@ -345,7 +345,7 @@ def test_forged_bands_are_refused(tmp_path):
         with pytest.raises(ValueError, match="its groups must be of kind"):
             aptset.load(path)
     labels = list(range(6))
-    for settings in (
+    for stored in (
         {"labels": labels[:5], "counts": [1] * 5},
         {"labels": labels, "counts": [1] * 5},
         {"labels": labels, "counts": [-1] * 6},
@@ -356,6 +356,6 @@ def test_forged_bands_are_refused(tmp_path):
         None,
     ):
         kept.save(path)
-        forged(path, score={"name": "prevalence", "settings": settings})
+        forged(path, score={"name": "prevalence", "settings": stored})
         with pytest.raises(ValueError, match="is no intact aptset artefact"):
             aptset.load(path)
