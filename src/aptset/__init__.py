@@ -26,6 +26,7 @@ _PUBLIC = {
     "judging.scorers": "coverage_score negative_mean_size negative_size_given_coverage scorer worst_slice_score",
     "judging.worst_slice": "WorstSlice worst_slice_coverage",
     "monitors.coverage": "CoverageMonitor",
+    "overlapping": "Overlapping",
     "probabilities.calibrating": "calibrate",
     "probabilities.calibrating_folds": "calibrate_cv",
     "probabilities.calibration": "Calibration",

@@ -36,6 +36,7 @@ from aptset.judging.scorers import worst_slice_score as worst_slice_score
 from aptset.judging.worst_slice import WorstSlice as WorstSlice
 from aptset.judging.worst_slice import worst_slice_coverage as worst_slice_coverage
 from aptset.monitors.coverage import CoverageMonitor as CoverageMonitor
+from aptset.overlapping import Overlapping as Overlapping
 from aptset.probabilities.calibrating import calibrate as calibrate
 from aptset.probabilities.calibrating_folds import calibrate_cv as calibrate_cv
 from aptset.probabilities.calibration import Calibration as Calibration

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from threading import Lock
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,26 @@ from aptset.labels import hashable
 
 Ids = NDArray[np.int32]
 GroupValues = list[Any] | NDArray[Any]  # of rows; whole numbers may come as an array
-Kind = Literal["all", "label", "band", "row"]
+Kind = Literal["all", "label", "band", "row", "overlap"]
 
 # What ``groups=`` takes by name, besides the columns of X; None: the label decides, which no function of X knows.
 GROUPINGS: dict[str, Callable[[Any], Any] | None] = {"label": None}
+
+
+class Overlap(NamedTuple):
+    """The groups that overlap, by name; and the columns of the frame that they come from, with which are of flags."""
+
+    names: tuple[Any, ...]
+    frame: tuple[Any, ...] | None = None
+    is_flag: tuple[bool, ...] = ()
+
+
+class Cells(list[tuple[Any, ...]]):
+    """For each row the names of the groups that it is in; ``given`` is what they were read from."""
+
+    def __init__(self, cells: Iterable[tuple[Any, ...]], overlap: Overlap, given: Any = None) -> None:
+        super().__init__(cells)
+        self.overlap, self.given = overlap, given
 
 
 @dataclass(frozen=True)
@@ -29,16 +46,20 @@ class Groups:
     """The groups that calibration knows, and where the group of a label comes from.
 
     ``kind`` is "all" (one group), "label" (each label is a group), "band" (labels share groups: ``bands`` has the
-    number of the group of each) or "row" (a value that comes with the row).
+    number of the group of each), "row" (a value that comes with the row) or "overlap" (each name is a combination of
+    groups that overlap).
     """
 
     kind: Kind
     names: tuple[Any, ...]
     bands: tuple[int, ...] | None = None
+    overlap: Overlap | None = None
 
     @classmethod
     def of(cls, values: Iterable[Any] | None, setting: Any, classes: NDArray[Any]) -> Groups:
         """Return the groups that occur among the values (in order of first appearance), or the labels, or one group."""
+        if isinstance(values, Cells):
+            return cls("overlap", tuple(dict.fromkeys(values)), overlap=values.overlap)
         if values is not None:
             plain = values.tolist() if isinstance(values, np.ndarray) else values
             return cls("row", tuple(dict.fromkeys(hashable(value) for value in some_of_each(plain))))
@@ -54,6 +75,8 @@ class Groups:
             return None
         if values is None:
             return np.zeros(n_rows, dtype=np.int32)
+        if self.kind == "overlap":
+            return self._combinations(values)
         table = {name: number for number, name in enumerate(self.names)}
         if isinstance(values, np.ndarray):
             return _look_up(values, table)
@@ -62,6 +85,28 @@ class Groups:
         except TypeError:
             return np.fromiter((table.get(hashable(value), -1) for value in values), dtype=np.int32, count=n_rows)
         return np.fromiter(map(ids.__getitem__, values), dtype=np.int32, count=n_rows)
+
+    def _combinations(self, values: GroupValues) -> Ids:
+        """Return the number of each row's combination, new ones behind those of calibration; -1 for unknown groups."""
+        known, wanted = set(self.overlap.names if self.overlap else ()), dict.fromkeys(values)
+        with self._lock:
+            for cell in wanted:
+                if cell not in self.combinations and known.issuperset(cell):
+                    self.combinations[cell] = len(self.combinations)
+        numbers = {cell: self.combinations.get(cell, -1) for cell in wanted}
+        return np.fromiter(map(numbers.__getitem__, values), dtype=np.int32, count=len(values))
+
+    @cached_property
+    def combinations(self) -> dict[Any, int]:
+        """The combinations of overlapping groups that were met, with their numbers; those of calibration first."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def _lock(self) -> Any:
+        return Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
 
     def ids_of_labels(self, ids: Ids | None, columns: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the group of each calibration sample from the ids of its row and the column of its true label."""

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import EVERYONE, Groups, Ids
+from aptset.calibrations.overlapping_scores import OverlappingScores
+from aptset.groups import EVERYONE, Groups, Ids, Overlap
 from aptset.kernels.counts import Calibrated, index_of, rank_at, sort_upward
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
@@ -111,7 +112,14 @@ def scores_of(rows: Rows, columns: NDArray[np.int64], name: str) -> Floats:
 def join_groups(several: Sequence[Groups]) -> Groups:
     """Return the groups that are in any of several of one kind, in the order in which they come."""
     names = tuple(dict.fromkeys(name for groups in several for name in groups.names))
-    return Groups(several[0].kind, names, several[0].bands)
+    return Groups(several[0].kind, names, several[0].bands, join_overlaps([groups.overlap for groups in several]))
+
+
+def join_overlaps(several: Sequence[Overlap | None]) -> Overlap | None:
+    """Return the groups that overlap in any of several, which come from the same columns."""
+    first = several[0]
+    every = (name for overlap in several if overlap is not None for name in overlap.names)
+    return None if first is None else first._replace(names=tuple(dict.fromkeys(every)))
 
 
 def join_folds(parts: Sequence[tuple[FoldScores, Groups]], groups: Groups) -> FoldScores:
@@ -188,11 +196,13 @@ class HeldOut:
         """Return the group ids of new rows, and the calibration sample size of each group that they can meet."""
         if values is None and self.groups.kind == "all":
             return np.zeros(n_rows, dtype=np.int32), self.size_of_group
-        found = None if values is None else check_group_values(None, values, None, n_rows)
+        found = None if values is None else check_group_values(None, values, None, n_rows, self.groups)
         check_same_kind(self.groups.kind, found)
         ids, sizes = self.groups.ids(found, n_rows), self.sizes.tolist()
         if found is None or ids is None:
             return ids, self.size_of_group
+        if self.overlapping is not None:
+            return ids, self.overlapping.sizes_of({name for cell in dict.fromkeys(found) for name in cell})
         met = np.flatnonzero(np.bincount(ids + 1, minlength=len(sizes) + 1)[1:]).tolist()
         seen = {self.groups.names[number]: sizes[number] for number in met}
         others = (found[row] for row in np.flatnonzero(ids < 0).tolist())
@@ -212,12 +222,24 @@ class HeldOut:
                 self._thresholds[alpha] = found
         return found
 
+    def thresholds_by_row(self, ids: Ids, alpha: Fraction) -> Floats:
+        """Return the threshold of each row from the number of its group, or of its combination of groups."""
+        return self.thresholds(alpha)[ids] if self.overlapping is None else self.overlapping.thresholds(ids, alpha)
+
+    @cached_property
+    def overlapping(self) -> OverlappingScores | None:
+        """The scores by combinations of groups, where groups overlap."""
+        return OverlappingScores(self.groups, self.folds[0]) if self.groups.kind == "overlap" else None
+
     @cached_property
     def _thresholds(self) -> dict[Fraction, Floats]:
         """Those that were asked for: a level comes again with every batch."""
         return {}
 
     def _find_thresholds(self, alpha: Fraction) -> Floats:
+        if self.overlapping is not None:
+            numbers = np.arange(len(self.groups.names), dtype=np.int32)
+            return np.append(self.overlapping.thresholds(numbers, alpha), np.inf)
         pooled = self.pooled()
         *ranks, _ = self.ranks(alpha).tolist()
         found = np.array([*(pooled.of_rank(group, rank) for group, rank in enumerate(ranks)), np.inf])

@@ -23,6 +23,7 @@ from aptset.kernels.free_cuts import FreeCut
 from aptset.kernels.places import Rows
 from aptset.sets import PredictionSets
 from aptset.validation.matrices import check_rows
+from aptset.validation.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 
 # Adding and subtracting this rounds a probability to 2^-36: sums over a hundred thousand folds are then exact, so the
 # mean does not depend on the order in which workers deliver.
@@ -192,9 +193,10 @@ def sets_of_one_model(
 
 def thresholds_of(held_out: HeldOut, ids: Ids, alphas: list[Fraction]) -> Floats:
     """Return the thresholds of each row, or one row for all: count < k is the same as score <= k-th smallest score."""
-    found = [held_out.thresholds(alpha) for alpha in alphas]
-    by_group: Floats = found[0][:, None] if len(found) == 1 else np.array(found).T
-    return by_group[:1] if held_out.groups.kind == "all" else by_group[ids]
+    if held_out.groups.kind == "all":
+        return np.array([held_out.thresholds(alpha)[:1] for alpha in alphas]).T
+    found = [held_out.thresholds_by_row(ids, alpha) for alpha in alphas]
+    return found[0][:, None] if len(found) == 1 else np.array(found).T
 
 
 def by_label_thresholds(held_out: HeldOut, alphas: list[Fraction]) -> Floats:
@@ -219,6 +221,7 @@ def mask_of_one_model(
 
 def p_values_of_one_model(held_out: HeldOut, rows: Rows | RowsElsewhere, ids: Ids | None, name: str) -> Any:
     """Return the p-value of every label under the only model."""
+    refuse_overlapping(held_out.groups.kind, "p-values", WITHOUT_P_VALUES)
     if not isinstance(rows, Rows):
         if isinstance(held_out, Counted):
             refuse_on_device()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.held_out import FoldScores
 from aptset.calibrations.tuning import Trial, Tuning, choose, some_rows
 from aptset.chance import Chance, fingerprint_of
-from aptset.groups import Groups, groups_labels
+from aptset.groups import Cells, Groups, groups_labels
 from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
@@ -107,13 +107,21 @@ def score_labels(
         tuning = replace(tuning, candidates=tuple(for_classes(one, known) for one in tuning.candidates))
         score, trials = choose(some_rows(rows, reserved), columns[reserved], tuning, NAME)
         rows, columns = some_rows(rows, ~reserved), columns[~reserved]
-        values = None if values is None else [values[i] for i in np.flatnonzero(~reserved)]
+        values = _some(values, ~reserved)
         found = label_scores(replace(rows, formula=formula_of(score)), columns)
     of_rows = Groups.of(values, groups, known)
     group_of_row = of_rows.ids_of_labels(of_rows.ids(values, len(rows)), columns)
     chance, fingerprint = chance.with_copies(found.n_copies, len(rows)), fingerprint_of(found.seeds, found.scores)
     of_score = (score, key, chance, fingerprint, found.seeds, trials, reserved)
     return Scored(found.scores, group_of_row, of_rows, known, names, *of_score)
+
+
+def _some(values: Any, rows: NDArray[np.bool_]) -> Any:
+    """Return the groups of some rows."""
+    if values is None:
+        return None
+    some = [values[row] for row in np.flatnonzero(rows).tolist()]
+    return Cells(some, values.overlap) if isinstance(values, Cells) else some
 
 
 def take_ids(probabilities: Any, ids: Any) -> tuple[Any, Any]:

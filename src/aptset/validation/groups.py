@@ -7,19 +7,27 @@ from typing import Any
 import numpy as np
 
 from aptset.devices import is_on_device, is_tensor, on_host
-from aptset.groups import GROUPINGS, GroupValues, groups_labels, is_grouping, some_of_each
+from aptset.groups import GROUPINGS, Cells, Groups, GroupValues, groups_labels, is_grouping, some_of_each
 from aptset.labels import as_objects, hashable
 from aptset.tables import column_values, is_table, names_of_columns, plain_list
 from aptset.validation.labels import check_length
+from aptset.validation.overlapping import check_cells
 
 
-def check_group_values(groups: Any, passed: Any, X: Any, n_rows: int) -> GroupValues | None:
+def check_group_values(
+    groups: Any, passed: Any, X: Any, n_rows: int, known: Groups | None = None
+) -> GroupValues | None:
     """Return the group of each row, or None where there are no groups or the label decides.
 
     ``groups`` is the setting (None, the name of a grouping, a column of X, or a callable on X), ``passed`` what came
-    with the rows.
+    with the rows, ``known`` the groups of calibration, if it is over.
     """
+    if hasattr(groups, "cells"):
+        raise TypeError("groups=Overlapping(...) speaks of rows: pass it to fit, and the groups of new rows later.")
     if groups is None:
+        if passed is not None and (hasattr(passed, "cells") or isinstance(passed, Cells) or _overlaps(known)):
+            check_overlaps(known)
+            return check_cells(passed, None if known is None else known.overlap, n_rows)
         return None if passed is None else _as_values(passed, n_rows)
     if passed is not None:
         raise ValueError(f"groups must come once: they are set to {groups!r} already. Leave one of the two out.")
@@ -36,10 +44,20 @@ def check_group_values(groups: Any, passed: Any, X: Any, n_rows: int) -> GroupVa
 
 def check_same_kind(kind: str, values: GroupValues | None) -> None:
     """Refuse groups at prediction that calibration did not have, and the other way round."""
-    if kind == "row" and values is None:
+    if kind in ("row", "overlap") and values is None:
         raise ValueError("groups must be passed with the new rows, since calibration was done by group.")
-    if kind != "row" and values is not None:
+    if kind not in ("row", "overlap") and values is not None:
         raise ValueError("groups must be left out here, since calibration was not done by groups of rows.")
+
+
+def _overlaps(known: Groups | None) -> bool:
+    return known is not None and known.kind == "overlap"
+
+
+def check_overlaps(known: Groups | None) -> None:
+    """Refuse overlapping groups of new rows where calibration had none."""
+    if known is not None and known.kind != "overlap":
+        raise ValueError("groups must not overlap here, since calibration was not done by overlapping groups.")
 
 
 def _as_values(values: Any, n_rows: int) -> GroupValues:
