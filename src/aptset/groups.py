@@ -125,6 +125,29 @@ class Groups:
         return of_groups[..., :-1] if self.of_columns is None else of_groups[..., self.of_columns]
 
 
+def flat_groups(groups: Groups) -> dict[str, Any]:
+    """Return groups as lists and texts; a combination of groups that overlap as a text of 0 and 1."""
+    found: dict[str, Any] = {"kind": groups.kind, "names": list(groups.names)}
+    if groups.bands is not None:
+        found["bands"] = list(groups.bands)
+    if groups.overlap is not None:
+        every, frame, is_flag = groups.overlap
+        found["names"] = ["".join("01"[name in cell] for name in every) for cell in map(set, groups.names)]
+        found |= {"groups": list(every), "frame": None if frame is None else list(frame), "is_flag": list(is_flag)}
+    return found
+
+
+def full_groups(stored: dict[str, Any]) -> Groups:
+    """Return the groups that were flattened."""
+    kind, names, bands = stored["kind"], stored["names"], stored.get("bands")
+    if kind != "overlap":
+        return Groups(kind, tuple(names), None if bands is None else tuple(bands))
+    every, frame = tuple(stored["groups"]), stored["frame"]
+    cells = tuple(tuple(name for name, flag in zip(every, text, strict=True) if flag == "1") for text in names)
+    overlap = Overlap(every, None if frame is None else tuple(frame), tuple(stored["is_flag"]))
+    return Groups(kind, cells, overlap=overlap)
+
+
 def some_of_each(values: Iterable[Any]) -> Iterable[Any]:
     """Return the distinct values, in order of first appearance; all of them where some cannot be looked up."""
     try:

@@ -19,6 +19,7 @@ from aptset.chance import Chance
 from aptset.groups import Kind, is_grouping
 from aptset.probabilities.calibration import Calibration
 from aptset.scores import Gridded, Places, Score
+from aptset.validation.overlapping import refuse_overlapping
 from aptset.validation.scores import check_conformity, for_classes
 from aptset.validation.settings import check_alphas, check_flag, check_generator, draw_key
 
@@ -153,6 +154,7 @@ def start_search(
     score = score if resolution is None else check_conformity(Gridded(score, resolution))
     schema = first if isinstance(first, pa.Schema) else first.schema
     check_column(schema.names, labels, "labels")
+    refuse_overlapping("overlap" if hasattr(groups, "cells") else "", "batches", "Use aptset.calibrate.")
     bands, column = (groups, None) if isinstance(groups, LabelBands) else (None, groups)
     layout = Layout.of(first, probabilities, prefix, classes, labels, column, ids)
     score = for_classes(score, layout.classes)

@@ -22,6 +22,7 @@ from aptset.groups import labels_decide
 from aptset.labels import as_objects
 from aptset.probabilities.calibration import Calibration
 from aptset.validation.groups import check_same_kind
+from aptset.validation.overlapping import refuse_overlapping
 from aptset.validation.settings import check_alphas
 
 
@@ -99,6 +100,7 @@ def set_maker(
 
     The parameters are those of :func:`predict_batches`. What it returns can be pickled, and called on every partition.
     """
+    refuse_overlapping(calibration.held_out.groups.kind, "batches", "Call calibration.predict_set with their groups.")
     levels = levels_of(calibration, alpha)
     schema = first if isinstance(first, pa.Schema) else first.schema
     layout = Layout.of(first, probabilities, prefix, None, None, groups, ids, len(calibration.classes))

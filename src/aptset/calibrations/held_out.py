@@ -161,6 +161,11 @@ class HeldOut:
         return np.array([np.diff(fold.offsets) for fold in self.folds])
 
     @property
+    def promised_sizes(self) -> NDArray[np.int64]:
+        """Number of calibration samples in each fold for each promise: overlapping groups have one together."""
+        return self.sizes_of_folds if self.overlapping is None else self.sizes_of_folds.sum(axis=1, keepdims=True)
+
+    @property
     def of_models(self) -> Sequence[FoldScores | None]:
         """The scores that each model judges alone, if models do."""
         return self.folds if self.judges is None else [None] * self.judges.shape[1]

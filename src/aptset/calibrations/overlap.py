@@ -102,7 +102,8 @@ def _broken(rows: Signs, kept: list[int], column: int, factors: tuple[Fraction, 
     """Return the first row in which a column does not follow from the kept ones, if there is one."""
     common = lcm(*(factor.denominator for factor in factors))
     expected = rows[:, kept] @ np.array([int(factor * common) for factor in factors], dtype=np.int64)
-    return np.flatnonzero(rows[:, column] * common != expected)[:1].tolist()
+    broken: list[int] = np.flatnonzero(rows[:, column] * common != expected)[:1].tolist()
+    return broken
 
 
 class Place(NamedTuple):
@@ -244,7 +245,7 @@ class Programme:
 def _nearest(design: Design, cell: int, level: float) -> int:
     """Return the number of the score of a cell that is nearest."""
     start, stop = design.starts[cell : cell + 2].tolist()
-    return start + int(np.abs(design.values[start:stop] - level).argmin())
+    return int(start + np.abs(design.values[start:stop] - level).argmin())
 
 
 _MOST_ROWS = 2**14  # that HiGHS looks at: it only says where to begin

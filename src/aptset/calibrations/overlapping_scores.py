@@ -1,4 +1,4 @@
-"""What a calibration with overlapping groups knows of its rows: scores by combination, and thresholds as they are met."""
+"""What a calibration by overlapping groups knows: scores by combination, and thresholds when rows first ask."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.bounds import FoldSizes, Line, bound, input_level, sizes_by_group
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.scheme import Scheme
-from aptset.groups import Groups, Ids
+from aptset.groups import EVERYONE, Groups, Ids
 from aptset.kernels.counts import rank_at
 from aptset.validation.settings import check_reachable
 
@@ -36,6 +36,8 @@ class Promises:
     ) -> Promises:
         """Return what will be promised once these folds are fitted."""
         group = groups.ids_of_labels(ids, columns)
+        if groups.kind == "overlap":  # the promise is one for all combinations
+            group, groups = np.zeros_like(group), EVERYONE
         held_out = [fold.held_out for fold in folds]
         if np.bincount(np.concatenate(held_out), minlength=1).max() > 1:  # several judges, one calibration
             held_out = [np.arange(len(columns))]

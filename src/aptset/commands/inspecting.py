@@ -95,6 +95,7 @@ def _words(name: str, value: Any) -> str:
     if name == "groups":
         sizes = ", ".join(f"{key}: {value['sizes'][key]:,}" for key in in_order(value["sizes"]))
         kinds = {"all": "none", "label": "each label", "band": "bands of labels", "row": "by row"}
+        kinds["overlap"] = "overlapping, by combination"
         return kinds[value["kind"]] + (f" ({sizes})" if sizes else "")
     if isinstance(value, dict):
         return ", ".join(f"{key} {one}" for key, one in value.items() if one is not None)

@@ -25,6 +25,7 @@ from aptset.engines.dask_checks import (
     refuse_collection,
 )
 from aptset.groups import labels_decide
+from aptset.validation.overlapping import refuse_overlapping
 
 PROBABILITIES = "probabilities"
 
@@ -159,6 +160,7 @@ def partitions_of(
 
     ``columns`` are labels, groups and ids: names of columns, or values for each row of an array.
     """
+    refuse_overlapping("overlap" if hasattr(columns.get("groups"), "cells") else "", "batches", "Use aptset.calibrate.")
     by_label = {name: value for name, value in columns.items() if labels_decide(value)}
     others = {name: value for name, value in columns.items() if name not in by_label}
     if isinstance(rows, dask.dataframe.DataFrame):

@@ -233,3 +233,16 @@ def check_some_rows(n_rows: int) -> None:
     """Refuse an X without rows."""
     if n_rows == 0:
         raise ValueError("X must have at least one row; got n_samples=0.")
+
+
+def check_overlap_scheme(do_overlap: bool, is_split: bool, is_auto: bool) -> None:
+    """Refuse overlapping groups where several models judge a row, or a score is still to be chosen."""
+    if do_overlap and not is_split:
+        raise ValueError(
+            "groups must not overlap here: that is known for one model only. Use calibration='split', or give each row "
+            "one group."
+        )
+    if do_overlap and is_auto:
+        raise ValueError(
+            "conformity must name a score where groups overlap; got 'auto'. Choose with aptset.tune() on other rows."
+        )

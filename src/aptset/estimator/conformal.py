@@ -20,6 +20,7 @@ from aptset.estimator.checks import (
     check_estimator_can,
     check_frozen,
     check_frozen_calibration,
+    check_overlap_scheme,
     check_training_data,
     check_workers,
 )
@@ -66,6 +67,7 @@ def prepare(
     scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
     generator = check_generator(settings.random_state)
     frozen = fitting.is_frozen(settings.estimator)
+    check_overlap_scheme(hasattr(passed_groups, "cells"), isinstance(scheme, Split), is_auto)
     X, y, classes = check_training_data(settings, X, y, 1 if frozen else 2, settings.classes)
     key = draw_key(generator)
     if frozen:

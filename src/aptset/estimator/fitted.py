@@ -82,7 +82,7 @@ class Rule:
         start = check_first_row(first_row, BLOCK_ROWS)
         draw = self.chance.predicts(u, column_or_values(ids, X), n, self.key, is_whole, stacklevel=5)
         seeds = own_seeds(row_seeds(X, self.key), PREDICTION, start) if draw.seeds is None else draw.seeds
-        values = check_group_values(self.group_setting, passed_groups, X, n)
+        values = check_group_values(self.group_setting, passed_groups, X, n, self.groups)
         check_same_kind(self.groups.kind, values)
         return self._samples(X, values, seeds, draw.u), values
 
@@ -120,7 +120,7 @@ class Fitted:
     @property
     def promises(self) -> Promises:
         """What is promised."""
-        return Promises(self.rule.scheme, self.held_out.sizes_of_folds)
+        return Promises(self.rule.scheme, self.held_out.promised_sizes)
 
     def in_words(self) -> str:
         """Say how it was calibrated."""

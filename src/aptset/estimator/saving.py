@@ -30,7 +30,7 @@ from aptset.estimator.folders import (
 )
 from aptset.estimator.state import FORMAT_VERSION, flatten
 from aptset.groups import groups_labels
-from aptset.probabilities.artefacts import as_plain_labels, plain_value
+from aptset.probabilities.artefacts import as_plain_labels, plain_groups, plain_value
 from aptset.probabilities.stored_scores import describe_score
 from aptset.running.writing import atomic_path, atomic_write
 from aptset.validation.paths import check_target_folder
@@ -137,7 +137,7 @@ def _describe(
         "randomized": state["randomized"],
         "copies": state["copies"],
         "group_setting": plain_value(state["group_setting"]),
-        "groups": {**groups, "names": [plain_value(name) for name in groups["names"]]},
+        "groups": plain_groups(groups),
         "classes": as_plain_labels(state["classes"]),
         "known_classes": None if classes is None else as_plain_labels(np.asarray(classes)),
         "unseen_label_chance": state["unseen_label_chance"],

@@ -19,7 +19,7 @@ from aptset.chance import Chance
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.ensembles import Member
 from aptset.estimator.fitted import Fitted, Rule
-from aptset.groups import Groups, groups_labels
+from aptset.groups import Groups, flat_groups, full_groups, groups_labels
 from aptset.labels import columns_of
 from aptset.probabilities.checks import unknown_kind
 from aptset.probabilities.stored_scores import describe_score, find_score
@@ -83,18 +83,6 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
 def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
     """Return which of the classes a model's numbers stand for; None if it knows the labels themselves."""
     return columns_of(model.labels, classes).tolist() if isinstance(model, LabelledModel) else None
-
-
-def flat_groups(groups: Groups) -> dict[str, Any]:
-    """Return groups as plain values."""
-    found = {"kind": groups.kind, "names": list(groups.names)}
-    return found if groups.bands is None else {**found, "bands": list(groups.bands)}
-
-
-def full_groups(stored: dict[str, Any]) -> Groups:
-    """Return the groups that were flattened."""
-    bands = stored.get("bands")
-    return Groups(stored["kind"], tuple(stored["names"]), None if bands is None else tuple(bands))
 
 
 def bands_of(groups: Groups, classes: NDArray[Any]) -> LabelBands:

@@ -16,6 +16,7 @@ from aptset.judging.evidence import Evidence, as_group_list
 from aptset.judging.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
 from aptset.judging.outcome import Outcome
 from aptset.judging.worst_slice import WorstSlice
+from aptset.overlapping import Overlapping
 from aptset.sets import PredictionSets
 from aptset.tables import Backend, html_table, make_table
 from aptset.validation.labels import check_length
@@ -182,7 +183,7 @@ def evaluate(
     sets: Any,
     labels: ArrayLike,
     X: Any = None,
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | Overlapping | None = None,
     *,
     alpha: float | None = None,
     classes: ArrayLike | None = None,
@@ -203,8 +204,8 @@ def evaluate(
         The true labels.
     X : array or data frame, optional
         Features, to look for the worst slice.
-    groups : array, optional
-        A group for each row, to break coverage and size down.
+    groups : array or Overlapping, optional
+        A group for each row, or those that it is in, to break coverage and size down.
     alpha : float, optional
         The level of the sets: drawn as a reference, and the target of the coverage gap.
     classes : array, optional
@@ -241,7 +242,7 @@ def evaluate(
     found = PredictionSets.of(sets, classes)
     level = None if alpha is None else float(check_alpha(alpha))
     if groups is not None:
-        check_length(as_group_list(groups) or [], len(found), "groups")
+        check_length(as_group_list(groups) or groups, len(found), "groups")
     check_needs_p_values(p_values, probabilities=probabilities, n=n, allow_empty=allow_empty)
     rows = None
     if p_values is not None:

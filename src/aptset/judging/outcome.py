@@ -15,7 +15,9 @@ from aptset.judging.checks import (
 )
 from aptset.judging.estimates import Estimate, mean_of_sizes, mean_of_sums, share_of_count
 from aptset.labels import columns_of, distinct
+from aptset.overlapping import Overlapping
 from aptset.sets import PredictionSets
+from aptset.validation.labels import check_length
 
 Chosen = NDArray[np.bool_] | NDArray[np.intp]  # some rows: a flag for each, or their numbers
 
@@ -90,6 +92,9 @@ class Outcome:
 
     def parts(self, by: Any = "label") -> list[Part]:
         """Return the rows of each true label, or of each value of an array."""
+        if isinstance(by, Overlapping):
+            check_length(by, len(self.sizes), "by")
+            return [Part(name, by.members(name)) for name in by.names]
         return self._parts_of_labels if isinstance(by, str) and by == "label" else _parts(by, self.labels)
 
     def counts(self, by: Any = "label") -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.counted import Counted
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.chance import Chance
-from aptset.groups import Groups
+from aptset.groups import Groups, flat_groups
 from aptset.probabilities.artefact_checks import (
     CROSS,
     check_artefact,
@@ -165,7 +165,7 @@ def _describe(fields: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[
         "score": describe_score(score),
         "classes": as_plain_labels(fields["classes"]),
         "columns": None if columns is None else as_plain_labels(columns),
-        "groups": _describe_groups(held_out.groups),
+        "groups": plain_groups(flat_groups(held_out.groups)),
         "key": str(fields["key"]),
         "randomized": chance.randomized,
         "u": chance.source,
@@ -183,9 +183,11 @@ def _describe(fields: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[
     return {**facts, **facts_of(held_out), "first_rows": [str(row) for row in fields["first_rows"]]}
 
 
-def _describe_groups(groups: Groups) -> dict[str, Any]:
-    facts = {"kind": groups.kind, "names": [plain_value(name) for name in groups.names]}
-    return facts if groups.bands is None else {**facts, "bands": list(groups.bands)}
+def plain_groups(flat: dict[str, Any]) -> dict[str, Any]:
+    """Return flattened groups as JSON takes them."""
+    return {
+        key: [plain_value(one) for one in value] if isinstance(value, list) else value for key, value in flat.items()
+    }
 
 
 def _digest(text: str, tensors: dict[str, NDArray[Any]]) -> str:

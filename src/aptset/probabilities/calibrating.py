@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from aptset.bands import LabelBands
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tuning import Tuning
+from aptset.overlapping import Overlapping
 from aptset.probabilities.border import Scored, score_labels
 from aptset.probabilities.calibration import Calibration
 from aptset.scores import Places, Score
@@ -28,7 +29,7 @@ def calibrate(
     *,
     conformity: str | Score | Callable[[Places], Any] = "adaptive",
     classes: ArrayLike | None = None,
-    groups: str | LabelBands | ArrayLike | None = None,
+    groups: str | LabelBands | Overlapping | ArrayLike | None = None,
     randomized: bool = True,
     allow_empty: bool = True,
     normalize: bool = False,
@@ -54,9 +55,10 @@ def calibrate(
         calibrate.
     classes : array, optional
         The label of each column; by default the column names of a data frame, else the column numbers 0, 1, ...
-    groups : None, "label", LabelBands or array, optional
+    groups : None, "label", LabelBands, Overlapping or array, optional
         Calibrate within groups, so that the promise holds in each: "label" for every true label, :class:`LabelBands`
-        for bands of labels, an array for the group of each row (``predict_set`` then needs the groups of the new rows).
+        for bands of labels, an array for the group of each row, :class:`Overlapping` for groups that a row may be in
+        several of (``predict_set`` then needs the groups of the new rows).
     randomized : bool, default=True
         False takes u = 1 everywhere: chance only orders equal probabilities. Sets cover as promised, or far more
         where scores tie: with confident probabilities most scores are 0. With the adaptive score no set is empty.

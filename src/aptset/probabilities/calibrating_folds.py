@@ -17,6 +17,7 @@ from aptset.calibrations.scheme import Scheme
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.cross import CrossCalibration
 from aptset.scores import Places, Score
+from aptset.validation.overlapping import refuse_overlapping
 from aptset.validation.settings import check_flag, check_option
 
 _COMBINE: dict[str, Scheme] = {"plus": CVPlus(), "minimax": Minimax()}
@@ -73,6 +74,7 @@ def calibrate_cv(
     may_be_empty = check_flag(allow_empty, "allow_empty")
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
     found = score_labels(probabilities, labels, *settings)
+    refuse_overlapping(found.groups.kind, "cross calibration", "Use aptset.calibrate, or give each row one group.")
     names, fold_of_row = check_fold_ids(folds, len(found.scores))
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
     held_out = HeldOut(tuple(found.fold(rows) for rows in members), found.groups)

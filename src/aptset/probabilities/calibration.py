@@ -28,6 +28,7 @@ from aptset.validation.matrices import (
     check_new_probabilities,
     tolerance_of,
 )
+from aptset.validation.overlapping import refuse_overlapping
 from aptset.validation.scores import formula_of
 from aptset.validation.settings import (
     check_alpha,
@@ -179,7 +180,8 @@ class Calibration:
             Miscoverage level: sets hold the true label with probability at least 1 - alpha. For a sequence, a list
             with the sets of each level is returned from one pass over the rows.
         groups : array, optional
-            The group of each row, where groups were passed to :func:`calibrate`.
+            The group of each row, where groups were passed to :func:`calibrate`; of groups that overlap a boolean
+            matrix or a data frame with the columns of the calibration.
         u : array of float in [0, 1], optional
             The uniform of each row, where u was passed to :func:`calibrate`; by default a keyed hash of the row.
         ids : array or name of a column, optional
@@ -312,6 +314,7 @@ class Calibration:
         Feed it with ``monitor.update(sets.covers(labels))`` as labels become known (and with the groups of the rows, if
         there are groups: the labels themselves for ``groups="label"``).
         """
+        refuse_overlapping(self.held_out.groups.kind, "monitor", "Watch one group with a calibration of its own.")
         from aptset.monitors.coverage import CoverageMonitor  # with figures and files, which sets do not need
 
         self.threshold(alpha)  # of a level that it knows

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import Groups
+from aptset.groups import Groups, full_groups
+from aptset.validation.overlapping import MOST_INDICATORS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,28 +90,57 @@ def same_values(found: list[Any], values: list[Any]) -> bool:
     return found == values and list(map(type, found)) == list(map(type, values))
 
 
+_KEYS = {"kind", "names"}
+_KEYS_OF_KIND = {
+    "all": _KEYS,
+    "label": _KEYS,
+    "band": _KEYS | {"bands"},
+    "row": _KEYS,
+    "overlap": _KEYS | {"groups", "frame", "is_flag"},
+}
+
+
 def check_stored_groups(path: str | Path, facts: dict[str, Any], classes: NDArray[Any]) -> Groups:
     """Return the groups; the names of those of labels must be the classes, one group must be called "all"."""
-    kind, names = facts["groups"].get("kind"), facts["groups"].get("names")
+    stored: dict[str, Any] = facts["groups"]
+    kind, names = stored.get("kind"), stored.get("names")
     is_list = isinstance(names, list) and len(names) > 0
-    known = {"kind", "names", "bands"} if kind == "band" else {"kind", "names"}
-    if facts["groups"].keys() != known or kind not in ("all", "label", "band", "row") or not is_list:
-        raise damaged(path, "its groups must be of kind all, label, band or row, with names")
-    check_stored_values(path, names, "groups")
+    if not isinstance(kind, str) or stored.keys() != _KEYS_OF_KIND.get(kind) or not is_list:
+        raise damaged(path, "its groups must be of kind all, label, band, row or overlap, with names")
+    check_stored_values(path, stored["names"], "groups")
     if kind == "all" and names != ["all"]:
         raise damaged(path, "its one group must be all")
-    if kind == "label" and not same_values(names, classes.tolist()):
+    if kind == "label" and not same_values(stored["names"], classes.tolist()):
         raise damaged(path, "its groups by label must be its classes")
-    bands = _check_stored_bands(path, facts["groups"]["bands"], len(names), len(classes)) if kind == "band" else None
-    return Groups(kind, tuple(names), bands)
+    if kind == "band":
+        _check_stored_bands(path, stored["bands"], len(stored["names"]), len(classes))
+    if kind == "overlap":
+        _check_stored_overlap(path, stored)
+    return full_groups(stored)
 
 
-def _check_stored_bands(path: str | Path, bands: Any, n_bands: int, n_classes: int) -> tuple[int, ...]:
-    """Return the band of each class; bands are numbered in the order in which the classes have them."""
+def _check_stored_bands(path: str | Path, bands: Any, n_bands: int, n_classes: int) -> None:
+    """Refuse bands that are not numbered in the order in which the classes have them."""
     is_list = isinstance(bands, list) and all(type(band) is int for band in bands)
     if not is_list or len(bands) != n_classes or list(dict.fromkeys(bands)) != list(range(n_bands)):
         raise damaged(path, f"its bands must number the {n_bands} bands of its {n_classes} classes")
-    return tuple(bands)
+
+
+def _check_stored_overlap(path: str | Path, stored: dict[str, Any]) -> None:
+    """Refuse combinations that are not of its groups, and columns that its groups do not come from."""
+    every, frame, is_flag = stored["groups"], stored["frame"], stored["is_flag"]
+    if not isinstance(every, list) or not 0 < len(every) <= MOST_INDICATORS:
+        raise damaged(path, f"its overlapping groups must be 1 to {MOST_INDICATORS}")
+    check_stored_values(path, every, "overlapping groups")
+    digits = re.compile(f"[01]{{{len(every)}}}")
+    if not all(isinstance(name, str) and digits.fullmatch(name) for name in stored["names"]):
+        raise damaged(path, "its combinations must have a 0 or 1 for each of its overlapping groups")
+    are_flags = isinstance(is_flag, list) and all(isinstance(flag, bool) for flag in is_flag)
+    columns: Any = [] if frame is None else frame
+    is_known = isinstance(columns, list) and (frame is None or len(columns) > 0)
+    if not are_flags or not is_known or len(columns) != len(is_flag):
+        raise damaged(path, "its overlapping groups must come from columns that are of flags or not")
+    check_stored_values(path, columns, "columns of groups")
 
 
 def check_same_face(one: Any, other: Any) -> None:

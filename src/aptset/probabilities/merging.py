@@ -61,6 +61,7 @@ def _check(one: Any, other: Any) -> None:
         "what was kept (scores, thresholds, counts)": type(one.held_out) is type(other.held_out),
         "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
         "bands of labels": _bands_of(one) == _bands_of(other),
+        "columns of groups": _columns_of(one) == _columns_of(other),
         "combine": getattr(one, "scheme", None) == getattr(other, "scheme", None),
         "kind of names of groups": _may_be_equal(one.held_out.groups.names, other.held_out.groups.names),
         "kind of names of folds": _may_be_equal(_folds_of(one), _folds_of(other)),
@@ -72,6 +73,12 @@ def _check(one: Any, other: Any) -> None:
 def _bands_of(calibration: Any) -> Any:
     groups = calibration.held_out.groups
     return None if groups.bands is None else (groups.names, groups.bands)
+
+
+def _columns_of(calibration: Any) -> Any:
+    """Return what overlapping groups come from: columns of a frame, or those of a matrix."""
+    overlap = calibration.held_out.groups.overlap
+    return overlap and (overlap.frame, overlap.is_flag, overlap.names if overlap.frame is None else None)
 
 
 def _folds_of(calibration: Any) -> list[Any]:

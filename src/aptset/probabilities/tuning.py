@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.bands import LabelBands
 from aptset.calibrations.tuning import Trial, Tuning
+from aptset.overlapping import Overlapping
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.calibrating import calibration_of
 from aptset.probabilities.calibration import Calibration
@@ -72,7 +73,7 @@ def tune(
     share: float = 0.2,
     slack: float = 0.01,
     classes: ArrayLike | None = None,
-    groups: str | LabelBands | ArrayLike | None = None,
+    groups: str | LabelBands | Overlapping | ArrayLike | None = None,
     randomized: bool = True,
     allow_empty: bool = True,
     normalize: bool = False,

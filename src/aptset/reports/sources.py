@@ -33,6 +33,7 @@ from aptset.validation.labels import (
     check_length,
 )
 from aptset.validation.matrices import check_new_probabilities
+from aptset.validation.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 
 OnRows = Callable[[float], None]
 # At this level a set holds no label but the one that keeps it from being empty (and labels that are always in).
@@ -60,6 +61,9 @@ def evaluation_of(
     )
     if isinstance(source, Evaluation):
         return source
+    of_source = source if is_calibration else source.calibration_
+    what = "p-values, which a report needs"
+    refuse_overlapping(of_source.held_out.groups.kind, what, WITHOUT_P_VALUES)
     if isinstance(source, Calibration | CrossCalibration):
         return _of_calibration(source, X, y, groups, features, 0.1 if alpha is None else alpha, random_state, chance)
     return _of_classifier(source, X, y, groups, features, alpha, random_state, on_rows, chance)

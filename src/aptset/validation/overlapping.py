@@ -71,7 +71,7 @@ def _flags(groups: Any, width: int | None) -> NDArray[np.bool_]:
 def _of_frame(frame: Any, known: Overlap | None) -> Cells:
     """Return the groups of the rows of a frame: a column of flags is one, another column has one for each value."""
     if known is not None and known.frame is None:
-        raise TypeError(f"groups must be a matrix with {len(known.names)} columns, as at calibration; got a data frame.")
+        raise TypeError(f"groups must be a matrix with {len(known.names)} columns, as at calibration; got a frame.")
     columns = names_of_columns(frame) if known is None else list(known.frame or ())
     if len(set(columns)) != len(columns) or not columns:
         raise ValueError(f"groups must have columns of different names; got {columns}.")
@@ -80,7 +80,9 @@ def _of_frame(frame: Any, known: Overlap | None) -> Cells:
     for place, column in enumerate(columns):
         values = column_values(frame, column)
         if values is None:
-            raise ValueError(f"groups must have the column {column!r} of the calibration; got {names_of_columns(frame)}.")
+            raise ValueError(
+                f"groups must have the column {column!r}, as at calibration; got {names_of_columns(frame)}."
+            )
         is_flag = _is_flag(column, values, None if known is None else known.is_flag[place])
         kinds.append(is_flag)
         for name, members in _of_column(column, values, is_flag).items():
