@@ -45,6 +45,9 @@ CASES = {
     "function": ({"conformity": squared}, {}),
     "auto": ({"conformity": "auto"}, {}),
     "by label": ({"groups": "label"}, {}),
+    "by band": ({"groups": aptset.LabelBands({0: "a", 1: "b", 2: "a", 3: "c", 4: "b", 5: "a", 6: "c"})}, {}),
+    "one band": ({"groups": aptset.LabelBands(dict.fromkeys(range(7), 1))}, {}),
+    "prevalence": ({"conformity": aptset.Prevalence({label: 3**label for label in range(7)})}, {}),
     "by row": ({"groups": GROUPS}, {"groups": NEW_GROUPS}),
     "not random": ({"randomized": False}, {}),
     "never empty": ({"allow_empty": False}, {}),
@@ -309,3 +312,16 @@ def test_artefacts_know_no_device(device, tmp_path):
         here.first_rows,
     )
     assert same(there.predict_mask(as_tensor(NEW, device)), here.predict_mask(NEW))
+
+
+def test_groups_that_overlap(device):
+    """Thresholds by row, for rows in several groups; there are no p-values."""
+    flags, new = (np.arange(n)[:, None] % [2, 3] == 0 for n in (len(P), len(NEW)))
+    groups = aptset.Overlapping(flags)
+    made = aptset.calibrate(as_tensor(P, device), torch.tensor(Y), groups=groups, random_state=0)
+    expected = aptset.calibrate(P, Y, groups=groups, random_state=0)
+    rows = as_tensor(NEW, device)
+    assert same(made.predict_mask(rows, 0.2, groups=torch.tensor(new)), expected.predict_mask(NEW, 0.2, groups=new))
+    alphas = [0.2, 0.3]
+    found, wanted = made.predict_set(rows, alphas, groups=new), expected.predict_set(NEW, alphas, groups=new)
+    assert all(same(mine.mask, theirs.mask) for mine, theirs in zip(found, wanted, strict=True))

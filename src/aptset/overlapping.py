@@ -38,7 +38,7 @@ class Overlapping:
     >>> calibration = aptset.calibrate(probabilities, labels, groups=groups, random_state=0)
     >>> sets = calibration.predict_set([[0.5, 0.3, 0.2]] * 2, 0.1, groups=[[True, False], [True, True]], ids=["a", "b"])
     >>> sets.sizes
-    array([1, 1])
+    array([1, 2])
     """
 
     def __init__(self, groups: Any) -> None:
