@@ -21,6 +21,8 @@ Ids = NDArray[np.int32]
 GroupValues = list[Any] | NDArray[Any]  # of rows; whole numbers may come as an array
 Kind = Literal["all", "label", "band", "row", "overlap"]
 
+_NUMBERING = Lock()  # combinations of groups are numbered as they are met, by one thread at a time
+
 # What ``groups=`` takes by name, besides the columns of X; None: the label decides, which no function of X knows.
 GROUPINGS: dict[str, Callable[[Any], Any] | None] = {"label": None}
 
@@ -89,24 +91,22 @@ class Groups:
     def _combinations(self, values: GroupValues) -> Ids:
         """Return the number of each row's combination, new ones behind those of calibration; -1 for unknown groups."""
         known, wanted = set(self.overlap.names if self.overlap else ()), dict.fromkeys(values)
-        with self._lock:
+        with _NUMBERING:
             for cell in wanted:
-                if cell not in self.combinations and known.issuperset(cell):
-                    self.combinations[cell] = len(self.combinations)
-        numbers = {cell: self.combinations.get(cell, -1) for cell in wanted}
+                if cell not in self._numbers and known.issuperset(cell):
+                    self._numbers[cell] = len(self._numbers)
+            numbers = {cell: self._numbers.get(cell, -1) for cell in wanted}
         return np.fromiter(map(numbers.__getitem__, values), dtype=np.int32, count=len(values))
 
+    @property
+    def combinations(self) -> list[Any]:
+        """The combinations of overlapping groups that were met, by their numbers; those of calibration first."""
+        with _NUMBERING:
+            return list(self._numbers)
+
     @cached_property
-    def combinations(self) -> dict[Any, int]:
-        """The combinations of overlapping groups that were met, with their numbers; those of calibration first."""
+    def _numbers(self) -> dict[Any, int]:
         return {name: number for number, name in enumerate(self.names)}
-
-    @cached_property
-    def _lock(self) -> Any:
-        return Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
 
     def ids_of_labels(self, ids: Ids | None, columns: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the group of each calibration sample from the ids of its row and the column of its true label."""

@@ -280,6 +280,14 @@ def test_in_a_classifier(tmp_path):
         assert loaded.groups == bands
         assert loaded.predict_set(X[900:]) == pickle.loads(pickle.dumps(classifier)).predict_set(X[900:]) == sets
     assert classifier.calibration_.held_out.groups.names == (True, False)
+    with pytest.raises(TypeError, match="speaks of labels, not of rows"):
+        aptset.ConformalClassifier(GaussianNB()).fit(X, names, groups=bands)
+    plain = aptset.ConformalClassifier(GaussianNB(), groups=bands, random_state=0)
+    order = np.random.default_rng(0).permutation(len(X))[:600]
+    audit = aptset.audit(plain, X[order], names[order], repetitions=2)
+    assert {row.name for row in audit.summary() if row.part == "group"} == {"True", "False"}
+    other = aptset.compare({"bands": plain, "plain": GaussianNB()}, X[order], names[order], repetitions=2)
+    assert "macro" in repr(other)
     page = aptset.report(classifier, X[900:1200], names[900:1200]).html
     assert "within every band of labels, 2 of them" in page
 

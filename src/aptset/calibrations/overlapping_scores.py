@@ -36,7 +36,7 @@ class OverlappingScores:
     def thresholds(self, ids: Ids, alpha: Fraction) -> Floats:
         """Return the threshold of each row from the number of its combination; infinite for groups never seen."""
         met, which = np.unique(ids, return_inverse=True)
-        cells = list(self._groups.combinations)
+        cells = self._groups.combinations
         return np.array([self._threshold(number, cells, alpha) for number in met.tolist()])[which]
 
     def _threshold(self, number: int, cells: list[Any], alpha: Fraction) -> float:

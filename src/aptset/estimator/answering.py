@@ -66,7 +66,7 @@ class Answering(Conventions):
             Miscoverage level, by default the one of the constructor. For a sequence, a list with the sets of each
             level is returned.
         groups : array, optional
-            The group of each row, where groups were passed to ``fit``.
+            The group of each row, where groups were passed to ``fit``; of overlapping groups a matrix or a frame.
         u : array of float in [0, 1], optional
             The uniform of each row, where u was passed to ``fit``; by default a keyed hash of the content of the row.
         ids : array or name of a column, optional

@@ -152,8 +152,8 @@ class ConformalClassifier(Answering):
             Whatever the estimator takes.
         y : array
             The labels: strings, numbers or booleans.
-        groups : array, optional
-            The group of each row; ``predict_set`` then needs the groups of the new rows.
+        groups : array or Overlapping, optional
+            The group of each row, or the groups that it is in; ``predict_set`` then needs those of the new rows.
         u : array of float in [0, 1], optional
             The uniform of each row; by default a keyed hash of the content of the row and of which copy it is, where
             equal rows come more than once. Whoever passes it here must pass it with the new rows as well.

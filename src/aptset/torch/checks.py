@@ -33,7 +33,7 @@ def check_layer_groups(groups: Any) -> bool:
     """Return whether each label has a threshold of its own."""
     if not (groups is None or (isinstance(groups, str) and groups == "label")):
         raise ValueError(
-            f"groups must be None or 'label' in a layer, which sees logits alone; got {groups!r}. For groups of rows "
+            f"groups must be None or 'label' in a layer, which sees logits alone; got {groups!r}. For other groups "
             "call calibration.predict_mask(..., groups=...)."
         )
     return groups == "label"

@@ -61,6 +61,11 @@ def check_overlaps(known: Groups | None) -> None:
 
 
 def _as_values(values: Any, n_rows: int) -> GroupValues:
+    if groups_labels(values):
+        raise TypeError(
+            "groups=LabelBands(...) speaks of labels, not of rows: pass it to calibrate or ConformalClassifier, and "
+            "nothing with the rows."
+        )
     values = np.asarray(on_host(values)) if is_tensor(values) or is_on_device(values) else values
     if isinstance(values, str) or np.ndim(values) == 0:
         raise TypeError(
