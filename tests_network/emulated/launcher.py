@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-OF_COPIES = "u64 *seeds, i64 n, u64 first_block, u64 side, i64 *which, u64 *own, u64 *count"
+OF_COPIES = "u64 *seeds, i64 n, u64 first_block, u64 side, u32 *which, u64 *count"
 KERNELS = {
     "scores.cu": {
         "label_scores": "Job job, const i64 *labels, double *scores, i64 turns",
@@ -23,6 +23,7 @@ KERNELS = {
         "mask": "Job job, Wanted wanted",
         "every_label": "Job job, Output out, Calibrated cal",
     },
+    "sorted.cu": {"sorted": "Job job, Output out, Calibrated cal"},
     "ordered.cu": {"ordered": "Job job, Output out, Calibrated cal, unsigned char *memory"},
     "softmax.cu": {"softmax": "const void *logits, i64 n, double *found"},
     "copies.cu": {

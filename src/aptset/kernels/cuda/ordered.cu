@@ -39,7 +39,7 @@ DEVICE void put_in_order(const Places &p, u32 member, u64 tie_seed) {
 }
 
 /* Read a row, sum it, seed it. */
-DEVICE Careful open_together(const Job &job, i64 i, i64 row, u32 member, Shared &s, const Places &p) {
+DEVICE Careful open_together(const Job &job, i64 row, u32 member, Shared &s, const Places &p) {
     Careful c;
     c.at = elements_of(job, row);
     if (member == 0) s.total = s.hash = s.with_mass = 0, s.invalid = 0;
@@ -64,7 +64,7 @@ DEVICE Careful open_together(const Job &job, i64 i, i64 row, u32 member, Shared 
     team_sync();
     c.of.total = (double)(i64)s.total, c.of.with_mass = (i64)s.with_mass;
     c.bad = s.invalid || is_off(c.of.total, job.tolerance);
-    u64 seed = seed_at(job, i, row, s.hash, member == 0);
+    u64 seed = seed_at(job, row, s.hash, member == 0);
     c.of.u = uniform_at(job, row, seed);
     c.tie_seed = tie_seed_of(seed, c.of.u);
     return c;
@@ -173,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) ordered(Job job, Output out,
     i64 n = rows_to_do(job);
     for (i64 i = mine; i < n; i += teams) {
         i64 row = row_at(job, i);
-        Careful c = open_together(job, i, row, member, shared[team], p);
+        Careful c = open_together(job, row, member, shared[team], p);
         if (c.bad) { if (member == 0) report(job, row); team_sync(); continue; }
         put_in_order(p, member, c.tie_seed);
         c.of.top = (double)grid_steps((double)p.x[0]), c.of.second = (double)grid_steps((double)p.x[1]);

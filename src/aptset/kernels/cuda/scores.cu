@@ -92,9 +92,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
         double own = mass_of((double)value);
         Loaded of = {sums.total * STEPS_PER_ONE, (double)sums.top, (double)sums.second, 0, 0.0};
         if (!here) continue;
-        if (sums.odd > ODD) { look_at_odd(job, i, row); continue; }
+        if (sums.odd > ODD) { look_at_odd(job, row); continue; }
         if (is_off(of.total, job.tolerance)) { report(job, row); continue; }
-        of.u = uniform_at(job, row, seed_at(job, i, row, sums.hash, true));
+        of.u = uniform_at(job, row, seed_at(job, row, sums.hash, true));
         if (sums.equal != 1.0f || own == 0.0) leave(job, row);
         else scores[row] = mass_score(job.w, sums.above * STEPS_PER_ONE, own, (double)sums.greater + 1.0, of);
     }
@@ -104,7 +104,7 @@ extern "C" __global__ void label_scores_carefully(Job job, const i64 *labels, do
     i64 warps = (i64)gridDim.x * blockDim.x / 32, n = (i64)*job.n_slow;
     for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps) {
         i64 row = (i64)job.slow[k];
-        Careful c = open_carefully(job, row, row);
+        Careful c = open_carefully(job, row);
         if (c.bad) { if (LANE == 0) report(job, row); continue; }
         double score = careful_label_score(job, c, labels[row]);
         if (LANE == 0) scores[row] = score;

@@ -20,13 +20,15 @@ from aptset.kernels.quotients import rounding_bits
 from aptset.kernels.rowhash import GOLDEN, column_keys, mix
 from aptset.kernels.softmax import softmax
 
-ROWS_AT_A_TIME = 2**20  # what is noted of them takes 32 MB at most
-NARROW_ROWS_AT_A_TIME = 5 * 2**19  # 60 MB: launches count where rows are short
+ROWS_AT_A_TIME = 2**20  # what is noted of them takes 20 MB at most
+NARROW_ROWS_AT_A_TIME = 5 * 2**20  # 60 MB: launches count where rows are short
 _MOST_SHARED = 200 * 2**10  # bytes of a block
 _MOST_SCRATCH = 16 * 2**20  # bytes, where rows are too long for that
 _WIDEST_HELD = 2048  # columns that fit the registers of a warp
+_WIDEST_SORTED = 1024  # the same, with their places
 _NONE = -1  # as a word: all ones
 _BLOCK = 128  # threads
+NARROW_BLOCKS = 16  # for a multiprocessor: fewer than there is work for, so that each asks for rows ahead
 _RANK, _TOP, _FIRST = 5, 8, 10  # among the weights
 
 
@@ -68,15 +70,27 @@ class Layout(NamedTuple):
         """Whether a row fits the registers."""
         return self.element != 1 and self.columns <= _WIDEST_HELD
 
+    @property
+    def each(self) -> int:
+        """How many labels a lane has, as a power of two."""
+        at_a_time = self.lanes * self.vector
+        return max(8, 1 << (-(-self.columns // at_a_time) * self.vector - 1).bit_length())
+
+    @property
+    def is_sorted_in_registers(self) -> bool:
+        """Whether the labels of a row and their places fit the registers of its lanes."""
+        return self.element != 1 and self.columns <= _WIDEST_SORTED
+
 
 def layout_of(values: Any) -> Layout:
     """Return the layout for a matrix: 16 bytes a read where rows allow it, about 32 labels a lane."""
     kinds = {"torch.float32": 0, "torch.float64": 1, "torch.float16": 2, "torch.bfloat16": 3}
     columns, size = int(values.shape[1]), values.element_size()
-    vector = next(
-        v for v in (8, 4, 2, 1) if v * size <= 16 and columns % v == 0 and values.data_ptr() % (v * size) == 0
-    )
     lanes = 1 if columns <= 16 else min(32, max(4, 1 << (columns - 1).bit_length() - 5))
+    together = columns if lanes > 1 else 32 * columns  # labels that are read side by side
+    vector = next(
+        v for v in (8, 4, 2, 1) if v * size <= 16 and together % v == 0 and values.data_ptr() % (v * size) == 0
+    )
     return Layout(columns, kinds[str(values.dtype)], lanes, vector)
 
 
@@ -112,7 +126,7 @@ class CudaEngine:
 
         def work(chunk: Chunk, job: Job) -> None:
             if layout.is_narrow:
-                self._run("narrow.cu", layout, "label_scores", self._blocks(job, _BLOCK), job, *where(chunk))
+                self._run("narrow.cu", layout, "label_scores", self._blocks(job, _BLOCK, NARROW_BLOCKS), job, *where(chunk))
                 return
             turns = c_int64(of_warp * layout.lanes // 32)
             self._run(
@@ -143,7 +157,7 @@ class CudaEngine:
 
         def work(chunk: Chunk, job: Job) -> None:
             if layout.is_narrow:
-                self._run("narrow.cu", layout, "mask", self._blocks(job, _BLOCK), job, wanted(chunk))
+                self._run("narrow.cu", layout, "mask", self._blocks(job, _BLOCK, NARROW_BLOCKS), job, wanted(chunk))
             elif layout.is_held:
                 grid = self._blocks(job, _BLOCK // layout.lanes, 16)
                 self._run("masks.cu", layout, "mask", grid, job, wanted(chunk))
@@ -247,11 +261,20 @@ class CudaEngine:
             return job, changed(output, **fields), changed(of_calibration, row_groups=pointer(row_groups, chunk.start))
 
         def work_on_narrow(chunk: Chunk, job: Job) -> None:
-            defines, grid = _defines(layout, job) | {"WHAT": what}, self._blocks(job, _BLOCK)
+            defines, grid = _defines(layout, job) | {"WHAT": what}, self._blocks(job, _BLOCK, NARROW_BLOCKS)
             self.starts.run("narrow.cu", defines, "every_label", grid, _BLOCK, 0, *arguments(chunk, job))
+
+        def work_in_registers(chunk: Chunk, job: Job) -> None:
+            defines, a_warp = _defines(layout, job) | {"WHAT": what, "EACH": layout.each}, _BLOCK // 32
+            places = 32 * layout.each
+            shared, rows_of_block = a_warp * 8 * (places + places // 32), _BLOCK // layout.lanes
+            grid = self._blocks(job, rows_of_block, 16)
+            self.starts.run("sorted.cu", defines, "sorted", grid, _BLOCK, shared, *arguments(chunk, job))
 
         if layout.is_narrow:
             return self._over_chunks(rows, work_on_narrow)[1]
+        if layout.is_sorted_in_registers:
+            return self._over_chunks(rows, work_in_registers)[1]
         length = max(32, 1 << (layout.columns - 1).bit_length())
         team = 32 if length <= 256 else 256 if length < 8192 else 1024
         block = max(team, 128)
@@ -297,7 +320,9 @@ class CudaEngine:
         n, most = len(values), min(len(values), step)
         n_chunks = -(-n // step)
         counters = torch.zeros((n_chunks, 4), dtype=torch.int64, device=values.device)  # copies, slow, none, bad
-        noted, which, own = torch.empty((3, most if hashes else 0), dtype=torch.int64, device=values.device)
+        kept = (most if seeds is None else 0, most) if hashes else (0, 0)
+        noted = torch.empty(kept[0], dtype=torch.int64, device=values.device)
+        which = torch.empty(kept[1], dtype=torch.int32, device=values.device)
         slow = None if careful is None else torch.empty(2 * most, dtype=torch.int32, device=values.device)
         job = Job(column_keys=pointer(_keys(rows.key, values)), base=_base(rows.key), tolerance=rows.tolerance)
         job.slow, job.weights = pointer(slow), tuple(rows.weights.flat.tolist())
@@ -310,11 +335,11 @@ class CudaEngine:
             chunk = Chunk(start)
             work(chunk, job)
             if hashes:
-                found = _pointers(pointer(which), pointer(own), of_chunk)
+                found = _pointers(pointer(which), of_chunk)
                 first_block = c_uint64((rows.first_row + start) // BLOCK_ROWS)
                 arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side), *found)
                 self.starts.run("copies.cu", {}, "find_copies", -(-size // BLOCK_ROWS), 512, 0, *arguments)
-                work(chunk, changed(job, which=pointer(which), seeds=pointer(own), count=of_chunk, noted=None))
+                work(chunk, changed(job, which=pointer(which), seeds=job.noted, count=of_chunk, noted=None))
             if careful is not None:  # by now every seed is known
                 careful(chunk, changed(job, seeds=job.noted, noted=None) if hashes else job)
         results = torch.empty(2, dtype=torch.int64, device=values.device)
