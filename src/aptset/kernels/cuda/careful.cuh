@@ -21,7 +21,7 @@ DEVICE Careful open_carefully(const Job &job, i64 row) {
         invalid |= !(x >= 0.0) || !(x <= 2.0);
         total += steps;
         with_mass += steps > 0;
-        if (!job.seeds) hash += hash_word(bits_of(x), job.column_keys[j]);
+        if (!job.seeds) add_to_hash(hash, bits_of(x), job.column_keys[j]);
         add_to_top_two(top, second, steps);
     }
     c.of.total = (double)sum_over(total, 32), c.of.with_mass = sum_over(with_mass, 32);
@@ -43,7 +43,7 @@ DEVICE void look_at_odd(const Job &job, i64 row) {
     for (i64 j = 0; j < COLUMNS; j++) {
         double x = double_at(at, j);
         bad |= !(x >= 0.0) || !(x <= 2.0);
-        if (!job.seeds) hash += hash_word(bits_of(x), job.column_keys[j]);
+        if (!job.seeds) add_to_hash(hash, bits_of(x), job.column_keys[j]);
     }
     if (bad) { report(job, row); return; }
     seed_at(job, row, hash, true);

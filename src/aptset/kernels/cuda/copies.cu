@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_copies(u64 *seeds, i6
     __shared__ u32 found, waiting[2];
     i64 start = (i64)blockIdx.x * BLOCK_ROWS;
     u32 rows = n - start < BLOCK_ROWS ? (u32)(n - start) : BLOCK_ROWS, open = 0, is_copy = 0;
-    u64 *mine = seeds + start, held[EACH], copy[EACH];
+    u64 *mine = seeds + start, held[EACH];
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         u32 row = threadIdx.x + e * THREADS;
@@ -60,14 +60,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_copies(u64 *seeds, i6
         u64 number = 0;
         for (u32 before = 0; before < row; before++) number += mine[before] == held[e];
         if (!number) continue;
-        u64 place = (first_block + blockIdx.x) * BLOCK_ROWS + number, at = atomicAdd(count, 1ull);
-        copy[e] = mix(held[e] + mix(place * 2 + side + GOLDEN));
-        which[at] = (u32)(start + row), is_copy |= 1u << e;
+        which[atomicAdd(count, 1ull)] = (u32)(start + row);
+        checks[row] = (u32)number, is_copy |= 1u << e;
     }
     __syncthreads(); /* all have read what is written now */
 #pragma unroll
-    for (int e = 0; e < EACH; e++)
-        if (is_copy >> e & 1) mine[threadIdx.x + e * THREADS] = copy[e];
+    for (int e = 0; e < EACH; e++) {
+        u32 row = threadIdx.x + e * THREADS;
+        u64 place = (first_block + blockIdx.x) * BLOCK_ROWS + checks[row];
+        if (is_copy >> e & 1) mine[row] = mix(held[e] + mix(place * 2 + side + GOLDEN));
+    }
 }
 
 /* Over all chunks of so many rows: how many copies there were, and the first bad row or -1. */

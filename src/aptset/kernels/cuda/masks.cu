@@ -42,8 +42,8 @@ DEVICE Facts hold(const Job &job, const Element *row, Held &held) {
             Value x = held.x[chunk * VECTOR + v];
             double wide = (double)x;
             f.total += (wide + 2.0) - 2.0;
-            f.odd = max(f.odd, oddness(x));
-            if (HASHES) f.hash += hash_word(bits_of(wide), keys[v]);
+            f.odd |= oddness(x);
+            if (HASHES) add_to_hash(f.hash, bits_of(wide), keys[v]);
         }
     }
     f.total = mass_in_group(f.total), f.odd = largest_in_group(f.odd);
@@ -295,6 +295,7 @@ DEVICE void mask_row(const Job &job, i64 row, const Wanted &wanted) {
     if (c.bad) { if (LANE == 0) report(job, row); return; }
     Cut cut = careful_cut(job, c, wanted.thresholds[wanted.per_row ? row : 0], (int)wanted.at_least);
     if (LANE == 0 && wanted.sizes) wanted.sizes[row] = (int)cut.size;
+    if (LANE == 0 && wanted.cutoffs) wanted.cutoffs[row] = cut.size ? (float)from_bits(cut.value) : 4.0f;
     for (i64 j = LANE; j < COLUMNS && wanted.flags; j += 32)
         wanted.flags[row * COLUMNS + j] = is_member(cut, bits_of(double_at(c.at, j)), c.tie_seed, j);
 }
@@ -330,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
         Target t;
         t.of.total = facts.total * STEPS_PER_ONE, t.of.top = t.of.second = 0.0, t.of.with_mass = 0;
         t.threshold = wanted.thresholds[wanted.per_row ? row : 0];
-        bool odd = facts.odd > ODD, bad = odd || is_off(t.of.total, job.tolerance), slow = false;
+        bool odd = facts.odd >= ODD, bad = odd || is_off(t.of.total, job.tolerance), slow = false;
         if (bad && here && WITHIN == 0) { if (odd) look_at_odd(job, row); else report(job, row); }
         u64 seed = seed_at(job, row, facts.hash, here && !bad && WITHIN == 0);
         t.of.u = uniform_at(job, row, seed);
@@ -358,6 +359,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
         if (!bad && !slow) before = kept.from;
         if (here && !bad && !slow) {
             if (wanted.sizes && WITHIN == 0) wanted.sizes[row] = kept.size;
+            if (wanted.cutoffs && WITHIN == 0) wanted.cutoffs[row] = kept.size ? (float)kept.from : 4.0f; /* nobody reaches that */
             if (wanted.flags) write_flags(wanted, held, kept, row);
             if (wanted.flags && kept.tie != ~0ull) split_ties(wanted, at, kept, row, tie_seed_of(seed, t.of.u));
         }

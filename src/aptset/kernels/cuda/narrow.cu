@@ -1,37 +1,11 @@
 /* Rows of up to 16 labels: a thread has a row, and compares every label with every other. A warp reads and writes its 32 rows
- * together, through shared memory, and asks for the next ones before it works on those at hand. */
-#include "calibrated.cuh"
-#include "loading.cuh"
+ * together, through shared memory. */
+#include "warp.cuh"
 #include "output.cuh"
+#include "tiles.cuh"
 
-#define OF_WARP (32 * COLUMNS) /* labels */
-#define PIECES ((OF_WARP / VECTOR + 31) / 32) /* that a lane reads */
-#define TILE(name, type) __shared__ __align__(16) type name[BLOCK / 32][OF_WARP]
+#define STAGED(name, type) __shared__ __align__(16) type name[BLOCK / 32][OF_TILE] /* what a warp writes together */
 #define MINE(name) (name[threadIdx.x / 32])
-
-/* Rows first .. first + 31 of the work to do, if all are there and stand side by side. */
-DEVICE bool is_whole(const Job &job, i64 first, i64 n) { return !job.which && first + 32 <= n; }
-
-struct Ahead { Several of[PIECES]; };
-
-DEVICE void read_ahead(const Job &job, i64 first, i64 n, Ahead &ahead) {
-    if (!is_whole(job, first, n)) return;
-    const Several *from = (const Several *)elements_of(job, first);
-#pragma unroll
-    for (int p = 0; p < PIECES; p++)
-        if (p * 32 + (int)LANE < OF_WARP / VECTOR) ahead.of[p] = from[p * 32 + LANE];
-}
-
-DEVICE void put_down(const Job &job, i64 first, i64 n, const Ahead &ahead, Element *tile) {
-    __syncwarp();
-    if (is_whole(job, first, n)) {
-#pragma unroll
-        for (int p = 0; p < PIECES; p++)
-            if (p * 32 + (int)LANE < OF_WARP / VECTOR) ((Several *)tile)[p * 32 + LANE] = ahead.of[p];
-    } else if (first + (i64)LANE < n)
-        for (int j = 0; j < COLUMNS; j++) tile[LANE * COLUMNS + j] = elements_of(job, row_at(job, first + LANE))[j];
-    __syncwarp();
-}
 
 /* Write what each lane left at its place in shared memory, `size` bytes each. */
 struct __align__(16) Sixteen { u64 of[2]; };
@@ -57,14 +31,14 @@ DEVICE Narrow open_narrow(const Job &job, i64 row, const Element *at) {
         Value x = value_of(at[j]) + (Value)0;
         double wide = (double)x, mass = (wide + 2.0) - 2.0;
         r.x[j] = x;
-        odd = max(odd, oddness(x));
+        odd |= oddness(x);
         r.of.total += mass;
-        if (HASHES) hash += hash_word(bits_of(wide), job.column_keys[j]);
+        if (HASHES) add_to_hash(hash, bits_of(wide), job.column_keys[j]);
         if (!ASKS) continue;
         if (mass > r.of.top) r.of.second = r.of.top, r.of.top = mass; else if (mass > r.of.second) r.of.second = mass;
     }
     r.of.total *= STEPS_PER_ONE, r.of.top *= STEPS_PER_ONE, r.of.second *= STEPS_PER_ONE;
-    r.bad = odd > ODD || is_off(r.of.total, job.tolerance);
+    r.bad = odd >= ODD || is_off(r.of.total, job.tolerance);
     r.seed = seed_at(job, row, hash, true);
     r.of.u = uniform_at(job, row, r.seed);
     return r;
@@ -119,35 +93,38 @@ DEVICE double narrow_score(const Job &job, const Narrow &r, const Standing &s, i
 /* Blocks on a multiprocessor at a time, as measured. */
 #define MIN_BLOCKS (COLUMNS <= 10 && ELEMENT != 1 ? 8 : 4)
 
-/* Every 32 rows that this warp has, with those behind them on their way. */
-#define EACH_TILE(first, n, ahead, tile) \
+/* Every 32 rows that this warp has, in `at` those of this lane; the ones behind them are on their way. */
+#define EACH_TILE(first, n, tiles) \
     i64 stride = (i64)gridDim.x * BLOCK, first = ((i64)blockIdx.x * BLOCK + threadIdx.x) / 32 * 32; \
-    Ahead ahead; \
-    read_ahead(job, first, n, ahead); \
-    for (; first < n && (put_down(job, first, n, ahead, tile), read_ahead(job, first + stride, n, ahead), true); first += stride)
+    int side = 0; \
+    ask_for(job, first, n, MINE(tiles)[0]); \
+    for (; first < n && (ask_for(job, first + stride, n, MINE(tiles)[side ^ 1]), arrived(), true); __syncwarp(), first += stride, side ^= 1)
 
 /* `labels` and `scores` go by the row. */
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
-    TILE(tile, Element);
+    TILES(tiles);
     i64 n = rows_to_do(job);
-    EACH_TILE(first, n, ahead, MINE(tile)) {
+    EACH_TILE(first, n, tiles) {
         i64 i = first + LANE;
         if (i >= n) continue;
         i64 row = row_at(job, i), label = labels[row];
-        const Element *at = MINE(tile) + LANE * COLUMNS;
+        const Element *at = MINE(tiles)[side] + LANE * COLUMNS;
         Narrow r = open_narrow(job, row, at);
         if (r.bad) { report(job, row); continue; }
         Value mine = value_of(at[label]) + (Value)0;
-        double above = 0.0;
+        double above = 0.0, own = mass_of((double)mine);
         int rank = 1, equal = 0;
 #pragma unroll
         for (int j = 0; j < COLUMNS; j++) {
-            if (r.x[j] > mine) above += ((double)r.x[j] + 2.0) - 2.0, rank++;
+            if (r.x[j] > mine) { above += ((double)r.x[j] + 2.0) - 2.0; if (RANKS || ASKS) rank++; }
             equal += r.x[j] == mine;
         }
-        double own = mass_of((double)mine);
         above *= STEPS_PER_ONE;
-        if (own == 0.0) count_mass(r);
+        if (own == 0.0) {
+            count_mass(r), rank = 1;
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j++) rank += r.x[j] > mine;
+        }
         if (equal > 1) {
             u64 tie_seed = tie_seed_of(r.seed, r.of.u), my_tie = tie_of(tie_seed, label);
 #pragma unroll 1
@@ -213,14 +190,14 @@ DEVICE bool members_quickly(const Job &job, const Narrow &r, double threshold, u
 #endif
 
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wanted wanted) {
-    TILE(tile, Element);
-    TILE(flags, unsigned char);
+    TILES(tiles);
+    STAGED(flags, unsigned char);
     i64 n = rows_to_do(job);
-    EACH_TILE(first, n, ahead, MINE(tile)) {
+    EACH_TILE(first, n, tiles) {
         i64 i = first + LANE;
         if (i < n) {
             i64 row = row_at(job, i);
-            const Element *at = MINE(tile) + LANE * COLUMNS;
+            const Element *at = MINE(tiles)[side] + LANE * COLUMNS;
             Narrow r = open_narrow(job, row, at);
             if (r.bad) report(job, row);
             double threshold = wanted.thresholds[wanted.per_row ? row : 0];
@@ -237,19 +214,19 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output out, Calibrated cal) {
-    TILE(tile, Element);
-#if WHAT == SCORES_OF_LABELS || WHAT == P_VALUES_OF_LABELS
-    TILE(found, double);
+extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output out) {
+    TILES(tiles);
+#if WHAT == SCORES_OF_LABELS
+    STAGED(found, double);
 #elif WHAT == MASK_BY_LABEL
-    TILE(found, unsigned char);
+    STAGED(found, unsigned char);
 #endif
     i64 n = rows_to_do(job);
-    EACH_TILE(first, n, ahead, MINE(tile)) {
+    EACH_TILE(first, n, tiles) {
         i64 i = first + LANE;
         if (i < n) {
             i64 row = row_at(job, i);
-            const Element *at = MINE(tile) + LANE * COLUMNS;
+            const Element *at = MINE(tiles)[side] + LANE * COLUMNS;
             Narrow r = open_narrow(job, row, at);
             if (r.bad) report(job, row);
             Standing s = compare_all(r, at);
@@ -260,10 +237,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
 #elif WHAT == SCORES_OF_LABELS
 #pragma unroll
             for (int j = 0; j < COLUMNS; j++) MINE(found)[LANE * COLUMNS + j] = narrow_score(job, r, s, j);
-#elif WHAT == P_VALUES_OF_LABELS
-#pragma unroll
-            for (int j = 0; j < COLUMNS; j++)
-                MINE(found)[LANE * COLUMNS + j] = p_value(cal, group_of(cal, row, j), narrow_score(job, r, s, j));
 #elif WHAT == SIZES_OF_SETS
             double scores[COLUMNS];
 #pragma unroll
@@ -296,7 +269,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
 #endif
 #endif
         }
-#if WHAT == SCORES_OF_LABELS || WHAT == P_VALUES_OF_LABELS
+#if WHAT == SCORES_OF_LABELS
         write_tile(job, first, n, out.scores, MINE(found), COLUMNS * 8);
 #elif WHAT == MASK_BY_LABEL
         write_tile(job, first, n, out.flags, MINE(found), COLUMNS);

@@ -84,7 +84,7 @@ DEVICE Value value_of(Element x) {
 #endif
 }
 
-/* Bits that exceed those of 2 where a value is negative, no number or too large (then the sum is off, too). */
+/* Bits that reach ODD where a value is negative, no number, or 2 and more; so do those of several values joined by "or". */
 DEVICE u32 oddness(Value x) {
 #if ELEMENT == 1
     return (u32)(bits_of(x) >> 32);
@@ -99,9 +99,11 @@ DEVICE u64 mix(u64 z) {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);
 }
-DEVICE u64 hash_word(u64 word, u64 column_key) {
-    u32 low = (u32)word + (u32)column_key, high = (u32)(word >> 32) + (u32)(column_key >> 32);
-    return (u64)low * high;
+#ifndef ADDS_PRODUCTS /* one instruction, which compilers do not always find */
+DEVICE void add_product(u64 &sum, u32 a, u32 b) { asm("mad.wide.u32 %0, %1, %2, %0;" : "+l"(sum) : "r"(a), "r"(b)); }
+#endif
+DEVICE void add_to_hash(u64 &hash, u64 word, u64 column_key) {
+    add_product(hash, (u32)word + (u32)column_key, (u32)(word >> 32) + (u32)(column_key >> 32));
 }
 DEVICE u64 seed_at(const Job &job, i64 row, u64 hash, bool notes) {
     if (job.seeds) return job.seeds[row];

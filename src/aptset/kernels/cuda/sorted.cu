@@ -4,15 +4,16 @@
  * are compared; only where values are equal does the keyed order of ties decide, in a second pass. WHAT says what becomes
  * of the scores. Longer rows, and those of float64, are for ordered.cu.
  */
-#include "calibrated.cuh"
 #include "loading.cuh"
 #include "output.cuh"
 
 #define LENGTH (LANES * EACH)
-#define PLACE ((int)WITHIN * EACH) /* the first place of this lane */
 #ifndef TIE_BITS
 #define TIE_BITS 44 /* of a tie that fit a key beside a place and a column */
 #endif
+#define GATHERS (LANES >= 16 && EACH == 32) /* whether members are picked out before they are put in order */
+#define MIN_BLOCKS (WHAT == SIZES_OF_SETS ? 3 : 4) /* on a multiprocessor at a time, as measured */
+#define PLACE(e) ((int)WITHIN * E + (e)) /* of E in each lane */
 
 /* The greater key comes first. */
 DEVICE void order_pair(u64 &a, u64 &b) {
@@ -21,35 +22,35 @@ DEVICE void order_pair(u64 &a, u64 &b) {
 }
 DEVICE u64 kept_of(u64 mine, u64 other, bool comes_first) { return (mine > other) == comes_first ? mine : other; }
 
-DEVICE void merge_in_lane(u64 *keys) {
+template <int E> DEVICE void merge_in_lane(u64 (&keys)[E]) {
 #pragma unroll
-    for (int step = EACH / 2; step > 0; step /= 2)
+    for (int step = E / 2; step > 0; step /= 2)
 #pragma unroll
-        for (int e = 0; e < EACH; e++)
+        for (int e = 0; e < E; e++)
             if (!(e & step)) order_pair(keys[e], keys[e + step]);
 }
 /* Each size compares mirrored places first, then places that differ in one bit: nothing is ever sorted upward. */
-DEVICE void sort_in_lane(u64 *keys) {
+template <int E> DEVICE void sort_in_lane(u64 (&keys)[E]) {
 #pragma unroll
-    for (int size = 2; size <= EACH; size *= 2) {
+    for (int size = 2; size <= E; size *= 2) {
 #pragma unroll
-        for (int e = 0; e < EACH; e++)
+        for (int e = 0; e < E; e++)
             if (e < (e ^ (size - 1))) order_pair(keys[e], keys[e ^ (size - 1)]);
 #pragma unroll
         for (int step = size / 4; step > 0; step /= 2)
 #pragma unroll
-            for (int e = 0; e < EACH; e++)
+            for (int e = 0; e < E; e++)
                 if (!(e & step)) order_pair(keys[e], keys[e + step]);
     }
 }
-DEVICE void sort_in_group(u64 *keys) {
+template <int E> DEVICE void sort_in_group(u64 (&keys)[E]) {
     sort_in_lane(keys);
 #pragma unroll 1
     for (int lanes = 2; lanes <= LANES; lanes *= 2) {
         bool comes_first = !(WITHIN & (lanes / 2));
 #pragma unroll
-        for (int e = 0; e < EACH / 2; e++) {
-            u64 &mine = keys[e], &mirrored = keys[EACH - 1 - e];
+        for (int e = 0; e < E / 2; e++) {
+            u64 &mine = keys[e], &mirrored = keys[E - 1 - e];
             u64 other = __shfl_xor_sync(FULL, mirrored, lanes - 1), another = __shfl_xor_sync(FULL, mine, lanes - 1);
             mine = kept_of(mine, other, comes_first), mirrored = kept_of(mirrored, another, comes_first);
         }
@@ -57,7 +58,7 @@ DEVICE void sort_in_group(u64 *keys) {
         for (int step = lanes / 4; step > 0; step /= 2) {
             comes_first = !(WITHIN & step);
 #pragma unroll
-            for (int e = 0; e < EACH; e++) keys[e] = kept_of(keys[e], __shfl_xor_sync(FULL, keys[e], step), comes_first);
+            for (int e = 0; e < E; e++) keys[e] = kept_of(keys[e], __shfl_xor_sync(FULL, keys[e], step), comes_first);
         }
         merge_in_lane(keys);
     }
@@ -77,36 +78,36 @@ template <typename T> DEVICE T from_lane_before(T mine) { return __shfl_sync(FUL
 template <typename T> DEVICE T from_lane_after(T mine) { return __shfl_sync(FULL, mine, (int)LANE + (WITHIN < LANES - 1 ? 1 : 0)); }
 
 /* The row in order: values as bits plus 1 (0 beyond the row), and their columns. */
-struct Ordered { u32 values[EACH]; u32 columns[EACH]; };
+template <int E> struct OrderOf { u32 values[E]; u32 columns[E]; };
 
 /* Put the columns of equal values into the keyed order of ties, where ties in full decide: neighbours change places until none has to. */
-DEVICE void settle_neighbours(Ordered &o, u64 tie_seed) {
+template <int E> DEVICE void settle_neighbours(OrderOf<E> &o, u64 tie_seed) {
     bool moved = true;
     while (__any_sync(FULL, moved)) {
         moved = false;
 #pragma unroll
-        for (int e = 0; e + 1 < EACH; e++) {
+        for (int e = 0; e + 1 < E; e++) {
             if (!o.values[e] || o.values[e] != o.values[e + 1]) continue;
             if (tie_of(tie_seed, o.columns[e]) < tie_of(tie_seed, o.columns[e + 1])) continue;
             u32 column = o.columns[e];
             o.columns[e] = o.columns[e + 1], o.columns[e + 1] = column, moved = true;
         }
-        u32 value = from_lane_before(o.values[EACH - 1]), column = from_lane_before(o.columns[EACH - 1]);
+        u32 value = from_lane_before(o.values[E - 1]), column = from_lane_before(o.columns[E - 1]);
         bool takes = WITHIN && value && value == o.values[0] && tie_of(tie_seed, column) > tie_of(tie_seed, o.columns[0]);
         bool gives = __shfl_sync(FULL, (int)takes, ((int)LANE + 1) & 31) && WITHIN < LANES - 1;
         u32 next = from_lane_after(o.columns[0]);
         if (takes) o.columns[0] = column, moved = true;
-        if (gives) o.columns[EACH - 1] = next;
+        if (gives) o.columns[E - 1] = next;
     }
 }
 
-/* Sort once more, by the place where each value begins, then by the first bits of ties; then see to it that these were enough. */
-DEVICE void order_ties(Ordered &o, u64 tie_seed) {
-    u32 before = from_lane_before(o.values[EACH - 1]), begins[EACH], latest = 0;
+/* The keys for a second pass: the place where each value begins, then the first bits of ties. */
+template <int E> DEVICE void tie_keys(const OrderOf<E> &o, u64 tie_seed, u64 (&keys)[E]) {
+    u32 before = from_lane_before(o.values[E - 1]), begins[E], latest = 0;
 #pragma unroll
-    for (int e = 0; e < EACH; e++) { /* the last beginning in this lane up to here, if there is one; plus 1 */
+    for (int e = 0; e < E; e++) { /* the last beginning in this lane up to here, if there is one; plus 1 */
         bool is_new = (e == 0 ? WITHIN == 0 || before != o.values[0] : o.values[e - 1] != o.values[e]);
-        latest = is_new ? (u32)(PLACE + e) + 1u : latest;
+        latest = is_new ? (u32)PLACE(e) + 1u : latest;
         begins[e] = latest;
     }
     u32 inherited = latest;
@@ -115,17 +116,39 @@ DEVICE void order_ties(Ordered &o, u64 tie_seed) {
         if ((int)WITHIN >= step) inherited = inherited > other ? inherited : other;
     }
     inherited = from_lane_before(inherited);
-    u64 keys[EACH];
 #pragma unroll
-    for (int e = 0; e < EACH; e++) {
-        u64 begin = begins[e] ? begins[e] : inherited; /* in 1 .. LENGTH */
+    for (int e = 0; e < E; e++) {
+        u64 begin = begins[e] ? begins[e] : inherited; /* in 1 .. LANES * E */
         u64 tie = ~tie_of(tie_seed, o.columns[e]) >> (64 - TIE_BITS);
-        keys[e] = ((u64)LENGTH - begin) << 54 | tie << 10 | o.columns[e];
+        keys[e] = ((u64)(LANES * E) - begin) << 54 | tie << 10 | o.columns[e];
     }
-    sort_in_group(keys);
+}
+
+/* Tells whether a value stands twice in the row. */
+template <int E> DEVICE bool has_ties(const OrderOf<E> &o) {
+    u32 before = from_lane_before(o.values[E - 1]);
+    bool tied = WITHIN && o.values[0] && before == o.values[0];
 #pragma unroll
-    for (int e = 0; e < EACH; e++) o.columns[e] = (u32)keys[e] & 1023u;
+    for (int e = 1; e < E; e++) tied |= o.values[e] && o.values[e - 1] == o.values[e];
+    return tied;
+}
+
+/* By values; then, where some are equal, by their ties, for which the first bits nearly always are enough. */
+template <int E> DEVICE OrderOf<E> put_in_order(u64 (&keys)[E], u64 tie_seed) {
+    OrderOf<E> o;
+#pragma unroll 1
+    for (bool by_ties = false;; by_ties = true) { /* the code of sorting stands once: it is long */
+        sort_in_group(keys);
+        if (by_ties) break;
+#pragma unroll
+        for (int e = 0; e < E; e++) o.values[e] = (u32)(keys[e] >> 32), o.columns[e] = (u32)keys[e];
+        if (!__any_sync(FULL, has_ties(o))) return o;
+        tie_keys(o, tie_seed, keys);
+    }
+#pragma unroll
+    for (int e = 0; e < E; e++) o.columns[e] = (u32)keys[e] & 1023u;
     settle_neighbours(o, tie_seed);
+    return o;
 }
 
 /* Where scores, flags or members wait until a warp writes them side by side. */
@@ -140,6 +163,7 @@ template <typename T> DEVICE void write_together(const T *staged, T *to, i64 fro
     __syncwarp();
 }
 
+typedef OrderOf<EACH> Ordered;
 struct Row { i64 row; bool here; Loaded of; u64 tie_seed; };
 
 DEVICE double mass_at(const Ordered &o, int e) { return o.values[e] ? ((double)__uint_as_float(o.values[e] - 1u) + 2.0) - 2.0 : 0.0; }
@@ -153,7 +177,7 @@ template <typename Use> DEVICE void each_score(const Job &job, const Row &r, con
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         double own = mass_at(o, e);
-        i64 rank = PLACE + e + 1;
+        i64 rank = (int)WITHIN * EACH + e + 1;
         if (rank <= COLUMNS) {
             bool has_mass = own > 0.0 || job.w[BEHIND] == 0.0;
             use(e, has_mass ? mass_score(job.w, above * STEPS_PER_ONE, own * STEPS_PER_ONE, (double)rank, r.of) : behind_score(job.w, rank, r.of));
@@ -162,31 +186,71 @@ template <typename Use> DEVICE void each_score(const Job &job, const Row &r, con
     }
 }
 
-DEVICE void use_scores(const Job &job, const Row &r, const Ordered &o, const Output &out, const Calibrated &cal, unsigned char *pool) {
-#if WHAT == SCORES_OF_LABELS || WHAT == P_VALUES_OF_LABELS
+#if WHAT == MEMBERS_OF_SETS
+template <int E> DEVICE void write_members(const Row &r, const OrderOf<E> &o, const Output &out, unsigned char *pool) {
+    int *staged = (int *)pool + (LANE / LANES) * padded(LENGTH);
+#pragma unroll
+    for (int e = 0; e < E; e++) staged[padded(PLACE(e))] = (int)o.columns[e];
+    __syncwarp();
+    write_together((int *)pool, out.members, out.pointers[r.row], r.here ? out.longest[r.row] : 0, true);
+}
+
+#if GATHERS
+/* Put only the labels in order that wait in shared memory. */
+template <int E> DEVICE void order_gathered(const Row &r, int count, const Output &out, unsigned char *pool) {
+    const u64 *staged = (const u64 *)pool + (LANE / LANES) * padded(LENGTH);
+    u64 keys[E];
+#pragma unroll
+    for (int e = 0; e < E; e++) keys[e] = PLACE(e) < count ? staged[PLACE(e)] : 0;
+    __syncwarp();
+    write_members(r, put_in_order(keys, r.tie_seed), out, pool);
+}
+
+/* Only labels that reach the least value of the set can be in it; some that equal it may be out. */
+DEVICE void order_members(const Row &r, u64 (&keys)[EACH], const Output &out, unsigned char *pool) {
+    u64 least = (u64)(__float_as_uint(out.cutoffs[r.row]) + 1u) << 32;
+    u32 chosen = 0;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) chosen |= (u32)(keys[e] >= least) << e;
+    int count = (int)sum_in_group((u32)__popc(chosen)), at = (int)sum_before((u32)__popc(chosen));
+    int most = (int)__reduce_max_sync(FULL, r.here ? (u32)count : 0u);
+    if (most > 8 * LANES) {
+        write_members(r, put_in_order(keys, r.tie_seed), out, pool);
+        return;
+    }
+    u64 *staged = (u64 *)pool + (LANE / LANES) * padded(LENGTH);
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (chosen >> e & 1) staged[at++] = keys[e];
+    __syncwarp();
+    if (most <= 2 * LANES) order_gathered<2>(r, count, out, pool); else order_gathered<8>(r, count, out, pool);
+}
+#endif
+#endif
+
+DEVICE void use_scores(const Job &job, const Row &r, const Ordered &o, const Output &out, unsigned char *pool) {
+#if WHAT == SCORES_OF_LABELS
     double *staged = (double *)pool + (LANE / LANES) * padded(LENGTH);
-    each_score(job, r, o, [&](int e, double score) {
-        staged[o.columns[e]] = WHAT == SCORES_OF_LABELS ? score : r.here ? p_value(cal, group_of(cal, r.row, o.columns[e]), score) : 0.0;
-    });
+    each_score(job, r, o, [&](int e, double score) { staged[o.columns[e]] = score; });
     __syncwarp();
     write_together((double *)pool, out.scores, r.row * COLUMNS, r.here ? COLUMNS : 0, false);
 #elif WHAT == SIZES_OF_SETS
     double scores[EACH];
     each_score(job, r, o, [&](int e, double score) { scores[e] = score; });
+    int longest = 0;
     for (i64 a = 0; a < out.n_thresholds; a++) {
         double threshold = out.thresholds[(out.per_row ? r.row * out.n_thresholds : 0) + a];
         u32 in = 0;
 #pragma unroll
-        for (int e = 0; e < EACH; e++) in += PLACE + e < COLUMNS && scores[e] <= threshold;
+        for (int e = 0; e < EACH; e++) in += (int)WITHIN * EACH + e < COLUMNS && scores[e] <= threshold;
         int size = (int)sum_in_group(in);
-        if (r.here && WITHIN == 0) out.sizes[a * out.n_rows + r.row] = size < (int)out.at_least ? (int)out.at_least : size;
+        size = size < (int)out.at_least ? (int)out.at_least : size, longest = longest > size ? longest : size;
+        if (r.here && WITHIN == 0) out.sizes[a * out.n_rows + r.row] = size;
     }
-#elif WHAT == MEMBERS_OF_SETS
-    int *staged = (int *)pool + (LANE / LANES) * padded(LENGTH);
+    if (longest == 0 && WITHIN == 0 && r.here) out.cutoffs[r.row] = 4.0f; /* nobody reaches it */
 #pragma unroll
-    for (int e = 0; e < EACH; e++) staged[padded(PLACE + e)] = (int)o.columns[e];
-    __syncwarp();
-    write_together((int *)pool, out.members, out.pointers[r.row], r.here ? out.longest[r.row] : 0, true);
+    for (int e = 0; e < EACH; e++)
+        if (r.here && (int)WITHIN * EACH + e + 1 == longest) out.cutoffs[r.row] = __uint_as_float(o.values[e] - 1u);
 #else /* each label has a threshold of its own; a copy that is not looked at as such yet may have more than its place */
     u32 in = 0;
     each_score(job, r, o, [&](int e, double score) { in |= (u32)(score <= out.thresholds[o.columns[e]]) << e; });
@@ -198,7 +262,7 @@ DEVICE void use_scores(const Job &job, const Row &r, const Ordered &o, const Out
 #elif WHAT == MASK_BY_LABEL
     unsigned char *staged = pool + (LANE / LANES) * padded(LENGTH);
 #pragma unroll
-    for (int e = 0; e < EACH; e++) if (PLACE + e < COLUMNS) staged[o.columns[e]] = in >> e & 1;
+    for (int e = 0; e < EACH; e++) if ((int)WITHIN * EACH + e < COLUMNS) staged[o.columns[e]] = in >> e & 1;
     __syncwarp();
     write_together(pool, out.flags, r.row * COLUMNS, r.here ? COLUMNS : 0, false);
 #else
@@ -233,13 +297,13 @@ DEVICE Row open_keys(const Job &job, i64 i, bool here, u64 *keys) {
         for (int v = 0; v < VECTOR; v++) {
             Value value = x[v] + (Value)0; /* one zero */
             double wide = (double)value, mass = (wide + 2.0) - 2.0;
-            total += mass, odd = max(odd, oddness(value)), with_mass += mass > 0.0;
-            if (HASHES) hash += hash_word(bits_of(wide), column_keys[v]);
+            total += mass, odd |= oddness(value), with_mass += mass > 0.0;
+            if (HASHES) add_to_hash(hash, bits_of(wide), column_keys[v]);
             keys[chunk * VECTOR + v] = (u64)(__float_as_uint(value) + 1u) << 32 | (u32)(column_of(chunk) + v);
         }
     }
     r.of.total = mass_in_group(total) * STEPS_PER_ONE, r.of.with_mass = sum_in_group(with_mass);
-    bool bad = largest_in_group(odd) > ODD || is_off(r.of.total, job.tolerance);
+    bool bad = largest_in_group(odd) >= ODD || is_off(r.of.total, job.tolerance);
     if (HASHES) hash = sum_in_group(hash);
     u64 seed = seed_at(job, r.row, hash, here && WITHIN == 0);
     r.of.u = uniform_at(job, r.row, seed), r.tie_seed = tie_seed_of(seed, r.of.u);
@@ -248,16 +312,7 @@ DEVICE Row open_keys(const Job &job, i64 i, bool here, u64 *keys) {
     return r;
 }
 
-/* Tells whether a value stands twice in the row. */
-DEVICE bool has_ties(const Ordered &o) {
-    u32 before = from_lane_before(o.values[EACH - 1]);
-    bool tied = WITHIN && o.values[0] && before == o.values[0];
-#pragma unroll
-    for (int e = 1; e < EACH; e++) tied |= o.values[e] && o.values[e - 1] == o.values[e];
-    return tied;
-}
-
-extern "C" __global__ void __launch_bounds__(BLOCK) sorted(Job job, Output out, Calibrated cal) {
+extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) sorted(Job job, Output out) {
     DYNAMIC_SHARED(pool);
     unsigned char *of_warp = pool + (threadIdx.x / 32) * (GROUPS * padded(LENGTH) * 8);
     i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32;
@@ -265,13 +320,15 @@ extern "C" __global__ void __launch_bounds__(BLOCK) sorted(Job job, Output out, 
         i64 i = first + LANE / LANES;
         u64 keys[EACH];
         Row r = open_keys(job, i < n ? i : n - 1, i < n, keys);
-        sort_in_group(keys);
-        Ordered o;
-#pragma unroll
-        for (int e = 0; e < EACH; e++) o.values[e] = (u32)(keys[e] >> 32), o.columns[e] = (u32)keys[e];
-        if (__any_sync(FULL, has_ties(o))) order_ties(o, r.tie_seed);
+#if WHAT == MEMBERS_OF_SETS && GATHERS
+        order_members(r, keys, out, of_warp);
+#elif WHAT == MEMBERS_OF_SETS
+        write_members(r, put_in_order(keys, r.tie_seed), out, of_warp);
+#else
+        Ordered o = put_in_order(keys, r.tie_seed);
         int lead = (int)LANE / LANES * LANES;
         r.of.top = __shfl_sync(FULL, mass_at(o, 0), lead) * STEPS_PER_ONE, r.of.second = __shfl_sync(FULL, mass_at(o, 1), lead) * STEPS_PER_ONE;
-        use_scores(job, r, o, out, cal, of_warp);
+        use_scores(job, r, o, out, of_warp);
+#endif
     }
 }
