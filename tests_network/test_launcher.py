@@ -6,9 +6,21 @@ from aptset.kernels.cuda import launcher
 from aptset.kernels.cuda.launcher import CannotCompileError, Launcher
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="the kernels are compiled where cuda-bindings is installed")
-WIDE = {"COLUMNS": 1000, "ELEMENT": 0, "LANES": 32, "VECTOR": 4, "BLOCK": 128, "HASHES": 1, "ASKS": 0, "RANKS": 0}
+WIDE = {
+    "COLUMNS": 1000,
+    "ELEMENT": 0,
+    "LANES": 32,
+    "VECTOR": 4,
+    "PIECE": 4,
+    "BLOCK": 128,
+    "HASHES": 1,
+    "ASKS": 0,
+    "RANKS": 0,
+}
 SHORT = WIDE | {"COLUMNS": 10, "LANES": 1, "VECTOR": 2, "ASKS": 1, "RANKS": 1, "WHAT": 1}
 HALF = WIDE | {"COLUMNS": 136, "ELEMENT": 2, "LANES": 8, "VECTOR": 8, "HASHES": 0, "ASKS": 1}
+MIDDLE = WIDE | {"COLUMNS": 100, "LANES": 4, "VECTOR": 2}
+SORTED = WIDE | {"EACH": 32, "RANKS": 1}
 ORDERED = WIDE | {"ELEMENT": 1, "VECTOR": 1, "BLOCK": 256, "LENGTH": 1024, "TEAM": 256, "RANKS": 1}
 
 
@@ -22,12 +34,17 @@ def compiler(tmp_path, monkeypatch):
     ("name", "defines"),
     [
         ("scores.cu", WIDE),
+        ("scores.cu", MIDDLE),
+        ("scores.cu", HALF | {"VECTOR": 2}),
         ("masks.cu", WIDE),
         ("masks.cu", HALF),
         ("narrow.cu", SHORT),
+        ("narrow.cu", SHORT | {"COLUMNS": 16, "ELEMENT": 1, "VECTOR": 2, "PIECE": 2, "WHAT": 0}),
         ("copies.cu", {}),
+        ("p_values.cu", {"COLUMNS": 10}),
         ("softmax.cu", WIDE | {"TEAM": 128}),
-        *(("ordered.cu", ORDERED | {"WHAT": what}) for what in range(7)),
+        *(("ordered.cu", ORDERED | {"WHAT": what}) for what in range(6)),
+        *(("sorted.cu", SORTED | {"WHAT": what}) for what in range(6)),
     ],
 )
 def test_kernels_compile(compiler, name, defines):

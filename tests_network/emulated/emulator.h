@@ -16,10 +16,18 @@
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define DYNAMIC_SHARED(name) unsigned char *name = emulated_pool()
+
+#define ADDS_PRODUCTS
+static void add_product(unsigned long long &sum, unsigned a, unsigned b) { sum += (unsigned long long)a * b; }
+#define ASKED_FOR
+template <int BYTES> static void ask_for_piece(void *to, const void *from) { memcpy(to, from, BYTES); }
+static void end_of_request() {}
+static void wait_for_request() {}
 
 using std::max;
 using std::min;

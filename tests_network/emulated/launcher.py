@@ -10,20 +10,22 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-OF_COPIES = "u64 *seeds, i64 n, u64 first_block, u64 side, i64 *which, u64 *own, u64 *count"
+OF_COPIES = "u64 *seeds, i64 n, u64 first_block, u64 side, u32 *which, u64 *count"
 KERNELS = {
     "scores.cu": {
         "label_scores": "Job job, const i64 *labels, double *scores, i64 turns",
-        "label_scores_carefully": "Job job, const i64 *labels, double *scores, i64 turns",
+        "label_scores_carefully": "Job job, const i64 *labels, double *scores",
         "hash_rows": "Job job, u64 *seeds",
     },
     "masks.cu": {"mask": "Job job, Wanted wanted", "mask_carefully": "Job job, Wanted wanted, i64 all"},
     "narrow.cu": {
         "label_scores": "Job job, const i64 *labels, double *scores",
         "mask": "Job job, Wanted wanted",
-        "every_label": "Job job, Output out, Calibrated cal",
+        "every_label": "Job job, Output out",
     },
-    "ordered.cu": {"ordered": "Job job, Output out, Calibrated cal, unsigned char *memory"},
+    "sorted.cu": {"sorted": "Job job, Output out"},
+    "ordered.cu": {"ordered": "Job job, Output out, unsigned char *memory"},
+    "p_values.cu": {"p_values": "Calibrated c, double *scores, i64 n"},
     "softmax.cu": {"softmax": "const void *logits, i64 n, double *found"},
     "copies.cu": {
         "find_copies": OF_COPIES,

@@ -1,4 +1,4 @@
-"""What the kernels take, field by field as in ``row.cuh``, ``masks.cu``, ``calibrated.cuh`` and ``ordered.cu``."""
+"""What the kernels take, field by field as in ``row.cuh``, ``output.cuh`` and ``p_values.cu``."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class Wanted(ctypes.Structure):
         ("at_least", _WHOLE),
         ("flags", _POINTER),
         ("sizes", _POINTER),
+        ("cutoffs", _POINTER),
     )
 
 
@@ -56,6 +57,7 @@ class Output(ctypes.Structure):
         ("longest", _POINTER),
         ("pointers", _POINTER),
         ("members", _POINTER),
+        ("cutoffs", _POINTER),
     )
 
 

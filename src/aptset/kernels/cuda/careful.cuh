@@ -8,7 +8,7 @@ struct Careful { Loaded of; const Element *at; u64 tie_seed; bool bad; };
 
 DEVICE double double_at(const Element *at, i64 j) { return (double)value_of(at[j]) + 0.0; } /* one zero */
 
-DEVICE Careful open_carefully(const Job &job, i64 i, i64 row) {
+DEVICE Careful open_carefully(const Job &job, i64 row) {
     Careful c;
     c.at = elements_of(job, row);
     i64 total = 0, with_mass = 0, top = 0, second = 0;
@@ -21,7 +21,7 @@ DEVICE Careful open_carefully(const Job &job, i64 i, i64 row) {
         invalid |= !(x >= 0.0) || !(x <= 2.0);
         total += steps;
         with_mass += steps > 0;
-        if (!job.seeds) hash += hash_word(bits_of(x), job.column_keys[j]);
+        if (!job.seeds) add_to_hash(hash, bits_of(x), job.column_keys[j]);
         add_to_top_two(top, second, steps);
     }
     c.of.total = (double)sum_over(total, 32), c.of.with_mass = sum_over(with_mass, 32);
@@ -29,24 +29,24 @@ DEVICE Careful open_carefully(const Job &job, i64 i, i64 row) {
     top_two_over(top, second, 32);
     c.of.top = (double)top, c.of.second = (double)second;
     c.bad = __any_sync(FULL, invalid) || is_off(c.of.total, job.tolerance);
-    u64 seed = seed_at(job, i, row, hash, LANE == 0);
+    u64 seed = seed_at(job, row, hash, LANE == 0);
     c.of.u = uniform_at(job, row, seed);
     c.tie_seed = tie_seed_of(seed, c.of.u);
     return c;
 }
 
 /* A row with something odd, by one lane: it is bad, or has zeros below zero. Those hash like others, so the seed is noted here. */
-DEVICE void look_at_odd(const Job &job, i64 i, i64 row) {
+DEVICE void look_at_odd(const Job &job, i64 row) {
     const Element *at = elements_of(job, row);
     u64 hash = 0;
     bool bad = false;
     for (i64 j = 0; j < COLUMNS; j++) {
         double x = double_at(at, j);
         bad |= !(x >= 0.0) || !(x <= 2.0);
-        if (!job.seeds) hash += hash_word(bits_of(x), job.column_keys[j]);
+        if (!job.seeds) add_to_hash(hash, bits_of(x), job.column_keys[j]);
     }
     if (bad) { report(job, row); return; }
-    seed_at(job, i, row, hash, true);
+    seed_at(job, row, hash, true);
     leave(job, row);
 }
 

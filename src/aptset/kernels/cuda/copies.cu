@@ -10,25 +10,27 @@
 #define THREADS 512
 #define EACH (BLOCK_ROWS / THREADS)
 
-DEVICE u32 slot_of(u64 seed, u32 round) { return (u32)((round ? mix(seed + round) : seed) >> 51); }
+/* Other bits in every round; when there are no more of them, mixed anew. */
+DEVICE u32 slot_of(u64 seed, u32 round) { return (u32)((round < 4 ? seed >> (51 - 13 * round) : mix(seed + round)) & (SLOTS - 1)); }
 
-/* `which` and `own` list the copies; each also gets its own among the seeds.
+/* `which` lists the copies; each gets a seed of its own among the seeds.
  *
  * Rows of equal seeds want the same slot of a table, in every round. Whoever wrote a slot last has it: rows that find another
  * seed there want another slot in the next round, and those that find their own seed under another row are copies or have some. */
-extern "C" __global__ void __launch_bounds__(THREADS) find_copies(u64 *seeds, i64 n, u64 first_block, u64 side, i64 *which, u64 *own, u64 *count) {
+extern "C" __global__ void __launch_bounds__(THREADS) find_copies(u64 *seeds, i64 n, u64 first_block, u64 side, u32 *which, u64 *count) {
     __shared__ unsigned short table[SLOTS];
+    __shared__ u32 checks[BLOCK_ROWS]; /* the lower half of each seed: what differs there is not looked up in memory */
     __shared__ unsigned char is_shared[BLOCK_ROWS];
     __shared__ u32 found, waiting[2];
     i64 start = (i64)blockIdx.x * BLOCK_ROWS;
     u32 rows = n - start < BLOCK_ROWS ? (u32)(n - start) : BLOCK_ROWS, open = 0, is_copy = 0;
-    u64 *mine = seeds + start, held[EACH], copy[EACH];
+    u64 *mine = seeds + start, held[EACH];
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         u32 row = threadIdx.x + e * THREADS;
         held[e] = row < rows ? mine[row] : 0;
         if (row < rows) open |= 1u << e;
-        is_shared[row] = 0;
+        is_shared[row] = 0, checks[row] = (u32)held[e];
     }
     if (threadIdx.x == 0) found = waiting[0] = 0;
     for (u32 round = 0;; round++) {
@@ -41,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_copies(u64 *seeds, i6
         for (int e = 0; e < EACH; e++) {
             if (!(open >> e & 1)) continue;
             u32 row = threadIdx.x + e * THREADS, holder = table[slot_of(held[e], round)];
-            if (holder != row && mine[holder] != held[e]) continue;
+            if (holder != row && (checks[holder] != (u32)held[e] || mine[holder] != held[e])) continue;
             open &= ~(1u << e);
             if (holder != row) is_shared[holder] = is_shared[row] = 1, found = 1;
         }
@@ -58,14 +60,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_copies(u64 *seeds, i6
         u64 number = 0;
         for (u32 before = 0; before < row; before++) number += mine[before] == held[e];
         if (!number) continue;
-        u64 place = (first_block + blockIdx.x) * BLOCK_ROWS + number, at = atomicAdd(count, 1ull);
-        copy[e] = mix(held[e] + mix(place * 2 + side + GOLDEN));
-        which[at] = start + row, own[at] = copy[e], is_copy |= 1u << e;
+        which[atomicAdd(count, 1ull)] = (u32)(start + row);
+        checks[row] = (u32)number, is_copy |= 1u << e;
     }
     __syncthreads(); /* all have read what is written now */
 #pragma unroll
-    for (int e = 0; e < EACH; e++)
-        if (is_copy >> e & 1) mine[threadIdx.x + e * THREADS] = copy[e];
+    for (int e = 0; e < EACH; e++) {
+        u32 row = threadIdx.x + e * THREADS;
+        u64 place = (first_block + blockIdx.x) * BLOCK_ROWS + checks[row];
+        if (is_copy >> e & 1) mine[row] = mix(held[e] + mix(place * 2 + side + GOLDEN));
+    }
 }
 
 /* Over all chunks of so many rows: how many copies there were, and the first bad row or -1. */

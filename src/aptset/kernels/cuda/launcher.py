@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-_HEADERS = ("row.cuh", "warp.cuh", "careful.cuh", "loading.cuh", "calibrated.cuh", "output.cuh")
+_HEADERS = ("row.cuh", "warp.cuh", "careful.cuh", "loading.cuh", "tiles.cuh", "output.cuh")
 
 
 class CannotCompileError(RuntimeError):

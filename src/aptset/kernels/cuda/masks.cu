@@ -42,8 +42,8 @@ DEVICE Facts hold(const Job &job, const Element *row, Held &held) {
             Value x = held.x[chunk * VECTOR + v];
             double wide = (double)x;
             f.total += (wide + 2.0) - 2.0;
-            f.odd = max(f.odd, oddness(x));
-            if (HASHES) f.hash += hash_word(bits_of(wide), keys[v]);
+            f.odd |= oddness(x);
+            if (HASHES) add_to_hash(f.hash, bits_of(wide), keys[v]);
         }
     }
     f.total = mass_in_group(f.total), f.odd = largest_in_group(f.odd);
@@ -290,11 +290,12 @@ DEVICE void split_ties(const Wanted &wanted, const Element *at, const Kept &kept
             if (value_of(at[j + v]) == kept.from && tie_of(tie_seed, j + v) > kept.tie) wanted.flags[row * COLUMNS + j + v] = 0;
 }
 
-DEVICE void mask_row(const Job &job, i64 i, i64 row, const Wanted &wanted) {
-    Careful c = open_carefully(job, i, row);
+DEVICE void mask_row(const Job &job, i64 row, const Wanted &wanted) {
+    Careful c = open_carefully(job, row);
     if (c.bad) { if (LANE == 0) report(job, row); return; }
     Cut cut = careful_cut(job, c, wanted.thresholds[wanted.per_row ? row : 0], (int)wanted.at_least);
     if (LANE == 0 && wanted.sizes) wanted.sizes[row] = (int)cut.size;
+    if (LANE == 0 && wanted.cutoffs) wanted.cutoffs[row] = cut.size ? (float)from_bits(cut.value) : 4.0f;
     for (i64 j = LANE; j < COLUMNS && wanted.flags; j += 32)
         wanted.flags[row * COLUMNS + j] = is_member(cut, bits_of(double_at(c.at, j)), c.tie_seed, j);
 }
@@ -330,9 +331,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
         Target t;
         t.of.total = facts.total * STEPS_PER_ONE, t.of.top = t.of.second = 0.0, t.of.with_mass = 0;
         t.threshold = wanted.thresholds[wanted.per_row ? row : 0];
-        bool odd = facts.odd > ODD, bad = odd || is_off(t.of.total, job.tolerance), slow = false;
-        if (bad && here && WITHIN == 0) { if (odd) look_at_odd(job, i, row); else report(job, row); }
-        u64 seed = seed_at(job, i, row, facts.hash, here && !bad && WITHIN == 0);
+        bool odd = facts.odd >= ODD, bad = odd || is_off(t.of.total, job.tolerance), slow = false;
+        if (bad && here && WITHIN == 0) { if (odd) look_at_odd(job, row); else report(job, row); }
+        u64 seed = seed_at(job, row, facts.hash, here && !bad && WITHIN == 0);
         t.of.u = uniform_at(job, row, seed);
         if (ASKS) {
             i64 top = 0, second = 0;
@@ -358,6 +359,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
         if (!bad && !slow) before = kept.from;
         if (here && !bad && !slow) {
             if (wanted.sizes && WITHIN == 0) wanted.sizes[row] = kept.size;
+            if (wanted.cutoffs && WITHIN == 0) wanted.cutoffs[row] = kept.size ? (float)kept.from : 4.0f; /* nobody reaches that */
             if (wanted.flags) write_flags(wanted, held, kept, row);
             if (wanted.flags && kept.tie != ~0ull) split_ties(wanted, at, kept, row, tie_seed_of(seed, t.of.u));
         }
@@ -369,5 +371,5 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
 extern "C" __global__ void mask_carefully(Job job, Wanted wanted, i64 all) {
     i64 n = all ? rows_to_do(job) : (i64)*job.n_slow, warps = (i64)gridDim.x * blockDim.x / 32;
     for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps)
-        if (all) mask_row(job, k, row_at(job, k), wanted); else mask_row(job, (i64)job.slow[k], (i64)job.slow[k], wanted);
+        if (all) mask_row(job, row_at(job, k), wanted); else mask_row(job, (i64)job.slow[k], wanted);
 }

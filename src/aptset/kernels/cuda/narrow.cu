@@ -1,42 +1,27 @@
-/* Rows of up to 16 labels: a thread has a row, and compares every label with every other. Blocks read and write their rows
+/* Rows of up to 16 labels: a thread has a row, and compares every label with every other. A warp reads and writes its 32 rows
  * together, through shared memory. */
-#include "calibrated.cuh"
+#include "warp.cuh"
 #include "output.cuh"
+#include "tiles.cuh"
 
-struct Tile { __align__(16) Element x[BLOCK * COLUMNS]; };
+#define STAGED(name, type) __shared__ __align__(16) type name[BLOCK / 32][OF_TILE] /* what a warp writes together */
+#define MINE(name) (name[threadIdx.x / 32])
 
-/* Copy bytes between shared memory and the device's, 16 at a time where both lie so. */
+/* Write what each lane left at its place in shared memory, `size` bytes each. */
 struct __align__(16) Sixteen { u64 of[2]; };
-DEVICE void copy_together(void *to, const void *from, i64 bytes) {
-    i64 whole = (((u64)to | (u64)from) & 15) == 0 ? bytes / 16 : 0;
-    for (i64 k = threadIdx.x; k < whole; k += BLOCK) ((Sixteen *)to)[k] = ((const Sixteen *)from)[k];
-    for (i64 k = whole * 16 + threadIdx.x; k < bytes; k += BLOCK) ((char *)to)[k] = ((const char *)from)[k];
-}
-
-/* Rows first .. first + BLOCK - 1 of the work to do; those beyond its end hold the last one. */
-DEVICE void read_tile(const Job &job, i64 first, i64 n, Tile &tile) {
-    i64 here = n - first < BLOCK ? n - first : BLOCK;
-    __syncthreads();
-    if (!job.which) copy_together(tile.x, elements_of(job, first), here * COLUMNS * (i64)sizeof(Element));
-    else if ((i64)threadIdx.x < here)
-        for (int j = 0; j < COLUMNS; j++) tile.x[threadIdx.x * COLUMNS + j] = elements_of(job, job.which[first + threadIdx.x])[j];
-    __syncthreads();
-}
-
-/* Write what each thread left at its place in shared memory, `size` bytes each. */
-DEVICE void write_tile(const Job &job, i64 first, i64 n, void *to, const void *from, i64 size) {
-    i64 here = n - first < BLOCK ? n - first : BLOCK;
-    __syncthreads();
-    if (!job.which) copy_together((char *)to + first * size, from, here * size);
-    else if ((i64)threadIdx.x < here)
-        for (i64 b = 0; b < size; b++) ((char *)to)[job.which[first + threadIdx.x] * size + b] = ((const char *)from)[threadIdx.x * size + b];
-    __syncthreads();
+DEVICE void write_tile(const Job &job, i64 first, i64 n, void *to, const void *from, int size) {
+    __syncwarp();
+    char *at = (char *)to + first * size;
+    if (is_whole(job, first, n) && ((u64)at & 15) == 0)
+        for (int k = (int)LANE; k < 2 * size; k += 32) ((Sixteen *)at)[k] = ((const Sixteen *)from)[k];
+    else if (first + (i64)LANE < n)
+        for (int b = 0; b < size; b++) ((char *)to)[row_at(job, first + LANE) * size + b] = ((const char *)from)[LANE * size + b];
 }
 
 /* The row of this thread. */
 struct Narrow { Value x[COLUMNS]; Loaded of; u64 seed; bool bad; };
 
-DEVICE Narrow open_narrow(const Job &job, i64 i, i64 row, const Element *at) {
+DEVICE Narrow open_narrow(const Job &job, i64 row, const Element *at) {
     Narrow r;
     u64 hash = 0;
     u32 odd = 0;
@@ -46,15 +31,15 @@ DEVICE Narrow open_narrow(const Job &job, i64 i, i64 row, const Element *at) {
         Value x = value_of(at[j]) + (Value)0;
         double wide = (double)x, mass = (wide + 2.0) - 2.0;
         r.x[j] = x;
-        odd = max(odd, oddness(x));
+        odd |= oddness(x);
         r.of.total += mass;
-        if (HASHES) hash += hash_word(bits_of(wide), job.column_keys[j]);
+        if (HASHES) add_to_hash(hash, bits_of(wide), job.column_keys[j]);
         if (!ASKS) continue;
         if (mass > r.of.top) r.of.second = r.of.top, r.of.top = mass; else if (mass > r.of.second) r.of.second = mass;
     }
     r.of.total *= STEPS_PER_ONE, r.of.top *= STEPS_PER_ONE, r.of.second *= STEPS_PER_ONE;
-    r.bad = odd > ODD || is_off(r.of.total, job.tolerance);
-    r.seed = seed_at(job, i, row, hash, true);
+    r.bad = odd >= ODD || is_off(r.of.total, job.tolerance);
+    r.seed = seed_at(job, row, hash, true);
     r.of.u = uniform_at(job, row, r.seed);
     return r;
 }
@@ -108,32 +93,38 @@ DEVICE double narrow_score(const Job &job, const Narrow &r, const Standing &s, i
 /* Blocks on a multiprocessor at a time, as measured. */
 #define MIN_BLOCKS (COLUMNS <= 10 && ELEMENT != 1 ? 8 : 4)
 
-#define EACH_TILE(first, n) \
-    for (i64 first = (i64)blockIdx.x * BLOCK; first < n; first += (i64)gridDim.x * BLOCK)
+/* Every 32 rows that this warp has, in `at` those of this lane; the ones behind them are on their way. */
+#define EACH_TILE(first, n, tiles) \
+    i64 stride = (i64)gridDim.x * BLOCK, first = ((i64)blockIdx.x * BLOCK + threadIdx.x) / 32 * 32; \
+    int side = 0; \
+    ask_for(job, first, n, MINE(tiles)[0]); \
+    for (; first < n && (ask_for(job, first + stride, n, MINE(tiles)[side ^ 1]), arrived(), true); __syncwarp(), first += stride, side ^= 1)
 
 /* `labels` and `scores` go by the row. */
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
-    __shared__ Tile tile;
+    TILES(tiles);
     i64 n = rows_to_do(job);
-    EACH_TILE(first, n) {
-        read_tile(job, first, n, tile);
-        i64 i = first + threadIdx.x;
+    EACH_TILE(first, n, tiles) {
+        i64 i = first + LANE;
         if (i >= n) continue;
         i64 row = row_at(job, i), label = labels[row];
-        const Element *at = tile.x + threadIdx.x * COLUMNS;
-        Narrow r = open_narrow(job, i, row, at);
+        const Element *at = MINE(tiles)[side] + LANE * COLUMNS;
+        Narrow r = open_narrow(job, row, at);
         if (r.bad) { report(job, row); continue; }
         Value mine = value_of(at[label]) + (Value)0;
-        double above = 0.0;
+        double above = 0.0, own = mass_of((double)mine);
         int rank = 1, equal = 0;
 #pragma unroll
         for (int j = 0; j < COLUMNS; j++) {
-            if (r.x[j] > mine) above += ((double)r.x[j] + 2.0) - 2.0, rank++;
+            if (r.x[j] > mine) { above += ((double)r.x[j] + 2.0) - 2.0; if (RANKS || ASKS) rank++; }
             equal += r.x[j] == mine;
         }
-        double own = mass_of((double)mine);
         above *= STEPS_PER_ONE;
-        if (own == 0.0) count_mass(r);
+        if (own == 0.0) {
+            count_mass(r), rank = 1;
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j++) rank += r.x[j] > mine;
+        }
         if (equal > 1) {
             u64 tie_seed = tie_seed_of(r.seed, r.of.u), my_tie = tie_of(tie_seed, label);
 #pragma unroll 1
@@ -199,16 +190,15 @@ DEVICE bool members_quickly(const Job &job, const Narrow &r, double threshold, u
 #endif
 
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wanted wanted) {
-    __shared__ Tile tile;
-    __shared__ __align__(16) unsigned char flags[BLOCK * COLUMNS];
+    TILES(tiles);
+    STAGED(flags, unsigned char);
     i64 n = rows_to_do(job);
-    EACH_TILE(first, n) {
-        read_tile(job, first, n, tile);
-        i64 i = first + threadIdx.x;
+    EACH_TILE(first, n, tiles) {
+        i64 i = first + LANE;
         if (i < n) {
             i64 row = row_at(job, i);
-            const Element *at = tile.x + threadIdx.x * COLUMNS;
-            Narrow r = open_narrow(job, i, row, at);
+            const Element *at = MINE(tiles)[side] + LANE * COLUMNS;
+            Narrow r = open_narrow(job, row, at);
             if (r.bad) report(job, row);
             double threshold = wanted.thresholds[wanted.per_row ? row : 0];
             u32 in;
@@ -217,28 +207,27 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
 #endif
                 in = members_exactly(job, r, at, threshold, (int)wanted.at_least);
 #pragma unroll
-            for (int j = 0; j < COLUMNS; j++) flags[threadIdx.x * COLUMNS + j] = (unsigned char)(in >> j & 1);
+            for (int j = 0; j < COLUMNS; j++) MINE(flags)[LANE * COLUMNS + j] = (unsigned char)(in >> j & 1);
             if (wanted.sizes) wanted.sizes[row] = __popc(in);
         }
-        if (wanted.flags) write_tile(job, first, n, wanted.flags, flags, COLUMNS);
+        if (wanted.flags) write_tile(job, first, n, wanted.flags, MINE(flags), COLUMNS);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output out, Calibrated cal) {
-    __shared__ Tile tile;
-#if WHAT == SCORES_OF_LABELS || WHAT == P_VALUES_OF_LABELS
-    __shared__ __align__(16) double found[BLOCK * COLUMNS];
+extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output out) {
+    TILES(tiles);
+#if WHAT == SCORES_OF_LABELS
+    STAGED(found, double);
 #elif WHAT == MASK_BY_LABEL
-    __shared__ __align__(16) unsigned char found[BLOCK * COLUMNS];
+    STAGED(found, unsigned char);
 #endif
     i64 n = rows_to_do(job);
-    EACH_TILE(first, n) {
-        read_tile(job, first, n, tile);
-        i64 i = first + threadIdx.x;
+    EACH_TILE(first, n, tiles) {
+        i64 i = first + LANE;
         if (i < n) {
             i64 row = row_at(job, i);
-            const Element *at = tile.x + threadIdx.x * COLUMNS;
-            Narrow r = open_narrow(job, i, row, at);
+            const Element *at = MINE(tiles)[side] + LANE * COLUMNS;
+            Narrow r = open_narrow(job, row, at);
             if (r.bad) report(job, row);
             Standing s = compare_all(r, at);
 #if WHAT == MEMBERS_OF_SETS
@@ -247,11 +236,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
                 if (s.rank[j] <= out.longest[row]) out.members[out.pointers[row] + s.rank[j] - 1] = j;
 #elif WHAT == SCORES_OF_LABELS
 #pragma unroll
-            for (int j = 0; j < COLUMNS; j++) found[threadIdx.x * COLUMNS + j] = narrow_score(job, r, s, j);
-#elif WHAT == P_VALUES_OF_LABELS
-#pragma unroll
-            for (int j = 0; j < COLUMNS; j++)
-                found[threadIdx.x * COLUMNS + j] = p_value(cal, group_of(cal, row, j), narrow_score(job, r, s, j));
+            for (int j = 0; j < COLUMNS; j++) MINE(found)[LANE * COLUMNS + j] = narrow_score(job, r, s, j);
 #elif WHAT == SIZES_OF_SETS
             double scores[COLUMNS];
 #pragma unroll
@@ -275,7 +260,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
             for (int j = 0; j < COLUMNS; j++) {
                 bool is_in = in >> (s.rank[j] - 1) & 1;
 #if WHAT == MASK_BY_LABEL
-                found[threadIdx.x * COLUMNS + j] = is_in;
+                MINE(found)[LANE * COLUMNS + j] = is_in;
 #else
                 int at = __popc(in & ((1u << (s.rank[j] - 1)) - 1u));
                 if (is_in && at < out.sizes[row]) out.members[out.pointers[row] + at] = j;
@@ -284,10 +269,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
 #endif
 #endif
         }
-#if WHAT == SCORES_OF_LABELS || WHAT == P_VALUES_OF_LABELS
-        write_tile(job, first, n, out.scores, found, COLUMNS * 8);
+#if WHAT == SCORES_OF_LABELS
+        write_tile(job, first, n, out.scores, MINE(found), COLUMNS * 8);
 #elif WHAT == MASK_BY_LABEL
-        write_tile(job, first, n, out.flags, found, COLUMNS);
+        write_tile(job, first, n, out.flags, MINE(found), COLUMNS);
 #endif
     }
 }

@@ -3,7 +3,6 @@
  * WHAT says what becomes of the scores. LENGTH is the power of two that holds a row. Rows stand in shared memory, or in
  * memory of the device where they are too long for that.
  */
-#include "calibrated.cuh"
 #include "careful.cuh"
 #include "output.cuh"
 
@@ -39,7 +38,7 @@ DEVICE void put_in_order(const Places &p, u32 member, u64 tie_seed) {
 }
 
 /* Read a row, sum it, seed it. */
-DEVICE Careful open_together(const Job &job, i64 i, i64 row, u32 member, Shared &s, const Places &p) {
+DEVICE Careful open_together(const Job &job, i64 row, u32 member, Shared &s, const Places &p) {
     Careful c;
     c.at = elements_of(job, row);
     if (member == 0) s.total = s.hash = s.with_mass = 0, s.invalid = 0;
@@ -53,7 +52,7 @@ DEVICE Careful open_together(const Job &job, i64 i, i64 row, u32 member, Shared 
         i64 steps = grid_steps((double)x);
         invalid |= !(x >= 0) || !(x <= 2);
         total += (u64)steps, with_mass += steps > 0;
-        if (!job.seeds) hash += hash_word(bits_of((double)x), job.column_keys[j]);
+        if (!job.seeds) add_to_hash(hash, bits_of((double)x), job.column_keys[j]);
     }
     total = sum_over(total, 32), hash = sum_over(hash, 32), with_mass = sum_over(with_mass, 32);
     bool any = __any_sync(FULL, invalid);
@@ -64,7 +63,7 @@ DEVICE Careful open_together(const Job &job, i64 i, i64 row, u32 member, Shared 
     team_sync();
     c.of.total = (double)(i64)s.total, c.of.with_mass = (i64)s.with_mass;
     c.bad = s.invalid || is_off(c.of.total, job.tolerance);
-    u64 seed = seed_at(job, i, row, s.hash, member == 0);
+    u64 seed = seed_at(job, row, s.hash, member == 0);
     c.of.u = uniform_at(job, row, seed);
     c.tie_seed = tie_seed_of(seed, c.of.u);
     return c;
@@ -105,14 +104,10 @@ template <typename Use> DEVICE void each_score(const Job &job, const Careful &c,
     }
 }
 
-DEVICE void use_scores(const Job &job, const Careful &c, const Places &p, i64 row, u32 member, Shared &s, const Output &out, const Calibrated &cal) {
+DEVICE void use_scores(const Job &job, const Careful &c, const Places &p, i64 row, u32 member, Shared &s, const Output &out) {
 #if WHAT == SCORES_OF_LABELS
     each_score(job, c, p, member, s, [&](u32 e, double score) {
         if (e < COLUMNS) out.scores[row * COLUMNS + p.columns[e]] = score;
-    });
-#elif WHAT == P_VALUES_OF_LABELS
-    each_score(job, c, p, member, s, [&](u32 e, double score) {
-        if (e < COLUMNS) out.scores[row * COLUMNS + p.columns[e]] = p_value(cal, group_of(cal, row, p.columns[e]), score);
     });
 #elif WHAT == SIZES_OF_SETS
     for (i64 from = 0; from < out.n_thresholds; from += 32) { /* a lane has a threshold, and counts for it */
@@ -162,7 +157,7 @@ DEVICE void use_scores(const Job &job, const Careful &c, const Places &p, i64 ro
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) ordered(Job job, Output out, Calibrated cal, unsigned char *memory) {
+extern "C" __global__ void __launch_bounds__(BLOCK) ordered(Job job, Output out, unsigned char *memory) {
     __shared__ Shared shared[BLOCK / TEAM];
     DYNAMIC_SHARED(pool);
     u32 team = threadIdx.x / TEAM, member = threadIdx.x % TEAM;
@@ -173,11 +168,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK) ordered(Job job, Output out,
     i64 n = rows_to_do(job);
     for (i64 i = mine; i < n; i += teams) {
         i64 row = row_at(job, i);
-        Careful c = open_together(job, i, row, member, shared[team], p);
+        Careful c = open_together(job, row, member, shared[team], p);
         if (c.bad) { if (member == 0) report(job, row); team_sync(); continue; }
         put_in_order(p, member, c.tie_seed);
         c.of.top = (double)grid_steps((double)p.x[0]), c.of.second = (double)grid_steps((double)p.x[1]);
-        use_scores(job, c, p, row, member, shared[team], out, cal);
+        use_scores(job, c, p, row, member, shared[team], out);
         team_sync();
     }
 }

@@ -33,8 +33,7 @@ typedef float Value;
 enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, RANK_U, TOP, BEHIND, FIRST,
        FIRST_OWN, FIRST_OWN_U, FIRST_SECOND, FIRST_CONSTANT, FIRST_U, N_WEIGHTS };
 
-/* Rows and all that their scores depend on. With `which`, only those rows are looked at, `*count` of them, and seeds are
- * in the order of that list; everything else goes by the row itself. */
+/* Rows and all that their scores depend on. With `which`, only those rows are looked at, `*count` of them. */
 struct Job {
     const void *rows;
     i64 n;
@@ -44,7 +43,7 @@ struct Job {
     const u64 *seeds;
     const double *u;
     u64 *noted;
-    const i64 *which;
+    const u32 *which;
     const u64 *count;
     u64 *bad;       /* all ones less the first bad row; 0 if there is none */
     u32 *slow;      /* rows that a fast path could not settle, perhaps twice (as a first copy and as what they are); */
@@ -53,7 +52,7 @@ struct Job {
 };
 
 DEVICE i64 rows_to_do(const Job &job) { return job.which ? (i64)*job.count : job.n; }
-DEVICE i64 row_at(const Job &job, i64 i) { return job.which ? job.which[i] : i; }
+DEVICE i64 row_at(const Job &job, i64 i) { return job.which ? (i64)job.which[i] : i; }
 DEVICE const Element *elements_of(const Job &job, i64 row) { return (const Element *)job.rows + row * COLUMNS; }
 
 DEVICE u64 bits_of(double x) { return (u64)__double_as_longlong(x); }
@@ -85,7 +84,7 @@ DEVICE Value value_of(Element x) {
 #endif
 }
 
-/* Bits that exceed those of 2 where a value is negative, no number or too large (then the sum is off, too). */
+/* Bits that reach ODD where a value is negative, no number, or 2 and more; so do those of several values joined by "or". */
 DEVICE u32 oddness(Value x) {
 #if ELEMENT == 1
     return (u32)(bits_of(x) >> 32);
@@ -100,12 +99,14 @@ DEVICE u64 mix(u64 z) {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);
 }
-DEVICE u64 hash_word(u64 word, u64 column_key) {
-    u32 low = (u32)word + (u32)column_key, high = (u32)(word >> 32) + (u32)(column_key >> 32);
-    return (u64)low * high;
+#ifndef ADDS_PRODUCTS /* one instruction, which compilers do not always find */
+DEVICE void add_product(u64 &sum, u32 a, u32 b) { asm("mad.wide.u32 %0, %1, %2, %0;" : "+l"(sum) : "r"(a), "r"(b)); }
+#endif
+DEVICE void add_to_hash(u64 &hash, u64 word, u64 column_key) {
+    add_product(hash, (u32)word + (u32)column_key, (u32)(word >> 32) + (u32)(column_key >> 32));
 }
-DEVICE u64 seed_at(const Job &job, i64 i, i64 row, u64 hash, bool notes) {
-    if (job.seeds) return job.seeds[i];
+DEVICE u64 seed_at(const Job &job, i64 row, u64 hash, bool notes) {
+    if (job.seeds) return job.seeds[row];
     u64 seed = mix(hash + job.base);
     if (notes && job.noted) job.noted[row] = seed;
     return seed;

@@ -1,77 +1,158 @@
 /* The score of one label of each row: one pass, no sort. */
 #include "careful.cuh"
 #include "loading.cuh"
+#include "tiles.cuh"
 
+#define IN_TILES (LANES < 32 && ELEMENT != 1) /* long rows are fetched without waste as they stand, and float64 takes much room */
 #define AT_ONCE (LANES == 32 ? 2 : 1) /* rows that a lane looks at together: they share the keys of the columns */
 #define BATCH (CHUNKS < 4 ? CHUNKS : 4) /* chunks that are asked for before the first is used */
 
-/* Sums over a row, of this lane or of all that share the row. Masses are exact in float64; what counts, counts in float32:
- * the units for whole numbers have enough to do with the hash. */
-struct Sums { double total, above; u64 hash; float greater, equal; u32 odd; i64 top, second; };
+/* Labels that equal the one in question are marked, a bit each, where a lane has few enough of them; else they are counted. */
+#define MARKS (PER_LANE <= 32)
 
-DEVICE void add_label(Sums &s, Value x, Value mine, u64 key) {
+/* Sums over a row, of this lane or of all that share the row. Masses are exact in float64. */
+struct Sums { double total, above; u64 hash; float greater; u32 equal, columns, odd; i64 top, second; };
+#define NO_SUMS {0.0, 0.0, 0, 0.0f, 0, 0, 0, 0, 0}
+
+DEVICE void add_label(Sums &s, Value x, Value mine, u64 key, u32 mark) {
     double wide = (double)x, mass = (wide + 2.0) - 2.0;
     s.total += mass;
-    if (x > mine) s.above += mass, s.greater += 1.0f;
-    if (x == mine) s.equal += 1.0f;
-    s.odd = max(s.odd, oddness(x));
-    if (HASHES) s.hash += hash_word(bits_of(wide), key);
+    if (x > mine) { s.above += mass; if (RANKS || ASKS) s.greater += 1.0f; } /* else nobody asks for the rank */
+    if (x == mine) s.equal = MARKS ? s.equal | mark : s.equal + 1u;
+    s.odd |= oddness(x);
+    if (HASHES) add_to_hash(s.hash, bits_of(wide), key);
 }
 
+/* `place` of this lane is where the chunk begins, among those whose marks are put together at a time. */
+DEVICE void add_chunk(const Job &job, int chunk, int place, const Value (*x)[VECTOR], const Value *mine, Sums *s, int rows) {
+    u64 keys[VECTOR];
+    if (HASHES) load_keys(job.column_keys, chunk, keys);
+#pragma unroll
+    for (int k = 0; k < rows; k++)
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) {
+            add_label(s[k], x[k][v], mine[k], keys[v], 1u << ((place + v) & 31));
+            if (ASKS) add_to_top_two(s[k].top, s[k].second, grid_steps((double)x[k][v]));
+        }
+}
+
+#if IN_TILES
+DEVICE Sums pass_over(const Job &job, const Element *row, Value mine) {
+    Sums s = NO_SUMS;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        Value x[1][VECTOR];
+        if (!is_inside(chunk)) continue;
+        load_chunk(row, chunk, x[0]);
+        add_chunk(job, chunk, chunk * VECTOR, x, &mine, &s, 1);
+    }
+    return s;
+}
+#else
 DEVICE void pass_over(const Job &job, const Element *const *rows, const Value *mine, Sums *s) {
-    for (int k = 0; k < AT_ONCE; k++) s[k] = {0.0, 0.0, 0, 0.0f, 0.0f, 0, 0, 0};
+    for (int k = 0; k < AT_ONCE; k++) s[k] = NO_SUMS;
 #pragma unroll 1
     for (int first = 0; first < CHUNKS; first += BATCH) {
-        Value x[AT_ONCE][BATCH][VECTOR];
+        Value x[BATCH][AT_ONCE][VECTOR];
+        u32 before[AT_ONCE];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++)
+        for (int k = 0; k < AT_ONCE; k++) {
+            before[k] = s[k].equal, s[k].equal = 0;
 #pragma unroll
             for (int c = 0; c < BATCH; c++)
-                if (first + c < CHUNKS && is_inside(first + c)) load_chunk(rows[k], first + c, x[k][c]);
-#pragma unroll
-        for (int c = 0; c < BATCH; c++) {
-            if (first + c >= CHUNKS || !is_inside(first + c)) continue;
-            u64 keys[VECTOR];
-            if (HASHES) load_keys(job.column_keys, first + c, keys);
-#pragma unroll
-            for (int k = 0; k < AT_ONCE; k++) {
-#pragma unroll
-                for (int v = 0; v < VECTOR; v++) add_label(s[k], x[k][c][v], mine[k], keys[v]);
-                if (!ASKS) continue;
-#pragma unroll
-                for (int v = 0; v < VECTOR; v++) add_to_top_two(s[k].top, s[k].second, grid_steps((double)x[k][c][v]));
-            }
+                if (first + c < CHUNKS && is_inside(first + c)) load_chunk(rows[k], first + c, x[c][k]);
         }
+#pragma unroll
+        for (int c = 0; c < BATCH; c++)
+            if (first + c < CHUNKS && is_inside(first + c)) add_chunk(job, first + c, c * VECTOR, x[c], mine, s, AT_ONCE);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            s[k].equal = MARKS ? before[k] | s[k].equal << ((first * VECTOR) & 31) : before[k] + s[k].equal;
     }
+}
+#endif
+
+/* The columns of the first two labels that are marked, added. */
+DEVICE u32 marked_columns(u32 marks) {
+    int one = __ffs((int)marks) - 1, two = __ffs((int)(marks & (marks - 1u))) - 1;
+    return (u32)((one < 0 ? 0 : column_of(one / VECTOR) + one % VECTOR) + (two < 0 ? 0 : column_of(two / VECTOR) + two % VECTOR));
 }
 
 DEVICE Sums together(const Sums &mine) {
     Sums s = mine;
     s.total = mass_in_group(mine.total), s.above = mass_in_group(mine.above);
     if (HASHES) s.hash = sum_in_group(mine.hash);
+    u32 equal = MARKS ? (u32)__popc(mine.equal) : mine.equal;
     if (COLUMNS < 65536) {
-        u32 both = sum_in_group((u32)mine.greater | (u32)mine.equal << 16);
-        s.greater = (float)(both & 0xFFFFu), s.equal = (float)(both >> 16);
+        u32 both = sum_in_group((u32)mine.greater | equal << 16);
+        s.greater = (float)(both & 0xFFFFu), s.equal = both >> 16;
     } else
-        s.greater = sum_over(mine.greater, LANES), s.equal = sum_over(mine.equal, LANES);
+        s.greater = sum_over(mine.greater, LANES), s.equal = sum_over(equal, LANES);
+    if (MARKS && __any_sync(FULL, s.equal == 2)) s.columns = sum_in_group(marked_columns(mine.equal));
     s.odd = largest_in_group(mine.odd);
     if (ASKS) top_two_over(s.top, s.second, LANES);
     return s;
 }
 
-/* Each lane finishes one row: the one that its group looks at in turn WITHIN. There are `turns` of them, fewer than LANES where
- * rows are few: then more warps have some. */
+/* Each lane finishes one row, from the sums over it. Where one other label equals the one in question, their ties decide. */
+DEVICE void finish_row(const Job &job, i64 row, i64 label, Value value, const Sums &sums, double *scores) {
+    double own = mass_of((double)value), above = sums.above * STEPS_PER_ONE, rank = (double)sums.greater + 1.0;
+    Loaded of = {sums.total * STEPS_PER_ONE, (double)sums.top, (double)sums.second, 0, 0.0};
+    if (sums.odd >= ODD) { look_at_odd(job, row); return; }
+    if (is_off(of.total, job.tolerance)) { report(job, row); return; }
+    u64 seed = seed_at(job, row, sums.hash, true);
+    of.u = uniform_at(job, row, seed);
+    if (sums.equal > (MARKS ? 2u : 1u) || own == 0.0) { leave(job, row); return; }
+    if (sums.equal == 2) {
+        u64 tie_seed = tie_seed_of(seed, of.u);
+        if (tie_of(tie_seed, (i64)sums.columns - label) < tie_of(tie_seed, label)) above += own, rank += 1.0;
+    }
+    scores[row] = mass_score(job.w, above, own, rank, of);
+}
+
 /* Blocks on a multiprocessor at a time, as measured. */
-#define MIN_BLOCKS (LANES == 32 ? 1 : 8)
+#define MIN_BLOCKS (LANES == 32 ? 4 : 6)
+
+#if IN_TILES
+/* A warp has GROUPS rows at a time, `turns` times; each lane finishes the row of its group in turn WITHIN. */
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores, i64 turns) {
-    i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32;
-    for (i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * (GROUPS * turns); first < n; first += warps * (GROUPS * turns)) {
+    TILES(tiles);
+    Element(*mine)[OF_TILE] = tiles[threadIdx.x / 32];
+    int group = (int)LANE / LANES, side = 0;
+    i64 n = rows_to_do(job), of_warp = GROUPS * turns, stride = (i64)gridDim.x * blockDim.x / 32 * of_warp;
+    i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * of_warp;
+    ask_for(job, first, n, mine[0]);
+    for (; first < n; first += stride) {
+        i64 i = first + (i64)WITHIN * GROUPS + group;
+        bool here = i < n && (i64)WITHIN < turns;
+        i64 row = row_at(job, here ? i : n - 1), label = labels[row];
+        Value value = 0;
+        Sums sums = NO_SUMS;
+#pragma unroll 1
+        for (int turn = 0; turn < (int)turns; turn++, side ^= 1) {
+            ask_for(job, turn + 1 < (int)turns ? first + (turn + 1) * GROUPS : first + stride, n, mine[side ^ 1]);
+            arrived();
+            const Element *at = mine[side] + group * COLUMNS;
+            Value of_label = value_of(at[__shfl_sync(FULL, (int)label, group * LANES + turn)]) + (Value)0;
+            Sums found = together(pass_over(job, at, of_label));
+            if (turn == (int)WITHIN) sums = found, value = of_label;
+            __syncwarp();
+        }
+        if (here) finish_row(job, row, label, value, sums, scores);
+    }
+}
+#else
+/* Each lane finishes the row that its group looks at in turn WITHIN. There are `turns` of them, fewer than LANES where rows are
+ * few: then more warps have some. */
+extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores, i64 turns) {
+    i64 n = rows_to_do(job), stride = (i64)gridDim.x * blockDim.x / 32 * (GROUPS * turns);
+    for (i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * (GROUPS * turns); first < n; first += stride) {
         i64 i = first + LANE / LANES * turns + WITHIN;
         bool here = i < n && (i64)WITHIN < turns;
-        i64 row = row_at(job, here ? i : n - 1);
+        i64 row = row_at(job, here ? i : n - 1), label = labels[row];
         const Element *at = elements_of(job, row);
-        Value value = value_of(at[labels[row]]) + (Value)0;
-        Sums sums = {0.0, 0.0, 0, 0.0f, 0.0f, 0, 0, 0};
+        Value value = value_of(at[label]) + (Value)0;
+        Sums sums = NO_SUMS;
 #pragma unroll 1
         for (int turn = 0; turn < (int)turns; turn += AT_ONCE) {
             const Element *rows[AT_ONCE];
@@ -89,22 +170,17 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
                 if (turn + k == (int)WITHIN) sums = found[k];
             }
         }
-        double own = mass_of((double)value);
-        Loaded of = {sums.total * STEPS_PER_ONE, (double)sums.top, (double)sums.second, 0, 0.0};
-        if (!here) continue;
-        if (sums.odd > ODD) { look_at_odd(job, i, row); continue; }
-        if (is_off(of.total, job.tolerance)) { report(job, row); continue; }
-        of.u = uniform_at(job, row, seed_at(job, i, row, sums.hash, true));
-        if (sums.equal != 1.0f || own == 0.0) leave(job, row);
-        else scores[row] = mass_score(job.w, sums.above * STEPS_PER_ONE, own, (double)sums.greater + 1.0, of);
+        if (here) finish_row(job, row, label, value, sums, scores);
     }
 }
+#endif
 
-extern "C" __global__ void label_scores_carefully(Job job, const i64 *labels, double *scores, i64 turns) {
+/* The rows that were left. */
+extern "C" __global__ void label_scores_carefully(Job job, const i64 *labels, double *scores) {
     i64 warps = (i64)gridDim.x * blockDim.x / 32, n = (i64)*job.n_slow;
     for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps) {
         i64 row = (i64)job.slow[k];
-        Careful c = open_carefully(job, row, row);
+        Careful c = open_carefully(job, row);
         if (c.bad) { if (LANE == 0) report(job, row); continue; }
         double score = careful_label_score(job, c, labels[row]);
         if (LANE == 0) scores[row] = score;
@@ -119,7 +195,7 @@ extern "C" __global__ void hash_rows(Job job, u64 *seeds) {
         u64 hash = 0;
         for (i64 j = LANE; j < COLUMNS; j += 32) {
             double x = double_at(at, j);
-            hash += hash_word(x == x ? bits_of(x) : 0x7FF8000000000000ull, job.column_keys[j]);
+            add_to_hash(hash, x == x ? bits_of(x) : 0x7FF8000000000000ull, job.column_keys[j]);
         }
         hash = sum_over(hash, 32);
         if (LANE == 0) seeds[row] = mix(hash + job.base);

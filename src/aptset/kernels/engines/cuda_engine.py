@@ -20,20 +20,22 @@ from aptset.kernels.quotients import rounding_bits
 from aptset.kernels.rowhash import GOLDEN, column_keys, mix
 from aptset.kernels.softmax import softmax
 
-ROWS_AT_A_TIME = 2**20  # what is noted of them takes 32 MB at most
-NARROW_ROWS_AT_A_TIME = 5 * 2**19  # 60 MB: launches count where rows are short
+MOST_NOTED = 60 * 2**20  # bytes, of what is noted of rows while they are worked on
 _MOST_SHARED = 200 * 2**10  # bytes of a block
 _MOST_SCRATCH = 16 * 2**20  # bytes, where rows are too long for that
 _WIDEST_HELD = 2048  # columns that fit the registers of a warp
+_WIDEST_SORTED = 1024  # the same, with their places
 _NONE = -1  # as a word: all ones
 _BLOCK = 128  # threads
+TILE_VECTOR = 2  # labels
+NARROW_BLOCKS = 64  # for a multiprocessor: fewer than there is work for, so that each asks for rows ahead
 _RANK, _TOP, _FIRST = 5, 8, 10  # among the weights
 
 
 class What:
     """What becomes of the scores in ``ordered.cu``."""
 
-    SCORES, P_VALUES, SIZES, MEMBERS, MASK_BY_LABEL, SIZES_BY_LABEL, MEMBERS_BY_LABEL = range(7)
+    SCORES, SIZES, MEMBERS, MASK_BY_LABEL, SIZES_BY_LABEL, MEMBERS_BY_LABEL = range(6)
 
 
 class Starts(Protocol):
@@ -53,6 +55,7 @@ class Layout(NamedTuple):
     element: int
     lanes: int
     vector: int
+    piece: int
 
     def defines(self, block: int = _BLOCK) -> dict[str, int]:
         """Return what a program is compiled with."""
@@ -68,16 +71,29 @@ class Layout(NamedTuple):
         """Whether a row fits the registers."""
         return self.element != 1 and self.columns <= _WIDEST_HELD
 
+    @property
+    def each(self) -> int:
+        """How many labels a lane has, as a power of two."""
+        at_a_time = self.lanes * self.vector
+        return max(8, 1 << (-(-self.columns // at_a_time) * self.vector - 1).bit_length())
+
+    @property
+    def is_sorted_in_registers(self) -> bool:
+        """Whether the labels of a row and their places fit the registers of its lanes."""
+        return self.element != 1 and not self.is_narrow and self.columns <= _WIDEST_SORTED
+
 
 def layout_of(values: Any) -> Layout:
     """Return the layout for a matrix: 16 bytes a read where rows allow it, about 32 labels a lane."""
     kinds = {"torch.float32": 0, "torch.float64": 1, "torch.float16": 2, "torch.bfloat16": 3}
     columns, size = int(values.shape[1]), values.element_size()
-    vector = next(
-        v for v in (8, 4, 2, 1) if v * size <= 16 and columns % v == 0 and values.data_ptr() % (v * size) == 0
-    )
     lanes = 1 if columns <= 16 else min(32, max(4, 1 << (columns - 1).bit_length() - 5))
-    return Layout(columns, kinds[str(values.dtype)], lanes, vector)
+
+    def at_a_time(side_by_side: int) -> int:
+        fits = (v for v in (8, 4, 2, 1) if v * size <= 16 and values.data_ptr() % (v * size) == 0)
+        return next(v for v in fits if side_by_side % v == 0)
+
+    return Layout(columns, kinds[str(values.dtype)], lanes, at_a_time(columns), at_a_time(32 // lanes * columns))
 
 
 class Chunk(NamedTuple):
@@ -104,7 +120,10 @@ class CudaEngine:
         seeds = _new(rows, (len(scores),), "int64") if rows.seeds is None else rows.seeds
         labels = labels.to(device=scores.device, dtype=torch.int64).contiguous()
         layout = layout_of(rows.probabilities)
-
+        if (
+            1 < layout.lanes < 32 and layout.element != 1
+        ):  # they are read from shared memory, where short reads cost little
+            layout = layout._replace(vector=min(layout.vector, TILE_VECTOR))
         of_warp = 32 if len(scores) >= 2**17 else 32 // layout.lanes * min(layout.lanes, 4)
 
         def where(chunk: Chunk) -> list[c_void_p]:
@@ -112,7 +131,9 @@ class CudaEngine:
 
         def work(chunk: Chunk, job: Job) -> None:
             if layout.is_narrow:
-                self._run("narrow.cu", layout, "label_scores", self._blocks(job, _BLOCK), job, *where(chunk))
+                self._run(
+                    "narrow.cu", layout, "label_scores", self._blocks(job, _BLOCK, NARROW_BLOCKS), job, *where(chunk)
+                )
                 return
             turns = c_int64(of_warp * layout.lanes // 32)
             self._run(
@@ -120,8 +141,7 @@ class CudaEngine:
             )
 
         def rest(chunk: Chunk, job: Job) -> None:
-            grid, none = self._blocks(job, 4, 4), c_int64(0)
-            self._run("scores.cu", layout, "label_scores_carefully", grid, job, *where(chunk), none)
+            self._run("scores.cu", layout, "label_scores_carefully", self._blocks(job, 4, 4), job, *where(chunk))
 
         careful = None if layout.is_narrow else rest
         n_copies, first_bad = self._over_chunks(rows, work, careful, None if rows.seeds is not None else seeds)
@@ -130,20 +150,21 @@ class CudaEngine:
     def mask(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
         """Flag the members."""
         flags = _new(rows, rows.probabilities.shape, "bool")
-        _, first_bad = self._cut(rows, thresholds, at_least, flags, None)
-        return flags, first_bad
+        return flags, self._cut(rows, thresholds, at_least, flags=flags)
 
-    def _cut(self, rows: Any, thresholds: Any, at_least: int, flags: Any, sizes: Any) -> tuple[Any, Any]:
+    def _cut(
+        self, rows: Any, thresholds: Any, at_least: int, flags: Any = None, sizes: Any = None, cutoffs: Any = None
+    ) -> Any:
         layout, per_row = layout_of(rows.probabilities), len(thresholds) > 1
         thresholds = _as_doubles(thresholds)
 
         def wanted(chunk: Chunk) -> Wanted:
             at = pointer(thresholds, chunk.start if per_row else 0)
-            return Wanted(at, per_row, at_least, pointer(flags, chunk.start), pointer(sizes, chunk.start))
+            return Wanted(at, per_row, at_least, *(pointer(one, chunk.start) for one in (flags, sizes, cutoffs)))
 
         def work(chunk: Chunk, job: Job) -> None:
             if layout.is_narrow:
-                self._run("narrow.cu", layout, "mask", self._blocks(job, _BLOCK), job, wanted(chunk))
+                self._run("narrow.cu", layout, "mask", self._blocks(job, _BLOCK, NARROW_BLOCKS), job, wanted(chunk))
             elif layout.is_held:
                 grid = self._blocks(job, _BLOCK // layout.lanes, 16)
                 self._run("masks.cu", layout, "mask", grid, job, wanted(chunk))
@@ -155,22 +176,23 @@ class CudaEngine:
             grid = self._blocks(job, 4, 16 if all_of_them else 4)
             self._run("masks.cu", layout, "mask_carefully", grid, job, wanted(chunk), last)
 
-        return self._over_chunks(rows, work, rest if layout.is_held and not layout.is_narrow else None)
+        return self._over_chunks(rows, work, rest if layout.is_held and not layout.is_narrow else None)[1]
 
     def cut(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any, Any, Any]:
         """Return the members at the largest threshold, most likely first, and the sizes at all of them."""
         n, n_thresholds = len(rows.probabilities), thresholds.shape[1]
         thresholds, sizes = _as_doubles(thresholds), _new(rows, (n_thresholds, n), "int32")
+        cutoffs = _new(rows, (n,), "float32") if layout_of(rows.probabilities).is_sorted_in_registers else None
         if n_thresholds == 1:
-            _, first_bad = self._cut(rows, thresholds[:, 0], at_least, None, sizes[0])
+            first_bad = self._cut(rows, thresholds[:, 0], at_least, sizes=sizes[0], cutoffs=cutoffs)
         else:
             per_row = len(thresholds) > 1
             output = Output(thresholds=pointer(thresholds), n_thresholds=n_thresholds, per_row=per_row)
             output = changed(output, at_least=at_least, n_rows=n)
             of_rows = {"thresholds": thresholds} if per_row else {}
-            first_bad = self._ordered(rows, What.SIZES, output, sizes=sizes.T, **of_rows)
+            first_bad = self._ordered(rows, What.SIZES, output, sizes=sizes.T, cutoffs=cutoffs, **of_rows)
         longest = sizes.amax(dim=0)
-        members = self._members(rows, What.MEMBERS, longest, first_bad, Output(), longest=longest)
+        members = self._members(rows, What.MEMBERS, longest, first_bad, Output(), longest=longest, cutoffs=cutoffs)
         return sizes, longest, members, first_bad
 
     def mask_by_label(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
@@ -202,10 +224,13 @@ class CudaEngine:
 
     def p_values(self, rows: Any, calibrated: Calibrated, row_groups: Any) -> tuple[Any, Any]:
         """Return the p-value of every label."""
-        p_values = _new(rows, rows.probabilities.shape, "float64")
-        return p_values, self._ordered(
-            rows, What.P_VALUES, Output(), calibrated=calibrated, row_groups=row_groups, scores=p_values
-        )
+        scores, first_bad = self.all_scores(rows)
+        of_calibration, n = self._on_device(calibrated, scores), scores.numel()
+        of_calibration = changed(of_calibration, row_groups=pointer(row_groups))
+        grid = max(1, min(-(-n // 1024), self.starts.multiprocessors * 64))
+        arguments = (of_calibration, c_void_p(pointer(scores)), c_int64(n))
+        self.starts.run("p_values.cu", {"COLUMNS": scores.shape[1]}, "p_values", grid, 256, 0, *arguments)
+        return scores, first_bad
 
     def hash_rows(self, values: Any, key: int) -> Any:
         """Seed every row of a matrix of any numbers."""
@@ -229,29 +254,29 @@ class CudaEngine:
         self.starts.run("softmax.cu", defines, "softmax", grid, _BLOCK, shared, *arguments)
         return found
 
-    def _ordered(
-        self,
-        rows: Any,
-        what: int,
-        output: Output,
-        calibrated: Calibrated | None = None,
-        row_groups: Any = None,
-        **by_row: Any,
-    ) -> Any:
+    def _ordered(self, rows: Any, what: int, output: Output, **by_row: Any) -> Any:
         """Put rows in order and use their scores; ``by_row`` names the fields of the output that go along with rows."""
         layout, values = layout_of(rows.probabilities), rows.probabilities
-        of_calibration = OfCalibration() if calibrated is None else self._on_device(calibrated, values)
 
         def arguments(chunk: Chunk, job: Job) -> tuple[Any, ...]:
             fields = {name: pointer(tensor, chunk.start) for name, tensor in by_row.items()}
-            return job, changed(output, **fields), changed(of_calibration, row_groups=pointer(row_groups, chunk.start))
+            return job, changed(output, **fields)
 
         def work_on_narrow(chunk: Chunk, job: Job) -> None:
-            defines, grid = _defines(layout, job) | {"WHAT": what}, self._blocks(job, _BLOCK)
+            defines, grid = _defines(layout, job) | {"WHAT": what}, self._blocks(job, _BLOCK, NARROW_BLOCKS)
             self.starts.run("narrow.cu", defines, "every_label", grid, _BLOCK, 0, *arguments(chunk, job))
+
+        def work_in_registers(chunk: Chunk, job: Job) -> None:
+            defines, a_warp = _defines(layout, job) | {"WHAT": what, "EACH": layout.each}, _BLOCK // 32
+            places = 32 * layout.each
+            shared, rows_of_block = a_warp * 8 * (places + places // 32), _BLOCK // layout.lanes
+            grid = self._blocks(job, rows_of_block, 16)
+            self.starts.run("sorted.cu", defines, "sorted", grid, _BLOCK, shared, *arguments(chunk, job))
 
         if layout.is_narrow:
             return self._over_chunks(rows, work_on_narrow)[1]
+        if layout.is_sorted_in_registers:
+            return self._over_chunks(rows, work_in_registers)[1]
         length = max(32, 1 << (layout.columns - 1).bit_length())
         team = 32 if length <= 256 else 256 if length < 8192 else 1024
         block = max(team, 128)
@@ -293,11 +318,15 @@ class CudaEngine:
         Seeds are noted in ``seeds``, if they are there.
         """
         torch, values = _torch(), rows.probabilities
-        hashes, step = rows.seeds is None, ROWS_AT_A_TIME if careful is not None else NARROW_ROWS_AT_A_TIME
-        n, most = len(values), min(len(values), step)
+        hashes, n = rows.seeds is None, len(values)
+        of_row = 12 if seeds is None else 4  # bytes: a seed, a place among the copies
+        step = max(1, MOST_NOTED // (of_row + (0 if careful is None else 8)) // BLOCK_ROWS) * BLOCK_ROWS
+        most = min(n, step)
         n_chunks = -(-n // step)
         counters = torch.zeros((n_chunks, 4), dtype=torch.int64, device=values.device)  # copies, slow, none, bad
-        noted, which, own = torch.empty((3, most if hashes else 0), dtype=torch.int64, device=values.device)
+        kept = (most if seeds is None else 0, most) if hashes else (0, 0)
+        noted = torch.empty(kept[0], dtype=torch.int64, device=values.device)
+        which = torch.empty(kept[1], dtype=torch.int32, device=values.device)
         slow = None if careful is None else torch.empty(2 * most, dtype=torch.int32, device=values.device)
         job = Job(column_keys=pointer(_keys(rows.key, values)), base=_base(rows.key), tolerance=rows.tolerance)
         job.slow, job.weights = pointer(slow), tuple(rows.weights.flat.tolist())
@@ -310,11 +339,11 @@ class CudaEngine:
             chunk = Chunk(start)
             work(chunk, job)
             if hashes:
-                found = _pointers(pointer(which), pointer(own), of_chunk)
+                found = _pointers(pointer(which), of_chunk)
                 first_block = c_uint64((rows.first_row + start) // BLOCK_ROWS)
                 arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side), *found)
                 self.starts.run("copies.cu", {}, "find_copies", -(-size // BLOCK_ROWS), 512, 0, *arguments)
-                work(chunk, changed(job, which=pointer(which), seeds=pointer(own), count=of_chunk, noted=None))
+                work(chunk, changed(job, which=pointer(which), seeds=job.noted, count=of_chunk, noted=None))
             if careful is not None:  # by now every seed is known
                 careful(chunk, changed(job, seeds=job.noted, noted=None) if hashes else job)
         results = torch.empty(2, dtype=torch.int64, device=values.device)

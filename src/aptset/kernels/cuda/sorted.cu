@@ -1,0 +1,334 @@
+/* What needs every score of a row, for rows of up to 32 labels a lane: the row is put in order in registers.
+ *
+ * A lane has EACH places of the order, one lane's behind the other's. A key is a value and its column, so that whole numbers
+ * are compared; only where values are equal does the keyed order of ties decide, in a second pass. WHAT says what becomes
+ * of the scores. Longer rows, and those of float64, are for ordered.cu.
+ */
+#include "loading.cuh"
+#include "output.cuh"
+
+#define LENGTH (LANES * EACH)
+#ifndef TIE_BITS
+#define TIE_BITS 44 /* of a tie that fit a key beside a place and a column */
+#endif
+#define GATHERS (LANES >= 16 && EACH == 32) /* whether members are picked out before they are put in order */
+#define MIN_BLOCKS (WHAT == SIZES_OF_SETS ? 3 : 4) /* on a multiprocessor at a time, as measured */
+#define PLACE(e) ((int)WITHIN * E + (e)) /* of E in each lane */
+
+/* The greater key comes first. */
+DEVICE void order_pair(u64 &a, u64 &b) {
+    u64 greater = a > b ? a : b;
+    b = a > b ? b : a, a = greater;
+}
+DEVICE u64 kept_of(u64 mine, u64 other, bool comes_first) { return (mine > other) == comes_first ? mine : other; }
+
+template <int E> DEVICE void merge_in_lane(u64 (&keys)[E]) {
+#pragma unroll
+    for (int step = E / 2; step > 0; step /= 2)
+#pragma unroll
+        for (int e = 0; e < E; e++)
+            if (!(e & step)) order_pair(keys[e], keys[e + step]);
+}
+/* Each size compares mirrored places first, then places that differ in one bit: nothing is ever sorted upward. */
+template <int E> DEVICE void sort_in_lane(u64 (&keys)[E]) {
+#pragma unroll
+    for (int size = 2; size <= E; size *= 2) {
+#pragma unroll
+        for (int e = 0; e < E; e++)
+            if (e < (e ^ (size - 1))) order_pair(keys[e], keys[e ^ (size - 1)]);
+#pragma unroll
+        for (int step = size / 4; step > 0; step /= 2)
+#pragma unroll
+            for (int e = 0; e < E; e++)
+                if (!(e & step)) order_pair(keys[e], keys[e + step]);
+    }
+}
+template <int E> DEVICE void sort_in_group(u64 (&keys)[E]) {
+    sort_in_lane(keys);
+#pragma unroll 1
+    for (int lanes = 2; lanes <= LANES; lanes *= 2) {
+        bool comes_first = !(WITHIN & (lanes / 2));
+#pragma unroll
+        for (int e = 0; e < E / 2; e++) {
+            u64 &mine = keys[e], &mirrored = keys[E - 1 - e];
+            u64 other = __shfl_xor_sync(FULL, mirrored, lanes - 1), another = __shfl_xor_sync(FULL, mine, lanes - 1);
+            mine = kept_of(mine, other, comes_first), mirrored = kept_of(mirrored, another, comes_first);
+        }
+#pragma unroll 1
+        for (int step = lanes / 4; step > 0; step /= 2) {
+            comes_first = !(WITHIN & step);
+#pragma unroll
+            for (int e = 0; e < E; e++) keys[e] = kept_of(keys[e], __shfl_xor_sync(FULL, keys[e], step), comes_first);
+        }
+        merge_in_lane(keys);
+    }
+}
+
+/* The sum over the lanes of the row before this one. */
+template <typename T> DEVICE T sum_before(T mine) {
+    T up_to = mine;
+    for (int step = 1; step < LANES; step *= 2) {
+        T other = __shfl_up_sync(FULL, up_to, step);
+        if ((int)WITHIN >= step) up_to += other;
+    }
+    return up_to - mine;
+}
+/* What the lane of this row before this one has; the first one gets its own. */
+template <typename T> DEVICE T from_lane_before(T mine) { return __shfl_sync(FULL, mine, (int)LANE - (WITHIN ? 1 : 0)); }
+template <typename T> DEVICE T from_lane_after(T mine) { return __shfl_sync(FULL, mine, (int)LANE + (WITHIN < LANES - 1 ? 1 : 0)); }
+
+/* The row in order: values as bits plus 1 (0 beyond the row), and their columns. */
+template <int E> struct OrderOf { u32 values[E]; u32 columns[E]; };
+
+/* Put the columns of equal values into the keyed order of ties, where ties in full decide: neighbours change places until none has to. */
+template <int E> DEVICE void settle_neighbours(OrderOf<E> &o, u64 tie_seed) {
+    bool moved = true;
+    while (__any_sync(FULL, moved)) {
+        moved = false;
+#pragma unroll
+        for (int e = 0; e + 1 < E; e++) {
+            if (!o.values[e] || o.values[e] != o.values[e + 1]) continue;
+            if (tie_of(tie_seed, o.columns[e]) < tie_of(tie_seed, o.columns[e + 1])) continue;
+            u32 column = o.columns[e];
+            o.columns[e] = o.columns[e + 1], o.columns[e + 1] = column, moved = true;
+        }
+        u32 value = from_lane_before(o.values[E - 1]), column = from_lane_before(o.columns[E - 1]);
+        bool takes = WITHIN && value && value == o.values[0] && tie_of(tie_seed, column) > tie_of(tie_seed, o.columns[0]);
+        bool gives = __shfl_sync(FULL, (int)takes, ((int)LANE + 1) & 31) && WITHIN < LANES - 1;
+        u32 next = from_lane_after(o.columns[0]);
+        if (takes) o.columns[0] = column, moved = true;
+        if (gives) o.columns[E - 1] = next;
+    }
+}
+
+/* The keys for a second pass: the place where each value begins, then the first bits of ties. */
+template <int E> DEVICE void tie_keys(const OrderOf<E> &o, u64 tie_seed, u64 (&keys)[E]) {
+    u32 before = from_lane_before(o.values[E - 1]), begins[E], latest = 0;
+#pragma unroll
+    for (int e = 0; e < E; e++) { /* the last beginning in this lane up to here, if there is one; plus 1 */
+        bool is_new = (e == 0 ? WITHIN == 0 || before != o.values[0] : o.values[e - 1] != o.values[e]);
+        latest = is_new ? (u32)PLACE(e) + 1u : latest;
+        begins[e] = latest;
+    }
+    u32 inherited = latest;
+    for (int step = 1; step < LANES; step *= 2) {
+        u32 other = __shfl_up_sync(FULL, inherited, step);
+        if ((int)WITHIN >= step) inherited = inherited > other ? inherited : other;
+    }
+    inherited = from_lane_before(inherited);
+#pragma unroll
+    for (int e = 0; e < E; e++) {
+        u64 begin = begins[e] ? begins[e] : inherited; /* in 1 .. LANES * E */
+        u64 tie = ~tie_of(tie_seed, o.columns[e]) >> (64 - TIE_BITS);
+        keys[e] = ((u64)(LANES * E) - begin) << 54 | tie << 10 | o.columns[e];
+    }
+}
+
+/* Tells whether a value stands twice in the row. */
+template <int E> DEVICE bool has_ties(const OrderOf<E> &o) {
+    u32 before = from_lane_before(o.values[E - 1]);
+    bool tied = WITHIN && o.values[0] && before == o.values[0];
+#pragma unroll
+    for (int e = 1; e < E; e++) tied |= o.values[e] && o.values[e - 1] == o.values[e];
+    return tied;
+}
+
+/* By values; then, where some are equal, by their ties, for which the first bits nearly always are enough. */
+template <int E> DEVICE OrderOf<E> put_in_order(u64 (&keys)[E], u64 tie_seed) {
+    OrderOf<E> o;
+#pragma unroll 1
+    for (bool by_ties = false;; by_ties = true) { /* the code of sorting stands once: it is long */
+        sort_in_group(keys);
+        if (by_ties) break;
+#pragma unroll
+        for (int e = 0; e < E; e++) o.values[e] = (u32)(keys[e] >> 32), o.columns[e] = (u32)keys[e];
+        if (!__any_sync(FULL, has_ties(o))) return o;
+        tie_keys(o, tie_seed, keys);
+    }
+#pragma unroll
+    for (int e = 0; e < E; e++) o.columns[e] = (u32)keys[e] & 1023u;
+    settle_neighbours(o, tie_seed);
+    return o;
+}
+
+/* Where scores, flags or members wait until a warp writes them side by side. */
+DEVICE int padded(int place) { return place + place / 32; } /* lanes would meet in one bank */
+template <typename T> DEVICE void write_together(const T *staged, T *to, i64 from, int count, bool spread) {
+#pragma unroll 1
+    for (int g = 0; g < GROUPS; g++) {
+        i64 start = __shfl_sync(FULL, from, g * LANES);
+        int length = __shfl_sync(FULL, count, g * LANES);
+        for (int k = (int)LANE; k < length; k += 32) to[start + k] = staged[g * padded(LENGTH) + (spread ? padded(k) : k)];
+    }
+    __syncwarp();
+}
+
+typedef OrderOf<EACH> Ordered;
+struct Row { i64 row; bool here; Loaded of; u64 tie_seed; };
+
+DEVICE double mass_at(const Ordered &o, int e) { return o.values[e] ? ((double)__uint_as_float(o.values[e] - 1u) + 2.0) - 2.0 : 0.0; }
+
+/* Call `use(e, score)` for every place of this lane. */
+template <typename Use> DEVICE void each_score(const Job &job, const Row &r, const Ordered &o, Use use) {
+    double mine = 0.0;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) mine += mass_at(o, e);
+    double above = sum_before(mine);
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        double own = mass_at(o, e);
+        i64 rank = (int)WITHIN * EACH + e + 1;
+        if (rank <= COLUMNS) {
+            bool has_mass = own > 0.0 || job.w[BEHIND] == 0.0;
+            use(e, has_mass ? mass_score(job.w, above * STEPS_PER_ONE, own * STEPS_PER_ONE, (double)rank, r.of) : behind_score(job.w, rank, r.of));
+        }
+        above += own;
+    }
+}
+
+#if WHAT == MEMBERS_OF_SETS
+template <int E> DEVICE void write_members(const Row &r, const OrderOf<E> &o, const Output &out, unsigned char *pool) {
+    int *staged = (int *)pool + (LANE / LANES) * padded(LENGTH);
+#pragma unroll
+    for (int e = 0; e < E; e++) staged[padded(PLACE(e))] = (int)o.columns[e];
+    __syncwarp();
+    write_together((int *)pool, out.members, out.pointers[r.row], r.here ? out.longest[r.row] : 0, true);
+}
+
+#if GATHERS
+/* Put only the labels in order that wait in shared memory. */
+template <int E> DEVICE void order_gathered(const Row &r, int count, const Output &out, unsigned char *pool) {
+    const u64 *staged = (const u64 *)pool + (LANE / LANES) * padded(LENGTH);
+    u64 keys[E];
+#pragma unroll
+    for (int e = 0; e < E; e++) keys[e] = PLACE(e) < count ? staged[PLACE(e)] : 0;
+    __syncwarp();
+    write_members(r, put_in_order(keys, r.tie_seed), out, pool);
+}
+
+/* Only labels that reach the least value of the set can be in it; some that equal it may be out. */
+DEVICE void order_members(const Row &r, u64 (&keys)[EACH], const Output &out, unsigned char *pool) {
+    u64 least = (u64)(__float_as_uint(out.cutoffs[r.row]) + 1u) << 32;
+    u32 chosen = 0;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) chosen |= (u32)(keys[e] >= least) << e;
+    int count = (int)sum_in_group((u32)__popc(chosen)), at = (int)sum_before((u32)__popc(chosen));
+    int most = (int)__reduce_max_sync(FULL, r.here ? (u32)count : 0u);
+    if (most > 8 * LANES) {
+        write_members(r, put_in_order(keys, r.tie_seed), out, pool);
+        return;
+    }
+    u64 *staged = (u64 *)pool + (LANE / LANES) * padded(LENGTH);
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (chosen >> e & 1) staged[at++] = keys[e];
+    __syncwarp();
+    if (most <= 2 * LANES) order_gathered<2>(r, count, out, pool); else order_gathered<8>(r, count, out, pool);
+}
+#endif
+#endif
+
+DEVICE void use_scores(const Job &job, const Row &r, const Ordered &o, const Output &out, unsigned char *pool) {
+#if WHAT == SCORES_OF_LABELS
+    double *staged = (double *)pool + (LANE / LANES) * padded(LENGTH);
+    each_score(job, r, o, [&](int e, double score) { staged[o.columns[e]] = score; });
+    __syncwarp();
+    write_together((double *)pool, out.scores, r.row * COLUMNS, r.here ? COLUMNS : 0, false);
+#elif WHAT == SIZES_OF_SETS
+    double scores[EACH];
+    each_score(job, r, o, [&](int e, double score) { scores[e] = score; });
+    int longest = 0;
+    for (i64 a = 0; a < out.n_thresholds; a++) {
+        double threshold = out.thresholds[(out.per_row ? r.row * out.n_thresholds : 0) + a];
+        u32 in = 0;
+#pragma unroll
+        for (int e = 0; e < EACH; e++) in += (int)WITHIN * EACH + e < COLUMNS && scores[e] <= threshold;
+        int size = (int)sum_in_group(in);
+        size = size < (int)out.at_least ? (int)out.at_least : size, longest = longest > size ? longest : size;
+        if (r.here && WITHIN == 0) out.sizes[a * out.n_rows + r.row] = size;
+    }
+    if (longest == 0 && WITHIN == 0 && r.here) out.cutoffs[r.row] = 4.0f; /* nobody reaches it */
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (r.here && (int)WITHIN * EACH + e + 1 == longest) out.cutoffs[r.row] = __uint_as_float(o.values[e] - 1u);
+#else /* each label has a threshold of its own; a copy that is not looked at as such yet may have more than its place */
+    u32 in = 0;
+    each_score(job, r, o, [&](int e, double score) { in |= (u32)(score <= out.thresholds[o.columns[e]]) << e; });
+    u32 all = sum_in_group((u32)__popc(in));
+    if (all == 0 && out.at_least && WITHIN == 0) in = 1;
+    if (all < (u32)out.at_least) all = (u32)out.at_least;
+#if WHAT == SIZES_BY_LABEL
+    if (r.here && WITHIN == 0) out.sizes[r.row] = (int)all;
+#elif WHAT == MASK_BY_LABEL
+    unsigned char *staged = pool + (LANE / LANES) * padded(LENGTH);
+#pragma unroll
+    for (int e = 0; e < EACH; e++) if ((int)WITHIN * EACH + e < COLUMNS) staged[o.columns[e]] = in >> e & 1;
+    __syncwarp();
+    write_together(pool, out.flags, r.row * COLUMNS, r.here ? COLUMNS : 0, false);
+#else
+    int *staged = (int *)pool + (LANE / LANES) * padded(LENGTH);
+    int at = (int)sum_before((u32)__popc(in)), most = r.here ? min((int)all, out.sizes[r.row]) : 0;
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (in >> e & 1) staged[padded(at)] = (int)o.columns[e], at++;
+    __syncwarp();
+    write_together((int *)pool, out.members, out.pointers[r.row], most, true);
+#endif
+#endif
+}
+
+/* Read a row, sum it, seed it; bad rows are told and then go along without a place to write to. */
+DEVICE Row open_keys(const Job &job, i64 i, bool here, u64 *keys) {
+    Row r = {row_at(job, i), here, {0.0, 0.0, 0.0, 0, 0.0}, 0};
+    const Element *at = elements_of(job, r.row);
+    double total = 0.0;
+    u64 hash = 0;
+    u32 odd = 0, with_mass = 0;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) keys[e] = 0;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        if (!is_inside(chunk)) continue;
+        Value x[VECTOR];
+        u64 column_keys[VECTOR];
+        load_chunk(at, chunk, x);
+        if (HASHES) load_keys(job.column_keys, chunk, column_keys);
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) {
+            Value value = x[v] + (Value)0; /* one zero */
+            double wide = (double)value, mass = (wide + 2.0) - 2.0;
+            total += mass, odd |= oddness(value), with_mass += mass > 0.0;
+            if (HASHES) add_to_hash(hash, bits_of(wide), column_keys[v]);
+            keys[chunk * VECTOR + v] = (u64)(__float_as_uint(value) + 1u) << 32 | (u32)(column_of(chunk) + v);
+        }
+    }
+    r.of.total = mass_in_group(total) * STEPS_PER_ONE, r.of.with_mass = sum_in_group(with_mass);
+    bool bad = largest_in_group(odd) >= ODD || is_off(r.of.total, job.tolerance);
+    if (HASHES) hash = sum_in_group(hash);
+    u64 seed = seed_at(job, r.row, hash, here && WITHIN == 0);
+    r.of.u = uniform_at(job, r.row, seed), r.tie_seed = tie_seed_of(seed, r.of.u);
+    if (bad && here && WITHIN == 0) report(job, r.row);
+    r.here = here && !bad;
+    return r;
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) sorted(Job job, Output out) {
+    DYNAMIC_SHARED(pool);
+    unsigned char *of_warp = pool + (threadIdx.x / 32) * (GROUPS * padded(LENGTH) * 8);
+    i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32;
+    for (i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * GROUPS; first < n; first += warps * GROUPS) {
+        i64 i = first + LANE / LANES;
+        u64 keys[EACH];
+        Row r = open_keys(job, i < n ? i : n - 1, i < n, keys);
+#if WHAT == MEMBERS_OF_SETS && GATHERS
+        order_members(r, keys, out, of_warp);
+#elif WHAT == MEMBERS_OF_SETS
+        write_members(r, put_in_order(keys, r.tie_seed), out, of_warp);
+#else
+        Ordered o = put_in_order(keys, r.tie_seed);
+        int lead = (int)LANE / LANES * LANES;
+        r.of.top = __shfl_sync(FULL, mass_at(o, 0), lead) * STEPS_PER_ONE, r.of.second = __shfl_sync(FULL, mass_at(o, 1), lead) * STEPS_PER_ONE;
+        use_scores(job, r, o, out, of_warp);
+#endif
+    }
+}
