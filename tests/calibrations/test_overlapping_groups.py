@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import json
 import pickle
 import warnings
 from fractions import Fraction
@@ -12,10 +13,13 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 import aptset
 from aptset import Overlapping
 from aptset.calibrations.overlap import Design, Programme
+from aptset.commands.inspecting import facts_in_words, facts_of
+from aptset.probabilities.artefacts import _digest, read
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 
@@ -114,6 +118,19 @@ def test_thresholds_are_those_of_the_definition(flags, alpha, data):
         assert (mine == inf) == (expected == inf)
         if mine < inf:  # the largest float that is not above
             assert Fraction(mine) <= expected < Fraction(np.nextafter(mine, inf))
+
+
+def test_where_several_multipliers_are_optimal_the_slope_to_the_left_counts():
+    """A case that an optimum at c itself, rather than a little below, gets wrong."""
+    texts = ["001", "001", "100", "011", "000", "110", "001", "011", "101", "001", "011", "010", "111"]
+    flags = [tuple(letter == "1" for letter in text) for text in texts]
+    scores = [0.0525, 0.1719, 0.0178, 0.5314, 0.2664, 0.0473, 0.0934, 0.0788, 0.6714, 0.1248, 0.9583, 0.5025, 0.3058]
+    found, new = programme(flags, scores, Fraction(1, 3)), np.array([False, False, True])
+    cells = np.repeat(found.design.phi, np.diff(found.design.before[found.design.starts]), axis=0).tolist()
+    expected = Literal(cells, found.design.values.tolist(), Fraction(1, 3)).threshold([1, 0, 0, 1])
+    assert found.design.column(new).tolist() == [1, 0, 0, 1]
+    assert found.threshold(new) == pytest.approx(float(expected), rel=1e-15)
+    assert 0.29 < expected < 0.3
 
 
 def test_a_row_that_breaks_a_relation_of_all_calibration_rows_has_every_label():
@@ -344,3 +361,31 @@ def test_what_is_refused(tmp_path):
         aptset.calibrate_batches(table, labels="y", prefix="p_", groups=Overlapping(FRAME))
     with pytest.raises(ValueError, match="overlapping groups have no batches"):
         list(aptset.predict_batches(table, matrix, prefix="p_"))
+
+
+def test_forged_groups_are_refused(tmp_path):
+    path = tmp_path / "cal.aptset"
+    kept = aptset.calibrate(P, Y, groups=Overlapping(FRAME), random_state=0)
+    kept.save(path)
+    good, tensors = read(path)
+    for change, words in (
+        ({"groups": []}, "its overlapping groups must be 1 to 64"),
+        ({"groups": "old"}, "its overlapping groups must be 1 to 64"),
+        ({"groups": ["old"] * 4}, "its overlapping groups must be distinct"),
+        ({"groups": [["old"], "a", "b", "c"]}, "must be texts, numbers"),
+        ({"names": [name + "0" for name in good["groups"]["names"]]}, "a 0 or 1 for each"),
+        ({"names": [name.replace("0", "2") for name in good["groups"]["names"]]}, "a 0 or 1 for each"),
+        ({"names": list(range(len(good["groups"]["names"])))}, "a 0 or 1 for each"),
+        ({"frame": ["region"]}, "must come from columns"),
+        ({"frame": [], "is_flag": []}, "must come from columns"),
+        ({"is_flag": [0, 1]}, "must come from columns"),
+        ({"frame": None}, "must come from columns"),
+        ({"bands": [0] * 6}, "its groups must be of kind"),
+        ({"kind": "row"}, "its groups must be of kind"),
+    ):
+        text = json.dumps({**good, "groups": {**good["groups"], **change}}, sort_keys=True)
+        save_file(tensors, path, metadata={"aptset": text, "digest": _digest(text, tensors)})
+        with pytest.raises(ValueError, match=words):
+            aptset.load(path)
+    kept.save(path)
+    assert "overlapping, by combination" in facts_in_words(facts_of(path))
