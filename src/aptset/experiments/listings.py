@@ -55,7 +55,8 @@ def _reached(worst: Estimate, alpha: float) -> str:
 
 def as_markdown(title: str, lines: pd.DataFrame, alpha: float) -> str:
     """Return a listing as a Markdown table."""
-    shown = [(name, metric.digits, name == "worst_slice") for name, metric in OF_SPLITS.items()]
+    known = {name: metric for name, metric in OF_SPLITS.items() if lines[name].notna().any()}  # of older cells fewer
+    shown = [(name, metric.digits, name == "worst_slice") for name, metric in known.items()]
     titles = [title for name, _, is_slice in shown for title in (name.replace("_", " "), *([""] if is_slice else []))]
     head = ["n_train", "box", "method", *titles, "repetitions"]
     rows = [head, ["---"] * len(head)]
