@@ -75,7 +75,7 @@ class CoverageMonitor:
     >>> round(monitor.update(([True] * 9 + [False]) * 10).evidence, 2)
     0.95
     >>> monitor.update([True, False] * 60).alarmed_at
-    122
+    120
     """
 
     def __init__(self, n: int | Mapping[Any, int], alpha: float = 0.1, alarm: float = 100.0) -> None:
