@@ -28,7 +28,7 @@ from aptset.streams.tracks import Law, Shown, Track
 from aptset.streams.waiting import Waiting
 from aptset.validation.labels import check_labels
 from aptset.validation.scores import formula_of
-from aptset.validation.settings import check_alpha, check_flag_or_none, warn_if_too_few
+from aptset.validation.settings import check_alpha, check_flag, check_flag_or_none, warn_if_too_few
 
 Value = TypeVar("Value")
 
@@ -69,7 +69,9 @@ class Online:
     A miss is a miss of the set that was given. Rows are known by their content (or their ``ids``): :meth:`update`
     looks for the oldest set that waits for such a row, and takes the threshold that was in force when it was given. A
     row that nobody asked about counts as asked about just before its label came, so ``update`` alone replays a stream.
-    With ``allow_empty=False`` a set that would be empty counts as a miss all the same: users see fewer misses.
+    Asking for the set and then for the mask of the same rows is asking once; a row that is asked about with the same id
+    again is judged by what it was told last. With ``allow_empty=False`` a set that would be empty counts as a miss all
+    the same: users see fewer misses.
 
     u of a row is that of its content and of which copy it is among the rows so far, as if the rows whose labels are
     known and those of the call had come in one call of :meth:`Calibration.predict_set`; with ``ids`` that of its id.
@@ -87,7 +89,7 @@ class Online:
     ...     sets = online.predict_set(probabilities[row : row + 1])
     ...     online = online.update(probabilities[row : row + 1], labels[row : row + 1])
     >>> round(online.miss_rate, 3), round(online.bound(), 3)
-    (0.104, 0.036)
+    (0.101, 0.036)
     """
 
     def __init__(
@@ -170,17 +172,20 @@ class Online:
         normalize: bool | None = None,
         logits: bool = False,
         allow_empty: bool | None = None,
+        remember: bool = True,
     ) -> PredictionSets:
         """Return the prediction set of each row, all at the level that is in force.
 
-        The parameters are those of :meth:`Calibration.predict_set`. The rows are remembered until their labels come.
+        The parameters are those of :meth:`Calibration.predict_set`, and ``remember``: each row is remembered until its
+        label comes; False only looks, for rows that are asked about again and again.
         """
         may_be_empty = check_flag_or_none(allow_empty, self.calibration.allow_empty, "allow_empty")
         asked = self._ask(probabilities, groups, u, ids, (normalize, logits))
         self._warn_of(asked.unknown)
         classes, levels = self.calibration.classes, [self._state.law.alpha]
         (sets,) = sets_of_one_model(self._known(), asked.rows, asked.groups, levels, classes, may_be_empty, NAME)
-        self._remember(asked)
+        if check_flag(remember, "remember"):
+            self._remember(asked, "set")
         answer: PredictionSets = sets_as_given(sets, probabilities)
         return answer
 
@@ -194,6 +199,7 @@ class Online:
         normalize: bool | None = None,
         logits: bool = False,
         allow_empty: bool | None = None,
+        remember: bool = True,
     ) -> NDArray[np.bool_]:
         """Return the prediction sets as a boolean matrix, (rows, classes); as :meth:`predict_set` otherwise."""
         may_be_empty = check_flag_or_none(allow_empty, self.calibration.allow_empty, "allow_empty")
@@ -201,7 +207,8 @@ class Online:
         self._warn_of(asked.unknown)
         level = self._state.law.alpha
         found = mask_of_one_model(self._known(), asked.rows, asked.groups, level, may_be_empty, NAME)
-        self._remember(asked)
+        if check_flag(remember, "remember"):
+            self._remember(asked, "mask")
         answer: NDArray[np.bool_] = as_given(found, probabilities)
         return answer
 
@@ -274,8 +281,8 @@ class Online:
             return f"{head}: no row yet"
         return f"{head}: {self.misses:,} of {self.rows:,} rows missed ({self.misses / self.rows:.1%})"
 
-    def _remember(self, asked: Question) -> None:
-        self._state.waiting.add(asked.keys, asked.seeds, self._state.shown, asked.by_id)
+    def _remember(self, asked: Question, form: str) -> None:
+        self._state.waiting.add(asked.keys, asked.seeds, self._state.shown, asked.by_id, form)
 
     def save(self, path: str | Path) -> None:
         """Write the state to a small file, whole or not at all; :meth:`load` goes on from there, to the bit.

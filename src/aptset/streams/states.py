@@ -106,7 +106,7 @@ def _state_of(found: dict[str, Any], calibration: Calibration) -> State:
         _unpacked(found["asked"][name], kind) for name, kind in (("keys", "<u8"), ("seeds", "<u8"), ("moments", "<i8"))
     )
     _require(len(keys) == len(seeds) == len(numbers) <= waiting.most and bool((np.diff(numbers) >= 0).all()))
-    _require(not len(numbers) or (numbers[0] == 0 and numbers[-1] == len(moments) - 1))
+    _require(len(moments) == 0 if not len(numbers) else bool(numbers[0] == 0 and numbers[-1] == len(moments) - 1))
     starts = np.searchsorted(numbers, np.arange(len(moments) + 1)).tolist()
     for shown, (start, stop) in zip(moments, pairwise(starts), strict=True):
         waiting.add(keys[start:stop], seeds[start:stop], shown)

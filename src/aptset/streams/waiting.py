@@ -33,6 +33,7 @@ class _Call(NamedTuple):
     seeds: Words
     shown: Shown
     by_id: bool
+    form: str
 
 
 class Waiting:
@@ -49,21 +50,23 @@ class Waiting:
         self._rows: OrderedDict[int, Asked] = OrderedDict()
         self._of_key: dict[int, deque[int]] = {}
         self._next = 0
-        self._now: Shown | None = None  # of the rows that were looked into last, and their seeds
-        self._seeds_now = set[int]()
         self._has_forgotten = False
 
     def __len__(self) -> int:
         return self._in_calls + len(self._rows)
 
-    def add(self, keys: Words, seeds: Words, shown: Shown, by_id: bool = False) -> None:
-        """Remember the rows of a call; asking again before anything changed is the same question.
+    def add(self, keys: Words, seeds: Words, shown: Shown, by_id: bool = False, form: str = "") -> None:
+        """Remember the rows of a call.
 
-        A row that an id names and that is asked about again is judged by what it was told last.
+        Rows whose set and whose mask are asked for, one call after the other, are asked about once. A row that an id
+        names and that is asked about again is judged by what it was told last.
         """
         last = self._calls[-1] if self._calls else None
-        if len(keys) and not (last and last.shown is shown and np.array_equal(last.seeds, seeds)):
-            self._calls.append(_Call(keys, seeds, shown, by_id))
+        is_same = last is not None and last.shown is shown and np.array_equal(last.seeds, seeds)
+        if last is not None and is_same and {last.form, form} == {"set", "mask"}:
+            self._calls[-1] = last._replace(form="both")
+        else:
+            self._calls.append(_Call(keys, seeds, shown, by_id, form))
             self._in_calls += len(keys)
         if len(self) > self.most:
             self._forget_oldest()
@@ -115,15 +118,10 @@ class Waiting:
     def _look_into_calls(self) -> None:
         """Make rows of calls."""
         while self._calls:
-            keys, seeds, shown, by_id = self._calls.popleft()
-            if shown is not self._now:
-                self._now, self._seeds_now = shown, set()
+            keys, seeds, shown, by_id, _ = self._calls.popleft()
             for key, seed in zip(keys.tolist(), seeds.tolist(), strict=True):
-                if seed in self._seeds_now:
-                    continue
                 if by_id:
                     self.drop([*self._of_key.get(key, ())])
-                self._seeds_now.add(seed)
                 self._rows[self._next] = Asked(key, seed, shown)
                 self._of_key.setdefault(key, deque()).append(self._next)
                 self._next += 1
