@@ -21,11 +21,14 @@ from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import fresh
 from aptset.judging.metrics import OF_SPLITS
 from aptset.judging.outcome import Outcome
+from aptset.kernels.counts import size_needed
 from aptset.labels import columns_of
+from aptset.monitors.coverage import CoverageMonitor
 from aptset.running.runner import run_tasks
 from aptset.sets import PredictionSets
+from aptset.validation.settings import check_alpha
 
-_FORM = 2  # of what is written down: files of another form are left alone
+_FORM = 3  # of what is written down: files of another form are left alone
 _MOST_TESTED = 2_000_000  # test rows over all splits of a candidate that something is written down about
 
 
@@ -87,8 +90,18 @@ class RandomSplit:
             metrics=self._metrics(outcome, test, seed),
             parts=list(self._parts(outcome, y, test)),
             tested=tested,
+            monitor=self._monitored(model, outcome, test),
         )
         return [found.as_row()]
+
+    def _monitored(self, model: ConformalClassifier, outcome: Outcome, test: NDArray[np.intp]) -> str | None:
+        """Return what a monitor says along the last rows, after one split that is large enough for a miss."""
+        held_out, level = model.calibration_.held_out, check_alpha(model.alpha)
+        is_split = len(held_out.folds) == 1 and held_out.groups.kind == "all"
+        if self.repetition >= 0 or not is_split or held_out.n < size_needed(level):
+            return None
+        covered = outcome.covered[np.argsort(self.pool.position[test])]
+        return CoverageMonitor(held_out.n, model.alpha).update(covered).sentence()
 
     def _metrics(self, outcome: Outcome, test: NDArray[np.intp], seed: int) -> dict[str, float]:
         """Return every metric of the table that splits show; NaN for those of features where there are none."""

@@ -176,13 +176,14 @@ class CoverageMonitor:
         """Return what was seen in words."""
         if self.rows == 0:
             return "No row yet."
+        evidence = f"evidence {_in_words(self.log_evidence)}, {_in_words(self._trail.log_peak)} at its peak"
         share = f"{self.misses:,} of {self.rows:,} rows missed ({self.misses / self.rows:.1%}, alpha is {self.alpha:g})"
         if self.alarmed:
             return (
-                f"ALARM at row {self.alarmed_at:,}: {share}, evidence {_in_words(self.log_evidence)}. If nothing had "
-                f"changed since calibration, it would ever reach {self.alarm:g} in 1 of {self.alarm:g} cases at most."
+                f"ALARM at row {self.alarmed_at:,}: {share}, {evidence}. If nothing had changed since calibration, it "
+                f"would ever reach {self.alarm:g} in 1 of {self.alarm:g} cases at most."
             )
-        return f"No alarm: {share}, evidence {_in_words(self.log_evidence)} (alarm at {self.alarm:g})."
+        return f"No alarm: {share}, {evidence} (alarm at {self.alarm:g})."
 
     def __repr__(self) -> str:
         return f"CoverageMonitor(n={self.settings['n']}, alpha={self.alpha:g}): {self.sentence()}"
