@@ -3,9 +3,9 @@ The model loses its sense
 =========================
 
 A model is right about its chances for 1,500 rows. Then, from one row to the next, a third of the labels has nothing to
-do with what it says. The sets of a calibration miss from then on. ``Online`` moves the level with every label, and holds
-labels against the last 500 scores: its share of misses returns to 0.1, and stays within a bound that holds whatever the
-rows do.
+do with what it says. The sets of a calibration miss from then on. ``Online`` moves the level with every label, and
+holds labels against the last 500 scores: its share of misses returns to 0.1, and stays within a bound that holds
+whatever the rows do.
 """
 
 import matplotlib.pyplot as plt

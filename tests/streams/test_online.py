@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -423,6 +424,8 @@ def test_sets_that_wait_for_ever_are_forgotten_in_words():
         ({"step": -0.1}, "step must be a number, 0 or above"),
         ({"step": float("nan")}, "step must be a number, 0 or above"),
         ({"step": "big"}, "step must be a number, 0 or above"),
+        ({"step": Decimal("sNaN")}, "step must be a number, 0 or above"),
+        ({"window": 10**30}, "window must be a whole number of rows"),
         ({"waiting": 0}, "waiting must be a whole number of rows"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from decimal import Decimal
 from fractions import Fraction
-from math import isfinite
+from math import inf
 from numbers import Real
 from typing import Any
 
@@ -13,6 +13,8 @@ import numpy as np
 
 from aptset.calibrations.held_out import HeldOut
 from aptset.probabilities.calibration import Calibration
+
+MOST = 2**53
 
 
 def check_streamable(calibration: Any) -> Calibration:
@@ -34,7 +36,8 @@ def check_streamable(calibration: Any) -> Calibration:
 def check_step(step: Any) -> Fraction:
     """Return the exact decimal that the user wrote."""
     is_number = isinstance(step, Real | Decimal) and not isinstance(step, bool | np.bool_)
-    if not is_number or not isfinite(step) or step < 0:
+    is_signal = isinstance(step, Decimal) and step.is_snan()  # every use of it would raise
+    if not is_number or is_signal or not 0 <= step < inf:
         raise ValueError(
             f"step must be a number, 0 or above: how far one miss moves the level; got {step!r}. 0.01 is usual."
         )
@@ -50,8 +53,9 @@ def check_window(window: Any) -> int | None:
 
 def check_count(value: Any, name: str, way_out: str) -> int:
     """Return a whole number from 1 on."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number of rows, at least 1; got {value!r}. {way_out}.")
+    is_number = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
+    if not is_number or not 1 <= value < MOST:
+        raise ValueError(f"{name} must be a whole number of rows, from 1 to 2^53; got {value!r}. {way_out}.")
     return int(value)
 
 

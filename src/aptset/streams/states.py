@@ -17,11 +17,10 @@ from aptset.kernels.copies import BLOCK_ROWS
 from aptset.probabilities.calibration import Calibration
 from aptset.running.writing import atomic_write
 from aptset.streams.beginnings import first_scores
+from aptset.streams.checks import MOST
 from aptset.streams.numbering import Numbering
 from aptset.streams.tracks import Law, Shown, Track
 from aptset.streams.waiting import Waiting
-
-_MOST = 2**53
 
 
 class State(NamedTuple):
@@ -139,7 +138,7 @@ def _require(is_right: bool) -> None:
 
 
 def _is_count(value: Any, least: int = 0) -> bool:
-    return type(value) is int and least <= value < _MOST
+    return type(value) is int and least <= value < MOST
 
 
 def _packed(values: Any, kind: str) -> str:
