@@ -229,6 +229,40 @@ def test_copies_get_the_chance_that_they_would_have_in_one_call():
     assert 0.2 < (~expected[:, 0]).mean() < 0.4
 
 
+@given(seed=st.integers(0, 2**20), pieces=st.lists(st.integers(1, 9), max_size=30))
+def test_what_counts_as_a_miss_is_what_users_saw(seed, pieces):
+    """Few contents, so copies everywhere: rows are asked about in pieces, and labels come in order, in other pieces."""
+    generator = np.random.default_rng(seed)
+    rows, labels, _ = draw(generator, 160)
+    calibration = aptset.calibrate(rows[:60], labels[:60], random_state=seed)
+    online, covered, known = Online(calibration, 0.3, window=30, step=0.2), [], 0
+    for turn, size in enumerate([*pieces, 100, 100]):
+        asked = len(covered)
+        if turn % 2 == 0 and asked < 100:
+            covered += online.predict_set(rows[60 + asked :][:size]).covers(labels[60 + asked :][:size]).tolist()
+        elif turn % 2 and known < asked:
+            mine = slice(60 + known, 60 + min(asked, known + size))
+            online.update(rows[mine], labels[mine])
+            known = min(asked, known + size)
+        assert online.misses == known - sum(covered[:known])
+
+
+def test_a_window_begins_with_scores_from_everywhere():
+    """Of 1,000 scores 100: a draw without replacement, whose mean rank has a deviation of 0.027; 0.16 is 6 of these."""
+    probabilities, labels = stream(1000)
+    choices = set()
+    for key in range(10):
+        calibration = aptset.calibrate(probabilities, labels, random_state=key)
+        (scores,) = first_scores(calibration, 100)
+        ranks = np.searchsorted(calibration.scores, scores) / 1000
+        assert abs(ranks.mean() - 0.5) < 0.16
+        assert len(np.unique(ranks)) == 100
+        choices.add(tuple(ranks.tolist()))
+    assert len(choices) == 10
+    (scores,) = first_scores(calibration, 5000)
+    assert (np.sort(scores) == calibration.scores).all()
+
+
 @pytest.mark.parametrize("cut", [0, 1, 37, 80])
 def test_a_stream_that_was_saved_goes_on_to_the_bit(tmp_path, cut):
     probabilities, labels = stream(300)
