@@ -42,12 +42,24 @@ class Capital:
     exponent: int = 0  # stakes stand for these times 2^300 to this power; what is kept stands for itself
 
     @property
-    def log_evidence(self) -> float:
-        """The logarithm of all capital."""
+    def number(self) -> float:
+        """All capital, as a number that stands for itself times 2 to the power 300 times the exponent."""
         number = ldexp(self.kept, -_FAR * self.exponent)
         for stake, won in zip(self.stakes, self.won, strict=True):
             number += stake * won
-        return log_of(number, self.exponent)
+        return number
+
+    def bet_once(self, row: int, expected: float, is_miss: bool, alpha: float) -> Evidence:
+        """Bet on one row: what :meth:`bet` does, in the same operations, and faster for one."""
+        if row % BLOCK == 0:
+            self._release(row // BLOCK)
+            self.won = [1.0] * len(TIMES)
+        if expected:
+            highest = (min(times * alpha, _HIGHEST_RATE) for times in TIMES)
+            rates = [max(expected, min(rate, _HIGHEST_ODDS * expected)) for rate in highest]
+            odds = [rate / expected if is_miss else (1.0 - rate) / (1.0 - expected) for rate in rates]
+            self.won = [won * factor for won, factor in zip(self.won, odds, strict=True)]
+        return Evidence(np.array([self.number]), np.array([self.exponent]))
 
     def bet(self, row: int, expected: Floats, is_miss: NDArray[np.bool_], alpha: float) -> Evidence:
         """Bet on the rows from ``row`` on, whose misses have these chances; return the capital after each.

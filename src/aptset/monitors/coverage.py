@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.displays import Display
 from aptset.kernels.counts import size_needed
 from aptset.labels import hashable
-from aptset.monitors.bets import TIMES, Capital, reaches
+from aptset.monitors.bets import TIMES, Capital, log_of, reaches
 from aptset.monitors.checks import (
     check_alarm,
     check_covered,
@@ -101,7 +101,7 @@ class CoverageMonitor:
     @property
     def log_evidence(self) -> float:
         """The logarithm of the evidence."""
-        return self._capital.log_evidence
+        return log_of(self._capital.number, self._capital.exponent)
 
     @property
     def evidence(self) -> float:
@@ -145,8 +145,12 @@ class CoverageMonitor:
 
     def _bet(self, numbers: NDArray[np.intp], is_miss: NDArray[np.bool_]) -> None:
         """Bet on each row at the odds of its urn, and look."""
-        expected = self._urns.draw(numbers, is_miss)
-        found = self._capital.bet(self.rows, expected, is_miss, self.alpha)
+        if len(is_miss) == 1:
+            expected_once = self._urns.draw_once(int(numbers[0]), bool(is_miss[0]))
+            found = self._capital.bet_once(self.rows, expected_once, bool(is_miss[0]), self.alpha)
+        else:
+            expected = self._urns.draw(numbers, is_miss)
+            found = self._capital.bet(self.rows, expected, is_miss, self.alpha)
         self._trail.add(self.rows + 1, found, self.misses + np.cumsum(is_miss))
         alarms = reaches(found, self.alarm)
         if self.alarmed_at is None and alarms.any():

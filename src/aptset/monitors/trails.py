@@ -25,9 +25,10 @@ class Trail:
             if (row + at) % self.every == 0:  # it may have grown on the way
                 number, exponent = float(evidence.numbers[at]), int(evidence.exponents[at])
                 self._keep(row + at, log_of(number, exponent), int(misses[at]))
-        for exponent in np.unique(evidence.exponents).tolist():
-            highest = float(evidence.numbers[evidence.exponents == exponent].max())
-            self.log_peak = max(self.log_peak, log_of(highest, exponent))
+        last = 0
+        for stop in [*(np.flatnonzero(np.diff(evidence.exponents)) + 1).tolist(), len(misses)]:  # of one exponent each
+            highest, exponent = float(evidence.numbers[last:stop].max()), int(evidence.exponents[last])
+            self.log_peak, last = max(self.log_peak, log_of(highest, exponent)), stop
 
     def _keep(self, row: int, log_evidence: float, misses: int) -> None:
         self.points.append((row, log_evidence, misses))

@@ -36,6 +36,12 @@ class Urns:
         chances = np.where(self.first > 0, found, 0.0).tolist()
         return dict(zip(self.number_of, chances, strict=True))
 
+    def draw_once(self, number: int, is_miss: bool) -> float:
+        """Take in one row: what :meth:`draw` does, and faster for one."""
+        first, misses, rows = int(self.first[number]), int(self.misses[number]), int(self.rows[number])
+        self.rows[number], self.misses[number] = rows + 1, misses + is_miss
+        return (first + misses) / (int(self.n[number]) + 1 + rows) if first else 0.0
+
     def draw(self, numbers: NDArray[np.intp], is_miss: NDArray[np.bool_]) -> Floats:
         """Take in rows of these groups; return the chance of a miss just before each, 0 where none can be."""
         order = np.argsort(numbers, kind="stable") if len(self.n) > 1 else np.arange(len(numbers))

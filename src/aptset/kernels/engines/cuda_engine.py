@@ -126,7 +126,9 @@ class CudaEngine:
 
         def work(chunk: Chunk, job: Job) -> None:
             if layout.is_narrow:
-                self._run("narrow.cu", layout, "label_scores", self._blocks(job, _BLOCK, NARROW_BLOCKS), job, *where(chunk))
+                self._run(
+                    "narrow.cu", layout, "label_scores", self._blocks(job, _BLOCK, NARROW_BLOCKS), job, *where(chunk)
+                )
                 return
             turns = c_int64(of_warp * layout.lanes // 32)
             self._run(
