@@ -243,8 +243,9 @@ def test_the_page_says_what_a_monitor_would_have_said(groups):
     page = aptset.report(calibration, chances, y, alpha=0.2).html
     covered = calibration.predict_set(chances, 0.2).covers(y)
     by_hand = calibration.monitor(0.2).update(covered, None if groups is None else y)
-    assert f"<dt>A monitor along the test rows</dt><dd>{by_hand.sentence()}</dd>" in page
-    assert "at its peak" in by_hand.sentence()
+    words = f"{by_hand.evidence_in_words()} (100 would be an alarm)"
+    assert f"<dt>Monitor along the test rows</dt><dd>{words}</dd>" in page
+    assert words.startswith(f"evidence {by_hand.evidence:.3g}, {by_hand.peak:.3g} at its peak")
 
 
 def test_a_monitor_is_silent_where_misses_follow_no_urn():
@@ -253,4 +254,4 @@ def test_a_monitor_is_silent_where_misses_follow_no_urn():
     few = aptset.calibrate(chances[:5], chances[:5].argmax(axis=1), random_state=0)
     with pytest.warns(UserWarning, match="too few"):
         page = aptset.report(few, chances[5:], chances[5:].argmax(axis=1)).html
-    assert "A monitor along" not in page
+    assert "Monitor along" not in page

@@ -76,7 +76,7 @@ class Drift:
 
     def sentence(self) -> str:
         """Return the finding in words."""
-        return self._finding() + ("" if self.monitor is None else f" A monitor along the last rows: {self.monitor}")
+        return self._finding() + ("" if self.monitor is None else f" {self.monitor}")
 
     def _finding(self) -> str:
         tests = f"{in_p(self.p_order)} along the order, {_short(self.p_labels)} for the labels"

@@ -101,7 +101,9 @@ class RandomSplit:
         if self.repetition >= 0 or not is_split or held_out.n < size_needed(level):
             return None
         covered = outcome.covered[np.argsort(self.pool.position[test])]
-        return CoverageMonitor(held_out.n, model.alpha).update(covered).sentence()
+        monitor = CoverageMonitor(held_out.n, model.alpha).update(covered)
+        evidence = monitor.evidence_in_words()
+        return f"A monitor along the last rows ends at {evidence} ({monitor.alarm:g} would be an alarm)."
 
     def _metrics(self, outcome: Outcome, test: NDArray[np.intp], seed: int) -> dict[str, float]:
         """Return every metric of the table that splits show; NaN for those of features where there are none."""

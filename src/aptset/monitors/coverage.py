@@ -176,11 +176,15 @@ class CoverageMonitor:
         axes.axhline(self.alarm, color="tab:red", linestyle="--", linewidth=1)
         return axes
 
+    def evidence_in_words(self) -> str:
+        """Return where the evidence stands, and where it was highest."""
+        return f"evidence {_in_words(self.log_evidence)}, {_in_words(self._trail.log_peak)} at its peak"
+
     def sentence(self) -> str:
         """Return what was seen in words."""
         if self.rows == 0:
             return "No row yet."
-        evidence = f"evidence {_in_words(self.log_evidence)}, {_in_words(self._trail.log_peak)} at its peak"
+        evidence = self.evidence_in_words()
         share = f"{self.misses:,} of {self.rows:,} rows missed ({self.misses / self.rows:.1%}, alpha is {self.alpha:g})"
         if self.alarmed:
             return (

@@ -11,7 +11,7 @@ from aptset.validation.settings import check_alpha
 
 
 def along_the_rows(evidence: Evidence, alpha: float) -> str | None:
-    """Return its sentence about the rows in their order; None if their misses follow no urn, or none can be."""
+    """Return its evidence on the rows in their order; None if their misses follow no urn, or none can be."""
     of_row = evidence.origin.group_of_row
     if of_row is None:
         return None
@@ -20,4 +20,5 @@ def along_the_rows(evidence: Evidence, alpha: float) -> str | None:
     if not judged.any():
         return None
     met = {group: int(sizes[group]) for group in np.unique(of_row[judged]).tolist()}
-    return CoverageMonitor(met, alpha).update(evidence.covered_at(alpha)[judged], of_row[judged]).sentence()
+    monitor = CoverageMonitor(met, alpha).update(evidence.covered_at(alpha)[judged], of_row[judged])
+    return f"{monitor.evidence_in_words()} ({monitor.alarm:g} would be an alarm)"

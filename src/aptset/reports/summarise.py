@@ -119,7 +119,7 @@ def _page(
     first = words.first_words(evidence, alpha, evaluation.coverage, evaluation.mean_size, CONFIDENCE, parts)
     settings = {"Test rows": f"{evaluation.n:,}", "Classes": f"{len(evidence.sets.classes):,}", "alpha": f"{alpha:g}"}
     monitored = along_the_rows(evidence, alpha)
-    settings |= {} if monitored is None else {"A monitor along the test rows": monitored}
+    settings |= {} if monitored is None else {"Monitor along the test rows": monitored}
     return {
         "title": title,
         "made": made_by(data),
