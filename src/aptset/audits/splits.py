@@ -79,26 +79,25 @@ class RandomSplit:
             covered = sets.covers(y).astype(int).tolist()  # what the sets did, which no p-value alone can tell
             values = sets.sizes if self.keeps == "sizes" else _p_of_truth(model, X, columns_of(y, sets.classes))
             tested = TestedRows(test.tolist(), values.tolist(), covered)
-        outcome = Outcome.of(sets, y)
+        outcome, laws = Outcome.of(sets, y), _laws(model, y)
         found = SplitResult(
             self.candidate,
             self.repetition,
             rows=len(y),
             covered=int(outcome.covered.sum()),
             promise=model.guarantee(),
-            laws=_laws(model, y),
+            laws=laws,
             metrics=self._metrics(outcome, test, seed),
             parts=list(self._parts(outcome, y, test)),
             tested=tested,
-            monitor=self._monitored(model, outcome, test),
+            monitor=None if self.repetition >= 0 or laws is None else self._monitored(model, outcome, test),
         )
         return [found.as_row()]
 
     def _monitored(self, model: ConformalClassifier, outcome: Outcome, test: NDArray[np.intp]) -> str | None:
         """Return what a monitor says along the last rows, after one split that is large enough for a miss."""
-        held_out, level = model.calibration_.held_out, check_alpha(model.alpha)
-        is_split = len(held_out.folds) == 1 and held_out.groups.kind == "all"
-        if self.repetition >= 0 or not is_split or held_out.n < size_needed(level):
+        held_out = model.calibration_.held_out
+        if held_out.groups.kind != "all" or held_out.n < size_needed(check_alpha(model.alpha)):
             return None
         covered = outcome.covered[np.argsort(self.pool.position[test])]
         monitor = CoverageMonitor(held_out.n, model.alpha).update(covered)
