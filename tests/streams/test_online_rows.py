@@ -101,6 +101,33 @@ def test_ids_name_rows_whatever_their_order():
     assert online.n_waiting == 0
 
 
+def test_a_row_that_is_asked_about_again_by_its_id_is_judged_by_its_last_set():
+    """Also where its first question is the oldest of all, and labels come in order."""
+    probabilities, labels = stream(200)
+    calibration = aptset.calibrate(probabilities[:100], labels[:100], random_state=0)
+    online = Online(calibration, 0.3, window=50, step=0.5)
+    online.predict_mask(probabilities[100:101], ids=["a"])
+    first = online.predict_mask(probabilities[101:102], ids=["b"])
+    online.update(probabilities[100:101], [int(probabilities[100].argmin())], ids=["a"])  # the level falls by a half
+    last = online.predict_mask(probabilities[101:102], ids=["b"])
+    label = int((first != last)[0].argmax())
+    assert (first[0, label], last[0, label]) == (False, True)
+    before = online.misses
+    online.update(probabilities[101:102], [label], ids=["b"])
+    assert (online.misses, online.n_waiting) == (before, 0)
+
+
+def test_many_equal_rows_wait_in_a_queue():
+    rows = np.repeat([[0.5, 0.25, 0.25]], 3000, axis=0)
+    labels = np.random.default_rng(0).integers(3, size=3000)
+    calibration = aptset.calibrate(rows[:500], labels[:500], random_state=0)
+    online = Online(calibration, 0.2, step=0.05)
+    missed = [~online.predict_set(rows[500:1500]).covers(labels[500:1500])]
+    missed.append(~online.predict_set(rows[1500:]).covers(labels[1500:]))
+    online.update(rows[500:2500], labels[500:2500]).update(rows[2500:], labels[2500:])
+    assert (online.misses, online.n_waiting) == (np.concatenate(missed).sum(), 0)
+
+
 @pytest.mark.parametrize("kind", ["row", "label"])
 def test_groups_have_windows_and_levels_of_their_own(kind):
     """Rows of one group do not move the others: each is a stream by itself, and its promise holds."""

@@ -48,7 +48,7 @@ class Waiting:
         self._calls: deque[_Call] = deque()
         self._in_calls = 0
         self._rows: OrderedDict[int, Asked] = OrderedDict()
-        self._of_key: dict[int, deque[int]] = {}
+        self._of_key: dict[int, int | deque[int]] = {}  # one number, or those of equal rows: a queue takes more room
         self._next = 0
         self._has_forgotten = False
 
@@ -72,9 +72,10 @@ class Waiting:
             self._forget_oldest()
 
     def is_next(self, keys: Words) -> bool:
-        """Tell whether these are the first rows of the oldest call, and no others wait longer."""
-        is_first = bool(self._calls) and not self._rows
-        return is_first and len(keys) > 0 and np.array_equal(self._calls[0].keys[: len(keys)], keys)
+        """Tell whether these are the first rows of the oldest call, and no others have to be looked at."""
+        if self._rows or not self._calls or (self._calls[0].by_id and len(self._calls) > 1):
+            return False
+        return len(keys) > 0 and np.array_equal(self._calls[0].keys[: len(keys)], keys)
 
     def next_rows(self, n_rows: int) -> tuple[Words, Shown]:
         """Return the seeds of the first rows of the oldest call, and what was in force."""
@@ -95,7 +96,7 @@ class Waiting:
         met: dict[int, int] = {}
         found = {}
         for row, key in enumerate(keys.tolist()):
-            numbers, which = self._of_key.get(key, ()), met.get(key, 0)
+            numbers, which = self._numbers(key), met.get(key, 0)
             if which < len(numbers):
                 met[key] = which + 1
                 found[row] = Found(numbers[which], self._rows[numbers[which]])
@@ -106,8 +107,9 @@ class Waiting:
         for number in numbers:
             key = self._rows.pop(number).key
             waiting = self._of_key[key]
-            waiting.remove(number)
-            if not waiting:
+            if isinstance(waiting, deque) and len(waiting) > 1:
+                waiting.remove(number)
+            else:
                 del self._of_key[key]
 
     def everything(self) -> Sequence[Asked]:
@@ -121,11 +123,20 @@ class Waiting:
             keys, seeds, shown, by_id, _ = self._calls.popleft()
             for key, seed in zip(keys.tolist(), seeds.tolist(), strict=True):
                 if by_id:
-                    self.drop([*self._of_key.get(key, ())])
+                    self.drop([*self._numbers(key)])
+                equal = self._numbers(key)
                 self._rows[self._next] = Asked(key, seed, shown)
-                self._of_key.setdefault(key, deque()).append(self._next)
+                if isinstance(equal, deque):
+                    equal.append(self._next)
+                else:
+                    self._of_key[key] = deque([*equal, self._next]) if equal else self._next
                 self._next += 1
         self._in_calls = 0
+
+    def _numbers(self, key: int) -> Sequence[int]:
+        """Return the numbers of the rows that are known by this, the oldest first."""
+        found = self._of_key.get(key)
+        return () if found is None else (found,) if isinstance(found, int) else found
 
     def _forget_oldest(self) -> None:
         self._look_into_calls()
