@@ -15,6 +15,7 @@ from aptset.calibrations.held_out import HeldOut
 from aptset.probabilities.calibration import Calibration
 
 MOST = 2**53
+_OF_GROUPS = ("all", "label", "band", "row")  # kinds whose rows or labels have the threshold of their group
 
 
 def check_streamable(calibration: Any) -> Calibration:
@@ -25,10 +26,10 @@ def check_streamable(calibration: Any) -> Calibration:
             f"calibration='split'; got {type(calibration).__name__}. Sets of several folds have no single threshold "
             "that could move."
         )
-    if type(calibration.held_out) is not HeldOut or calibration.held_out.groups.kind not in ("all", "label", "row"):
+    if type(calibration.held_out) is not HeldOut or calibration.held_out.groups.kind not in _OF_GROUPS:
         raise ValueError(
             "calibration must have kept its scores, one threshold for each group; got one of another kind. Calibrate "
-            "with aptset.calibrate, without weights, bands or overlapping groups."
+            "with aptset.calibrate, without weights or overlapping groups."
         )
     return calibration
 
