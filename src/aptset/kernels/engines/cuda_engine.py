@@ -23,6 +23,8 @@ from aptset.kernels.softmax import softmax
 _MOST_SHARED = 200 * 2**10  # bytes of a block
 _MOST_SCRATCH = 16 * 2**20  # bytes, where rows are too long for that
 TILE_VECTOR = 2  # labels
+_FEW, _MANY = 6, 128  # blocks for a multiprocessor: where rows are few all should start at once, else end at once
+MANY_ROWS = 2**18
 NARROW_BLOCKS = 64  # for a multiprocessor: fewer than there is work for, so that each asks for rows ahead
 
 
@@ -94,7 +96,7 @@ class CudaEngine:
             if layout.is_narrow:
                 self._run("narrow.cu", layout, "mask", self._blocks(job, BLOCK, NARROW_BLOCKS), job, wanted(chunk))
             elif layout.is_held:
-                grid = self._blocks(job, BLOCK // layout.lanes, 16)
+                grid = self._blocks(job, BLOCK // layout.lanes, _MANY if job.n >= MANY_ROWS else _FEW)
                 self._run("masks.cu", layout, "mask", grid, job, wanted(chunk))
             else:
                 rest(chunk, job, 1)
