@@ -13,8 +13,9 @@ from emulated.launcher import Emulator
 from aptset.kernels import cuts
 from aptset.kernels.copies import CALIBRATION
 from aptset.kernels.counts import Calibrated, index_of, p_values_of_rows
-from aptset.kernels.engines import cuda_engine
-from aptset.kernels.engines.cuda_engine import CudaEngine, layout_of
+from aptset.kernels.cuda import chunks
+from aptset.kernels.cuda.layout import layout_of
+from aptset.kernels.engines.cuda_engine import CudaEngine
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.seeding import hash_rows
@@ -175,7 +176,7 @@ def test_the_first_bad_row_is_told(engine, k, wrong):
 
 
 def test_chunks_and_sides_and_first_rows(engine, monkeypatch):
-    monkeypatch.setattr(cuda_engine, "MOST_NOTED", 1)
+    monkeypatch.setattr(chunks, "MOST_NOTED", 1)
     p = rows_of("copies", 9000, 10).astype(np.float32)
     common = {"key": KEY, "tolerance": TOLERANCE, "side": CALIBRATION, "first_row": 3 * 4096}
     expected = label_scores(Rows(p, Formula(Adaptive().weights), **common), np.zeros(9000, dtype=np.int64))

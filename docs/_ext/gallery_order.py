@@ -18,6 +18,7 @@ ORDER = (
     "strange_rows",
     "drift",
     "monitor",
+    "online",
     "ask_a_person",
     "compare_models",
 )

@@ -36,6 +36,7 @@ _PUBLIC = {
     "probabilities.tuning": "Tuned tune",
     "reports.making": "report",
     "sets": "PredictionSets",
+    "streams.online": "Online",
 }
 _ROOMS = {name: room for room, names in _PUBLIC.items() for name in names.split()}
 _OPEN = ("calibrations", "scores")  # rooms whose own __all__ is public: a line there is a name here

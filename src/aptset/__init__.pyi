@@ -49,5 +49,6 @@ from aptset.probabilities.tuning import tune as tune
 from aptset.reports.making import report as report
 from aptset.scores import *  # noqa: F403
 from aptset.sets import PredictionSets as PredictionSets
+from aptset.streams.online import Online as Online
 
 __version__: str

@@ -1,6 +1,7 @@
 """Audits and comparisons as users run them: resumable, parallel, on files, and on a page."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -195,3 +196,16 @@ def test_commands(table):
     assert (out / "compare.html").exists()
     assert "compare needs two candidates" in run("compare", table, *options, "--model", "bayes", rc=2).stderr
     assert "must have a column 'when'" in failure("audit", table, *options, "--time", "when")
+
+
+def test_a_monitor_looks_along_the_last_rows():
+    """The rows in the order of their times, whatever their order in the table; sets of folds follow no urn."""
+    X, y = rows(300)
+    y[210:] = (y[210:] + 1) % len(set(y))  # the last rows, which test, have other labels
+    order = np.random.default_rng(2).permutation(300)
+    with pytest.warns(UserWarning, match="do not look exchangeable"):
+        found = aptset.audit(BAYES, X[order], y[order], repetitions=6, calibrations="split", time=order)
+    assert found.drift.sentence().endswith(found.drift.monitor)
+    evidence, peak = re.search(r"ends at evidence (\S+), (\S+) at its peak", found.drift.monitor).groups()
+    assert 100 < float(evidence) <= float(peak)
+    assert aptset.audit(BAYES, X[:200], y[:200], repetitions=6, calibrations="cv+").drift.monitor is None

@@ -3,7 +3,7 @@
 import json
 from fractions import Fraction
 from itertools import product
-from math import ceil, isclose
+from math import ceil, isclose, log
 
 import numpy as np
 import pytest
@@ -14,54 +14,97 @@ import aptset
 from aptset import CoverageMonitor
 
 TIMES = [Fraction(5, 4), Fraction(3, 2), 2, 3, 5]
-SHARED = Fraction(1, 1000)
 
 
 def evidence_by_definition(flags, n, alpha):
     """The bets as they are defined, in exact numbers: (capital, chance of these flags)."""
     k = ceil((1 - alpha) * (n + 1))
-    capital, chance, misses = [Fraction(1), *[Fraction(0)] * len(TIMES)], Fraction(1), 0
+    kept, capital, chance, misses = Fraction(1), [Fraction(0)] * len(TIMES), Fraction(1), 0
     for row, covered in enumerate(flags):
+        if row % 32 == 0:
+            released = kept / (2 * (row // 32) + 32)
+            kept, capital = kept - released, [one + released / len(TIMES) for one in capital]
         expected = Fraction(n + 1 - k + misses, n + 1 + row)
-        mean = sum(capital) / len(capital)
-        capital = [(1 - SHARED) * one + SHARED * mean for one in capital]
-        for j, times in enumerate(TIMES, start=1):
-            rate = max(expected, min(times * alpha, Fraction(19, 20)))
+        for j, times in enumerate(TIMES):
+            rate = max(expected, min(times * alpha, Fraction(19, 20), 1024 * expected))
             capital[j] *= (1 - rate) / (1 - expected) if covered else rate / expected
         chance *= 1 - expected if covered else expected
         misses += not covered
-    return sum(capital), chance
+    return kept + sum(capital), chance
 
 
+BEGINNINGS = {
+    "none": [],
+    "quiet": [True] * 28,  # what comes behind ends a block, and starts the next
+    "misses": ([True] * 4 + [False]) * 12,
+}
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
 @pytest.mark.parametrize(("n", "alpha"), [(19, Fraction(1, 10)), (9, Fraction(3, 10)), (4, Fraction(1, 5))])
-def test_the_capital_has_mean_one_over_all_that_can_happen(n, alpha):
-    """Exactly so by the definition; and the monitor holds what the definition says."""
+def test_the_capital_has_mean_one_over_all_that_can_happen(n, alpha, beginning):
+    """Exactly so by the definition, whatever came before; and the monitor holds what the definition says."""
+    known = BEGINNINGS[beginning]
+    before, chance_before = evidence_by_definition(known, n, alpha)
     mean = total = Fraction(0)
     for flags in product([True, False], repeat=7):
-        evidence, chance = evidence_by_definition(flags, n, alpha)
+        evidence, chance = evidence_by_definition([*known, *flags], n, alpha)
         mean, total = mean + evidence * chance, total + chance
-        assert isclose(CoverageMonitor(n, alpha).update(flags).evidence, evidence, rel_tol=1e-12)
-    assert mean == total == 1
+        assert isclose(CoverageMonitor(n, alpha).update([*known, *flags]).evidence, evidence, rel_tol=1e-12)
+    assert total == chance_before
+    assert mean == before * chance_before
 
 
-@given(flags=st.lists(st.booleans(), max_size=60), cut=st.integers(0, 60))
-def test_arrays_and_single_rows_and_saved_states_agree(tmp_path_factory, flags, cut):
-    whole = CoverageMonitor(50, 0.1).update(flags)
-    single = CoverageMonitor(50, 0.1)
+def test_a_long_stream_holds_what_the_definition_says():
+    generator = np.random.default_rng(11)
+    flags = np.concatenate([generator.random(300) < 0.9, generator.random(200) < 0.4]).tolist()
+    exact, _ = evidence_by_definition(flags, 50, Fraction(1, 10))
+    assert exact > 10**6
+    assert isclose(CoverageMonitor(50, 0.1).update(flags).log_evidence, log(exact), rel_tol=1e-12)
+
+
+@given(flags=st.lists(st.booleans(), max_size=120), cut=st.integers(0, 120), alpha=st.sampled_from([0.05, 0.1, 0.5]))
+def test_arrays_and_single_rows_and_saved_states_agree(tmp_path_factory, flags, cut, alpha):
+    """To the bit, wherever the stream is cut."""
+    whole = CoverageMonitor(50, alpha).update(flags)
+    single = CoverageMonitor(50, alpha)
     for flag in flags:
         single.update(flag)
     path = tmp_path_factory.mktemp("monitor") / "state.json"
-    CoverageMonitor(50, 0.1).update(flags[:cut]).save(path)
+    CoverageMonitor(50, alpha).update(flags[:cut]).save(path)
     resumed = CoverageMonitor.load(path).update(np.array(flags[cut:], dtype=bool))
     for other in (single, resumed):
-        assert (other.evidence, other.rows, other.misses, other.alarmed_at, other.expected) == (
-            whole.evidence,
-            whole.rows,
-            whole.misses,
-            whole.alarmed_at,
-            whole.expected,
-        )
+        for name in ("log_evidence", "peak", "rows", "misses", "alarmed_at", "expected"):
+            assert getattr(other, name) == getattr(whole, name), name
         assert other.path("pyarrow").equals(whole.path("pyarrow"))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.9])
+def test_long_streams_in_pieces_are_the_stream_at_once(share):
+    """Pieces that end anywhere, evidence that leaves the range of numbers and comes back, groups in turns."""
+    generator = np.random.default_rng(5)
+    flags = np.concatenate([generator.random(9000) < 0.9, generator.random(1500) < share, np.ones(9500, dtype=bool)])
+    groups = generator.choice(["a", "b", "c"], size=20_000)
+    flags |= groups == "c"  # whose three rows are too few for a miss
+    sizes = {"a": 500, "b": 60, "c": 3}
+    whole, pieces = CoverageMonitor(sizes, 0.1).update(flags, groups), CoverageMonitor(sizes, 0.1)
+    for piece in np.split(np.arange(20_000), np.sort(generator.integers(20_000, size=60))):
+        pieces.update(flags[piece], groups[piece])
+    assert pieces.log_evidence == whole.log_evidence
+    assert (pieces.peak, pieces.alarmed_at, pieces.expected) == (whole.peak, whole.alarmed_at, whole.expected)
+    assert pieces.path("pyarrow").equals(whole.path("pyarrow"))
+    assert whole.log_evidence > log(0.1)
+
+
+def test_long_quiet_does_not_deafen():
+    """A hundred thousand quiet rows delay the alarm by what a logarithm costs, not by thousands of rows."""
+    generator, delays = np.random.default_rng(2), {}
+    for quiet in (1_000, 100_000):
+        monitor = CoverageMonitor(5000, 0.1).update(np.arange(quiet) % 10 > 0)
+        assert not monitor.alarmed
+        delays[quiet] = monitor.update(generator.random(2000) < 0.8).alarmed_at - quiet
+    assert delays[1_000] < 300
+    assert delays[100_000] < 600
 
 
 def test_groups_share_one_capital_and_have_urns_of_their_own():
@@ -142,6 +185,7 @@ def test_a_figure_gives_back_its_table():
         (lambda: CoverageMonitor(100, 1.5), "alpha must be in"),
         (lambda: CoverageMonitor(100, 0.1, alarm=1), "alarm must be a number above 1"),
         (lambda: CoverageMonitor(100, 0.1, alarm=float("nan")), "alarm must be a number above 1"),
+        (lambda: CoverageMonitor(10**30, 0.1), "n must be below"),
         (lambda: CoverageMonitor(2.5, 0.1), "n must be a whole number"),
         (lambda: CoverageMonitor(100, 0.1).update([1, 0]), "covered must be True or False"),
         (lambda: CoverageMonitor(100, 0.1).update([[True]]), "covered must be True or False"),
@@ -167,9 +211,17 @@ def test_a_refused_row_changes_nothing():
 @pytest.mark.parametrize(
     "change",
     [
-        {"capital": ["nan"] * 6},
-        {"capital": ["-0x1p0"] + ["0x0p0"] * 5},
-        {"capital": ["0x1p0"]},
+        {"stakes": ["nan"] * 5},
+        {"stakes": ["-0x1p0"] + ["0x0p0"] * 4},
+        {"stakes": ["0x1p0"]},
+        {"won": ["inf"] * 5},
+        {"won": ["0x1p400"] * 5},
+        {"kept": "0x0p0"},
+        {"kept": "nan"},
+        {"peak": "inf"},
+        {"exponent": -1},
+        {"exponent": 10**30},
+        {"urns": [[None, 10**30, 2, 1]]},
         {"alpha": "2"},
         {"alpha": "1/0"},
         {"urns": []},
@@ -192,6 +244,10 @@ def test_a_forged_state_is_refused_with_one_error(tmp_path, change):
 
 def test_other_files_are_no_states(tmp_path):
     path = tmp_path / "state.json"
+    for number, words in ((1, "older version"), (3, "reads format 2")):
+        path.write_text(json.dumps({"aptset": "monitor", "format": number}))
+        with pytest.raises(ValueError, match=words):
+            CoverageMonitor.load(path)
     for content in (b"", b"[]", b'{"a": 1}', b"\xff\x00"):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="is not the state of a monitor"):

@@ -235,3 +235,23 @@ def test_command_on_probabilities_and_on_a_table(folder):
     run("report", folder / "table.csv", "--target", "y", "-o", page, "--title", "A <b> title", "--groups", "note")
     assert "A &lt;b&gt; title" in page.read_text()
     assert "must end in .html" in failure("report", folder / "new.csv", *options[:-1], folder / "x.txt")
+
+
+@pytest.mark.parametrize("groups", [None, "label"])
+def test_the_page_says_what_a_monitor_would_have_said(groups):
+    calibration, chances, y = made(groups=groups)
+    page = aptset.report(calibration, chances, y, alpha=0.2).html
+    covered = calibration.predict_set(chances, 0.2).covers(y)
+    by_hand = calibration.monitor(0.2).update(covered, None if groups is None else y)
+    words = f"{by_hand.evidence_in_words()} (100 would be an alarm)"
+    assert f"<dt>Monitor along the test rows</dt><dd>{words}</dd>" in page
+    assert words.startswith(f"evidence {by_hand.evidence:.3g}, {by_hand.peak:.3g} at its peak")
+
+
+def test_a_monitor_is_silent_where_misses_follow_no_urn():
+    generator = np.random.default_rng(0)
+    chances = generator.dirichlet([1.0, 1.0, 1.0], size=60)
+    few = aptset.calibrate(chances[:5], chances[:5].argmax(axis=1), random_state=0)
+    with pytest.warns(UserWarning, match="too few"):
+        page = aptset.report(few, chances[5:], chances[5:].argmax(axis=1)).html
+    assert "Monitor along" not in page

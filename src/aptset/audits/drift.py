@@ -52,6 +52,9 @@ class Drift:
         Coverage of the last rows when the earlier rows train and calibrate.
     coverage : array
         Mean coverage in ten pieces of the order, from random splits.
+    monitor : str or None
+        What a :class:`CoverageMonitor` says along the last rows when the earlier rows train and calibrate; None where
+        their misses have no such law.
     """
 
     warning: bool
@@ -63,6 +66,7 @@ class Drift:
     repeated: int
     coverage_of_last: float
     coverage: NDArray[np.float64]
+    monitor: str | None = None
 
     @property
     def found(self) -> list[str]:
@@ -72,6 +76,9 @@ class Drift:
 
     def sentence(self) -> str:
         """Return the finding in words."""
+        return self._finding() + ("" if self.monitor is None else f" {self.monitor}")
+
+    def _finding(self) -> str:
         tests = f"{in_p(self.p_order)} along the order, {_short(self.p_labels)} for the labels"
         tests += "" if self.p_features is None else f", {_short(self.p_features)} for the features"
         tests += "" if self.p_last is None else f", {_short(self.p_last)} for the last rows"
@@ -127,7 +134,7 @@ def look_for_drift(
     warning = any(map(speaks_up, (p_order, p_labels, p_features, p_last, p_repeats)))
     means = np.array([piece.mean() if len(piece) else np.nan for piece in np.array_split(hits[met], 10)])
     found = (p_order, p_labels, p_features, p_last, p_repeats, repeated_rows(pool.content))
-    return Drift(warning, *found, last.covered / last.rows, means)
+    return Drift(warning, *found, last.covered / last.rows, means, last.monitor)
 
 
 def _by_content(

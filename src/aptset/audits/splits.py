@@ -21,11 +21,14 @@ from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import fresh
 from aptset.judging.metrics import OF_SPLITS
 from aptset.judging.outcome import Outcome
+from aptset.kernels.counts import size_needed
 from aptset.labels import columns_of
+from aptset.monitors.coverage import CoverageMonitor
 from aptset.running.runner import run_tasks
 from aptset.sets import PredictionSets
+from aptset.validation.settings import check_alpha
 
-_FORM = 2  # of what is written down: files of another form are left alone
+_FORM = 3  # of what is written down: files of another form are left alone
 _MOST_TESTED = 2_000_000  # test rows over all splits of a candidate that something is written down about
 
 
@@ -76,19 +79,30 @@ class RandomSplit:
             covered = sets.covers(y).astype(int).tolist()  # what the sets did, which no p-value alone can tell
             values = sets.sizes if self.keeps == "sizes" else _p_of_truth(model, X, columns_of(y, sets.classes))
             tested = TestedRows(test.tolist(), values.tolist(), covered)
-        outcome = Outcome.of(sets, y)
+        outcome, laws = Outcome.of(sets, y), _laws(model, y)
         found = SplitResult(
             self.candidate,
             self.repetition,
             rows=len(y),
             covered=int(outcome.covered.sum()),
             promise=model.guarantee(),
-            laws=_laws(model, y),
+            laws=laws,
             metrics=self._metrics(outcome, test, seed),
             parts=list(self._parts(outcome, y, test)),
             tested=tested,
+            monitor=None if self.repetition >= 0 or laws is None else self._monitored(model, outcome, test),
         )
         return [found.as_row()]
+
+    def _monitored(self, model: ConformalClassifier, outcome: Outcome, test: NDArray[np.intp]) -> str | None:
+        """Return what a monitor says along the last rows, after one split that is large enough for a miss."""
+        held_out = model.calibration_.held_out
+        if held_out.groups.kind != "all" or held_out.n < size_needed(check_alpha(model.alpha)):
+            return None
+        covered = outcome.covered[np.argsort(self.pool.position[test])]
+        monitor = CoverageMonitor(held_out.n, model.alpha).update(covered)
+        evidence = monitor.evidence_in_words()
+        return f"A monitor along the last rows ends at {evidence} ({monitor.alarm:g} would be an alarm)."
 
     def _metrics(self, outcome: Outcome, test: NDArray[np.intp], seed: int) -> dict[str, float]:
         """Return every metric of the table that splits show; NaN for those of features where there are none."""

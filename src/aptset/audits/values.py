@@ -55,6 +55,8 @@ class SplitResult:
         By label and by group.
     tested : TestedRows or None
         The rows one by one, where something is to be said about them.
+    monitor : str or None
+        What a monitor says along the last rows, where these test after one split.
     """
 
     candidate: str
@@ -66,6 +68,7 @@ class SplitResult:
     metrics: dict[str, float] = field(default_factory=dict)
     parts: list[PartResult] = field(default_factory=list)
     tested: TestedRows | None = None
+    monitor: str | None = None
 
     def as_row(self) -> dict[str, Any]:
         """Return plain values for a file."""

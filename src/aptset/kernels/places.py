@@ -83,13 +83,17 @@ class Rows:
         u = None if self.u is None else self.u[copies.rows]
         return replace(self, probabilities=self.probabilities[copies.rows], seeds=copies.seeds, u=u)
 
+    def content_seeds(self) -> Words:
+        """Return the seed of each row's content, whichever copy it is."""
+        seeds, key = np.empty(len(self), dtype=np.uint64), self.key
+        self.over_blocks(lambda block, start, stop: block.engine.hash_rows(block.probabilities, key, seeds[start:stop]))
+        return seeds
+
     def seeded(self) -> "Rows":
         """Return the rows with their seeds worked out beforehand, for what looks at them in several ways."""
         if self.seeds is not None:
             return self
-        seeds, key = np.empty(len(self), dtype=np.uint64), self.key
-        self.over_blocks(lambda block, start, stop: block.engine.hash_rows(block.probabilities, key, seeds[start:stop]))
-        return replace(self, seeds=own_seeds(seeds, self.side, self.first_row))
+        return replace(self, seeds=own_seeds(self.content_seeds(), self.side, self.first_row))
 
     def __len__(self) -> int:
         return len(self.probabilities)

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aptset.labels import hashable
 from aptset.validation.settings import check_sample_size
+
+MOST = 2**53  # rows: beyond this, counts are no exact numbers
 
 
 def check_alarm(alarm: Any) -> float:
@@ -32,6 +35,8 @@ def check_monitored_sizes(n: Any, needed: int, alpha: float) -> dict[Any, int]:
     named = {None: n} if not isinstance(n, Mapping) else n
     sizes = {hashable(name.item() if isinstance(name, np.generic) else name): size for name, size in named.items()}
     found = {name: check_sample_size(size) for name, size in sizes.items()}
+    if max(found.values(), default=0) >= MOST:
+        raise ValueError(f"n must be below 2^53; got {n}.")
     if not any(size >= needed for size in found.values()):
         raise ValueError(
             f"n must be at least {needed} for alpha={alpha:g}: with fewer calibration rows every label is in every set "
@@ -40,25 +45,24 @@ def check_monitored_sizes(n: Any, needed: int, alpha: float) -> dict[Any, int]:
     return found
 
 
-def check_covered(covered: Any) -> list[bool]:
-    """Return whether each set held its label, as a list."""
+def check_covered(covered: Any) -> NDArray[np.bool_]:
+    """Return whether each set held its label, as an array."""
     found = np.atleast_1d(np.asarray(covered))
     if found.ndim != 1 or (found.dtype != np.bool_ and len(found)):
         raise TypeError(
             f"covered must be True or False, or a 1-D array of them, as sets.covers(labels) gives; got {covered!r:.80}."
         )
-    listed: list[bool] = found.tolist()
-    return listed
+    return found.astype(np.bool_)
 
 
 def check_row_groups(
-    groups: Sequence[Any] | None, n_rows: int, known: Mapping[Any, Any] | None, plain: Callable[[Any], Any]
-) -> list[Any]:
-    """Return the group of each row; None for every row of a monitor without groups."""
+    groups: Sequence[Any] | None, n_rows: int, known: Mapping[Any, int] | None, plain: Callable[[Any], Any]
+) -> NDArray[np.intp]:
+    """Return the number of each row's group; 0 for every row of a monitor without groups."""
     if known is None:
         if groups is not None:
             raise ValueError("groups must not be passed: this monitor has none. Make it with n={group: size, ...}.")
-        return [None] * n_rows
+        return np.zeros(n_rows, dtype=np.intp)
     if groups is None:
         raise ValueError(f"groups must be passed: this monitor has {len(known)} of them. Pass the group of each row.")
     if len(groups) != n_rows:
@@ -68,15 +72,19 @@ def check_row_groups(
         if group not in known:
             shown = ", ".join(repr(name) for name in list(known)[:6])
             raise ValueError(f"groups must be among those of the monitor ({shown}); got {group!r} in row {row}.")
-    return found
+    return np.array([known[group] for group in found], dtype=np.intp)
 
 
-def refuse_impossible_miss(is_covered: bool, first: int, group: Any, row: int) -> None:
+def refuse_impossible_misses(
+    is_miss: NDArray[np.bool_], numbers: NDArray[np.intp], first: NDArray[np.int64], names: Sequence[Any]
+) -> None:
     """Refuse a miss where every label was in the set."""
-    if not is_covered and not first:
+    impossible = is_miss & (first[numbers] == 0)
+    if impossible.any():
+        row = int(impossible.argmax())
         raise ValueError(
-            f"covered must be True in row {row}: group {group!r} has too few calibration rows for this level, so every "
-            "label is in its sets. Are these the sets of this calibration, at this level?"
+            f"covered must be True in row {row}: group {names[numbers[row]]!r} has too few calibration rows for this "
+            "level, so every label is in its sets. Are these the sets of this calibration, at this level?"
         )
 
 
@@ -99,8 +107,10 @@ def check_stored_monitor(path: str | Path, content: bytes, n_bettors: int) -> di
         is_monitor = False
     if not is_monitor:
         raise ValueError(f"{path} is not the state of a monitor, or it is damaged. Start a new one.")
-    if found.get("format") != 1:
-        raise ValueError(f"{path} has format {found.get('format')!r}, and this version reads format 1. Update aptset.")
+    if found.get("format") == 1:
+        raise ValueError(f"{path} is of an older version, whose bets went deaf after long quiet. Start a new monitor.")
+    if found.get("format") != 2:
+        raise ValueError(f"{path} has format {found.get('format')!r}, and this version reads format 2. Update aptset.")
     try:
         is_right = _is_right(found, n_bettors)
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
@@ -113,21 +123,24 @@ def check_stored_monitor(path: str | Path, content: bytes, n_bettors: int) -> di
 
 def _is_right(found: dict[str, Any], n_bettors: int) -> bool:
     urns, path, at = found["urns"], found["path"], found["alarmed_at"]
-    capital = [float.fromhex(text) for text in found["capital"]]
+    stakes, won = ([float.fromhex(text) for text in found[name]] for name in ("stakes", "won"))
+    kept, peak = (float.fromhex(found[name]) for name in ("kept", "peak"))
     rows = sum(urn[2] for urn in urns)
     points = [(row, float.fromhex(text), misses) for row, text, misses in path["points"]]
     counts = [number for urn in urns for number in urn[1:]] + [path["every"], *(row for row, _, _ in points)]
     return (
-        all(type(number) is int and number >= 0 for number in counts)
+        all(type(number) is int and 0 <= number < MOST for number in counts)
         and len({urn[0] for urn in urns}) == len(urns) > 0
         and all(len(urn) == 4 and urn[3] <= urn[2] for urn in urns)
         and type(found["has_groups"]) is bool
         and (found["has_groups"] or len(urns) == 1)
         and 0 < Fraction(found["alpha"]) < 1
-        and len(capital) == n_bettors
-        and all(isfinite(one) and one >= 0 for one in capital)
-        and sum(capital) > 0
+        and len(stakes) == len(won) == n_bettors
+        and all(0 <= stake < 2.0**301 and 0 <= factor <= 2.0**320 for stake, factor in zip(stakes, won, strict=True))
+        and 0 < kept <= 1
+        and 0 <= peak < inf
         and type(found["exponent"]) is int
+        and 0 <= found["exponent"] < 2**32
         and path["every"] > 0
         and all(isfinite(number) and type(misses) is int for _, number, misses in points)
         and all(row <= rows for row, _, _ in points)

@@ -22,6 +22,7 @@ from aptset.judging.evidence import Evidence, Origin
 from aptset.judging.metrics import Metric
 from aptset.judging.worst_slice import WorstSlice
 from aptset.reports import examples, measures, words
+from aptset.reports.monitoring import along_the_rows
 from aptset.reports.packing import pack
 from aptset.reports.parts import laws_of_parts
 from aptset.reports.slices import slice_in_words
@@ -117,6 +118,8 @@ def _page(
     alpha = float(evaluation.alpha or 0)
     first = words.first_words(evidence, alpha, evaluation.coverage, evaluation.mean_size, CONFIDENCE, parts)
     settings = {"Test rows": f"{evaluation.n:,}", "Classes": f"{len(evidence.sets.classes):,}", "alpha": f"{alpha:g}"}
+    monitored = along_the_rows(evidence, alpha)
+    settings |= {} if monitored is None else {"Monitor along the test rows": monitored}
     return {
         "title": title,
         "made": made_by(data),

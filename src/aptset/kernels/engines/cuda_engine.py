@@ -2,104 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from ctypes import c_int64, c_uint64, c_void_p
+from ctypes import c_int64, c_void_p
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
 from aptset.kernels.cuda.arguments import Job, OfCalibration, Output, Wanted, changed, pointer
+from aptset.kernels.cuda.chunks import Chunk, Starts, base_of, keys_of, over_chunks, torch_module
 from aptset.kernels.cuda.launcher import Launcher
-from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated
+from aptset.kernels.cuda.layout import BLOCK, Layout, defines_of, layout_of
+from aptset.kernels.engines.seam import Calibrated
 from aptset.kernels.engines.torch_rows import TORCH
 from aptset.kernels.quotients import rounding_bits
-from aptset.kernels.rowhash import GOLDEN, column_keys, mix
 from aptset.kernels.softmax import softmax
 
-MOST_NOTED = 60 * 2**20  # bytes, of what is noted of rows while they are worked on
 _MOST_SHARED = 200 * 2**10  # bytes of a block
 _MOST_SCRATCH = 16 * 2**20  # bytes, where rows are too long for that
-_WIDEST_HELD = 2048  # columns that fit the registers of a warp
-_WIDEST_SORTED = 1024  # the same, with their places
-_NONE = -1  # as a word: all ones
-_BLOCK = 128  # threads
 TILE_VECTOR = 2  # labels
+_FEW, _MANY = 6, 128  # blocks for a multiprocessor: where rows are few all should start at once, else end at once
+MANY_ROWS = 2**18
 NARROW_BLOCKS = 64  # for a multiprocessor: fewer than there is work for, so that each asks for rows ahead
-_RANK, _TOP, _FIRST = 5, 8, 10  # among the weights
 
 
 class What:
     """What becomes of the scores in ``ordered.cu``."""
 
     SCORES, SIZES, MEMBERS, MASK_BY_LABEL, SIZES_BY_LABEL, MEMBERS_BY_LABEL = range(6)
-
-
-class Starts(Protocol):
-    """What starts kernels: a device, or what stands for it in tests."""
-
-    multiprocessors: int
-
-    def run(self, name: str, defines: Any, kernel: str, grid: int, block: int, shared: int, *arguments: Any) -> None:
-        """Start a kernel."""
-        ...
-
-
-class Layout(NamedTuple):
-    """How a warp reads rows."""
-
-    columns: int
-    element: int
-    lanes: int
-    vector: int
-    piece: int
-
-    def defines(self, block: int = _BLOCK) -> dict[str, int]:
-        """Return what a program is compiled with."""
-        return {name.upper(): value for name, value in self._asdict().items()} | {"BLOCK": block}
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether a thread has a row."""
-        return self.lanes == 1
-
-    @property
-    def is_held(self) -> bool:
-        """Whether a row fits the registers."""
-        return self.element != 1 and self.columns <= _WIDEST_HELD
-
-    @property
-    def each(self) -> int:
-        """How many labels a lane has, as a power of two."""
-        at_a_time = self.lanes * self.vector
-        return max(8, 1 << (-(-self.columns // at_a_time) * self.vector - 1).bit_length())
-
-    @property
-    def is_sorted_in_registers(self) -> bool:
-        """Whether the labels of a row and their places fit the registers of its lanes."""
-        return self.element != 1 and not self.is_narrow and self.columns <= _WIDEST_SORTED
-
-
-def layout_of(values: Any) -> Layout:
-    """Return the layout for a matrix: 16 bytes a read where rows allow it, about 32 labels a lane."""
-    kinds = {"torch.float32": 0, "torch.float64": 1, "torch.float16": 2, "torch.bfloat16": 3}
-    columns, size = int(values.shape[1]), values.element_size()
-    lanes = 1 if columns <= 16 else min(32, max(4, 1 << (columns - 1).bit_length() - 5))
-
-    def at_a_time(side_by_side: int) -> int:
-        fits = (v for v in (8, 4, 2, 1) if v * size <= 16 and values.data_ptr() % (v * size) == 0)
-        return next(v for v in fits if side_by_side % v == 0)
-
-    return Layout(columns, kinds[str(values.dtype)], lanes, at_a_time(columns), at_a_time(32 // lanes * columns))
-
-
-class Chunk(NamedTuple):
-    """Where some rows start."""
-
-    start: int
 
 
 @dataclass(frozen=True)
@@ -116,13 +48,11 @@ class CudaEngine:
 
     def label_scores(self, rows: Any, labels: Any) -> tuple[Any, Any, Any, Any]:
         """Score one label of each row."""
-        torch, scores = _torch(), _new(rows, (len(rows.probabilities),), "float64")
+        torch, scores = torch_module(), _new(rows, (len(rows.probabilities),), "float64")
         seeds = _new(rows, (len(scores),), "int64") if rows.seeds is None else rows.seeds
         labels = labels.to(device=scores.device, dtype=torch.int64).contiguous()
         layout = layout_of(rows.probabilities)
-        if (
-            1 < layout.lanes < 32 and layout.element != 1
-        ):  # they are read from shared memory, where short reads cost little
+        if layout.is_in_tiles:  # short reads of shared memory cost little, and waste less
             layout = layout._replace(vector=min(layout.vector, TILE_VECTOR))
         of_warp = 32 if len(scores) >= 2**17 else 32 // layout.lanes * min(layout.lanes, 4)
 
@@ -132,7 +62,7 @@ class CudaEngine:
         def work(chunk: Chunk, job: Job) -> None:
             if layout.is_narrow:
                 self._run(
-                    "narrow.cu", layout, "label_scores", self._blocks(job, _BLOCK, NARROW_BLOCKS), job, *where(chunk)
+                    "narrow.cu", layout, "label_scores", self._blocks(job, BLOCK, NARROW_BLOCKS), job, *where(chunk)
                 )
                 return
             turns = c_int64(of_warp * layout.lanes // 32)
@@ -144,7 +74,7 @@ class CudaEngine:
             self._run("scores.cu", layout, "label_scores_carefully", self._blocks(job, 4, 4), job, *where(chunk))
 
         careful = None if layout.is_narrow else rest
-        n_copies, first_bad = self._over_chunks(rows, work, careful, None if rows.seeds is not None else seeds)
+        n_copies, first_bad = over_chunks(self.starts, rows, work, careful, None if rows.seeds is not None else seeds)
         return scores, seeds, n_copies, first_bad
 
     def mask(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
@@ -164,9 +94,9 @@ class CudaEngine:
 
         def work(chunk: Chunk, job: Job) -> None:
             if layout.is_narrow:
-                self._run("narrow.cu", layout, "mask", self._blocks(job, _BLOCK, NARROW_BLOCKS), job, wanted(chunk))
+                self._run("narrow.cu", layout, "mask", self._blocks(job, BLOCK, NARROW_BLOCKS), job, wanted(chunk))
             elif layout.is_held:
-                grid = self._blocks(job, _BLOCK // layout.lanes, 16)
+                grid = self._blocks(job, BLOCK // layout.lanes, _MANY if job.n >= MANY_ROWS else _FEW)
                 self._run("masks.cu", layout, "mask", grid, job, wanted(chunk))
             else:
                 rest(chunk, job, 1)
@@ -176,7 +106,7 @@ class CudaEngine:
             grid = self._blocks(job, 4, 16 if all_of_them else 4)
             self._run("masks.cu", layout, "mask_carefully", grid, job, wanted(chunk), last)
 
-        return self._over_chunks(rows, work, rest if layout.is_held and not layout.is_narrow else None)[1]
+        return over_chunks(self.starts, rows, work, rest if layout.is_held and not layout.is_narrow else None)[1]
 
     def cut(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any, Any, Any]:
         """Return the members at the largest threshold, most likely first, and the sizes at all of them."""
@@ -212,7 +142,7 @@ class CudaEngine:
         """Write the members of sets whose sizes are known, one row after the other."""
         if int(first_bad) >= 0:  # sizes are worth nothing
             return _new(rows, (0,), "int32")
-        ends = of_sets.cumsum(0, dtype=_torch().int64)
+        ends = of_sets.cumsum(0, dtype=torch_module().int64)
         members = _new(rows, (int(ends[-1]),), "int32")
         self._ordered(rows, what, changed(output, members=pointer(members)), pointers=ends - of_sets, **by_row)
         return members
@@ -234,8 +164,8 @@ class CudaEngine:
 
     def hash_rows(self, values: Any, key: int) -> Any:
         """Seed every row of a matrix of any numbers."""
-        seeds = values.new_empty(len(values), dtype=_torch().int64)
-        job = Job(rows=pointer(values), n=len(values), column_keys=pointer(_keys(key, values)), base=_base(key))
+        seeds = values.new_empty(len(values), dtype=torch_module().int64)
+        job = Job(rows=pointer(values), n=len(values), column_keys=pointer(keys_of(key, values)), base=base_of(key))
         job.weights = (0.0,) * 16
         grid = self._blocks(job, 4)
         self._run("scores.cu", layout_of(values), "hash_rows", grid, job, *_pointers(pointer(seeds)))
@@ -243,15 +173,15 @@ class CudaEngine:
 
     def softmax(self, logits: Any) -> Any:
         """Return the probabilities of logits, in float64; of longer rows than fit by operations of torch."""
-        layout, found = layout_of(logits), logits.new_empty(logits.shape, dtype=_torch().float64)
+        layout, found = layout_of(logits), logits.new_empty(logits.shape, dtype=torch_module().float64)
         team = 32 if layout.columns <= 256 else 128
-        shared = _BLOCK // team * layout.columns * 8
+        shared = BLOCK // team * layout.columns * 8
         if shared > _MOST_SHARED:
             return softmax(logits.to(found.dtype), TORCH)
-        grid = max(1, min(-(-len(logits) * team // _BLOCK), self.starts.multiprocessors * 64))
+        grid = max(1, min(-(-len(logits) * team // BLOCK), self.starts.multiprocessors * 64))
         defines = layout._replace(lanes=32, vector=1).defines() | {"TEAM": team, "ASKS": 0, "RANKS": 0}
         arguments = (c_void_p(pointer(logits)), c_int64(len(logits)), c_void_p(pointer(found)))
-        self.starts.run("softmax.cu", defines, "softmax", grid, _BLOCK, shared, *arguments)
+        self.starts.run("softmax.cu", defines, "softmax", grid, BLOCK, shared, *arguments)
         return found
 
     def _ordered(self, rows: Any, what: int, output: Output, **by_row: Any) -> Any:
@@ -263,20 +193,20 @@ class CudaEngine:
             return job, changed(output, **fields)
 
         def work_on_narrow(chunk: Chunk, job: Job) -> None:
-            defines, grid = _defines(layout, job) | {"WHAT": what}, self._blocks(job, _BLOCK, NARROW_BLOCKS)
-            self.starts.run("narrow.cu", defines, "every_label", grid, _BLOCK, 0, *arguments(chunk, job))
+            defines, grid = defines_of(layout, job) | {"WHAT": what}, self._blocks(job, BLOCK, NARROW_BLOCKS)
+            self.starts.run("narrow.cu", defines, "every_label", grid, BLOCK, 0, *arguments(chunk, job))
 
         def work_in_registers(chunk: Chunk, job: Job) -> None:
-            defines, a_warp = _defines(layout, job) | {"WHAT": what, "EACH": layout.each}, _BLOCK // 32
+            defines, a_warp = defines_of(layout, job) | {"WHAT": what, "EACH": layout.each}, BLOCK // 32
             places = 32 * layout.each
-            shared, rows_of_block = a_warp * 8 * (places + places // 32), _BLOCK // layout.lanes
+            shared, rows_of_block = a_warp * 8 * (places + places // 32), BLOCK // layout.lanes
             grid = self._blocks(job, rows_of_block, 16)
-            self.starts.run("sorted.cu", defines, "sorted", grid, _BLOCK, shared, *arguments(chunk, job))
+            self.starts.run("sorted.cu", defines, "sorted", grid, BLOCK, shared, *arguments(chunk, job))
 
         if layout.is_narrow:
-            return self._over_chunks(rows, work_on_narrow)[1]
+            return over_chunks(self.starts, rows, work_on_narrow)[1]
         if layout.is_sorted_in_registers:
-            return self._over_chunks(rows, work_in_registers)[1]
+            return over_chunks(self.starts, rows, work_in_registers)[1]
         length = max(32, 1 << (layout.columns - 1).bit_length())
         team = 32 if length <= 256 else 256 if length < 8192 else 1024
         block = max(team, 128)
@@ -285,19 +215,19 @@ class CudaEngine:
         in_memory = shared > _MOST_SHARED
         grid = max(1, min(-(-len(values) // (block // team)), self.starts.multiprocessors * (2048 // block)))
         grid = min(grid, max(1, _MOST_SCRATCH // a_team)) if in_memory else grid
-        memory = values.new_empty(grid * a_team, dtype=_torch().uint8) if in_memory else None
+        memory = values.new_empty(grid * a_team, dtype=torch_module().uint8) if in_memory else None
         of_block = 0 if in_memory else shared
 
         def work(chunk: Chunk, job: Job) -> None:
-            last, defines = c_void_p(pointer(memory)), _defines(layout._replace(lanes=32, vector=1), job, block)
+            last, defines = c_void_p(pointer(memory)), defines_of(layout._replace(lanes=32, vector=1), job, block)
             defines |= {"LENGTH": length, "TEAM": team, "WHAT": what}
             self.starts.run("ordered.cu", defines, "ordered", grid, block, of_block, *arguments(chunk, job), last)
 
-        return self._over_chunks(rows, work)[1]
+        return over_chunks(self.starts, rows, work)[1]
 
     def _on_device(self, calibrated: Calibrated, values: Any) -> OfCalibration:
         """Return the calibration in the memory of the device, where it is kept."""
-        torch, place = _torch(), f"{self.name} {values.device}"
+        torch, place = torch_module(), f"{self.name} {values.device}"
         if place not in calibrated.kept:
             arrays = (calibrated.scores, calibrated.offsets, *calibrated.index, _rounding(calibrated))
             calibrated.kept[place] = [
@@ -306,104 +236,31 @@ class CudaEngine:
         scores, offsets, *index, rounding = map(pointer, calibrated.kept[place])
         return OfCalibration(scores, offsets, None, *index, rounding)
 
-    def _over_chunks(
-        self,
-        rows: Any,
-        work: Callable[[Chunk, Job], None],
-        careful: Callable[[Chunk, Job], None] | None = None,
-        seeds: Any = None,
-    ) -> tuple[Any, Any]:
-        """Run work on chunks of rows, on the copies again, then what was left; count copies, tell the first bad row.
-
-        Seeds are noted in ``seeds``, if they are there.
-        """
-        torch, values = _torch(), rows.probabilities
-        hashes, n = rows.seeds is None, len(values)
-        of_row = 12 if seeds is None else 4  # bytes: a seed, a place among the copies
-        step = max(1, MOST_NOTED // (of_row + (0 if careful is None else 8)) // BLOCK_ROWS) * BLOCK_ROWS
-        most = min(n, step)
-        n_chunks = -(-n // step)
-        counters = torch.zeros((n_chunks, 4), dtype=torch.int64, device=values.device)  # copies, slow, none, bad
-        kept = (most if seeds is None else 0, most) if hashes else (0, 0)
-        noted = torch.empty(kept[0], dtype=torch.int64, device=values.device)
-        which = torch.empty(kept[1], dtype=torch.int32, device=values.device)
-        slow = None if careful is None else torch.empty(2 * most, dtype=torch.int32, device=values.device)
-        job = Job(column_keys=pointer(_keys(rows.key, values)), base=_base(rows.key), tolerance=rows.tolerance)
-        job.slow, job.weights = pointer(slow), tuple(rows.weights.flat.tolist())
-        for number, start in enumerate(range(0, n, step)):
-            size, of_chunk = min(step, n - start), counters.data_ptr() + 32 * number
-            job.rows, job.n, job.u = pointer(values, start), size, pointer(rows.u, start)
-            job.n_slow, job.bad = of_chunk + 8, of_chunk + 24
-            job.seeds = pointer(rows.seeds, start)
-            job.noted = (pointer(noted) if seeds is None else pointer(seeds, start)) if hashes else None
-            chunk = Chunk(start)
-            work(chunk, job)
-            if hashes:
-                found = _pointers(pointer(which), of_chunk)
-                first_block = c_uint64((rows.first_row + start) // BLOCK_ROWS)
-                arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side), *found)
-                self.starts.run("copies.cu", {}, "find_copies", -(-size // BLOCK_ROWS), 512, 0, *arguments)
-                work(chunk, changed(job, which=pointer(which), seeds=job.noted, count=of_chunk, noted=None))
-            if careful is not None:  # by now every seed is known
-                careful(chunk, changed(job, seeds=job.noted, noted=None) if hashes else job)
-        results = torch.empty(2, dtype=torch.int64, device=values.device)
-        last = (c_void_p(pointer(counters)), c_int64(n_chunks), c_int64(step), c_void_p(pointer(results)))
-        self.starts.run("copies.cu", {}, "finish", 1, 1, 0, *last)
-        return results[0], results[1]
-
     def _blocks(self, job: Job, rows_of_block: int, most: int = 512) -> int:
         """Return how many blocks of threads there is work for; copies are few, so that few blocks look after them."""
         most = min(most, 4) if job.which else most
         return max(1, min(-(-int(job.n) // rows_of_block), self.starts.multiprocessors * most))
 
     def _run(self, name: str, layout: Layout, kernel: str, grid: int, job: Job, *arguments: Any) -> None:
-        self.starts.run(name, _defines(layout, job), kernel, grid, _BLOCK, 0, job, *arguments)
-
-
-def _defines(layout: Layout, job: Job, block: int = _BLOCK) -> dict[str, int]:
-    """Return what a program is compiled with: the form of the score is known then."""
-    weights = job.weights
-    asks, ranks = weights[_TOP] != 0.0 or weights[_FIRST] != 0.0, weights[_RANK] != 0.0
-    return layout.defines(block) | {"HASHES": int(job.seeds is None), "ASKS": int(asks), "RANKS": int(ranks)}
+        self.starts.run(name, defines_of(layout, job), kernel, grid, BLOCK, 0, job, *arguments)
 
 
 def _rounding(calibrated: Calibrated) -> NDArray[np.uint8]:
     return rounding_bits(calibrated.offsets, lambda n: engines.chosen.p_value_table(n, np.arange(n + 1)))
 
 
-def _torch() -> Any:
-    import torch
-
-    return torch
-
-
 def _new(rows: Any, shape: Any, kind: str) -> Any:
     """Return an empty tensor on the device of the rows."""
-    torch = _torch()
+    torch = torch_module()
     return torch.empty(tuple(shape), dtype=getattr(torch, kind), device=rows.probabilities.device)
 
 
 def _as_doubles(values: Any) -> Any:
-    return values.to(_torch().float64).contiguous()
+    return values.to(torch_module().float64).contiguous()
 
 
 def _pointers(*values: int | None) -> list[c_void_p]:
     return [c_void_p(value) for value in values]
-
-
-def _base(key: int) -> int:
-    """Return what every hash is shifted by."""
-    return int(mix(np.array([(key + GOLDEN) & (2**64 - 1)], dtype=np.uint64))[0])
-
-
-def _keys(key: int, values: Any) -> Any:
-    """Return the secrets of the columns on the device."""
-    return _kept_keys(key, int(values.shape[1]), str(values.device))
-
-
-@lru_cache(maxsize=16)
-def _kept_keys(key: int, n_columns: int, device: str) -> Any:
-    return _torch().tensor(column_keys(key, n_columns).view(np.int64), device=device)
 
 
 @lru_cache(maxsize=64)

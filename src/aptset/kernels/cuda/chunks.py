@@ -1,0 +1,100 @@
+"""Rows go in chunks: each is worked on, then its copies once more, then what a fast kernel left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import c_int64, c_uint64, c_void_p
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from aptset.kernels.cuda.arguments import Job, changed, pointer
+from aptset.kernels.engines.seam import BLOCK_ROWS
+from aptset.kernels.rowhash import GOLDEN, column_keys, mix
+
+MOST_NOTED = 60 * 2**20  # bytes, of what is noted of rows while they are worked on
+
+
+class Starts(Protocol):
+    """What starts kernels: a device, or what stands for it in tests."""
+
+    multiprocessors: int
+
+    def run(self, name: str, defines: Any, kernel: str, grid: int, block: int, shared: int, *arguments: Any) -> None:
+        """Start a kernel."""
+        ...
+
+
+class Chunk(NamedTuple):
+    """Where some rows start."""
+
+    start: int
+
+
+def over_chunks(
+    starts: Starts,
+    rows: Any,
+    work: Callable[[Chunk, Job], None],
+    careful: Callable[[Chunk, Job], None] | None = None,
+    seeds: Any = None,
+) -> tuple[Any, Any]:
+    """Run work on chunks of rows, on the copies again, then what was left; count copies, tell the first bad row.
+
+    Seeds are noted in ``seeds``, if they are there.
+    """
+    torch, values = torch_module(), rows.probabilities
+    hashes, n = rows.seeds is None, len(values)
+    of_row = 12 if seeds is None else 4  # bytes: a seed, a place among the copies
+    step = max(1, MOST_NOTED // (of_row + (0 if careful is None else 8)) // BLOCK_ROWS) * BLOCK_ROWS
+    most = min(n, step)
+    n_chunks = -(-n // step)
+    counters = torch.zeros((n_chunks, 4), dtype=torch.int64, device=values.device)  # copies, slow, none, bad
+    kept = (most if seeds is None else 0, most) if hashes else (0, 0)
+    noted = torch.empty(kept[0], dtype=torch.int64, device=values.device)
+    which = torch.empty(kept[1], dtype=torch.int32, device=values.device)
+    slow = None if careful is None else torch.empty(2 * most, dtype=torch.int32, device=values.device)
+    job = Job(column_keys=pointer(keys_of(rows.key, values)), base=base_of(rows.key), tolerance=rows.tolerance)
+    job.slow, job.weights = pointer(slow), tuple(rows.weights.flat.tolist())
+    for number, start in enumerate(range(0, n, step)):
+        size, of_chunk = min(step, n - start), counters.data_ptr() + 32 * number
+        job.rows, job.n, job.u = pointer(values, start), size, pointer(rows.u, start)
+        job.n_slow, job.bad = of_chunk + 8, of_chunk + 24
+        job.seeds = pointer(rows.seeds, start)
+        job.noted = (pointer(noted) if seeds is None else pointer(seeds, start)) if hashes else None
+        chunk = Chunk(start)
+        work(chunk, job)
+        if hashes:
+            found = (c_void_p(pointer(which)), c_void_p(of_chunk))
+            first_block = c_uint64((rows.first_row + start) // BLOCK_ROWS)
+            arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side), *found)
+            starts.run("copies.cu", {}, "find_copies", -(-size // BLOCK_ROWS), 512, 0, *arguments)
+            work(chunk, changed(job, which=pointer(which), seeds=job.noted, count=of_chunk, noted=None))
+        if careful is not None:  # by now every seed is known
+            careful(chunk, changed(job, seeds=job.noted, noted=None) if hashes else job)
+    results = torch.empty(2, dtype=torch.int64, device=values.device)
+    last = (c_void_p(pointer(counters)), c_int64(n_chunks), c_int64(step), c_void_p(pointer(results)))
+    starts.run("copies.cu", {}, "finish", 1, 1, 0, *last)
+    return results[0], results[1]
+
+
+def torch_module() -> Any:
+    """Return torch, which is imported only when it is needed."""
+    import torch
+
+    return torch
+
+
+def base_of(key: int) -> int:
+    """Return what every hash is shifted by."""
+    return int(mix(np.array([(key + GOLDEN) & (2**64 - 1)], dtype=np.uint64))[0])
+
+
+def keys_of(key: int, values: Any) -> Any:
+    """Return the secrets of the columns on the device."""
+    return _kept_keys(key, int(values.shape[1]), str(values.device))
+
+
+@lru_cache(maxsize=16)
+def _kept_keys(key: int, n_columns: int, device: str) -> Any:
+    return torch_module().tensor(column_keys(key, n_columns).view(np.int64), device=device)

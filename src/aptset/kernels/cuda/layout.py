@@ -1,0 +1,72 @@
+"""How rows are divided among threads, and what a program is compiled with for them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from aptset.kernels.cuda.arguments import Job
+
+BLOCK = 128  # threads
+WIDEST_HELD = 2048  # columns that fit the registers of a warp
+WIDEST_SORTED = 1024  # the same, with their places
+_RANK, _TOP, _FIRST = 5, 8, 10  # among the weights
+
+
+class Layout(NamedTuple):
+    """How a warp reads rows."""
+
+    columns: int
+    element: int
+    lanes: int
+    vector: int
+    piece: int
+
+    def defines(self, block: int = BLOCK) -> dict[str, int]:
+        """Return what a program is compiled with."""
+        return {name.upper(): value for name, value in self._asdict().items()} | {"BLOCK": block}
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether a thread has a row."""
+        return self.lanes == 1
+
+    @property
+    def is_in_tiles(self) -> bool:
+        """Whether several rows share a warp and come through shared memory, where one label's score is asked for."""
+        return 1 < self.lanes < 32 and self.element != 1
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a row fits the registers."""
+        return self.element != 1 and self.columns <= WIDEST_HELD
+
+    @property
+    def each(self) -> int:
+        """How many labels a lane has, as a power of two."""
+        at_a_time = self.lanes * self.vector
+        return max(8, 1 << (-(-self.columns // at_a_time) * self.vector - 1).bit_length())
+
+    @property
+    def is_sorted_in_registers(self) -> bool:
+        """Whether the labels of a row and their places fit the registers of its lanes."""
+        return self.element != 1 and not self.is_narrow and self.columns <= WIDEST_SORTED
+
+
+def layout_of(values: Any) -> Layout:
+    """Return the layout for a matrix: 16 bytes a read where rows allow it, about 32 labels a lane."""
+    kinds = {"torch.float32": 0, "torch.float64": 1, "torch.float16": 2, "torch.bfloat16": 3}
+    columns, size = int(values.shape[1]), values.element_size()
+    lanes = 1 if columns <= 16 else min(32, max(4, 1 << (columns - 1).bit_length() - 5))
+
+    def at_a_time(side_by_side: int) -> int:
+        fits = (v for v in (8, 4, 2, 1) if v * size <= 16 and values.data_ptr() % (v * size) == 0)
+        return next(v for v in fits if side_by_side % v == 0)
+
+    return Layout(columns, kinds[str(values.dtype)], lanes, at_a_time(columns), at_a_time(32 // lanes * columns))
+
+
+def defines_of(layout: Layout, job: Job, block: int = BLOCK) -> dict[str, int]:
+    """Return what a program is compiled with: the form of the score is known then."""
+    weights = job.weights
+    asks, ranks = weights[_TOP] != 0.0 or weights[_FIRST] != 0.0, weights[_RANK] != 0.0
+    return layout.defines(block) | {"HASHES": int(job.seeds is None), "ASKS": int(asks), "RANKS": int(ranks)}

@@ -1,0 +1,1 @@
+"""Sets for rows that come one after the other, whose labels become known later."""

@@ -1,0 +1,137 @@
+"""The level of one group, and the scores that it is held against: both move with every label.
+
+The level after t rows with m misses is alpha + step (t alpha - m), whatever their order. It is kept as a whole number
+of the smallest unit that both numbers are made of, so nothing is ever rounded, and the rank is exact.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels.formula import Floats
+
+
+class Law(NamedTuple):
+    """What every group goes by."""
+
+    alpha: Fraction
+    step: Fraction
+    window: int | None
+
+
+class Given(NamedTuple):
+    """The threshold of a set that was given, and how many labels of its group were known then."""
+
+    threshold: float
+    rows: int
+
+
+class Track:
+    """Rows, misses, level and scores of one group.
+
+    Parameters
+    ----------
+    scores : iterable of float
+        In the order of arrival. Without a window they stay as they are, and new ones are not kept.
+    """
+
+    def __init__(self, law: Law, scores: Iterable[float], rows: int = 0, misses: int = 0, delay: int = 0) -> None:
+        self.law, self.rows, self.misses, self.delay = law, rows, misses, delay
+        self.recent = deque(scores, maxlen=law.window)
+        self._ordered: list[float] = sorted(self.recent)
+        self._unit = law.alpha.denominator * law.step.denominator
+        self._up = law.alpha.numerator * law.step.numerator
+        self._down = law.alpha.denominator * law.step.numerator
+        self._level = law.alpha.numerator * law.step.denominator + rows * self._up - misses * self._down
+
+    @property
+    def level(self) -> Fraction:
+        """The level that is in force."""
+        return Fraction(self._level, self._unit)
+
+    @property
+    def threshold(self) -> float:
+        """The score up to which labels are in the set now: infinite for every label, minus infinity for none."""
+        n = len(self._ordered)
+        rank = n + 1 - self._level * (n + 1) // self._unit  # ceil((1 - level)(n + 1))
+        return inf if rank > n else -inf if rank < 1 else self._ordered[rank - 1]
+
+    @property
+    def bound(self) -> float:
+        """How far the share of misses can be from alpha, whatever came; infinite before the first row."""
+        alpha, step, _ = self.law
+        if not step or not self.rows:
+            return inf
+        return float((max(alpha, 1 - alpha) + step * (1 + self.delay)) / (step * self.rows))
+
+    def learn(self, scores: Sequence[float], given: Sequence[Given | None]) -> None:
+        """Take in the scores of true labels in the order in which they became known.
+
+        A row without a set that was given counts as asked about just before its label came.
+        """
+        for score, shown in zip(scores, given, strict=True):
+            if shown is None:
+                is_miss = score > self.threshold
+            else:
+                is_miss = score > shown.threshold
+                self.delay = max(self.delay, self.rows - shown.rows)
+            self.rows += 1
+            self._level += self._up
+            if is_miss:
+                self.misses += 1
+                self._level -= self._down
+            if self.law.window is not None:
+                self._push(score)
+
+    def learn_batch(self, scores: Floats, given: Given) -> None:
+        """Take in rows whose sets were given at once, by one threshold: the same as one by one, and faster."""
+        n, misses = len(scores), int((scores > given.threshold).sum())
+        self.delay = max(self.delay, self.rows + n - 1 - given.rows)
+        self.rows, self.misses = self.rows + n, self.misses + misses
+        self._level += n * self._up - misses * self._down
+        if self.law.window is None:
+            return
+        if n < len(self.recent) / 16:
+            for score in scores.tolist():
+                self._push(score)
+        else:
+            self.recent.extend(scores.tolist())
+            self._ordered = np.sort(np.array(self.recent)).tolist()
+
+    def _push(self, score: float) -> None:
+        """Keep a score, and let the oldest go."""
+        if len(self.recent) == self.law.window:
+            del self._ordered[bisect_left(self._ordered, self.recent[0])]
+        self.recent.append(score)
+        insort(self._ordered, score)
+
+
+class Shown(NamedTuple):
+    """The thresholds of all groups at some moment, and how many labels of each were known then."""
+
+    thresholds: Floats
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of_all(cls, tracks: Sequence[Track]) -> Shown:
+        """Return what is in force."""
+        return cls(np.array([track.threshold for track in tracks]), np.array([track.rows for track in tracks]))
+
+    def after(self, tracks: Sequence[Track], changed: Sequence[int]) -> Shown:
+        """Return what is in force after some of the groups have learned."""
+        thresholds, rows = self.thresholds.copy(), self.rows.copy()
+        for number in changed:
+            thresholds[number], rows[number] = tracks[number].threshold, tracks[number].rows
+        return Shown(thresholds, rows)
+
+    def to(self, number: int) -> Given:
+        """Return what rows of one group were given."""
+        return Given(float(self.thresholds[number]), int(self.rows[number]))

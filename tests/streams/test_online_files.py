@@ -1,0 +1,166 @@
+"""States in files, and what is refused in words."""
+
+import json
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from stream_data import stream
+
+import aptset
+from aptset import Online
+
+
+@pytest.mark.parametrize("cut", [0, 1, 37, 80])
+def test_a_stream_that_was_saved_goes_on_to_the_bit(tmp_path, cut):
+    probabilities, labels = stream(300)
+    probabilities[150:200] = probabilities[100:150]  # copies
+    calibration = aptset.calibrate(probabilities[:60], labels[:60], random_state=0)
+    calibration.save(tmp_path / "cal.aptset")
+
+    def go_on(online, start, stop):
+        for row in range(start, stop):  # asked about one by one, labels come 20 rows later
+            online.predict_set(probabilities[60 + row : 61 + row])
+            if row >= 20:
+                online.update(probabilities[40 + row : 41 + row], labels[40 + row : 41 + row])
+        return online
+
+    whole = go_on(Online(calibration, 0.2, window=50, step=0.03), 0, 200)
+    go_on(Online(calibration, 0.2, window=50, step=0.03), 0, cut).save(tmp_path / "state.json")
+    loaded = Online.load(tmp_path / "state.json", aptset.load(tmp_path / "cal.aptset"))
+    resumed = go_on(loaded, cut, 200)
+    for name in ("level", "rows", "misses", "delay", "n_waiting", "alpha", "window", "step"):
+        assert getattr(resumed, name) == getattr(whole, name), name
+    whole.save(tmp_path / "one.json")
+    resumed.save(tmp_path / "other.json")
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "other.json").read_bytes()
+    new, _ = stream(40, seed=9)
+    assert (whole.predict_mask(new) == resumed.predict_mask(new)).all()
+
+
+def test_what_is_refused_changes_nothing(tmp_path):
+    probabilities, labels = stream(200)
+    calibration = aptset.calibrate(probabilities[:100], labels[:100], random_state=0)
+    online = Online(calibration).update(probabilities[100:150], labels[100:150])
+    online.predict_set(probabilities[150:160])
+    online.save(tmp_path / "before.json")
+    bad = probabilities[150:160].copy()
+    bad[7, 2] = np.nan
+    for call in (
+        lambda: online.predict_set(bad),
+        lambda: online.predict_mask(bad),
+        lambda: online.update(bad, labels[150:160]),
+        lambda: online.update(probabilities[150:160], labels[150:159]),
+        lambda: online.update(probabilities[150:160], ["ape"] * 10),
+        lambda: online.update(probabilities[150:160], [9] * 10),
+        lambda: online.update(probabilities[150:160, :3], labels[150:160]),
+        lambda: online.update(probabilities[150:160], labels[150:160], groups=["a"] * 10),
+        lambda: online.update(probabilities[150:160], labels[150:160], u=[0.5] * 10),
+        lambda: online.update(probabilities[:0], labels[:0]),
+        lambda: online.predict_set(probabilities[:0]),
+        lambda: online.predict_set(probabilities[150:160], allow_empty="no"),
+        lambda: online.predict_set(probabilities[150:160], remember="no"),
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            call()
+    online.save(tmp_path / "after.json")
+    assert (tmp_path / "before.json").read_bytes() == (tmp_path / "after.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"alpha": 1.5}, "alpha must be in"),
+        ({"window": 0}, "window must be a whole number of rows"),
+        ({"window": 2.5}, "window must be a whole number of rows"),
+        ({"window": True}, "window must be a whole number of rows"),
+        ({"step": -0.1}, "step must be a number, 0 or above"),
+        ({"step": float("nan")}, "step must be a number, 0 or above"),
+        ({"step": "big"}, "step must be a number, 0 or above"),
+        ({"step": Decimal("sNaN")}, "step must be a number, 0 or above"),
+        ({"window": 10**30}, "window must be a whole number of rows"),
+        ({"waiting": 0}, "waiting must be a whole number of rows"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_in_words(change, words):
+    calibration = aptset.calibrate([[0.5, 0.25, 0.25]] * 20, [0] * 20)
+    with pytest.raises(ValueError, match=words):
+        Online(calibration, **change)
+
+
+def test_only_calibrations_with_their_scores_can_move():
+    probabilities, labels = stream(200)
+    folds = aptset.calibrate_cv(probabilities, labels, np.arange(200) % 4)
+    with pytest.raises(TypeError, match="calibration must be what"):
+        Online(folds)
+    table = pa.table({"a": probabilities[:, 0], "b": 1 - probabilities[:, 0], "y": np.array(["a", "b"])[labels % 2]})
+    counted = aptset.calibrate_batches(table, labels="y", alpha=0.1)
+    with pytest.raises(ValueError, match="calibration must have kept its scores"):
+        Online(counted)
+
+
+@pytest.fixture
+def state(tmp_path):
+    probabilities, labels = stream(200)
+    calibration = aptset.calibrate(probabilities[:100], labels[:100], random_state=0)
+    online = Online(calibration, window=20).update(probabilities[100:150], labels[100:150])
+    online.predict_set(probabilities[150:160])
+    online.save(tmp_path / "state.json")
+    return tmp_path / "state.json", calibration
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"alpha": "2"},
+        {"alpha": "1/0"},
+        {"step": "-1"},
+        {"window": 0},
+        {"window": 5},
+        {"window": "x"},
+        {"waiting": 3},
+        {"tracks": []},
+        {"tracks": [[1, 2, 0, ""]]},
+        {"tracks": [[50, 5, 0, "AAAA"]]},
+        {"tracks": [[50, 5, 60, ""]]},
+        {"block": -1},
+        {"seen": "!"},
+        {"seen": "A" * 4 * 16384},
+        {"moments": []},
+        {"is_last_now": False, "moments": [["", ""]]},
+        {"asked": {"keys": "", "seeds": "", "moments": ""}},
+        {"asked": 3},
+    ],
+)
+def test_a_forged_state_is_refused_with_one_error(state, change):
+    path, calibration = state
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
+    with pytest.raises(ValueError, match="is damaged"):
+        Online.load(path, calibration)
+
+
+def test_other_files_and_other_calibrations_are_refused(state, tmp_path):
+    path, calibration = state
+    probabilities, labels = stream(200)
+    other = aptset.calibrate(probabilities[:99], labels[:99], random_state=0)
+    with pytest.raises(ValueError, match="it began with another one"):
+        Online.load(path, other)
+    for content in (b"", b"[]", b'{"a": 1}', b"\xff"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="is not the state of a stream"):
+            Online.load(path, calibration)
+    path.write_text('{"aptset": "online", "format": 2}')
+    with pytest.raises(ValueError, match="reads format 1"):
+        Online.load(path, calibration)
+
+
+def test_it_says_what_it_has_seen():
+    probabilities, labels = stream(200)
+    calibration = aptset.calibrate(probabilities[:100], labels[:100], random_state=0)
+    online = Online(calibration)
+    assert "no row yet" in repr(online)
+    assert np.isnan(online.miss_rate)
+    assert online.bound() == float("inf")
+    assert "of 100 rows missed" in repr(online.update(probabilities[100:], labels[100:]))
+    assert Online(calibration, step=0).update(probabilities[100:], labels[100:]).bound() == float("inf")
