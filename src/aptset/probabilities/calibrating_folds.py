@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from aptset.calibrations.checks import check_fold_ids
 from aptset.calibrations.cross import CVPlus
-from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.scheme import Scheme
 from aptset.probabilities.border import score_labels
@@ -74,6 +73,6 @@ def calibrate_cv(
     found = score_labels(probabilities, labels, *settings)
     names, fold_of_row = check_fold_ids(folds, len(found.scores))
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
-    held_out = HeldOut(tuple(found.fold(rows) for rows in members), found.groups)
+    held_out = found.held_out(members)
     common = (found.classes, found.conformity, found.key, found.chance, may_be_empty, found.columns, bool(normalize))
     return CrossCalibration(held_out, names, *common, scheme, (found.fingerprint,))
