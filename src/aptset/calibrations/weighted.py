@@ -6,6 +6,7 @@ calibration samples (of the group) and v that of the new row, or of the label it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -14,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibrations.held_out import HeldOut, join_groups
+from aptset.calibrations.held_out import FoldScores, HeldOut, join_folds, join_groups
 from aptset.calibrations.weights import Scale, WeightedScores, Whole, join_weighted
-from aptset.groups import Ids
+from aptset.groups import Groups, Ids
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.cuts import Cut, cut, cut_by_label, masks, masks_by_label
 from aptset.kernels.formula import Floats
@@ -93,13 +94,11 @@ class Weighted(HeldOut):
         found: list[float] = self.facing(None, 1).thresholds_of(ids, alpha)[0].tolist()
         return found
 
-    def merge(self, *others: HeldOut) -> Weighted:
+    def merge(self, *others: HeldOut) -> HeldOut:
         """Join the scores of one-fold calibrations, group by group."""
-        parts = [each for each in (self, *others) if isinstance(each, Weighted)]
+        parts = (self, *others)
         groups = join_groups([part.groups for part in parts])
-        scale = Scale.of(np.concatenate([part.parts[0].weights for part in parts]))
-        fold = join_weighted([(part.parts[0], part.groups) for part in parts], groups, scale)
-        return Weighted((fold,), groups, None, self.ratios, self.corrects)
+        return joined([[(part.folds[0], part.groups) for part in parts]], groups, self)
 
     def ranks(self, alpha: Fraction) -> NDArray[np.int64]:
         """Not there: no rank is the same for all rows."""
@@ -233,3 +232,21 @@ def refuse_weighted(held_out: HeldOut, why: str) -> None:
     """Refuse what does not hold, or was not built, for scores with weights."""
     if isinstance(held_out, Weighted):
         refuse_with_weights(why)
+
+
+def same_kind_of_weights(one: HeldOut, other: HeldOut) -> bool:
+    """Tell whether rows of both have weights of their own, or labels the same ones, or all weigh the same."""
+    if not isinstance(one, Weighted) or not isinstance(other, Weighted):
+        return not isinstance(one, Weighted) and not isinstance(other, Weighted)
+    mine, theirs = (np.zeros(0) if each.ratios is None else each.ratios for each in (one, other))
+    return np.array_equal(mine, theirs) and one.corrects == other.corrects
+
+
+def joined(folds: Sequence[Sequence[tuple[FoldScores, Groups]]], groups: Groups, like: HeldOut) -> HeldOut:
+    """Return scores of other rows, fold by fold, as if all rows had been calibrated at once."""
+    if not isinstance(like, Weighted):
+        return HeldOut(tuple(join_folds(parts, groups) for parts in folds), groups)
+    weighted = [[(part, known) for part, known in parts if isinstance(part, WeightedScores)] for parts in folds]
+    scale = Scale.of(np.concatenate([part.weights for parts in weighted for part, _ in parts]))
+    found = tuple(join_weighted(parts, groups, scale) for parts in weighted)
+    return Weighted(found, groups, None, like.ratios, like.corrects)

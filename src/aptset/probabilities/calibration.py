@@ -345,7 +345,7 @@ class Calibration:
         Both must have been made with the same settings and the same integer ``random_state``. A calibration that was
         merged before is refused, since its rows would count twice; rows that are in both otherwise are not noticed.
         Where rows come more than once, give each shard a ``first_row`` of its own (or ids): copies in shards that start
-        at the same row share their chance, and less is known than n says.
+        at the same row share their chance, and less is known than n says. Weights of both must have one constant.
         """
         return merged(self, other)
 
