@@ -55,7 +55,7 @@ def facts_of(path: Path) -> dict[str, Any]:
 def _promise(fields: dict[str, Any]) -> str:
     if "scheme" not in fields:
         return "coverage >= 1 - alpha"
-    promises, alpha = Promises(fields["scheme"], fields["held_out"].sizes_of_folds), Fraction(1, 10)
+    promises, alpha = Promises.of(fields["scheme"], fields["held_out"]), Fraction(1, 10)
     reason = promises.reason_of_nothing(alpha)
     return f"none, {reason}" if reason else f"coverage >= {float(promises.coverage(alpha)):.4g} at alpha = 0.1"
 

@@ -120,6 +120,7 @@ def _describe(
     classifier: Any, state: dict[str, Any], settings: dict[str, Any], table: dict[str, Any] | None
 ) -> dict[str, Any]:
     classes, groups = settings.pop("classes"), state["groups"]
+    settings.pop("weights")  # None: a classifier with weights cannot be saved
     for name in ("calibration", "conformity"):  # null: an object, which is described below
         settings[name] = settings[name] if isinstance(settings[name], str) else None
     if not isinstance(settings["random_state"], int | np.integer):

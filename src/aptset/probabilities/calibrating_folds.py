@@ -12,10 +12,13 @@ from aptset.calibrations.checks import check_fold_ids
 from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.scheme import Scheme
+from aptset.calibrations.tally import Tally
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.cross import CrossCalibration
+from aptset.probabilities.weighing import EQUAL, Weighing
 from aptset.scores import Places, Score
 from aptset.validation.settings import check_flag, check_option
+from aptset.validation.weights import check_weights_of_scheme
 
 _COMBINE: dict[str, Scheme] = {"plus": CVPlus(), "minimax": Minimax()}
 
@@ -35,6 +38,7 @@ def calibrate_cv(
     u: ArrayLike | None = None,
     ids: Any = None,
     random_state: Any = None,
+    weights: ArrayLike | None = None,
 ) -> CrossCalibration:
     """Calibrate CV+ (or the jackknife+, or minimax) on out-of-fold probabilities of models trained elsewhere.
 
@@ -50,6 +54,9 @@ def calibrate_cv(
         Compare each fold's scores under its own model (CV+), or with the lowest score that any model gives (minimax).
     conformity, classes, groups, randomized, allow_empty, normalize, u, ids, random_state
         As in :func:`calibrate`.
+    weights : array of float, optional
+        As in :func:`calibrate`; for ``combine="plus"`` only. With one row per fold the promise is 1 - 2 alpha if the
+        weights are right; for larger folds none is known.
 
     Returns
     -------
@@ -70,7 +77,9 @@ def calibrate_cv(
     scheme = _COMBINE[check_option(combine, tuple(_COMBINE), "combine")]
     may_be_empty = check_flag(allow_empty, "allow_empty")
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
-    found = score_labels(probabilities, labels, *settings)
+    check_weights_of_scheme(weights is not None, scheme.combine is Tally, f"combine={combine!r}")
+    weighing = EQUAL if weights is None else Weighing(weights)
+    found = score_labels(probabilities, labels, *settings, weighing=weighing)
     names, fold_of_row = check_fold_ids(folds, len(found.scores))
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
     held_out = found.held_out(members)

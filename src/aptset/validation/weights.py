@@ -98,6 +98,30 @@ def check_new_weights(weights: Any, n_rows: int, are_wanted: bool, why_not: str 
     return None if weights is None else check_weights(weights, n_rows)
 
 
+def check_weights_of_scheme(are_weighted: bool, adds_up: bool, scheme: str) -> None:
+    """Refuse weights where folds do not simply add up: nothing is known of them."""
+    if are_weighted and not adds_up:
+        raise ValueError(
+            f"weights must come with a split, CV+ or the jackknife+; got {scheme}, of which no theorem with weights is "
+            "known."
+        )
+
+
+def check_weighing(weights: Any) -> None:
+    """Refuse a setting of weights that cannot be asked about rows."""
+    if weights is not None and not callable(weights):
+        raise TypeError(
+            f"weights must be None or a function that returns one weight per row of X; got {type(weights).__name__}. "
+            "For weights that are known row by row, call calibrate(probabilities, labels, weights=...)."
+        )
+
+
+def refuse_guaranteed(are_weighted: bool) -> None:
+    """Refuse a level that would have to be chosen by a theorem about rows of equal weight."""
+    if are_weighted:
+        refuse_with_weights("level='guaranteed' goes by theorems about rows of equal weight. Use 'nominal'")
+
+
 def refuse_with_weights(what: str) -> NoReturn:
     """Refuse what no theorem, or no code, knows of weights."""
     raise ValueError(f"weights must be left out here: {what}.")
