@@ -77,7 +77,7 @@ def _of_classifier(
     on_rows: OnRows,
     chance: dict[str, Any],
 ) -> Evaluation:
-    check_new_weights(chance.pop("weights"), 0, False, "by a classifier, whose weights are a setting of its own")
+    check_new_weights(chance.pop("weights", None), 0, False, "by a classifier, whose weights are a setting of its own")
     held_out = classifier.calibration_.held_out
     fitted = classifier.fitted_.with_models()
     passed = groups if held_out.groups.kind == "row" and fitted.rule.group_setting is None else None
