@@ -33,7 +33,7 @@ class Scale(NamedTuple):
     @classmethod
     def of(cls, weights: Floats) -> Scale:
         """Return the scale of all calibration weights: whole ones stay what they are, times a power of two."""
-        largest = float(weights.max())
+        largest = float(weights.max()) or 1.0  # of a part of all rows, none of which has weight
         if largest <= _MOST_WHOLE and bool((weights == np.rint(weights)).all()):
             return cls(2.0 ** np.ceil(np.log2(largest)), _MOST_WHOLE)
         return cls(largest, _LARGEST)

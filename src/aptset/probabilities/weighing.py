@@ -42,13 +42,15 @@ class Weighing:
     weights: Any = None
     label_weights: Any = None
     prior_correction: Any = False
+    is_part: bool = False  # of all rows: none of it may have weight
 
     def of(self, columns: NDArray[np.int64], classes: NDArray[Any]) -> Weighed | None:
         """Return the weights of calibration rows, given their labels; None if all weigh the same."""
         corrects = check_flag(self.prior_correction, "prior_correction")
         check_one_kind_of_weights(self.weights, self.label_weights, corrects)
         if self.weights is not None:
-            return Weighed(check_some_weight(check_weights(self.weights, len(columns))), None, False)
+            found = check_weights(self.weights, len(columns))
+            return Weighed(found if self.is_part else check_some_weight(found), None, False)
         if self.label_weights is None:
             return None
         ratios = check_label_weights(self.label_weights, classes)
