@@ -32,6 +32,7 @@ from aptset.validation.weights import (
 )
 
 _LONGEST = 2**63
+_BLOCK_ROWS = 2**15
 _NO_THRESHOLD = "this asks for a threshold for all rows, and with weights every row has its own"
 
 
@@ -154,9 +155,9 @@ class Facing(Weighted):
         wanted, total = self.needed(ids, alpha)
         is_finite = (wanted <= total) & (total > 0)
         before = np.append(fold.cumulative[fold.offsets[:-1]], 0)[self._group(ids)]
-        needles = before + np.where(is_finite, wanted, 0).astype(np.int64)
+        needles = before + np.minimum(wanted, total).astype(np.int64, copy=False)
         # Weights of new rows are small beside that of all samples: their thresholds stand close together.
-        low, high = np.searchsorted(fold.cumulative, [needles.min(initial=0), needles.max(initial=0)])
+        low, high = np.searchsorted(fold.cumulative, [needles.min(), needles.max()])
         place = low + np.searchsorted(fold.cumulative[low : high + 1], needles)
         return np.where(is_finite, fold.scores[np.maximum(place, 1) - 1], np.inf)
 
@@ -164,10 +165,19 @@ class Facing(Weighted):
         """Return the sets at each level."""
         if self._by_row and self._by_label:
             return cut_by_cell(rows, lambda start, stop: self._of_block(ids, alphas, start, stop), at_least)
-        found = [self.thresholds_of(ids, alpha) for alpha in alphas]
         if self._by_label:
-            return cut_by_label(rows, np.concatenate(found), at_least)
-        return cut(rows, np.concatenate(found, axis=1), at_least)
+            return cut_by_label(rows, np.concatenate(self._of_block(ids, alphas, 0, 1)), at_least)
+        return cut(rows, self._of_rows(ids, alphas, len(rows)), at_least)
+
+    def _of_rows(self, ids: Ids | None, alphas: list[Fraction], n_rows: int) -> Floats:
+        """Return the thresholds of each row, (rows, levels)."""
+        found = np.empty((n_rows, len(alphas)))
+
+        def work(start: int, stop: int) -> None:
+            np.concatenate(self._of_block(ids, alphas, start, stop), axis=1, out=found[start:stop])
+
+        over_blocks(n_rows, _BLOCK_ROWS, work)
+        return found
 
     def _of_block(self, ids: Ids | None, alphas: list[Fraction], start: int, stop: int) -> list[Floats]:
         some = self.some(slice(start, stop))
@@ -178,8 +188,9 @@ class Facing(Weighted):
         if self._by_row and self._by_label:
             found = cut_by_cell(rows, lambda start, stop: self._of_block(ids, [alpha], start, stop), at_least)
             return mask_of(found, rows.n_columns), found.first_bad
-        at = self.thresholds_of(ids, alpha)
-        return masks_by_label(rows, at[0], at_least) if self._by_label else masks(rows, at, at_least)
+        if self._by_label:
+            return masks_by_label(rows, self._of_block(ids, [alpha], 0, 1)[0][0], at_least)
+        return masks(rows, self._of_rows(ids, [alpha], len(rows)), at_least)
 
     def p_values(self, rows: Rows, ids: Ids | None) -> tuple[Floats, int]:
         """Return the p-value of every label under the only model, and the first bad row or -1."""
@@ -208,7 +219,7 @@ class Facing(Weighted):
     def warn(self, met: dict[Any, int], ids: Ids | None, alphas: list[Fraction], stacklevel: int = 3) -> None:
         """Say if the weights leave few samples, or are so large that nothing can be left out."""
         alpha = min(alphas)
-        numbers = np.arange(len(self.groups.names)) if ids is None else np.unique(ids[ids >= 0])
+        numbers = np.array([number for number, name in enumerate(self.groups.names) if name in met], dtype=np.intp)
         sizes = self.effective_sizes[numbers]
         if len(sizes) and sizes.min() < 10 * (1 - alpha) / alpha:
             name = self.groups.names[numbers[sizes.argmin()]]
