@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from aptset.kernels.formula import Floats
 
 _NARROW = 2**31  # denominators of levels below this: no product of remainders exceeds 63 bits
+_EXACT = 2**53  # whole numbers below this are floats
 _WIDE = 2**62  # denominators of ratios from here on are left to rationals
 _SPLIT = 2.0**27 + 1  # cuts a float into two halves of 26 bits, whose products are exact
 _CLOSE = 2.0**-20  # of half a step: errors of the pairs stay below 2^-50 of it
@@ -55,7 +56,8 @@ def _by_pairs(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) ->
     """Return the ratios, and which of them are too close to call."""
     above, below = _whole(numerators), _whole(denominators)
     found: Floats = above[0] / below[0]
-    found = found - _excess(found, above, below) / below[0]  # the nearest float, also where numbers have 62 bits
+    if denominators.max() >= _EXACT:  # both were rounded: this is the nearest float all the same
+        found = found - _excess(found, above, below) / below[0]
     excess = _excess(found, above, below)
     half = np.spacing(found) / 2 * below[0]
     by_decimal = excess + _off_by(found.ravel()).reshape(found.shape) * below[0]
