@@ -141,4 +141,7 @@ def test_weighted_folds_follow_the_definition():
             mine = aptset.adaptive_scores(rows, np.full(8, label), u=u_new)
             expected[:, label] += ((scores >= mine[:, None]) * weights[folds == fold]).sum(axis=1)
     expected = (expected + own[:, None]) / (weights.sum() + own[:, None])
-    np.testing.assert_allclose(found.p_values(new, u=u_new, weights=own), expected, rtol=1e-15)
+    p_values = found.p_values(new, u=u_new, weights=own)
+    np.testing.assert_allclose(p_values, expected, rtol=1e-15)
+    for alpha in np.unique(p_values[(p_values > 0) & (p_values < 1)]).tolist():
+        np.testing.assert_array_equal(found.predict_set(new, alpha, u=u_new, weights=own).mask, p_values > alpha)

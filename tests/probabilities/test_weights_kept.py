@@ -61,6 +61,16 @@ def test_saved_and_merged_as_if_calibrated_at_once(kind, tmp_path):
     np.testing.assert_array_equal(shuffled.p_values(NEW, **options), expected)
 
 
+def test_the_order_of_rows_leaves_no_trace_in_the_file(tmp_path):
+    mixed = np.random.default_rng(0).permutation(600)
+    for name, rows in (("one", np.arange(600)), ("other", mixed)):
+        found = aptset.calibrate(P[rows], Y[rows], conformity="rank", randomized=False, weights=W[rows], random_state=0)
+        found.save(tmp_path / name)
+    one, other = (safe_open(tmp_path / name, framework="np").get_tensor("weights") for name in ("one", "other"))
+    assert len(set(found.scores)) < 5, "scores tie, so that weights decide their order"
+    np.testing.assert_array_equal(one, other)
+
+
 def test_effective_size_is_the_square_of_the_sum_over_the_sum_of_squares():
     calibration = aptset.calibrate(P, Y, weights=W)
     assert calibration.effective_size == pytest.approx(W.sum() ** 2 / (W**2).sum())
@@ -210,6 +220,8 @@ def test_few_effective_samples_and_heavy_rows_are_told(recwarn):
     told = recwarn.pop()
     assert "10% of the rows weigh more than alpha / (1 - alpha)" in str(told.message)
     assert told.filename == __file__
+    assert not recwarn.list
+    light.predict_mask(NEW, 0.25, weights=np.full(40, 200.0))  # exactly alpha / (1 - alpha) of 600
     assert not recwarn.list
     in_groups = aptset.calibrate(P, Y, weights=np.where(Y == 0, W, 1.0), groups=GROUPS, random_state=0)
     in_groups.sets_and_p_values(NEW, 0.05, weights=np.ones(40), groups=["a"] * 40)
