@@ -219,8 +219,10 @@ def test_a_row_of_its_own_weight_is_not_forgotten():
     assert small < large
 
 
-def test_the_weight_of_one_row_touches_no_other():
+@pytest.mark.parametrize("heaviest", [1.0, 1e300])
+def test_the_weight_of_one_row_touches_no_other(heaviest):
     p, y, new, w, v = made()
+    v[7] = heaviest
     calibration = aptset.calibrate(p, y, weights=w, random_state=0)
     together = calibration.p_values(new, weights=v, ids=np.arange(25))
     for row in range(25):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut, join_folds, join_groups
-from aptset.calibrations.weights import Scale, WeightedScores, Whole, join_weighted
+from aptset.calibrations.weights import Scale, WeightedScores, Whole, join_weighted, narrowed
 from aptset.groups import Groups, Ids
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.cuts import Cut, cut, cut_by_label, masks, masks_by_label
@@ -129,7 +129,7 @@ class Facing(Weighted):
 
     def some(self, rows: slice) -> Facing:
         """Return what some of the rows meet."""
-        own = self.own[rows] if self.ratios is None else self.own
+        own = narrowed(self.own[rows]) if self.ratios is None else self.own
         return Facing(self.folds, self.groups, self.judges, self.ratios, self.corrects, own)
 
     def _group(self, ids: Ids | None) -> NDArray[np.integer[Any]]:
@@ -200,12 +200,12 @@ class Facing(Weighted):
 
     def p_values_of(self, below: NDArray[np.int64], ids: Ids | None) -> Floats:
         """Return the share of the weight, a label's own included, that is not below its score."""
-        total, found = self.totals[self._group(ids)], np.empty(below.shape)
-        together = np.broadcast_to(total + self.own, below.shape)
+        found = np.empty(below.shape)
 
         def work(start: int, stop: int) -> None:
-            some = together[start:stop]
-            found[start:stop] = np.where(some > 0, ratios(some - below[start:stop], some), 1.0)
+            some, mine = self.some(slice(start, stop)), None if ids is None else ids[start:stop]
+            together = np.broadcast_to(self.totals[self._group(mine)] + some.own, below[start:stop].shape)
+            found[start:stop] = np.where(together > 0, ratios(together - below[start:stop], together), 1.0)
 
         over_blocks(len(below), max(1, BLOCK_CELLS // 4 // below.shape[1]), work)
         return found

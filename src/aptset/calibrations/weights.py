@@ -42,10 +42,17 @@ class Scale(NamedTuple):
         """Return weights as whole numbers."""
         with np.errstate(over="ignore"):
             found = np.rint(weights / self.largest * self.steps)
-        if (found < _FITS).all():
+        fits = found < _FITS
+        if fits.all():
             return found.astype(np.int64)
-        exact = [round(Fraction(weight) / Fraction(self.largest) * int(self.steps)) for weight in weights.tolist()]
-        return np.array(exact, dtype=object)
+        exact = np.where(fits, found, 0).astype(np.int64).astype(object)  # what fits is what it is without the others
+        exact[~fits] = [round(Fraction(w) / Fraction(self.largest) * int(self.steps)) for w in weights[~fits].tolist()]
+        return exact
+
+
+def narrowed(whole: Whole) -> Whole:
+    """Return whole numbers as int64 where all of them are small enough: Python's are slow."""
+    return whole.astype(np.int64) if whole.dtype == object and (whole < int(_FITS)).all() else whole
 
 
 class WeightedScores(FoldScores):
