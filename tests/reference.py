@@ -101,3 +101,21 @@ SCORES = {
     "regularized": regularized_score,
     "saps": saps_score,
 }
+
+
+def weighted_p_value(scores, weights, score, own):
+    """The share of the weight, the label's own included, of scores not below its own; 1 where nothing has weight."""
+    total = sum(weights) + own
+    above = sum(w for s, w in zip(scores, weights, strict=True) if s >= score) + own
+    return Fraction(above) / Fraction(total) if total else Fraction(1)
+
+
+def weighted_threshold(scores, weights, own, alpha):
+    """The smallest score whose cumulative weight reaches (1 - alpha)(W + v); None if there is none."""
+    total = sum(weights)
+    reached = 0
+    for score, weight in sorted(zip(scores, weights, strict=True)):
+        reached += weight
+        if total > 0 and reached >= (1 - alpha) * (total + own):
+            return score
+    return None

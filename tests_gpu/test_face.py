@@ -25,6 +25,8 @@ Y = labels_for(P)
 NEW = ugly_rows(7, n_rows=40, seed=1)
 GROUPS, NEW_GROUPS = np.arange(len(P)) % 3, np.arange(len(NEW)) % 4  # the last group was never seen
 U, NEW_U = np.random.default_rng(0).random(len(P)), np.random.default_rng(1).random(len(NEW))
+WEIGHTS, NEW_WEIGHTS = 0.5 + U, 0.5 + NEW_U
+RATIOS = {label: 1.0 + label for label in range(7)}
 
 
 def squared(places):
@@ -56,6 +58,9 @@ CASES = {
     "u": ({"u": U}, {"u": NEW_U}),
     "normalize": ({"normalize": True}, {}),
     "both": ({"normalize": True, "conformity": aptset.Tempered(aptset.Regularized(), 1.25), "groups": "label"}, {}),
+    "weights": ({"weights": WEIGHTS}, {"weights": NEW_WEIGHTS}),
+    "weights by label": ({"weights": WEIGHTS, "groups": "label"}, {"weights": NEW_WEIGHTS}),
+    "label weights": ({"label_weights": RATIOS, "prior_correction": True}, {}),
     "pieces": ({"first_row": 4096}, {"first_row": 8192}),
 }
 ALPHAS = [0.1, 0.02, 0.3, 0.1]
@@ -88,7 +93,7 @@ def pair(case, device):
     return arrays, made, new, as_tensor(new, device), asked, moved(asked, device)
 
 
-@pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*too few:UserWarning", "ignore:the weights leave|.* weigh more than:UserWarning")
 def test_everything_is_the_same(pair, device):
     arrays, made, new, tensor, asked, on_device = pair
     assert np.array_equal(made.scores, arrays.scores)

@@ -32,6 +32,13 @@ class Odd(nn.Module):
         return self
 
 
+@pytest.mark.parametrize("weighed", [{"weights": np.ones(400)}, {"label_weights": dict.fromkeys(range(4), 1.0)}])
+def test_a_calibration_with_weights_is_no_layer(weighed):
+    calibration = aptset.calibrate(torch.softmax(X, dim=1), Y, **weighed)
+    with pytest.raises(ValueError, match="a layer has thresholds that are the same for all rows"):
+        SetLayer.of(calibration)
+
+
 def test_the_model_is_left_as_it_was():
     model = Odd().train()
     model.frozen.eval()

@@ -7,6 +7,8 @@ from aptset.batches.calibrating import calibrate_batches as calibrate_batches
 from aptset.batches.predicting import predict_batches as predict_batches
 from aptset.calibrations import *  # noqa: F403
 from aptset.estimator.classifier import ConformalClassifier as ConformalClassifier
+from aptset.estimator.density import Ratio as Ratio
+from aptset.estimator.density import density_ratio as density_ratio
 from aptset.estimator.loading import load as load
 from aptset.judging.estimates import Estimate as Estimate
 from aptset.judging.evaluation import Evaluation as Evaluation
@@ -43,6 +45,8 @@ from aptset.probabilities.calibration import Calibration as Calibration
 from aptset.probabilities.cross import CrossCalibration as CrossCalibration
 from aptset.probabilities.formulas import adaptive_scores as adaptive_scores
 from aptset.probabilities.formulas import conformal_rank as conformal_rank
+from aptset.probabilities.label_ratios import LabelRatios as LabelRatios
+from aptset.probabilities.label_ratios import label_ratios as label_ratios
 from aptset.probabilities.oracle import oracle_sets as oracle_sets
 from aptset.probabilities.tuning import Tuned as Tuned
 from aptset.probabilities.tuning import tune as tune

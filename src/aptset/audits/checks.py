@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from aptset.tables import plain_list
 from aptset.validation.labels import check_length
+from aptset.validation.weights import refuse_with_weights
 
 
 def check_repetitions(repetitions: Any) -> int:
@@ -38,6 +39,15 @@ def check_test_share(share: Any, n_rows: int) -> tuple[float, int]:
             f"test_share must leave a row to test and two to train and calibrate; got {share} of {n_rows} rows."
         )
     return float(share), n_test
+
+
+def check_unweighted(weights: Any) -> None:
+    """Refuse a classifier with weights: its promise is about rows from elsewhere, which random splits never show."""
+    if weights is not None:
+        refuse_with_weights(
+            "random splits test on rows from where the calibration rows come from, and weights point elsewhere. Draw a "
+            "report on rows from there"
+        )
 
 
 def check_calibrations(calibrations: Any, known: Sequence[str]) -> list[Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
-from aptset.audits.checks import check_seed
+from aptset.audits.checks import check_seed, check_unweighted
 from aptset.audits.pool import Pool, fingerprint
 from aptset.audits.results import Splits
 from aptset.audits.values import PartResult, SplitResult, TestedRows
@@ -147,6 +147,7 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] 
 def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: Any) -> ConformalClassifier:
     """Return the classifier to audit: the one given, or a model wrapped into one."""
     if isinstance(model, ConformalClassifier):
+        check_unweighted(model.weights)
         same: ConformalClassifier = fresh(model).set_params(**({} if alpha is None else {"alpha": alpha}))
         return same
     return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)

@@ -18,12 +18,14 @@ from aptset.batches.set_columns import columns_of_sets, names_of_sets
 from aptset.batches.sources import pieces, record_batches
 from aptset.batches.state_checks import check_partition
 from aptset.calibrations.counted import KnownThresholds
+from aptset.calibrations.weighted import Weighted
 from aptset.groups import labels_decide
 from aptset.labels import as_objects
 from aptset.probabilities.calibration import Calibration
 from aptset.validation.groups import check_same_kind
 from aptset.validation.overlapping import refuse_overlapping
 from aptset.validation.settings import check_alphas
+from aptset.validation.weights import refuse_with_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +103,7 @@ def set_maker(
     The parameters are those of :func:`predict_batches`. What it returns can be pickled, and called on every partition.
     """
     refuse_overlapping(calibration.held_out.groups.kind, "batches", "Call calibration.predict_set with their groups.")
+    check_without_row_weights(calibration)
     levels = levels_of(calibration, alpha)
     schema = first if isinstance(first, pa.Schema) else first.schema
     layout = Layout.of(first, probabilities, prefix, None, None, groups, ids, len(calibration.classes))
@@ -116,6 +119,15 @@ def set_maker(
     made = pa.schema([*(schema.field(name) for name in kept), *(pa.field(name, kind) for name, kind in added)])
     options = {"normalize": normalize, "logits": logits, "allow_empty": allow_empty}
     return SetMaker(calibration, layout, tuple(order), tuple(levels), made, options)
+
+
+def check_without_row_weights(calibration: Calibration) -> None:
+    """Refuse a calibration that asks for a weight with every row: batches have no column for it."""
+    held_out = calibration.held_out
+    if isinstance(held_out, Weighted) and held_out.ratios is None:
+        refuse_with_weights(
+            "batches bring no weights with their rows, and this calibration asks for them. Call predict_set on pieces"
+        )
 
 
 def levels_of(calibration: Calibration, alpha: float | Sequence[float] | None) -> list[Fraction]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.overlapping_scores import OverlappingScores
 from aptset.groups import EVERYONE, Groups, Ids, Overlap
-from aptset.kernels.counts import Calibrated, index_of, rank_at, sort_upward
+from aptset.kernels.counts import Calibrated, add_counts, index_of, rank_at, sort_upward
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.labels import hashable
@@ -23,6 +23,8 @@ from aptset.validation.groups import (
     check_same_kind,
 )
 from aptset.validation.matrices import check_rows
+from aptset.validation.settings import warn_if_too_few
+from aptset.validation.weights import check_new_weights
 
 _MOST_LEVELS = 256  # whose thresholds are kept
 _MOST_SELECTED = 3  # order statistics before all scores are put in order
@@ -77,6 +79,10 @@ class FoldScores:
             index = index_of(self.scores, self.offsets)
             self._calibrated = Calibrated(self.scores, self.offsets, index, of_columns=self._of_columns)
         return self._calibrated
+
+    def added(self, rows: Rows, ids: Ids | None, counts: NDArray[Any]) -> tuple[NDArray[Any], int]:
+        """Add to the count of every label the scores below its own; return the first bad row or -1 as well."""
+        return counts, add_counts(rows, self.calibrated, ids, counts)
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -213,6 +219,21 @@ class HeldOut:
         others = (found[row] for row in np.flatnonzero(ids < 0).tolist())
         never = {hashable(other.item() if isinstance(other, np.generic) else other): 0 for other in others}
         return ids, seen | never
+
+    def facing(self, weights: Any, n_rows: int) -> HeldOut:
+        """Return the scores as new rows of some weights meet them: here all weigh the same."""
+        if weights is not None:
+            check_new_weights(weights, n_rows, are_wanted=False)
+        return self
+
+    @cached_property
+    def effective_sizes(self) -> Floats:
+        """How many samples of equal weight each group stands for: here as many as it has."""
+        return self.sizes.astype(np.float64)
+
+    def warn(self, met: dict[Any, int], ids: Ids | None, alphas: list[Fraction], stacklevel: int = 3) -> None:
+        """Say once if calibration samples, or those of some groups that rows met, are too few for a level."""
+        warn_if_too_few(met, alphas, self.groups.kind, stacklevel + 1)
 
     def ranks(self, alpha: Fraction) -> NDArray[np.int64]:
         """Return for each group, and last for a group never seen, the count that a label must stay below."""

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.bounds import FoldSizes, Line, bound, input_level, sizes_by_group
 from aptset.calibrations.folds import Fold
+from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.scheme import Scheme
+from aptset.calibrations.weighted import Weighted
 from aptset.groups import EVERYONE, Groups, Ids
 from aptset.kernels.counts import rank_at
 from aptset.validation.settings import check_reachable
@@ -24,15 +26,29 @@ class Promises:
         What the theorem says of one group.
     sizes : array of int, shape (folds, groups)
         Rows that each fold holds out in each group.
+    is_weighted : bool
+        Whether rows have weights: promises are then about weights that are right.
     """
 
-    def __init__(self, scheme: Scheme, sizes: NDArray[np.int64]) -> None:
-        self.scheme = scheme
+    def __init__(self, scheme: Scheme, sizes: NDArray[np.int64], is_weighted: bool = False) -> None:
+        self.scheme, self.is_weighted = scheme, is_weighted
+        self._is_split, self._leaves_one_out = len(sizes) == 1, bool((sizes.sum(axis=1) == 1).all())
         self.groups: list[FoldSizes] = sizes_by_group(sizes)
 
     @classmethod
+    def of(cls, scheme: Scheme, held_out: HeldOut) -> Promises:
+        """Return what is promised of scores that were held out."""
+        return cls(scheme, held_out.promised_sizes, isinstance(held_out, Weighted))
+
+    @classmethod
     def before_fit(
-        cls, scheme: Scheme, folds: list[Fold], groups: Groups, ids: Ids | None, columns: NDArray[np.int64]
+        cls,
+        scheme: Scheme,
+        folds: list[Fold],
+        groups: Groups,
+        ids: Ids | None,
+        columns: NDArray[np.int64],
+        is_weighted: bool = False,
     ) -> Promises:
         """Return what will be promised once these folds are fitted."""
         group = groups.ids_of_labels(ids, columns)
@@ -41,24 +57,34 @@ class Promises:
         held_out = [fold.held_out for fold in folds]
         if np.bincount(np.concatenate(held_out), minlength=1).max() > 1:  # several judges, one calibration
             held_out = [np.arange(len(columns))]
-        return cls(scheme, np.array([np.bincount(group[rows], minlength=len(groups.names)) for rows in held_out]))
+        sizes = np.array([np.bincount(group[rows], minlength=len(groups.names)) for rows in held_out])
+        return cls(scheme, sizes, is_weighted)
+
+    @property
+    def caveat(self) -> str:
+        """Why no theorem speaks of the folds; empty if one does."""
+        if self.scheme.caveat or not self.is_weighted or self._is_split or self._leaves_one_out:
+            return self.scheme.caveat
+        return "since no theorem is known for folds of several rows with weights"
 
     @property
     def lines(self) -> list[list[Line]]:
         """What is proven of each group; nothing where no theorem speaks of the folds."""
-        return [[] if self.scheme.caveat else self.scheme.lines(sizes) for sizes in self.groups]
+        if self.is_weighted and not self.caveat:  # a split, or the weighted jackknife+ (Prinster et al., 2022)
+            return [[Line(Fraction(0), Fraction(1 if self._is_split else 2))] for _ in self.groups]
+        return [[] if self.caveat else self.scheme.lines(sizes) for sizes in self.groups]
 
     def coverage(self, level: Fraction) -> Fraction:
         """Return the coverage promised in every group at an input level; groups too small for it get every label."""
         bounds = [
-            bound(lines, level) if rank_at(sizes.n, level) <= sizes.n else Fraction(1)
+            bound(lines, level) if self.is_weighted or rank_at(sizes.n, level) <= sizes.n else Fraction(1)
             for lines, sizes in zip(self.lines, self.groups, strict=True)
         ]
         return max(Fraction(0), min(bounds))
 
     def reason_of_nothing(self, level: Fraction) -> str:
         """Return why nothing is promised, where that is so because no theorem speaks of the folds; else nothing."""
-        return "" if self.coverage(level) else self.scheme.caveat
+        return "" if self.coverage(level) else self.caveat
 
     def input_level(self, alpha: Fraction) -> Fraction:
         """Return an input level whose promise is 1 - alpha; refuse if there is none.

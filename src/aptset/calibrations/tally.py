@@ -14,8 +14,9 @@ from aptset.calibrations.checks import refuse_on_device
 from aptset.calibrations.counted import Counted
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.calibrations.weighted import Facing
 from aptset.groups import Groups, Ids
-from aptset.kernels.counts import add_counts, p_values_of, p_values_of_rows
+from aptset.kernels.counts import p_values_of, p_values_of_rows
 from aptset.kernels.cuts import Cut, cut, cut_by_label, masks, masks_by_label
 from aptset.kernels.engines.seam import columns_in
 from aptset.kernels.formula import Floats
@@ -57,7 +58,7 @@ class Tally:
     holds_all_models: ClassVar[bool] = False  # whether nothing is counted before every model has spoken
 
     def __init__(self, n_rows: int, n_classes: int) -> None:
-        self.counts = np.zeros((n_rows, n_classes), dtype=np.int32)
+        self.counts: NDArray[Any] = np.zeros((n_rows, n_classes), dtype=np.int32)
         self.mass = np.zeros((n_rows, n_classes))  # the sum of the models' probabilities: it orders the labels of a set
 
     def add(self, fold: Any, rows: Rows, ids: Ids | None) -> int:
@@ -69,14 +70,15 @@ class Tally:
 
     def take(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
         """Count the fold's scores below those of the new rows under its model; return the first bad row or -1."""
-        return add_counts(rows, fold.calibrated, ids, self.counts)
+        self.counts, first_bad = fold.added(rows, ids, self.counts)
+        return first_bad
 
     def merge(self, other: Self) -> None:
         """Take in what another tally saw of the same rows in other folds, which come later."""
-        self.counts += other.counts
+        self.counts = self.counts + other.counts  # which are wider where they are weights
         self.mass += other.mass
 
-    def close(self, held_out: HeldOut, ids: Ids | None) -> NDArray[np.int32]:
+    def close(self, held_out: HeldOut, ids: Ids | None) -> NDArray[Any]:
         """Return the counts over all folds."""
         return self.counts
 
@@ -92,7 +94,8 @@ class Tally:
 
     def p_values(self, held_out: HeldOut, ids: Ids | None) -> Floats:
         """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
-        return _by_group(self.close(held_out, ids), held_out, ids)
+        counts = self.close(held_out, ids)
+        return held_out.p_values_of(counts, ids) if isinstance(held_out, Facing) else _by_group(counts, held_out, ids)
 
     def masks(
         self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], allow_empty: bool
@@ -100,7 +103,7 @@ class Tally:
         """Yield which labels are in the set at each level."""
         counts = self.close(held_out, ids)
         for alpha in alphas:
-            mask: NDArray[np.bool_] = counts < _by_label(held_out.ranks(alpha), held_out.groups, ids)
+            mask = _inside(counts, held_out, ids, alpha)
             if not allow_empty:
                 empty = np.flatnonzero(~mask.any(axis=1))
                 mask[empty, self.mass[empty].argmax(axis=1)] = True
@@ -117,6 +120,14 @@ class Tally:
             indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1), dtype=np.int64)])
             found.append(PredictionSets.trusted(indptr, column[order].astype(np.int32), classes))
         return found
+
+
+def _inside(counts: NDArray[Any], held_out: HeldOut, ids: Ids | None, alpha: Fraction) -> NDArray[np.bool_]:
+    """Return which counts are small enough for their labels to be in the set."""
+    if isinstance(held_out, Facing):
+        return held_out.inside(counts, ids, alpha)
+    inside: NDArray[np.bool_] = counts < _by_label(held_out.ranks(alpha), held_out.groups, ids)
+    return inside
 
 
 def _by_group(counts: NDArray[np.int32], held_out: HeldOut, ids: Ids | None) -> Floats:
@@ -183,8 +194,10 @@ def sets_of_one_model(
     if not isinstance(rows, Rows):
         return rows.sets(held_out, ids, alphas, classes, allow_empty)
     at_least = 0 if allow_empty else 1
-    if ids is None:
-        found: Cut | FreeCut = cut_by_label(rows, by_label_thresholds(held_out, alphas), at_least)
+    if isinstance(held_out, Facing):
+        found: Cut | FreeCut = held_out.cut(rows, ids, alphas, at_least)
+    elif ids is None:
+        found = cut_by_label(rows, by_label_thresholds(held_out, alphas), at_least)
     else:
         found = cut(rows, thresholds_of(held_out, ids, alphas), at_least)
     check_rows(rows.probabilities, found.first_bad, name, rows.normalize, rows.tolerance)
@@ -211,7 +224,9 @@ def mask_of_one_model(
     if not isinstance(rows, Rows):
         return rows.mask(held_out, ids, alpha, allow_empty)
     at_least = 0 if allow_empty else 1
-    if ids is None:
+    if isinstance(held_out, Facing):
+        flags, first_bad = held_out.mask(rows, ids, alpha, at_least)
+    elif ids is None:
         flags, first_bad = masks_by_label(rows, by_label_thresholds(held_out, [alpha])[0], at_least)
     else:
         flags, first_bad = masks(rows, thresholds_of(held_out, ids, [alpha]), at_least)
@@ -226,7 +241,7 @@ def p_values_of_one_model(held_out: HeldOut, rows: Rows | RowsElsewhere, ids: Id
         if isinstance(held_out, Counted):
             refuse_on_device()
         return rows.p_values(held_out, ids)
-    if isinstance(held_out, Counted):
+    if isinstance(held_out, Counted | Facing):
         p_values, first_bad = held_out.p_values(rows, ids)
     else:
         (fold,) = held_out.folds

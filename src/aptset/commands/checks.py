@@ -150,6 +150,18 @@ def check_label_column(path: Path, column: str, labels: Any, start: int) -> None
         raise ValueError(f"{path}, row {row}, column {column!r}: the label is missing.")
 
 
+def check_weight_column(path: Path, column: str, values: Any, start: int) -> Any:
+    """Return weights as numbers; those of a CSV come as texts."""
+    found = np.empty(len(values))
+    for row, value in enumerate(values.to_pylist()):
+        try:
+            found[row] = float(value)
+        except (TypeError, ValueError):
+            what = "missing" if value is None else f"{str(value)[:40]!r}, which is no number"
+            raise ValueError(f"{path}, row {start + row}, column {column!r}: the weight is {what}.") from None
+    return found
+
+
 def check_which_sets(path: Path, names: list[str], alpha: float | None) -> str:
     """Return the column of sets: that of the level, where columns carry one; "set" where there is one level."""
     of_levels = [name for name in names if re.fullmatch(r"set \d[\d.e-]*", name)]

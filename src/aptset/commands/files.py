@@ -63,8 +63,8 @@ class ProbabilityFile:
     """A file of probabilities with one column per class (or one matrix), read in batches.
 
     Columns of probabilities start with ``prefix``; without a prefix they are all columns of numbers. The label, the row
-    id and the group are never among them. The name of a column without its prefix is the class. ``keys`` are columns
-    that the folders of the file stand for.
+    id, the group and the weight are never among them. The name of a column without its prefix is the class. ``keys``
+    are columns that the folders of the file stand for.
     """
 
     path: Path
@@ -75,6 +75,7 @@ class ProbabilityFile:
     logits: bool = False
     batch_rows: int = BATCH_ROWS
     keys: Keys = ()
+    weight: str | None = None
 
     def classes(self) -> list[str]:
         """Return the class of each column of probabilities."""
@@ -126,8 +127,9 @@ class ProbabilityFile:
             yield Batch(start, self._as_probabilities(np.asarray(matrix[rows])), some, others)
 
     def _named_arrays(self, n_rows: int) -> dict[str, NDArray[Any]]:
-        """Return the ids and the groups, which stand beside the matrix."""
-        names = [name for name in (self.row_id, self.group) if name is not None and name not in dict(self.keys)]
+        """Return the ids, the groups and the weights, which stand beside the matrix."""
+        wanted = dict.fromkeys(self._beside)
+        names = [name for name in wanted if name not in dict(self.keys)]
         arrays = load_arrays(self.path) if names else {}
         for name in names:
             is_column = name in arrays and arrays[name].shape == (n_rows,)
@@ -175,6 +177,11 @@ class ProbabilityFile:
             yield from csv_batches(self.path, only_empty_is_missing(types))
 
     @property
+    def _beside(self) -> list[str]:
+        """The columns that say something about rows, and are no labels."""
+        return [name for name in (self.row_id, self.group, self.weight) if name is not None]
+
+    @property
     def _step(self) -> int:
         return -(-self.batch_rows // BLOCK_ROWS) * BLOCK_ROWS
 
@@ -207,8 +214,9 @@ class ProbabilityFile:
         own = self._names
         check_distinct_columns(self.path, own)
         names = [*own, *self._keys]
-        for name in (self.label, self.row_id, self.group):
-            check_columns(self.path, name is None or name in names, f"a column {name!r}", names, [str(name)])
+        named = [name for name in (self.label, *self._beside) if name is not None]
+        for name in named:
+            check_columns(self.path, name in names, f"a column {name!r}", names, [name])
         if self.prefix is not None:
             found = [name for name in own if name.startswith(self.prefix)]
             what = f"at least 2 columns that start with {self.prefix!r}"
@@ -216,7 +224,7 @@ class ProbabilityFile:
             kinds = zip(own, self._schema.types, strict=True)
             found = [name for name, kind in kinds if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
             what = "at least 2 columns of numbers (or pass --prefix)"
-        found = [name for name in found if name not in (self.label, self.row_id, self.group)]
+        found = [name for name in found if name not in named]
         check_columns(self.path, len(found) >= 2, what, names)
         return found
 

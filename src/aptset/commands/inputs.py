@@ -78,7 +78,7 @@ def source_of(options: dict[str, Any], label: str | None, path: Path) -> Any:
     group = None if options["groups"] == "label" else options["groups"]
     names = ("prefix", "logits", "batch_rows")
     settings = {name: options[name] for name in names}
-    return ProbabilityFile(path, label, options["row_id"], group, **settings)
+    return ProbabilityFile(path, label, options["row_id"], group, weight=options.get("weights"), **settings)
 
 
 def sources_of(options: dict[str, Any], label: str | None, quiet: bool) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aptset.calibrations.promises import Promises
+from aptset.calibrations.weighted import Weighted
 from aptset.estimator.folders import check_table, read_facts
 from aptset.probabilities.artefacts import read, read_calibration
 
@@ -39,12 +40,13 @@ def facts_of(path: Path) -> dict[str, Any]:
         **({} if scheme is None else {"calibration": scheme.name, "folds": len(fields["folds"])}),
         "score": facts["score"],
         "n": facts["n"],
+        **_weights(facts, names),
         **({"alphas": [float(Fraction(level)) for level in facts["levels"]]} if "levels" in facts else {}),
         "classes": facts["classes"]["values"],
         "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
         "randomized": facts["randomized"],
         "promise": _promise(fields) + in_groups,
-        "smallest_alpha": 1 / (min(sizes) + 1),
+        **({} if "weights" in facts else {"smallest_alpha": 1 / (min(sizes) + 1)}),
         "scores_hash": facts["scores_hash"],
         "library": facts["library"],
         "created": facts["created"],
@@ -52,10 +54,21 @@ def facts_of(path: Path) -> dict[str, Any]:
     }
 
 
+def _weights(facts: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return what an artefact says about weights, if it has any."""
+    if "weights" not in facts:
+        return {}
+    ratios, sizes = facts["weights"]["ratios"], facts["weights"]["effective_size"]
+    corrected = " with corrected columns" if facts["weights"]["prior_correction"] else ""
+    size = sizes[0] if facts["groups"]["kind"] == "all" else dict(zip(names, sizes, strict=True))
+    return {"weights": "of rows" if ratios is None else f"of labels{corrected}", "effective_size": size}
+
+
 def _promise(fields: dict[str, Any]) -> str:
     if "scheme" not in fields:
-        return "coverage >= 1 - alpha"
-    promises, alpha = Promises(fields["scheme"], fields["held_out"].sizes_of_folds), Fraction(1, 10)
+        right = ", if the weights are right" if isinstance(fields["held_out"], Weighted) else ""
+        return f"coverage >= 1 - alpha{right}"
+    promises, alpha = Promises.of(fields["scheme"], fields["held_out"]), Fraction(1, 10)
     reason = promises.reason_of_nothing(alpha)
     return f"none, {reason}" if reason else f"coverage >= {float(promises.coverage(alpha)):.4g} at alpha = 0.1"
 

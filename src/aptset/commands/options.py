@@ -121,6 +121,7 @@ def workers(_: Any, __: Any, jobs: int | None) -> int | None:
 
 JOBS = click.option("--jobs", type=int, callback=workers, help="Folds to fit at once; -1 for one per core.")
 ROW_ID = click.option("--id", "row_id", help="A column that names each row: its chance then comes from this id alone.")
+WEIGHTS = click.option("--weights", metavar="COLUMN", help="A column with the weight of each row: target over source.")
 PROBABILITIES = [
     click.argument("probs", nargs=-1, required=True),
     click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),
@@ -177,7 +178,7 @@ def refuse_without_table(target: str | None) -> None:
 
 def refuse_other_options(is_folder: bool) -> None:
     """Refuse options of the other kind of file."""
-    others = ("prefix", "logits", "normalize", "label") if is_folder else ("sep", "encoding")
+    others = ("prefix", "logits", "normalize", "label", "weights") if is_folder else ("sep", "encoding")
     for name in others:
         if is_given(name):
             what = "a calibration of `aptset calibrate`" if is_folder else "raw rows, with a folder of `aptset run`"

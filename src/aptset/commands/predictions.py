@@ -26,6 +26,7 @@ from aptset.commands.options import (
     QUIET,
     SEEDS,
     TRUST,
+    WEIGHTS,
     is_given,
     refuse_other_options,
     show,
@@ -43,6 +44,7 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @CONFORMITY
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @with_options(BANDS)
+@WEIGHTS
 @click.option("--deterministic", is_flag=True, help="u = 1: chance only orders equal probabilities.")
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
 @QUIET
@@ -58,7 +60,9 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
       aptset calibrate validation.parquet --label y --prefix p_ -o cal.aptset
       aptset calibrate s3://bucket/validation/ --label y --groups region -o s3://bucket/cal.aptset
       aptset calibrate validation.parquet --label y --bands 4 --counts training_counts.csv -o cal.aptset
+      aptset calibrate validation.csv --label y --weights ratio -o cal.aptset
     """
+    from aptset.calibrations.weighted import effective_in_words
     from aptset.commands.label_tables import label_settings
     from aptset.commands.probability_jobs import calibrate_files
     from aptset.running.progress import counting
@@ -73,8 +77,11 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
         found = calibrate_files(sources, counter, bands or (options["groups"] == "label" and "label"), **settings)
     with target_of(out) as target:
         found.save(target)
-    content = {"n": found.n, "classes": len(found.classes), "out": out}
-    show(content, f"Calibrated on {found.n:,} rows, {len(found.classes)} classes: {out}", quiet, as_json)
+    content, size = {"n": found.n, "classes": len(found.classes), "out": out}, effective_in_words(found.held_out)
+    if size:
+        content["effective_size"] = float(found.held_out.effective_sizes.min())
+    rows = f"{found.n:,} rows" + (f" ({size} effective)" if size else "")
+    show(content, f"Calibrated on {rows}, {len(found.classes)} classes: {out}", quiet, as_json)
 
 
 @click.command()
@@ -88,6 +95,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 )
 @ALPHAS
 @click.option("--groups", help="The column of groups, if calibration was done by one.")
+@WEIGHTS
 @click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
 @with_options([*DIALECT, TRUST])
 @QUIET

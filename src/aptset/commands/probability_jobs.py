@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from aptset.calibrations.weighted import Weighted
 from aptset.commands.checks import (
     check_labels_present,
     check_one_model,
     check_same_classes,
+    check_weight_column,
     shifted_rows,
 )
 from aptset.commands.files import Batch, ProbabilityFile
@@ -26,6 +28,7 @@ from aptset.probabilities.border import score_labels
 from aptset.probabilities.calibrating import calibrate, calibration_of, load_calibration
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.stored_scores import find_score
+from aptset.probabilities.weighing import Weighing
 from aptset.running.writing import atomic_write
 from aptset.scores import Score
 from aptset.validation.chance import check_ids
@@ -34,6 +37,7 @@ from aptset.validation.scores import (
     check_conformity,
 )
 from aptset.validation.settings import check_alphas
+from aptset.validation.weights import check_some_weight
 
 OnRows = Callable[[int], None]
 
@@ -59,6 +63,7 @@ def calibrate_files(
     for source, batch, classes in labelled_batches(sources):
         with shifted_rows(source.path, batch.start):
             of_rows = {"groups": by_labels or _groups_of(source, batch), "ids": _ids_of(source, batch)}
+            of_rows["weighing"] = Weighing(weights_of(source, batch), is_part=True)
             settings |= {"classes": classes, "first_row": batch.start, "least_distinct": 0.0, "u": None, **of_rows}
             found = score_labels(batch.probabilities, batch.labels, **settings)
         parts.append(calibration_of(found, True, settings["normalize"]))
@@ -69,6 +74,8 @@ def calibrate_files(
     first, *others = parts
     n_copies = sum(part.chance.copies * part.n for part in parts)
     held_out = first.held_out.merge(*(part.held_out for part in others))
+    if isinstance(held_out, Weighted):
+        check_some_weight(np.concatenate([part.weights for part in held_out.parts]))
     chance, fingerprint = first.chance.with_copies(n_copies, held_out.n), sum(part.parts[0] for part in parts) % 2**64
     return replace(first, held_out=held_out, chance=chance, parts=(fingerprint,))
 
@@ -117,15 +124,18 @@ def _calibrate_whole(
     labels: list[Any] = []
     groups: list[Any] = []
     ids: list[Any] = []
+    weights: list[Any] = []
     for source, batch, wanted in labelled_batches(sources):
         matrices.append(batch.probabilities)
         labels += batch.labels.in_full() if batch.labels else []
         groups += _groups_of(source, batch) or []
         ids += _ids_of(source, batch) or []
+        weights += [] if source.weight is None else [weights_of(source, batch)]
         settings["classes"] = wanted
         on_rows(len(batch.probabilities))
     by: Any = by_labels or groups or None
-    return calibrate(np.concatenate(matrices), labels, groups=by, ids=ids or None, **settings)
+    of_rows = {"groups": by, "ids": ids or None, "weights": np.concatenate(weights) if weights else None}
+    return calibrate(np.concatenate(matrices), labels, **of_rows, **settings)
 
 
 def predict_file(
@@ -146,6 +156,7 @@ def predict_file(
             with shifted_rows(source.path, batch.start):
                 by, ids = _groups_of(source, batch), _ids_of(source, batch)
                 options = {"groups": by, "ids": ids, "normalize": normalize or None, "first_row": batch.start}
+                options["weights"] = weights_of(source, batch)
                 sets: Any = calibration.predict_set(batch.probabilities[:, order], list(alphas), **options)
             writer.write(source.written_columns(batch.others), sets)
             rows, labels = rows + len(sets[0]), labels + len(sets[0].indices)
@@ -163,6 +174,13 @@ def _groups_of(source: ProbabilityFile, batch: Batch) -> Any:
 def _ids_of(source: ProbabilityFile, batch: Batch) -> Any:
     """Return the id of each row as text, for the same reason."""
     return None if source.row_id is None else as_texts(batch.others[source.row_id])
+
+
+def weights_of(source: ProbabilityFile, batch: Batch) -> Any:
+    """Return the weight of each row as a number."""
+    if source.weight is None:
+        return None
+    return check_weight_column(source.path, source.weight, batch.others[source.weight], batch.start)
 
 
 def evaluation_as_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from aptset.commands.demo import demo_classifier
 from aptset.commands.files import ProbabilityFile
 from aptset.commands.prediction_jobs import labelled_rows
-from aptset.commands.probability_jobs import labelled_batches
+from aptset.commands.probability_jobs import labelled_batches, weights_of
 from aptset.commands.reading import as_texts
 from aptset.commands.table_jobs import Settings, TableResult, run_table
 from aptset.probabilities.calibration import Calibration
@@ -62,12 +62,14 @@ def report_probabilities(
     labels: list[Any] = []
     groups: list[Any] = []
     ids: list[Any] = []
+    weights: list[Any] = []
     with counting(total, "rows", progress) as on_rows:
         for source, batch, _ in labelled_batches(sources, names):
             parts.append(batch.probabilities)
             labels.extend(batch.labels.in_full() if batch.labels else [])
             groups.extend(as_texts(batch.others[source.group]) if source.group else [])
             ids.extend(as_texts(batch.others[source.row_id]) if source.row_id else [])
+            weights.extend([] if source.weight is None else [weights_of(source, batch)])
             on_rows(len(batch.probabilities))
     chances = np.concatenate(parts)
     if normalize or calibration.normalize:
@@ -75,6 +77,7 @@ def report_probabilities(
     truth = calibration.classes[[names.index(str(label)) for label in labels]]
     title = title or f"{called}: what the prediction sets are worth"
     of_rows: dict[str, Any] = {"groups": groups or None, "ids": ids or None}
+    of_rows["weights"] = np.concatenate(weights) if weights else None
     return report(calibration, chances, truth, out, alpha=alpha, title=title, progress=progress, **of_rows)
 
 

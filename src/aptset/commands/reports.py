@@ -27,6 +27,7 @@ from aptset.commands.options import (
     SEED,
     SHARE,
     TRUST,
+    WEIGHTS,
     choice_of,
     is_given,
     only_one,
@@ -44,6 +45,7 @@ OF_PROBABILITIES = {
     "logits": "--logits",
     "normalize": "--normalize",
     "trust": "--trust",
+    "weights": "--weights",
 }
 
 
@@ -74,7 +76,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers.")
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
-@ROW_ID
+@with_options([WEIGHTS, ROW_ID])
 @with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @with_options(BANDS)

@@ -21,7 +21,7 @@ from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.cross import CrossCalibration
 from aptset.sets import PredictionSets
 from aptset.tables import Backend, make_table
-from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
+from aptset.validation.settings import check_alpha, check_alphas
 
 
 class Answering(Conventions):
@@ -81,8 +81,7 @@ class Answering(Conventions):
         alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
         levels = self._levels(alphas, fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
-        met = fitted.held_out.meet(values, len(samples))[1]
-        warn_if_too_few(met, alphas, fitted.rule.groups.kind, levels=levels)
+        fitted.warn(samples, values, alphas, levels)
         sets = [some.named_as(X) for some in fitted.sets(samples, levels, self.allow_empty, self.n_jobs)]
         return sets if is_sequence else sets[0]
 
@@ -134,8 +133,7 @@ class Answering(Conventions):
         fitted, asked = self._fitted(), check_alpha(self.alpha if alpha is None else alpha)
         (level,) = self._levels([asked], fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
-        met = fitted.held_out.meet(values, len(samples))[1]
-        warn_if_too_few(met, [asked], fitted.rule.groups.kind, levels=[level])
+        fitted.warn(samples, values, [asked], [level], stacklevel=5)
         sets, p_values, probabilities = fitted.answer(samples, level, self.allow_empty, self.n_jobs)
         return sets.named_as(X), p_values, probabilities
 
@@ -212,7 +210,8 @@ class Answering(Conventions):
         With groups it is the promise that holds in every group. It is about known labels: a new row's label is in the
         set, or was never seen, with this probability. ``unseen_label_chance_`` says about how often the latter happens;
         it is 0 if ``classes`` names all labels that may come. For folds of a splitter that may look at y nothing is
-        proven: the number is then 0, and a warning says so.
+        proven: the number is then 0, and a warning says so. With weights it is about rows from where they point, if
+        they are right, and else less by at most half their mean error.
         """
         check_is_fitted(self)
         promises: Promises = self.fitted_.promises

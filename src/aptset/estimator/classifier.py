@@ -16,7 +16,7 @@ from aptset.estimator.conformal import fit, fit_and_predict, prepare
 from aptset.estimator.saving import save_classifier
 from aptset.scores import Places, Score
 from aptset.sets import PredictionSets
-from aptset.validation.settings import check_alpha, check_alphas, warn_if_too_few
+from aptset.validation.settings import check_alpha, check_alphas
 
 
 class ConformalClassifier(Answering):
@@ -66,6 +66,11 @@ class ConformalClassifier(Answering):
     fold_seeds : {"common", "own"}, default="common"
         Whether the models of all folds get the same seed for every ``random_state`` of the estimator that is None, as
         in the authors' code, or each its own. With own seeds the models differ more, and sets are larger.
+    weights : callable on X, optional
+        For new rows that come from elsewhere: how many times as likely each row is there as here, up to a constant. It
+        is asked about the rows of ``fit`` and about new rows, and must look at each row alone. The promise then is
+        about rows from there, if the weights are right: 1 - alpha after a split, 1 - 2 alpha for the jackknife+; for
+        CV+ none is known, other calibrations and ``level="guaranteed"`` are refused.
 
     Attributes
     ----------
@@ -119,6 +124,7 @@ class ConformalClassifier(Answering):
         random_state: Any = None,
         classes: Any = None,
         fold_seeds: Literal["common", "own"] = "common",
+        weights: Callable[[Any], Any] | None = None,
     ) -> None:
         self.estimator = estimator
         self.calibration = calibration
@@ -133,6 +139,7 @@ class ConformalClassifier(Answering):
         self.random_state = random_state
         self.classes = classes
         self.fold_seeds = fold_seeds
+        self.weights = weights
 
     def fit(
         self,
@@ -214,8 +221,7 @@ class ConformalClassifier(Answering):
         samples, values = rule.samples(X_new, groups_new, u_new, ids_new)
         fitted, sets = fit_and_predict(rule, training, samples, levels, self.allow_empty, self.n_jobs, self.progress)
         self._keep(fitted)
-        met = fitted.held_out.meet(values, len(samples))[1]
-        warn_if_too_few(met, alphas, rule.groups.kind, levels=levels)
+        fitted.warn(samples, values, alphas, levels)
         return sets if is_sequence else sets[0]
 
     def save(self, folder: str | Path) -> None:

@@ -14,6 +14,7 @@ from aptset.calibrations.folds import Fold
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme, opens_ensemble
 from aptset.calibrations.split import Split
+from aptset.calibrations.tally import Tally
 from aptset.chance import Chance
 from aptset.estimator import fitting
 from aptset.estimator.checks import (
@@ -40,6 +41,7 @@ from aptset.validation.chance import (
 from aptset.validation.groups import (
     check_group_values,
 )
+from aptset.validation.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.validation.scores import (
     AUTO,
     check_conformity,
@@ -52,6 +54,7 @@ from aptset.validation.settings import (
     check_option,
     draw_key,
 )
+from aptset.validation.weights import check_weighing, check_weights_of_scheme
 
 
 def prepare(
@@ -65,6 +68,8 @@ def prepare(
     is_auto = isinstance(settings.conformity, str) and settings.conformity == AUTO
     score = Adaptive() if is_auto else check_conformity(settings.conformity)
     scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
+    check_weighing(settings.weights)
+    check_weights_of_scheme(settings.weights is not None, scheme.combine is Tally, f"calibration={scheme.name!r}")
     generator = check_generator(settings.random_state)
     frozen = fitting.is_frozen(settings.estimator)
     check_overlap_scheme(hasattr(passed_groups, "cells"), isinstance(scheme, Split), is_auto)
@@ -87,15 +92,19 @@ def prepare(
     unseen = _unseen_label_chance(settings, columns, classes, frozen)
     values = check_group_values(settings.groups, passed_groups, X, len(y))
     groups = Groups.of(values, settings.groups, classes)
+    if settings.weights is not None:
+        refuse_overlapping(groups.kind, *WITHOUT_WEIGHTS)
     chance = Chance.of(u, ids, settings.randomized)
-    rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen)
+    rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen, settings.weights)
     samples, rule = rule.calibration_samples(X, values, u, ids)
     seeds = _seeds_of_folds(settings, len(folds), generator)
     content = X if ids is None else samples.seeds  # rows that have ids go by them
     places = canonical_places(content, y, fit_params, key) if len(folds) > 1 or opens else None
-    promises = Promises.before_fit(scheme, folds, groups, samples.ids, columns)
+    promises = Promises.before_fit(scheme, folds, groups, samples.ids, columns, samples.weights is not None)
     training = fitting.Training(estimator, samples, y, classes, groups, folds, seeds, fit_params)
     training = replace(training, places=places, combine=scheme.combine)
+    if samples.weights is not None:
+        _ = training.scale  # which refuses weights of 0 before anything is fitted
     return rule, training, promises
 
 
@@ -143,4 +152,4 @@ def fit_and_predict(
         return Fitted(rule, fitted.held_out, []), fitted.sets(samples, levels, allow_empty, n_jobs)
     folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.combine, n_jobs, progress)
     fitted = Fitted(rule, training.join(folds), [])
-    return fitted, tally.sets(fitted.held_out, samples.ids, levels, classes, allow_empty)
+    return fitted, tally.sets(fitted.facing(samples), samples.ids, levels, classes, allow_empty)

@@ -18,6 +18,7 @@ from aptset.labels import columns_of
 from aptset.tables import html_note
 from aptset.validation.labels import as_labels, check_length
 from aptset.validation.settings import check_alpha, check_option
+from aptset.validation.weights import refuse_guaranteed
 
 _LEARNED = ("fitted_", "classes_", "models_", "n_calibration_", "unseen_label_chance_", "conformity_")
 
@@ -60,7 +61,10 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
 
     def _levels(self, alphas: list[Fraction], promises: Promises) -> list[Fraction]:
         level = check_option(self.level, ("nominal", "guaranteed"), "level")
-        return alphas if level == "nominal" else [promises.input_level(alpha) for alpha in alphas]
+        if level == "nominal":
+            return alphas
+        refuse_guaranteed(promises.is_weighted)
+        return [promises.input_level(alpha) for alpha in alphas]
 
     def _fitted(self) -> Fitted:
         check_is_fitted(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -16,6 +16,7 @@ from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
+from aptset.calibrations.weighted import effective_in_words
 from aptset.chance import Chance
 from aptset.chance.seeds import row_seeds
 from aptset.estimator import fitting
@@ -43,6 +44,7 @@ from aptset.validation.matrices import OF_ESTIMATOR
 from aptset.validation.scores import (
     formula_of,
 )
+from aptset.validation.settings import warn_if_too_few
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Rule:
     groups: Groups
     classes: NDArray[Any]
     unseen_label_chance: float = 0.0
+    weighing: Callable[[Any], Any] | None = None
 
     @property
     def randomized(self) -> bool:
@@ -84,7 +87,7 @@ class Rule:
         seeds = own_seeds(row_seeds(X, self.key), PREDICTION, start) if draw.seeds is None else draw.seeds
         values = check_group_values(self.group_setting, passed_groups, X, n, self.groups)
         check_same_kind(self.groups.kind, values)
-        return self._samples(X, values, seeds, draw.u), values
+        return self._samples(X, values, seeds, draw.u).weighed_by(self.weighing), values
 
     def calibration_samples(
         self, X: Any, values: GroupValues | None, u: ArrayLike | None, ids: Any
@@ -93,12 +96,12 @@ class Rule:
         n = _num_samples(X)
         draw = self.chance.calibrates(u, column_or_values(ids, X), n, self.key)
         if draw.seeds is not None:
-            return self._samples(X, values, draw.seeds, draw.u), self
+            return self._samples(X, values, draw.seeds, draw.u).weighed_by(self.weighing), self
         seeds = row_seeds(X, self.key)
         copies = find_copies(seeds, CALIBRATION)
         seeds[copies.rows] = copies.seeds
         rule = replace(self, chance=self.chance.with_copies(len(copies.rows), n))
-        return self._samples(X, values, seeds, draw.u), rule
+        return self._samples(X, values, seeds, draw.u).weighed_by(self.weighing), rule
 
     def _samples(self, X: Any, values: GroupValues | None, seeds: Words, u: Floats | None) -> fitting.Samples:
         return fitting.Samples(X, seeds, u, self.groups.ids(values, len(seeds)), formula_of(self.score), self.key)
@@ -120,12 +123,33 @@ class Fitted:
     @property
     def promises(self) -> Promises:
         """What is promised."""
-        return Promises(self.rule.scheme, self.held_out.promised_sizes)
+        return Promises.of(self.rule.scheme, self.held_out)
+
+    def facing(self, samples: fitting.Samples) -> HeldOut:
+        """Return the scores as some new samples meet them."""
+        return self.held_out.facing(samples.weights, len(samples))
+
+    def warn(
+        self,
+        samples: fitting.Samples,
+        values: GroupValues | None,
+        alphas: list[Fraction],
+        levels: list[Fraction],
+        stacklevel: int = 4,
+    ) -> None:
+        """Say once if calibration samples are too few for some of the new ones."""
+        met = self.held_out.meet(values, len(samples))[1]
+        if samples.weights is not None:
+            self.facing(samples).warn(met, samples.ids, alphas, stacklevel)
+        else:
+            warn_if_too_few(met, alphas, self.rule.groups.kind, stacklevel, levels)
 
     def in_words(self) -> str:
         """Say how it was calibrated."""
         n, n_folds = self.held_out.n, len(self.held_out.folds)
-        return f"{self.rule.scheme.name}, {n} samples" + (f" in {n_folds} folds" if n_folds > 1 else "")
+        size = effective_in_words(self.held_out)
+        size = f" ({size} effective)" if size else ""
+        return f"{self.rule.scheme.name}, {n} samples{size}" + (f" in {n_folds} folds" if n_folds > 1 else "")
 
     def promise_in_words(self, level: Fraction) -> str:
         """Say what is promised at an input level."""
@@ -133,6 +157,7 @@ class Fitted:
         if reason:
             return f"promises nothing, {reason}"
         promise = f"promises coverage >= {float(self.promises.coverage(level)):.4g}, level {float(level):.4g}"
+        promise += ", if the weights are right" if self.promises.is_weighted else ""
         return promise + (f", of known labels (chance of another one about {unseen:.2g})" if unseen else "")
 
     def calibration(self, allow_empty: bool) -> Calibration | CrossCalibration:
@@ -156,9 +181,10 @@ class Fitted:
         for some in self._pieces(samples):
             if len(self.models) == 1:
                 rows = some.under(self.models[0], classes)
-                found = sets_of_one_model(self.held_out, rows, some.ids, levels, classes, allow_empty, OF_ESTIMATOR)
+                met = self.facing(some)
+                found = sets_of_one_model(met, rows, some.ids, levels, classes, allow_empty, OF_ESTIMATOR)
             else:
-                found = self._tally(some, n_jobs).sets(self.held_out, some.ids, levels, classes, allow_empty)
+                found = self._tally(some, n_jobs).sets(self.facing(some), some.ids, levels, classes, allow_empty)
             parts.append(found)
         return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
 
@@ -168,9 +194,9 @@ class Fitted:
         for some in self._pieces(samples):
             if len(self.models) == 1:
                 rows = some.under(self.models[0], self.rule.classes)
-                parts.append(p_values_of_one_model(self.held_out, rows, some.ids, OF_ESTIMATOR))
+                parts.append(p_values_of_one_model(self.facing(some), rows, some.ids, OF_ESTIMATOR))
             else:
-                parts.append(self._tally(some, n_jobs).p_values(self.held_out, some.ids))
+                parts.append(self._tally(some, n_jobs).p_values(self.facing(some), some.ids))
         return np.concatenate(parts)
 
     def answer(
@@ -179,16 +205,16 @@ class Fitted:
         """Return sets, p-values and probabilities, and ask every model once."""
         parts = []
         for some in self._pieces(samples):
-            common = (some.ids, [level], self.rule.classes, allow_empty)
+            common, met = (some.ids, [level], self.rule.classes, allow_empty), self.facing(some)
             if len(self.models) == 1:
                 rows = some.under(self.models[0], self.rule.classes)
-                (sets,) = sets_of_one_model(self.held_out, rows, *common, OF_ESTIMATOR)
-                p_values = p_values_of_one_model(self.held_out, rows, some.ids, OF_ESTIMATOR)
+                (sets,) = sets_of_one_model(met, rows, *common, OF_ESTIMATOR)
+                p_values = p_values_of_one_model(met, rows, some.ids, OF_ESTIMATOR)
                 parts.append((sets, p_values, rows.probabilities))
             else:
                 tally = self._tally(some, n_jobs)
-                (sets,) = tally.sets(self.held_out, *common)
-                parts.append((sets, tally.p_values(self.held_out, some.ids), tally.mass / len(self.models)))
+                (sets,) = tally.sets(met, *common)
+                parts.append((sets, tally.p_values(met, some.ids), tally.mass / len(self.models)))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
         return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from sklearn.utils.validation import _check_method_params
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import HeldOut, score_fold, scores_of
 from aptset.calibrations.tally import Tally, on_mean_grid
+from aptset.calibrations.weighted import Weighted
+from aptset.calibrations.weights import Scale, WeightedScores
 from aptset.estimator.checks import (
     check_model_probabilities,
     fold_error,
@@ -39,6 +41,7 @@ from aptset.validation.matrices import (
     check_rows,
     tolerance_of,
 )
+from aptset.validation.weights import check_some_weight, check_weights
 
 _DROPPED_BITS = 20  # of the 52 of a float64 probability: see `_steady`
 _BATCHES = 64  # many folds are tallied in this many pieces of work, whatever the number of workers
@@ -66,15 +69,23 @@ class Samples:
     ids: Ids | None
     formula: Formula
     key: int
+    weights: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.seeds)
+
+    def weighed_by(self, weighing: Callable[[Any], Any] | None) -> Samples:
+        """Return the samples with the weights that a function of X gives them, if there is one."""
+        if weighing is None:
+            return self
+        return replace(self, weights=check_weights(weighing(self.X), len(self), "what weights returns"))
 
     def some(self, rows: NDArray[np.intp] | slice) -> Samples:
         """Return some of the samples."""
         u = None if self.u is None else self.u[rows]
         ids = None if self.ids is None else self.ids[rows]
-        return Samples(take(self.X, rows), self.seeds[rows], u, ids, self.formula, self.key)
+        weights = None if self.weights is None else self.weights[rows]
+        return Samples(take(self.X, rows), self.seeds[rows], u, ids, self.formula, self.key, weights)
 
     def under(self, model: Any, classes: NDArray[Any]) -> Rows:
         """Return the rows of probabilities that a model gives the samples."""
@@ -115,10 +126,22 @@ class Training:
         samples, columns = self.samples.some(fold.held_out), columns_of(self.y[fold.held_out], self.classes)
         nothing = np.zeros((0, len(self.classes)))  # few rows: a bag may hold them all, and models take no empty X
         rows = samples.under(model, self.classes) if len(samples) else samples.rows(nothing)
-        return self.combine.keep(score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR), rows)
+        if samples.weights is None:
+            return self.combine.keep(score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR), rows)
+        group, scores = self.groups.ids_of_labels(samples.ids, columns), scores_of(rows, columns, OF_ESTIMATOR)
+        return WeightedScores.of(scores, samples.weights, group, self.groups, self.scale)
+
+    @cached_property
+    def scale(self) -> Scale:
+        """From weights to whole numbers: that of all rows that calibrate."""
+        assert self.samples.weights is not None
+        held_out = np.concatenate([fold.held_out for fold in self.folds])
+        return Scale.of(check_some_weight(self.samples.weights[held_out], "what weights returns"))
 
     def join(self, kept: list[Any]) -> HeldOut:
         """Put together what was remembered of all folds."""
+        if self.samples.weights is not None:
+            return Weighted(tuple(kept), self.groups)
         return self.combine.join(kept, self.folds, len(self.y), self._score, self.groups)
 
     def _score(self, probabilities: Floats) -> tuple[Floats, NDArray[np.intp]]:

@@ -85,6 +85,11 @@ def check_saveable(state: dict[str, Any], settings: dict[str, Any]) -> None:
             f"calibration must be one of the library's to be saved; got {state['scheme']!r}. Pickle keeps an object of "
             "your own, for the same versions of everything."
         )
+    if settings.get("weights") is not None:
+        raise TypeError(
+            f"weights must be None for a classifier to be saved: a function cannot be; got {settings['weights']!r}. "
+            "Save calibration_, which keeps the weights of its rows, or pickle the classifier."
+        )
     for name in settings.keys() - {"estimator", "calibration", "conformity", "classes", "random_state"}:
         value = settings[name]
         if name == "groups" and groups_labels(value):  # they are among the groups

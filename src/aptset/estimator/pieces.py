@@ -43,6 +43,8 @@ class SetsOfPieces:
             self._seeds.append(samples.seeds)
         self.rows += len(samples)
         classifier = self._classifier
+        if samples.weights is not None:
+            self._fitted.warn(samples, values, self._alphas, self._levels)
         sets: list[PredictionSets] = self._fitted.sets(samples, self._levels, classifier.allow_empty, classifier.n_jobs)
         return sets
 
@@ -50,4 +52,5 @@ class SetsOfPieces:
         """Check what only all pieces together tell: ids that do not tell rows apart, and groups that are too small."""
         if self._seeds:
             check_ids(np.concatenate(self._seeds), self.rows, least_distinct=0.05, fewest=100)
-        warn_if_too_few(self._met, self._alphas, self._fitted.rule.groups.kind, levels=self._levels)
+        if not self._fitted.promises.is_weighted:  # of weights, pieces have told
+            warn_if_too_few(self._met, self._alphas, self._fitted.rule.groups.kind, levels=self._levels)

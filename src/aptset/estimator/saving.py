@@ -122,6 +122,7 @@ def _describe(
 ) -> dict[str, Any]:
     classes, groups = settings.pop("classes"), state["groups"]
     settings["groups"] = None if groups_labels(settings["groups"]) else settings["groups"]  # the groups below say it
+    settings.pop("weights")  # None: a classifier with weights cannot be saved
     for name in ("calibration", "conformity"):  # null: an object, which is described below
         settings[name] = settings[name] if isinstance(settings[name], str) else None
     if not isinstance(settings["random_state"], int | np.integer):

@@ -15,6 +15,8 @@ from aptset.bands import LabelBands
 from aptset.calibrations import CALIBRATIONS
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.scheme import Scheme
+from aptset.calibrations.weighted import Weighted
+from aptset.calibrations.weights import Scale, WeightedScores
 from aptset.chance import Chance
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.ensembles import Member
@@ -23,6 +25,7 @@ from aptset.groups import Groups, flat_groups, full_groups, groups_labels
 from aptset.labels import columns_of
 from aptset.probabilities.checks import unknown_kind
 from aptset.probabilities.stored_scores import describe_score, find_score
+from aptset.probabilities.stored_weights import weights_of
 from aptset.scores import SCORES, Gridded, Prevalence, Score, Tempered
 
 FORMAT_VERSION = 1
@@ -50,6 +53,8 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
         "scores": np.concatenate([fold.scores for fold in held_out.folds]),
         "offsets": np.array([fold.offsets for fold in held_out.folds], dtype=np.int64),
         "judges": held_out.judges,
+        "weights": weights_of(held_out) if isinstance(held_out, Weighted) else None,
+        "weighing": rule.weighing,
         "n_members": n_members,
         "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
         "labels": [_columns_of_model(model, rule.classes) for model in models],
@@ -64,20 +69,28 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     chance = Chance(state["u"], bool(state["randomized"]), float(state["copies"]))
     scheme, score = full_scheme(state["scheme"], where), full_score(state["score"], where)
     unseen = float(state["unseen_label_chance"])
-    rule = Rule(scheme, score, int(state["key"]), chance, setting, groups, classes, unseen)
-    starts = np.concatenate([[0], np.cumsum(state["offsets"][:, -1])])
-    folds = []
-    for offsets, start, stop in zip(state["offsets"], starts[:-1], starts[1:], strict=True):
-        scores = state["scores"][start:stop]
-        scores.flags.writeable = False
-        folds.append(FoldScores(scores, offsets, groups))
+    rule = Rule(scheme, score, int(state["key"]), chance, setting, groups, classes, unseen, state.get("weighing"))
+    held_out = _scores_of(state, groups)
     models = [
         model if columns is None else LabelledModel(model, classes[np.asarray(columns, dtype=np.intp)])
         for model, columns in zip(state["models"], state["labels"], strict=True)
     ]
     if state["n_members"]:
         models = [Member(models[0], number) for number in range(state["n_members"])]
-    return Fitted(rule, HeldOut(tuple(folds), groups, state["judges"]), models)
+    return Fitted(rule, held_out, models)
+
+
+def _scores_of(state: dict[str, Any], groups: Groups) -> HeldOut:
+    """Return the scores of all folds, with their weights if there are any."""
+    starts = np.cumsum(state["offsets"][:, -1])[:-1]
+    parts, weights = np.split(state["scores"], starts), state.get("weights")
+    for scores in parts:
+        scores.flags.writeable = False
+    if weights is None:
+        folds = tuple(FoldScores(*fold, groups) for fold in zip(parts, state["offsets"], strict=True))
+        return HeldOut(folds, groups, state["judges"])
+    of_folds, scale = zip(parts, np.split(weights, starts), state["offsets"], strict=True), Scale.of(weights)
+    return Weighted(tuple(WeightedScores(*of_fold, groups, scale) for of_fold in of_folds), groups)
 
 
 def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:

@@ -54,6 +54,8 @@ class Origin:
         Number of calibration rows of each of these groups.
     folds : tuple, or None
         After several folds: what each fold by itself, which is a split, says about the test rows, group by group.
+    is_weighted : bool
+        Whether calibration rows had weights: no law is known then.
     """
 
     calibration: str | None = None
@@ -66,11 +68,12 @@ class Origin:
     group_of_row: NDArray[np.int64] | None = None
     group_sizes: tuple[int, ...] = ()
     folds: tuple[tuple[FoldCounts, ...], ...] | None = None
+    is_weighted: bool = False
 
     @property
     def n_of_law(self) -> int | None:
         """Number of calibration rows, if the count of covered rows follows one Beta-binomial law."""
-        return self.n if self.calibration == "split" and not self.has_groups else None
+        return self.n if self.calibration == "split" and not self.has_groups and not self.is_weighted else None
 
     @property
     def laws(self) -> tuple[tuple[int, int], ...] | None:

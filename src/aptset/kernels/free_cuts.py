@@ -1,5 +1,6 @@
 """Sets under any function of places: every label is scored and compared, no order of the scores is assumed."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from aptset.kernels.engines.numpy_engine import filled
 from aptset.kernels.formula import Floats
-from aptset.kernels.late import LateMembers
+from aptset.kernels.late import LateMembers, in_order
 from aptset.kernels.opened import order_and_scores
 from aptset.kernels.places import Rows, first_bad_row
 
@@ -31,21 +32,42 @@ class FreeCut(NamedTuple):
 
 def cut_freely(rows: Rows, thresholds: Floats, at_least: int) -> FreeCut:
     """Return the labels whose score is at most each threshold; sets hold ``at_least`` labels (0 or 1)."""
+
+    def of_block(start: int, stop: int) -> list[Floats]:
+        wanted = thresholds if len(thresholds) == 1 else thresholds[start:stop]
+        return [wanted[:, a : a + 1] for a in range(thresholds.shape[1])]
+
+    return cut_by_cell(rows, of_block, at_least)
+
+
+def cut_by_cell(rows: Rows, of_block: Callable[[int, int], list[Floats]], at_least: int) -> FreeCut:
+    """Return the sets where every label of every row may have a threshold of its own.
+
+    ``of_block`` returns the thresholds of rows start .. stop - 1, one array for each level; one with a single column
+    has the same threshold for all labels of a row.
+    """
     rows = rows.seeded()
 
     def work(block: Rows, start: int, stop: int) -> tuple[int, list[tuple[NDArray[np.int64], NDArray[np.int32]]]]:
         order, ordered, bad = order_and_scores(block)
-        wanted = thresholds if len(thresholds) == 1 else thresholds[start:stop]
         found = []
-        for a in range(thresholds.shape[1]):
-            inside = filled(ordered <= wanted[:, a : a + 1], at_least)
+        for wanted in of_block(start, stop):
+            at = wanted if wanted.shape[1] == 1 else np.take_along_axis(wanted, order, axis=1)
+            inside = filled(ordered <= at, at_least)
             found.append((inside.sum(axis=1), order[inside].astype(np.int32)))
         return (start + bad if bad >= 0 else -1), found
 
     results = rows.over_blocks(work)
     sets: list[Set] = []
-    for a in range(thresholds.shape[1]):
-        sizes = np.concatenate([found[a][0] for _, found in results])
-        pointers = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        sets.append((pointers, np.concatenate([found[a][1] for _, found in results])))
+    for of_level in zip(*(found for _, found in results), strict=True):
+        pointers = np.concatenate([[0], np.cumsum(np.concatenate([sizes for sizes, _ in of_level]), dtype=np.int64)])
+        sets.append((pointers, np.concatenate([members for _, members in of_level])))
     return FreeCut(sets, first_bad_row([bad for bad, _ in results]))
+
+
+def mask_of(found: FreeCut, n_columns: int) -> NDArray[np.bool_]:
+    """Return the sets at the first threshold as a boolean matrix."""
+    pointers, members = found.at(0)
+    flags = np.zeros((len(pointers) - 1, n_columns), dtype=np.bool_)
+    flags[np.repeat(np.arange(len(flags)), np.diff(pointers)), in_order(members)] = True
+    return flags

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from aptset.chance import Draw
 from aptset.devices import is_on_device, stand_in, tensor_of
-from aptset.kernels.formula import Formula
+from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import LabelScores, Rows, label_scores
+from aptset.probabilities.weighing import corrected
 from aptset.sets import PredictionSets
 from aptset.validation.matrices import check_rows, softmax_of, tolerance_of
 
@@ -41,11 +42,13 @@ def make_rows(
     normalize: bool,
     side: int,
     first_row: int,
+    factors: Floats | None = None,
 ) -> Rows | OnDevice:
     """Return rows as the loops take them, from a matrix that was checked and what it came as."""
     if not stays:
         matrix = softmax_of(matrix, NAME) if logits else matrix
         tolerance = tolerance_of(matrix, None if logits else given)
+        matrix = matrix if factors is None else corrected(matrix, factors, tolerance, normalize)
         return Rows(matrix, formula, key, tolerance, *draw, normalize, side, first_row)
     from aptset.probabilities.device_rows import DeviceRows
     from aptset.probabilities.tensors import OnDevice

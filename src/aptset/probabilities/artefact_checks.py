@@ -33,7 +33,7 @@ _FACTS = {
     "created": str,
 }
 # Facts that are not in every file, with their types.
-_OPTIONAL: dict[str, Any] = {"u": str, "copies": int | float, "normalize": bool, "parts": list}
+_OPTIONAL: dict[str, Any] = {"u": str, "copies": int | float, "normalize": bool, "parts": list, "weights": dict}
 _OF_KIND: dict[str, dict[str, Any]] = {
     "split": {"first_rows": list},
     THRESHOLDS: {"first_rows": list, "levels": list},
@@ -112,7 +112,7 @@ def check_shapes(path: str | Path, facts: dict[str, Any], found: dict[str, tuple
     if not isinstance(names, list):
         raise damaged(path, "its groups have no names")
     if facts["kind"] in COUNTED:
-        if found != shapes_of(path, facts, found, len(names)):
+        if found != shapes_of(path, facts, found, len(names)) or "weights" in facts:
             raise damaged(path, f"its tensors must be those of {len(names)} groups, of the kind {facts['kind']}")
         return
     wanted, folds = {"scores": ("F64", [facts["n"]]), "offsets": ("I64", [len(names) + 1])}, ""
@@ -123,6 +123,8 @@ def check_shapes(path: str | Path, facts: dict[str, Any], found: dict[str, tuple
         wanted["offsets"], folds = ("I64", [*judged, len(names) + 1]), f" for each of {sum(judged)} folds"
         if "judges" in found:
             wanted["judges"] = ("BOOL", [*judged, n_models])
+    if "weights" in facts:
+        wanted["weights"] = ("F64", [facts["n"]])
     if found != wanted or not 0 < facts["n"] < 2**31:
         raise damaged(path, f"it must hold {facts['n']} scores and {len(names) + 1} offsets{folds}")
 

@@ -2,7 +2,8 @@
 
 Layout, version 1. Tensors: ``scores`` (float64, upward within each group) and ``offsets`` (int64, where groups start).
 Of several folds (kind "cross") the scores come fold by fold, ``offsets`` has one row for each, and where several models
-judge a row together, ``judges`` (bool, (folds, models)) says which. What stands in the place of scores where none were
+judge a row together, ``judges`` (bool, (folds, models)) says which. ``weights`` (float64) has those of the scores, if
+there are any: see :mod:`aptset.probabilities.stored_weights`. What stands in the place of scores where none were
 kept is said in :mod:`aptset.probabilities.stored_counts`. Metadata: ``aptset``, a JSON text with everything
 else, and ``digest``, the blake2b of that text and of the bytes of the tensors, so that any damage is noticed. A digest
 is no signature: whoever can write the file can renew it.
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.counted import Counted
 from aptset.calibrations.held_out import FoldScores, HeldOut
+from aptset.calibrations.weighted import Weighted
 from aptset.chance import Chance
 from aptset.groups import Groups, flat_groups
 from aptset.probabilities.artefact_checks import (
@@ -54,6 +56,7 @@ from aptset.probabilities.stored_counts import (
 )
 from aptset.probabilities.stored_schemes import describe_scheme, find_scheme
 from aptset.probabilities.stored_scores import check_counted_classes, describe_score, find_score
+from aptset.probabilities.stored_weights import describe_weights, weighted_from, weights_of
 from aptset.running.writing import atomic_path
 from aptset.validation.paths import check_plain_file
 
@@ -89,6 +92,8 @@ def read_calibration(
     check_counted_classes(path, score, len(classes))
     if facts["kind"] in COUNTED:
         held_out: HeldOut = counts_from(path, facts, tensors, groups, score)
+    elif "weights" in facts:
+        held_out = weighted_from(path, facts, tensors, groups, len(classes))
     else:
         held_out = HeldOut(_folds(tensors, groups), groups, tensors.get("judges"))
     fields = {
@@ -124,6 +129,8 @@ def _tensors(held_out: HeldOut) -> dict[str, NDArray[Any]]:
     scores = np.concatenate([first.scores, *(fold.scores for fold in others)]) if others else first.scores
     offsets = np.array([fold.offsets for fold in held_out.folds], dtype=np.int64)
     tensors = {"scores": np.ascontiguousarray(scores), "offsets": offsets if others else offsets[0]}
+    if isinstance(held_out, Weighted):
+        return {**tensors, "weights": weights_of(held_out)}
     if held_out.judges is None:
         return tensors
     return {**tensors, "offsets": offsets, "judges": np.ascontiguousarray(held_out.judges, dtype=np.bool_)}
@@ -175,6 +182,7 @@ def _describe(fields: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[
         "parts": [str(part) for part in fields["parts"]],
         "n": held_out.n,
         "scores_hash": hash_of_counts(tensors) if counted else hash_of(held_out.scores),
+        **({"weights": describe_weights(held_out)} if isinstance(held_out, Weighted) else {}),
         "library": version("aptset"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -192,7 +200,8 @@ def plain_groups(flat: dict[str, Any]) -> dict[str, Any]:
 
 def _digest(text: str, tensors: dict[str, NDArray[Any]]) -> str:
     digest = blake2b(text.encode(), digest_size=16)
-    for name in ("scores", "offsets", "judges")[: len(tensors)] if "scores" in tensors else sorted(tensors):
+    in_order = [name for name in ("scores", "offsets", "judges", "weights") if name in tensors]
+    for name in in_order if "scores" in tensors else sorted(tensors):
         digest.update(str(tensors[name].dtype).encode())
         digest.update(tensors[name].data)
     return digest.hexdigest()

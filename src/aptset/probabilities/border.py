@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibrations.held_out import FoldScores
+from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.tuning import Trial, Tuning, choose, some_rows
+from aptset.calibrations.weighted import Weighted
+from aptset.calibrations.weights import Scale, WeightedScores
 from aptset.chance import Chance, fingerprint_of
 from aptset.groups import Cells, Groups, groups_labels
 from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
@@ -17,6 +20,7 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.rowhash import Words
 from aptset.probabilities.answers import NAME, looked_at, make_rows, scores_of_labels, stays_on_device
+from aptset.probabilities.weighing import EQUAL, Weighed, Weighing
 from aptset.scores import Adaptive, Score
 from aptset.tables import without_column
 from aptset.validation.chance import (
@@ -29,6 +33,7 @@ from aptset.validation.matrices import (
     check_named_columns,
     check_probabilities,
 )
+from aptset.validation.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.validation.scores import (
     check_conformity,
     for_classes,
@@ -59,10 +64,24 @@ class Scored:
     seeds: Words
     trials: tuple[Trial, ...] = ()
     reserved: NDArray[np.bool_] | None = None
+    weighed: Weighed | None = None
 
-    def fold(self, rows: NDArray[np.intp] | slice) -> FoldScores:
-        """Return the sorted scores of some rows."""
-        return FoldScores.sort(self.scores[rows], self.group_of_row[rows], self.groups)
+    def held_out(self, members: Sequence[NDArray[np.intp] | slice] = (slice(None),)) -> HeldOut:
+        """Return the scores of the rows of each fold; by default there is one that holds them all."""
+        groups, weighed = self.groups, self.weighed
+        if weighed is None:
+            folds = [FoldScores.sort(self.scores[rows], self.group_of_row[rows], groups) for rows in members]
+            return HeldOut(tuple(folds), groups)
+        weights, scale = weighed.of_rows, Scale.of(weighed.of_rows)
+        return Weighted(
+            tuple(
+                WeightedScores.of(self.scores[rows], weights[rows], self.group_of_row[rows], groups, scale)
+                for rows in members
+            ),
+            groups,
+            ratios=weighed.ratios,
+            corrects=weighed.corrects,
+        )
 
 
 def score_labels(
@@ -80,25 +99,29 @@ def score_labels(
     logits: Any = False,
     tuning: Tuning | None = None,
     least_distinct: float = 0.5,
+    weighing: Weighing = EQUAL,
 ) -> Scored:
     """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them."""
     score = check_conformity(conformity) if tuning is None else Adaptive()
     randomized, normalize = check_flag(randomized, "randomized"), check_flag(normalize, "normalize")
     probabilities, ids = take_ids(probabilities, ids)
     soft = check_flag(logits, "logits")
-    stays = tuning is None and stays_on_device(probabilities, formula_of(score))  # a score is chosen on the host
+    # A score is chosen on the host, and columns are corrected there.
+    stays = tuning is None and weighing is EQUAL and stays_on_device(probabilities, formula_of(score))
     matrix, names = check_probabilities(looked_at(probabilities, stays), NAME)
     matrix, known = check_named_columns(matrix, names, classes, labels, NAME)
     columns = check_labels(labels, known, len(matrix))
     score = for_classes(score, known)
-    formula = formula_of(score)
+    formula, weighed = formula_of(score), weighing.of(columns, known)
     by_name = isinstance(groups, str) or groups_labels(groups)
     values = check_group_values(groups if by_name else None, None if by_name else groups, None, len(matrix))
     generator = check_generator(random_state)
     key, chance = draw_key(generator), Chance.of(u, ids, randomized)
     start = check_first_row(first_row, BLOCK_ROWS)
     draw = chance.calibrates(u, ids, len(matrix), key, least_distinct)
-    rows = make_rows(matrix, probabilities, stays, soft, formula, key, draw, normalize, CALIBRATION, start)
+    factors = None if weighed is None else weighed.factors
+    of_rows = (formula, key, draw, normalize, CALIBRATION, start, factors)
+    rows = make_rows(matrix, probabilities, stays, soft, *of_rows)
     found = scores_of_labels(rows, columns)
     trials: tuple[Trial, ...] = ()
     reserved = None
@@ -108,12 +131,15 @@ def score_labels(
         score, trials = choose(some_rows(rows, reserved), columns[reserved], tuning, NAME)
         rows, columns = some_rows(rows, ~reserved), columns[~reserved]
         values = _some(values, ~reserved)
+        weighed = None if weighed is None else weighed.some(~reserved)
         found = label_scores(replace(rows, formula=formula_of(score)), columns)
-    of_rows = Groups.of(values, groups, known)
-    group_of_row = of_rows.ids_of_labels(of_rows.ids(values, len(rows)), columns)
+    found_groups = Groups.of(values, groups, known)
+    if weighed is not None:
+        refuse_overlapping(found_groups.kind, *WITHOUT_WEIGHTS)
+    group_of_row = found_groups.ids_of_labels(found_groups.ids(values, len(rows)), columns)
     chance, fingerprint = chance.with_copies(found.n_copies, len(rows)), fingerprint_of(found.seeds, found.scores)
-    of_score = (score, key, chance, fingerprint, found.seeds, trials, reserved)
-    return Scored(found.scores, group_of_row, of_rows, known, names, *of_score)
+    of_score = (score, key, chance, fingerprint, found.seeds, trials, reserved, weighed)
+    return Scored(found.scores, group_of_row, found_groups, known, names, *of_score)
 
 
 def _some(values: Any, rows: NDArray[np.bool_]) -> Any:

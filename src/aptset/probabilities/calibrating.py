@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from aptset.bands import LabelBands
-from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tuning import Tuning
 from aptset.overlapping import Overlapping
 from aptset.probabilities.border import Scored, score_labels
 from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.weighing import EQUAL, Weighing
 from aptset.scores import Places, Score
 from aptset.validation.scores import AUTO
 from aptset.validation.settings import check_flag
@@ -38,6 +38,9 @@ def calibrate(
     ids: Any = None,
     random_state: Any = None,
     first_row: int = 0,
+    weights: ArrayLike | None = None,
+    label_weights: Mapping[Any, float] | None = None,
+    prior_correction: bool = False,
 ) -> Calibration:
     """Calibrate prediction sets on the probabilities and true labels of samples that no model was trained on.
 
@@ -79,6 +82,19 @@ def calibrate(
         Where the key of the hash comes from; None draws a fresh one, which the calibration keeps.
     first_row : int, default=0
         The number of the first row, where a long table is calibrated in pieces: a multiple of 4096.
+    weights : array of float, optional
+        For new rows that come from elsewhere: how many times as likely each row is there as here, up to a constant
+        (:func:`density_ratio` estimates it). Finite, at least 0, and not 0 everywhere. New rows must bring theirs, up
+        to the same constant. The promise is 1 - alpha if the weights are right, and else less by at most half their
+        mean error.
+    label_weights : mapping from label to float, optional
+        For new rows whose labels come in other proportions, while each label looks as it did: target over source, for
+        every class (:func:`label_ratios` estimates it). Nothing is asked of new rows. (``groups="label"`` needs no
+        ratios: it covers every label as promised, in whatever proportions they come.)
+    prior_correction : bool, default=False
+        With ``label_weights``: multiply each column by its ratio and divide rows by their new sums before they are
+        scored, here and in new rows. The promise is the same, and sets are smaller where the model knew the old
+        proportions.
 
     Returns
     -------
@@ -94,13 +110,15 @@ def calibrate(
     may_be_empty = check_flag(allow_empty, "allow_empty")
     tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row, logits)
-    found = score_labels(probabilities, labels, *settings, tuning)
+    equal = weights is None and label_weights is None and prior_correction is False
+    weighing = EQUAL if equal else Weighing(weights, label_weights, prior_correction)
+    found = score_labels(probabilities, labels, *settings, tuning, weighing=weighing)
     return calibration_of(found, may_be_empty, bool(normalize), first_row)
 
 
 def calibration_of(found: Scored, allow_empty: bool, normalize: bool, first_row: int = 0) -> Calibration:
     """Keep what was scored."""
-    held_out, parts = HeldOut((found.fold(slice(None)),), found.groups), (found.fingerprint,)
+    held_out, parts = found.held_out(), (found.fingerprint,)
     of_rows = (found.classes, found.conformity, found.key, found.chance, allow_empty, found.columns)
     return Calibration(held_out, *of_rows, normalize, parts, (int(first_row),))
 

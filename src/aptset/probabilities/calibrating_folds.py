@@ -11,14 +11,16 @@ from numpy.typing import ArrayLike
 from aptset.bands import LabelBands
 from aptset.calibrations.checks import check_fold_ids
 from aptset.calibrations.cross import CVPlus
-from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.scheme import Scheme
+from aptset.calibrations.tally import Tally
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.cross import CrossCalibration
+from aptset.probabilities.weighing import EQUAL, Weighing
 from aptset.scores import Places, Score
 from aptset.validation.overlapping import refuse_overlapping
 from aptset.validation.settings import check_flag, check_option
+from aptset.validation.weights import check_weights_of_scheme
 
 _COMBINE: dict[str, Scheme] = {"plus": CVPlus(), "minimax": Minimax()}
 
@@ -38,6 +40,7 @@ def calibrate_cv(
     u: ArrayLike | None = None,
     ids: Any = None,
     random_state: Any = None,
+    weights: ArrayLike | None = None,
 ) -> CrossCalibration:
     """Calibrate CV+ (or the jackknife+, or minimax) on out-of-fold probabilities of models trained elsewhere.
 
@@ -53,6 +56,9 @@ def calibrate_cv(
         Compare each fold's scores under its own model (CV+), or with the lowest score that any model gives (minimax).
     conformity, classes, groups, randomized, allow_empty, normalize, u, ids, random_state
         As in :func:`calibrate`.
+    weights : array of float, optional
+        As in :func:`calibrate`; for ``combine="plus"`` only. With one row per fold the promise is 1 - 2 alpha if the
+        weights are right; for larger folds none is known.
 
     Returns
     -------
@@ -73,10 +79,12 @@ def calibrate_cv(
     scheme = _COMBINE[check_option(combine, tuple(_COMBINE), "combine")]
     may_be_empty = check_flag(allow_empty, "allow_empty")
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
-    found = score_labels(probabilities, labels, *settings)
+    check_weights_of_scheme(weights is not None, scheme.combine is Tally, f"combine={combine!r}")
+    weighing = EQUAL if weights is None else Weighing(weights)
+    found = score_labels(probabilities, labels, *settings, weighing=weighing)
     refuse_overlapping(found.groups.kind, "cross calibration", "Use aptset.calibrate, or give each row one group.")
     names, fold_of_row = check_fold_ids(folds, len(found.scores))
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
-    held_out = HeldOut(tuple(found.fold(rows) for rows in members), found.groups)
+    held_out = found.held_out(members)
     common = (found.classes, found.conformity, found.key, found.chance, may_be_empty, found.columns, bool(normalize))
     return CrossCalibration(held_out, names, *common, scheme, (found.fingerprint,))

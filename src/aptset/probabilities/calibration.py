@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tally import mask_of_one_model, p_values_of_one_model, sets_of_one_model
+from aptset.calibrations.weighted import Weighted, effective_in_words, refuse_weighted
 from aptset.chance import BY_CONTENT, Chance
 from aptset.devices import as_given
 from aptset.kernels.copies import BLOCK_ROWS, PREDICTION
@@ -34,7 +35,6 @@ from aptset.validation.settings import (
     check_alpha,
     check_alphas,
     check_flag,
-    warn_if_too_few,
 )
 
 if TYPE_CHECKING:
@@ -109,23 +109,50 @@ class Calibration:
         """Return a table for notebooks."""
         rows = [("calibration rows", f"{self.n:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
         rows += [("groups", self.held_out.groups.kind), ("promise at alpha = 0.1", f"{self.guarantee(0.1):.4g}")]
+        rows += [("effective size", size) for size in [effective_in_words(self.held_out)] if size]
         return html_table(type(self).__name__, (), rows)
 
     def __repr__(self) -> str:
         chance = "" if self.randomized else ", randomized=False"
-        return f"Calibration(n={self.n}, {len(self.classes)} classes, {self.conformity}{chance})"
+        size = effective_in_words(self.held_out)
+        size = f" ({size} effective)" if size else ""
+        return f"Calibration(n={self.n}{size}, {len(self.classes)} classes, {self.conformity}{chance})"
+
+    @property
+    def effective_size(self) -> float | dict[Any, float]:
+        """So many samples of equal weight would say as much about the coverage: W^2 / sum w^2; n without weights.
+
+        With groups it is a dictionary with that of each. It is the n to think of when coverage varies from one
+        calibration to the next, as an approximation.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> calibration = aptset.calibrate([[0.75, 0.25]] * 20, [0] * 20, weights=[1.0] * 10 + [3.0] * 10)
+        >>> calibration.effective_size
+        16.0
+        """
+        found, groups = self.held_out.effective_sizes.tolist(), self.held_out.groups
+        return found[0] if groups.kind == "all" else dict(zip(groups.names, found, strict=True))
 
     def threshold(self, alpha: float = 0.1) -> float | dict[Any, float]:
         """Return the score up to which labels are in the set at this level; infinite if there are too few samples.
 
-        With groups it is a dictionary with the threshold of each.
+        With groups it is a dictionary with the threshold of each, and with ``label_weights`` one with that of each
+        label. With ``weights`` every row has a threshold of its own, and there is nothing to return.
         """
+        if isinstance(self.held_out, Weighted):
+            return dict(zip(self.classes.tolist(), self.held_out.of_labels(check_alpha(alpha)), strict=True))
         found = self.held_out.thresholds(check_alpha(alpha)).tolist()
         groups = self.held_out.groups
         return found[0] if groups.kind == "all" else dict(zip(groups.names, found, strict=False))
 
     def guarantee(self, alpha: float = 0.1) -> float:
-        """Return the coverage that Theorem 1 promises at this level (within each group, if there are groups)."""
+        """Return the coverage that Theorem 1 promises at this level (within each group, if there are groups).
+
+        With weights it is promised if they are right; else the coverage is less by at most half their mean error, that
+        is the mean of abs(used - right) over calibration rows, where both have the mean 1.
+        """
         return float(1 - check_alpha(alpha))
 
     @overload
@@ -141,6 +168,7 @@ class Calibration:
         logits: bool = ...,
         allow_empty: bool | None = ...,
         first_row: int = ...,
+        weights: ArrayLike | None = ...,
     ) -> PredictionSets: ...
     @overload
     def predict_set(
@@ -155,6 +183,7 @@ class Calibration:
         logits: bool = ...,
         allow_empty: bool | None = ...,
         first_row: int = ...,
+        weights: ArrayLike | None = ...,
     ) -> list[PredictionSets]: ...
     def predict_set(
         self,
@@ -168,6 +197,7 @@ class Calibration:
         logits: bool = False,
         allow_empty: bool | None = None,
         first_row: int = 0,
+        weights: ArrayLike | None = None,
     ) -> PredictionSets | list[PredictionSets]:
         """Return the prediction set of each row.
 
@@ -196,6 +226,8 @@ class Calibration:
         first_row : int, default=0
             The number of the first row, where a long table is predicted in pieces: a multiple of 4096. Only copies of
             rows depend on it.
+        weights : array of float, optional
+            The weight of each row, up to the same constant, where weights were passed to :func:`calibrate`.
 
         Returns
         -------
@@ -203,10 +235,12 @@ class Calibration:
         """
         alphas, is_sequence = check_alphas(alpha)
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
-        ids, met = self.held_out.meet(groups, len(rows))
-        warn_if_too_few(met, alphas, self.held_out.groups.kind)
+        n_rows = len(rows)
+        ids, met = self.held_out.meet(groups, n_rows)
+        held_out = self.held_out.facing(weights, n_rows)
+        held_out.warn(met, ids, alphas)
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
-        sets = sets_of_one_model(self.held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
+        sets = sets_of_one_model(held_out, rows, ids, alphas, self.classes, may_be_empty, NAME)
         if type(probabilities) is not np.ndarray:
             sets = [sets_as_given(some, probabilities) for some in sets]
         return sets if is_sequence else sets[0]
@@ -223,6 +257,7 @@ class Calibration:
         logits: bool = False,
         allow_empty: bool | None = None,
         first_row: int = 0,
+        weights: ArrayLike | None = None,
     ) -> NDArray[np.bool_]:
         """Return the prediction sets as a boolean matrix, (rows, classes): faster, since nothing is put in order.
 
@@ -237,10 +272,12 @@ class Calibration:
         """
         level = check_alpha(alpha)
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
-        ids, met = self.held_out.meet(groups, len(rows))
-        warn_if_too_few(met, [level], self.held_out.groups.kind)
+        n_rows = len(rows)
+        ids, met = self.held_out.meet(groups, n_rows)
+        held_out = self.held_out.facing(weights, n_rows)
+        held_out.warn(met, ids, [level])
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
-        found: NDArray[np.bool_] = mask_of_one_model(self.held_out, rows, ids, level, may_be_empty, NAME)
+        found: NDArray[np.bool_] = mask_of_one_model(held_out, rows, ids, level, may_be_empty, NAME)
         return found if type(probabilities) is np.ndarray else as_given(found, probabilities)
 
     def p_values(
@@ -253,6 +290,7 @@ class Calibration:
         normalize: bool | None = None,
         logits: bool = False,
         first_row: int = 0,
+        weights: ArrayLike | None = None,
     ) -> Floats:
         """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha.
 
@@ -260,8 +298,10 @@ class Calibration:
         its most likely label, whatever its p-value.) For a tensor it is a tensor.
         """
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
-        ids, _ = self.held_out.meet(groups, len(rows))
-        found: Floats = p_values_of_one_model(self.held_out, rows, ids, NAME)
+        n_rows = len(rows)
+        ids, _ = self.held_out.meet(groups, n_rows)
+        held_out = self.held_out.facing(weights, n_rows)
+        found: Floats = p_values_of_one_model(held_out, rows, ids, NAME)
         return found if type(probabilities) is np.ndarray else as_given(found, probabilities)
 
     def sets_and_p_values(
@@ -276,6 +316,7 @@ class Calibration:
         logits: bool = False,
         allow_empty: bool | None = None,
         first_row: int = 0,
+        weights: ArrayLike | None = None,
     ) -> tuple[PredictionSets, Floats]:
         """Return what :meth:`predict_set` and :meth:`p_values` return, and look at the rows once.
 
@@ -291,11 +332,13 @@ class Calibration:
         """
         level = check_alpha(alpha)
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row).seeded()
-        ids, met = self.held_out.meet(groups, len(rows))
-        warn_if_too_few(met, [level], self.held_out.groups.kind)
+        n_rows = len(rows)
+        ids, met = self.held_out.meet(groups, n_rows)
+        held_out = self.held_out.facing(weights, n_rows)
+        held_out.warn(met, ids, [level])
         may_be_empty = self.allow_empty if allow_empty is None else check_flag(allow_empty, "allow_empty")
-        (sets,) = sets_of_one_model(self.held_out, rows, ids, [level], self.classes, may_be_empty, NAME)
-        found = p_values_of_one_model(self.held_out, rows, ids, NAME)
+        (sets,) = sets_of_one_model(held_out, rows, ids, [level], self.classes, may_be_empty, NAME)
+        found = p_values_of_one_model(held_out, rows, ids, NAME)
         return sets_as_given(sets, probabilities), as_given(found, probabilities)
 
     def merge(self, other: Calibration) -> Calibration:
@@ -304,7 +347,7 @@ class Calibration:
         Both must have been made with the same settings and the same integer ``random_state``. A calibration that was
         merged before is refused, since its rows would count twice; rows that are in both otherwise are not noticed.
         Where rows come more than once, give each shard a ``first_row`` of its own (or ids): copies in shards that start
-        at the same row share their chance, and less is known than n says.
+        at the same row share their chance, and less is known than n says. Weights of both must have one constant.
         """
         return merged(self, other)
 
@@ -315,6 +358,7 @@ class Calibration:
         there are groups: the labels themselves for ``groups="label"``).
         """
         refuse_overlapping(self.held_out.groups.kind, "monitor", "Watch one group with a calibration of its own.")
+        refuse_weighted(self.held_out, "a monitor counts misses by a law that does not hold with weights")
         from aptset.monitors.coverage import CoverageMonitor  # with figures and files, which sets do not need
 
         self.threshold(alpha)  # of a level that it knows
@@ -340,8 +384,10 @@ class Calibration:
     ) -> Rows | OnDevice:
         if ids is not None:
             probabilities, ids = take_ids(probabilities, ids)
-        is_plain = type(probabilities) is np.ndarray and logits is False
-        stays = not is_plain and stays_on_device(probabilities, self._formula)
+        is_weighted = isinstance(self.held_out, Weighted)
+        factors = self.held_out.factors if isinstance(self.held_out, Weighted) else None
+        is_plain = type(probabilities) is np.ndarray and logits is False and factors is None
+        stays = not is_plain and not is_weighted and stays_on_device(probabilities, self._formula)
         shape = probabilities if is_plain else looked_at(probabilities, stays)
         matrix = check_new_probabilities(shape, NAME, self.classes, self.columns)
         is_whole = first_row == 0  # the last piece of a file may well be one row
@@ -351,4 +397,5 @@ class Calibration:
         if is_plain:
             return Rows(matrix, self._formula, self.key, tolerance_of(matrix), *draw, divide, PREDICTION, start)
         soft = check_flag(logits, "logits")
-        return make_rows(matrix, probabilities, stays, soft, self._formula, self.key, draw, divide, PREDICTION, start)
+        of_rows = (self._formula, self.key, draw, divide, PREDICTION, start, factors)
+        return make_rows(matrix, probabilities, stays, soft, *of_rows)

@@ -20,6 +20,7 @@ from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.tally import Tally
+from aptset.calibrations.weighted import effective_in_words
 from aptset.chance import BY_CONTENT, Chance
 from aptset.groups import Ids
 from aptset.kernels.formula import Floats
@@ -39,7 +40,6 @@ from aptset.validation.settings import (
     check_alpha,
     check_alphas,
     check_flag_or_none,
-    warn_if_too_few,
 )
 
 
@@ -99,15 +99,24 @@ class CrossCalibration:
         return html_table(type(self).__name__, (), rows)
 
     def __repr__(self) -> str:
-        sizes = f"n={self.n} in {len(self.folds)} folds, {len(self.classes)} classes"
+        size = effective_in_words(self.held_out)
+        size = f" ({size} effective)" if size else ""
+        sizes = f"n={self.n}{size} in {len(self.folds)} folds, {len(self.classes)} classes"
         return f"CrossCalibration({self.scheme.name}, {sizes}, {self.conformity})"
+
+    @property
+    def effective_size(self) -> float | dict[Any, float]:
+        """So many samples of equal weight would say as much about the coverage; see Calibration.effective_size."""
+        found, groups = self.held_out.effective_sizes.tolist(), self.held_out.groups
+        return found[0] if groups.kind == "all" else dict(zip(groups.names, found, strict=True))
 
     def guarantee(self, alpha: float = 0.1) -> float:
         """Return the coverage that Theorem 2 (or the minimax bound) promises at this level, in every group.
 
         The theorems speak of folds that were made without a look at the labels, and of models that do not depend on
         the order of their training rows (one seed for all folds, or chance of their own). Where none speaks of the
-        folds the number is 0, and a warning says why.
+        folds the number is 0, and a warning says why. With weights it is 1 - 2 alpha where every fold has one row, if
+        the weights are right, and nothing otherwise.
         """
         found = self._promises.coverage(check_alpha(alpha))
         warn_no_promise(self._promises.reason_of_nothing(check_alpha(alpha)))
@@ -115,7 +124,7 @@ class CrossCalibration:
 
     @property
     def _promises(self) -> Promises:
-        return Promises(self.scheme, self.held_out.sizes_of_folds)
+        return Promises.of(self.scheme, self.held_out)
 
     def predict_set(
         self,
@@ -127,6 +136,7 @@ class CrossCalibration:
         ids: Any = None,
         normalize: bool | None = None,
         allow_empty: bool | None = None,
+        weights: ArrayLike | None = None,
     ) -> Any:
         """Return the prediction set of each row.
 
@@ -148,12 +158,15 @@ class CrossCalibration:
             Divide each row by its sum instead of refusing rows that do not sum to 1; by default as at calibration.
         allow_empty : bool, optional
             If False, an empty set gets its most likely label, which can only raise the coverage.
+        weights : array of float, optional
+            The weight of each row, up to the same constant, where weights were passed to :func:`calibrate_cv`.
         """
         alphas, is_sequence = check_alphas(alpha)
         tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
-        warn_if_too_few(met, alphas, self.held_out.groups.kind)
+        held_out = self.held_out.facing(weights, len(tally.mass))
+        held_out.warn(met, ids, alphas)
         may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
-        sets = tally.sets(self.held_out, ids, alphas, self.classes, may_be_empty)
+        sets = tally.sets(held_out, ids, alphas, self.classes, may_be_empty)
         return sets if is_sequence else sets[0]
 
     def p_values(
@@ -164,6 +177,7 @@ class CrossCalibration:
         u: ArrayLike | None = None,
         ids: Any = None,
         normalize: bool | None = None,
+        weights: ArrayLike | None = None,
     ) -> Floats:
         """Return the share of scores, over all folds, that are at least as large as the label's own, (rows, classes).
 
@@ -172,7 +186,7 @@ class CrossCalibration:
         probability at most ``1 - guarantee(t)``; with one row per fold that is 2t: twice the value is a p-value.
         """
         tally, ids, _ = self._tally(fold_probabilities, groups, u, ids, normalize)
-        return tally.p_values(self.held_out, ids)
+        return tally.p_values(self.held_out.facing(weights, len(tally.mass)), ids)
 
     def sets_and_p_values(
         self,
@@ -184,6 +198,7 @@ class CrossCalibration:
         ids: Any = None,
         normalize: bool | None = None,
         allow_empty: bool | None = None,
+        weights: ArrayLike | None = None,
     ) -> tuple[PredictionSets, Floats]:
         """Return what :meth:`predict_set` and :meth:`p_values` return, and go through the folds once.
 
@@ -191,10 +206,11 @@ class CrossCalibration:
         """
         level = check_alpha(alpha)
         tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
-        warn_if_too_few(met, [level], self.held_out.groups.kind)
+        held_out = self.held_out.facing(weights, len(tally.mass))
+        held_out.warn(met, ids, [level])
         may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
-        (sets,) = tally.sets(self.held_out, ids, [level], self.classes, may_be_empty)
-        return sets, tally.p_values(self.held_out, ids)
+        (sets,) = tally.sets(held_out, ids, [level], self.classes, may_be_empty)
+        return sets, tally.p_values(held_out, ids)
 
     def merge(self, other: CrossCalibration) -> CrossCalibration:
         """Join with a calibration of other rows under the same models: as if all rows had been calibrated at once.

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.checks import check_fold_ids
-from aptset.calibrations.held_out import HeldOut, join_folds, join_groups
+from aptset.calibrations.held_out import join_groups
+from aptset.calibrations.weighted import joined, same_kind_of_weights
 from aptset.labels import as_objects
 from aptset.probabilities.checks import check_mergeable, check_own_folds, check_same_face
 from aptset.validation.chance import warn_of_equal_shards
@@ -43,8 +44,8 @@ def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibra
             scores_of.setdefault(name, []).append((fold, each.held_out.groups))
     both = _as_they_are(one.folds, other.folds)
     names, _ = check_fold_ids(both, len(both))
-    folds = tuple(join_folds(scores_of[name], groups) for name in names.tolist())
-    return replace(one, held_out=HeldOut(folds, groups), folds=names, **_together(one, other))
+    held_out = joined([scores_of[name] for name in names.tolist()], groups, one.held_out)
+    return replace(one, held_out=held_out, folds=names, **_together(one, other))
 
 
 def _check(one: Any, other: Any) -> None:
@@ -59,6 +60,7 @@ def _check(one: Any, other: Any) -> None:
         "allow_empty": one.allow_empty == other.allow_empty,
         "classes": np.array_equal(one.classes, other.classes),
         "what was kept (scores, thresholds, counts)": type(one.held_out) is type(other.held_out),
+        "weights (weights, label_weights, prior_correction)": same_kind_of_weights(one.held_out, other.held_out),
         "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
         "bands of labels": _bands_of(one) == _bands_of(other),
         "columns of groups": _columns_of(one) == _columns_of(other),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.tally import p_values_of_one_model, sets_of_one_model
+from aptset.calibrations.weighted import Weighted
 from aptset.groups import Groups, Ids
 from aptset.judging.laws import FoldCounts
 from aptset.kernels.formula import Floats
@@ -47,7 +48,7 @@ def ask(
     on_rows: Callable[[float], None],
 ) -> Answer:
     """Return what a fitted classifier says about rows whose true labels are these columns, -1 for unknown ones."""
-    classes, held_out, ids = fitted.rule.classes, fitted.held_out, samples.ids
+    classes, held_out, ids = fitted.rule.classes, fitted.facing(samples), samples.ids
     if len(fitted.models) == 1:
         rows = _under(fitted.models[0], samples, classes, on_rows)
         sets = sets_of_one_model(held_out, rows, ids, levels, classes, may_be_empty, OF_ESTIMATOR)
@@ -57,10 +58,11 @@ def ask(
     for model, fold in zip(fitted.models, held_out.of_models, strict=True):
         rows = _under(model, samples, classes, on_rows)
         check_rows(rows.probabilities, tally.add(fold, rows, ids), OF_ESTIMATOR, normalize=False)
-        if fold is not None:  # a model that judges by itself is a split by itself
+        # A model that judges by itself is a split by itself; with weights it has no law.
+        if fold is not None and not isinstance(held_out, Weighted):
             folds.append(_counts(fold, _below(fold, rows, columns, of_row), of_row))
     sets = tally.sets(held_out, ids, levels, classes, may_be_empty)
-    return Answer(sets, tally.p_values(held_out, ids), tally.mass / len(fitted.models), tuple(folds))
+    return Answer(sets, tally.p_values(held_out, ids), tally.mass / len(fitted.models), tuple(folds) or None)
 
 
 def _under(model: Any, samples: Any, classes: NDArray[Any], on_rows: Callable[[float], None]) -> Rows:

@@ -65,6 +65,7 @@ def report(
     u: ArrayLike | None = None,
     ids: Any = None,
     progress: bool = False,
+    weights: ArrayLike | None = None,
 ) -> Report:
     """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
@@ -97,6 +98,9 @@ def report(
         Of the rows, as in ``predict_set``: u where it was passed to ``fit`` or ``calibrate``, or one id per row.
     progress : bool, default=False
         Show a bar, on terminals and in notebooks: rows that each model was asked about, judged and drawn.
+    weights : array, optional
+        Of the rows, for a calibration with weights, as in ``predict_set``. The rows must come from where the weights
+        point. The page then shows the effective size, and no law to judge the coverage by, since none is known.
 
     Returns
     -------
@@ -117,7 +121,8 @@ def report(
     target = None if path is None else check_page_path(path)
     need_jinja()
     with counting(_work(source, y), "report", check_flag(progress, "progress")) as on_rows:
-        evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, u=u, ids=ids)
+        of_rows = {"u": u, "ids": ids, "weights": weights}
+        evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)
         made = Report(render(summarise(evaluation, str(title), count, random_state)), evaluation)
         on_rows(evaluation.n)

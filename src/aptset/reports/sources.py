@@ -15,6 +15,7 @@ from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.split import Split
+from aptset.calibrations.weighted import Weighted, effective_in_words
 from aptset.chance import Chance
 from aptset.groups import Groups
 from aptset.judging.evaluation import Evaluation, evaluate
@@ -34,6 +35,7 @@ from aptset.validation.labels import (
 )
 from aptset.validation.matrices import check_new_probabilities
 from aptset.validation.overlapping import WITHOUT_P_VALUES, refuse_overlapping
+from aptset.validation.weights import check_new_weights
 
 OnRows = Callable[[float], None]
 # At this level a set holds no label but the one that keeps it from being empty (and labels that are always in).
@@ -51,7 +53,7 @@ def evaluation_of(
     on_rows: OnRows,
     **chance: Any,
 ) -> Evaluation:
-    """Return the evaluation that a report is made from; ``chance`` holds u and ids of the rows, or None.
+    """Return the evaluation that a report is made from; ``chance`` holds u, ids and weights of the rows, or None.
 
     ``on_rows`` is told of the rows that a model was asked about.
     """
@@ -80,6 +82,7 @@ def _of_classifier(
     on_rows: OnRows,
     chance: dict[str, Any],
 ) -> Evaluation:
+    check_new_weights(chance.pop("weights", None), 0, False, "by a classifier, whose weights are a setting of its own")
     held_out = classifier.calibration_.held_out
     fitted = classifier.fitted_.with_models()
     passed = groups if held_out.groups.kind == "row" and fitted.rule.group_setting is None else None
@@ -133,7 +136,7 @@ def _of_calibration(
     check_length(columns, len(sets), "y")
     of_row = group_of_rows(held_out.groups, columns, held_out.meet(by, len(sets))[0])
     folds = None
-    if isinstance(calibration, CrossCalibration):
+    if isinstance(calibration, CrossCalibration) and not isinstance(held_out, Weighted):
         folds = folds_of_calibration(calibration, probabilities, {"groups": by, **chance}, columns, of_row)
     groups, are_bands = _groups_shown(groups, held_out.groups, of_row)
     are_shown = are_bands or by is not None
@@ -181,16 +184,16 @@ def _origin(
     are_groups_shown: bool,
 ) -> Origin:
     """Return the promise as lines: the best one of each group counts, and the worst group."""
-    of_groups = Promises(scheme, held_out.sizes_of_folds).lines
+    of_groups = Promises.of(scheme, held_out).lines
     losses = {tuple((float(line.constant), float(line.slope)) for line in lines) for lines in of_groups}
     kind = held_out.groups.kind
     upper_open = not randomized or not may_be_empty
     within = "label" if kind == "label" else "group" if are_groups_shown else None
-    law: dict[str, Any] = {"folds": folds}
-    if folds is None:
+    law: dict[str, Any] = {"folds": folds, "is_weighted": isinstance(held_out, Weighted)}
+    if folds is None and not isinstance(held_out, Weighted):
         sizes = (*held_out.sizes.tolist(), 0)  # a group never seen comes last: its sets hold every label
         of_row = np.where(of_row < 0, len(sizes) - 1, of_row) if kind == "row" else of_row
-        law = {"group_of_row": of_row, "group_sizes": sizes}
+        law |= {"group_of_row": of_row, "group_sizes": sizes}
     pairs = tuple(sorted(losses))
     return Origin(scheme.name, held_out.n, pairs, kind != "all", upper_open, settings, within, **law)
 
@@ -213,6 +216,7 @@ def _settings(name: str, held_out: HeldOut, score: str, chance: Chance, may_be_e
     return {
         "Calibration": name + (f", {folds} folds" if folds > 1 else ""),
         "Calibration rows": f"{held_out.n:,}",
+        **({"Effective size": effective_in_words(held_out)} if isinstance(held_out, Weighted) else {}),
         "Calibrated": kinds[held_out.groups.kind],
         "Score": score,
         "Randomised": f"yes, by {_SOURCES[chance.source]}" if chance.randomized else "no",

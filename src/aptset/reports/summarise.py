@@ -81,7 +81,7 @@ def _facts(evaluation: Evaluation, evidence: Evidence, parts: dict[str, measures
         "accuracy": words.accuracy_of(evidence),
         "confidence": CONFIDENCE,
         "level": words.FALSE_ALARMS,
-        "sentences": words.SENTENCES,
+        "sentences": words.sentences_of(origin),
         "headlines": words.HEADLINES,
         "most_parts": words.MOST_PARTS,
         "agrees": words.AGREES,

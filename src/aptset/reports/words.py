@@ -86,6 +86,10 @@ SENTENCES = {
         "No verdict without the number of calibration rows: it says how lucky or unlucky a single calibration can be. "
         "Pass n to evaluate, or make the report from the classifier or the calibration itself."
     ),
+    "weighted": (
+        "No verdict: with weights no law says how lucky or unlucky a single calibration can be. The promise is about "
+        "weights that are right, and about test rows from where they point."
+    ),
     "part": "{part} {name}: {coverage} of {rows} rows, less than {limit}",
     "parts_law": (
         "Judged at the {level} level for all {looked_at} classes and groups together, against the chance that rows "
@@ -116,6 +120,11 @@ HEADLINES = {
 }
 # A finding about labels or groups changes these headlines only: the others are graver, or no verdict at all.
 AGREES = ("kept", "agrees", "agrees_small")
+
+
+def sentences_of(origin: Origin) -> dict[str, str]:
+    """Return the sentences of a page; why there is no verdict depends on the calibration."""
+    return {**SENTENCES, "unknown": SENTENCES["weighted"]} if origin.is_weighted else SENTENCES
 
 
 def accuracy_of(evidence: Evidence) -> float | None:
@@ -174,7 +183,7 @@ def first_words(
     kind = _verdict(evidence, alpha, measured, facts)
     promise, measurement = (SENTENCES[name].format(**facts) for name in ("promise", "measured"))
     about_others = SENTENCES["left_out"].format(**facts) if facts.get("left_out", "0") != "0" else ""
-    verdict = SENTENCES[kind].format(**facts) + _aside(origin, alpha, kind, measured, facts) + about_others
+    verdict = sentences_of(origin)[kind].format(**facts) + _aside(origin, alpha, kind, measured, facts) + about_others
     about_parts, kind = _parts(evidence, parts or {}, alpha, kind, facts)
     return Words(promise, measurement, verdict, about_parts, HEADLINES[kind], kind)
 

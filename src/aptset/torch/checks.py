@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from aptset.calibrations.weighted import refuse_weighted
 from aptset.kernels.formula import Formula
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def check_layer_groups(groups: Any) -> bool:
 
 def check_can_be_a_layer(calibration: Calibration) -> None:
     """Refuse calibrations whose sets depend on more than the row."""
+    refuse_weighted(calibration.held_out, "a layer has thresholds that are the same for all rows. Call predict_set")
     check_layer_groups(None if calibration.held_out.groups.kind == "all" else calibration.held_out.groups.kind)
     if calibration.chance.source == "given":
         raise ValueError(

@@ -16,6 +16,7 @@ from aptset.validation.labels import check_length
 WITHOUT_P_VALUES = (
     "Ask for sets at each level; aptset.evaluate(sets, labels, groups=aptset.Overlapping(...)) shows every group."
 )
+WITHOUT_WEIGHTS = ("promise for weights", "Leave the weights out, or give each row one group.")
 MOST_INDICATORS = 64
 MOST_COMBINATIONS = 2000  # of groups among the new rows of one call
 

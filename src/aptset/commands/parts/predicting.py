@@ -30,7 +30,7 @@ from aptset.validation.paths import as_utf8
 from aptset.validation.settings import check_alphas
 
 _FILES = (".csv", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".npz", ".npy", ".gz", ".bz2", ".zst")
-_OPTIONS = ("prefix", "logits", "normalize", "row_id", "groups", "batch_rows", "sep", "encoding")
+_OPTIONS = ("prefix", "logits", "normalize", "row_id", "groups", "weights", "batch_rows", "sep", "encoding")
 
 
 def goes_to_folder(names: Sequence[str], out: str) -> bool:

@@ -1,0 +1,78 @@
+"""From the weights that the user passes to those of calibration rows, and to the columns that they correct."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels.formula import Floats, normalised
+from aptset.validation.settings import check_flag
+from aptset.validation.weights import (
+    check_label_weights,
+    check_one_kind_of_weights,
+    check_some_weight,
+    check_weights,
+)
+
+
+class Weighed(NamedTuple):
+    """The weight of each calibration row, and where labels decide it, the ratio of each label."""
+
+    of_rows: Floats
+    ratios: Floats | None
+    corrects: bool
+
+    @property
+    def factors(self) -> Floats | None:
+        """What columns are multiplied by; None: nothing."""
+        return self.ratios if self.corrects else None
+
+    def some(self, rows: NDArray[np.bool_]) -> Weighed:
+        """Return the weights of some rows."""
+        return self._replace(of_rows=check_some_weight(self.of_rows[rows]))
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """What was passed about weights."""
+
+    weights: Any = None
+    label_weights: Any = None
+    prior_correction: Any = False
+    is_part: bool = False  # of all rows: none of it may have weight
+
+    def of(self, columns: NDArray[np.int64], classes: NDArray[Any]) -> Weighed | None:
+        """Return the weights of calibration rows, given their labels; None if all weigh the same."""
+        corrects = check_flag(self.prior_correction, "prior_correction")
+        check_one_kind_of_weights(self.weights, self.label_weights, corrects)
+        if self.weights is not None:
+            found = check_weights(self.weights, len(columns))
+            return Weighed(found if self.is_part else check_some_weight(found), None, False)
+        if self.label_weights is None:
+            return None
+        ratios = check_label_weights(self.label_weights, classes)
+        return Weighed(check_some_weight(ratios[columns], "label_weights"), ratios, corrects)
+
+
+EQUAL = Weighing()
+
+
+def corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, normalize: bool) -> NDArray[np.generic]:
+    """Multiply each column by its factor and divide rows by their new sums; bad rows stay what they are.
+
+    A row all of whose mass is on labels without a factor stays as it is, too: any fixed map will do, and there is none
+    better.
+    """
+    if (factors == factors[0]).all():
+        return matrix
+    with np.errstate(all="ignore"):
+        wide = matrix.astype(np.float64, order="C")
+        wide = normalised(wide) if normalize else wide
+        total = ((wide + 2.0) - 2.0).sum(axis=1, keepdims=True)  # on the grid, where sums are exact
+        is_good = (abs(total - 1.0) <= tolerance) & (wide >= 0.0).all(axis=1, keepdims=True)
+        times = wide * (factors / factors.max())
+        found = normalised(np.where(times.any(axis=1, keepdims=True), times, wide))
+    return np.where(is_good, found, wide)
