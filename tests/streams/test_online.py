@@ -163,7 +163,7 @@ def test_without_the_delay_the_promise_would_be_too_much():
     assert worst > 0.9 + 0.5
 
 
-@pytest.mark.parametrize("groups", [None, "label", "row"])
+@pytest.mark.parametrize("groups", [None, "label", "bands", "row"])
 @pytest.mark.parametrize("conformity", ["adaptive", "homogeneous", "margin"])
 def test_without_steps_and_window_the_sets_are_those_of_the_calibration(groups, conformity):
     """To the bit, one by one or at once, copies of rows among them."""
@@ -171,7 +171,8 @@ def test_without_steps_and_window_the_sets_are_those_of_the_calibration(groups, 
     probabilities[350:] = np.round(probabilities[350:], 1)  # few contents: many copies
     probabilities[350:] /= probabilities[350:].sum(axis=1, keepdims=True)
     of_row = np.arange(700) % 3
-    setting = of_row[:300] if groups == "row" else groups
+    bands = aptset.LabelBands(dict(zip(LABELS.tolist(), [0, 0, 1, 1], strict=True)))
+    setting = of_row[:300] if groups == "row" else bands if groups == "bands" else groups
     calibration = aptset.calibrate(
         probabilities[:300], LABELS[labels[:300]], classes=LABELS, groups=setting, conformity=conformity, random_state=1
     )
