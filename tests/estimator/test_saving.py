@@ -205,10 +205,7 @@ def forge(folder, change):
         (lambda facts: facts["files"]["models"].update(name="../../x.skops"), "names no file of models"),
         (lambda facts: facts["files"].pop("scores"), "names no file of scores"),
         (lambda facts: facts.update(groups={}), "groups must be of kind all, label, band, row or overlap, with names"),
-        (
-            lambda facts: facts["groups"].update(names=3),
-            "groups must be of kind all, label, band, row or overlap, with names",
-        ),
+        (lambda facts: facts["groups"].update(names=3), "groups must be of kind all, label, band, row or overlap"),
         (lambda facts: facts.update(score={}), "score must have a name and settings"),
         (lambda facts: facts.update(copies=7), r"copies must be in \[0, 1\]"),
         (lambda facts: facts.update(unseen_label_chance=float("nan")), r"unseen_label_chance must be in"),

@@ -58,7 +58,7 @@ def test_sets_are_what_p_values_say():
         found = calibrated(groups=BANDS, **settings)
         mask = found.predict_mask(NEW_ROWS, 0.2, **passed)
         assert np.array_equal(mask, found.p_values(NEW_ROWS, **passed) > 0.2)
-        assert np.array_equal(mask, found.predict_set(NEW_ROWS, 0.2, **passed).to_mask())
+        assert np.array_equal(mask, found.predict_set(NEW_ROWS, 0.2, **passed).mask)
 
 
 @pytest.mark.parametrize(
