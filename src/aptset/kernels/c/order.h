@@ -34,6 +34,22 @@ static void sort_downward(Entry *e, Entry *spare, int64_t n) {
     if (from != e) memcpy(e, from, (size_t)n * sizeof(Entry));
 }
 
+/* The same order of a few probabilities without a branch: each goes where as many stand before it as are larger, or equal and earlier. */
+#define FEW 16
+static void sort_few(Entry *e, Entry *spare, int64_t n) {
+    double values[FEW];
+    Masks numbers, place[FEW / LANES] = {{0}};
+    Doubles lanes[FEW / LANES];
+    for (int64_t k = 0; k < FEW; k++) values[k] = k < n ? from_bits((uint64_t)e[k].rank_bits) : 0.0;
+    for (int k = 0; k < LANES; k++) numbers[k] = k;
+    memcpy(lanes, values, sizeof lanes);
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t v = 0; v * LANES < n; v++)
+            place[v] -= (values[k] > lanes[v]) | ((values[k] == lanes[v]) & (numbers + v * LANES > k));
+    for (int64_t k = 0; k < n; k++) spare[((const int64_t *)place)[k]] = e[k];
+    memcpy(e, spare, (size_t)n * sizeof(Entry));
+}
+
 #define DIGIT_BITS 10
 #define MOST_DIGITS 4 /* in 32 bits */
 #define FEWEST_FOR_DIGITS 48 /* below this many labels merging is quicker */
@@ -83,8 +99,11 @@ static void sort_by_digits(Entry *e, Entry *spare, int64_t n) {
     sort_equal_floats(e, spare, n);
 }
 
-/* Room for one row: entries, as many spare ones, those around the cut, scores, and the row as single floats. */
-typedef struct { Entry *entries, *spare, *window; double *scores; float *rough; } Scratch;
+/* Where the last rows were cut, for the next one to be looked at there first: see near.h. */
+typedef struct { float at, reach, low, high; int32_t failures, resting; } Guess;
+
+/* Room for one row: entries, as many spare ones, those around the cut, scores, the row as single floats, and a guess that rows hand on. */
+typedef struct { Entry *entries, *spare, *window; double *scores; float *rough; Guess *guess; } Scratch;
 
 /* Put a run of equal probabilities into the order of its ties, through keys that sort like the wanted order. */
 static void order_run_by_ties(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
@@ -107,7 +126,7 @@ static void order_ties(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
 }
 
 static void order_entries(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
-    (n < FEWEST_FOR_DIGITS ? sort_downward : sort_by_digits)(e, spare, n);
+    (n <= FEW ? sort_few : n < FEWEST_FOR_DIGITS ? sort_downward : sort_by_digits)(e, spare, n);
     order_ties(e, spare, n, tie_seed);
 }
 
@@ -159,16 +178,17 @@ INLINE void ordered_scores(const Entry *ordered, int64_t n, const Loaded *row, c
     for (int64_t r = end; r < n; r++)
         scores[r] = zero_score(job->weights, (double)(r - end), zeros, (double)(r + 1), row->u);
 }
-/* What the fast path of wide rows needs about a row; 0 if it is odd or bad. */
-INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) {
+/* What the fast path of wide rows needs about a row; 0 if it is odd or bad. Also the mass above a bar, if that is asked for. */
+INLINE int open_row_at(const Job *job, int64_t i, int is_single, double bar, int64_t *above, Loaded *row) {
     const void *at = row_at(job, i);
-    Facts facts = job->seeds ? row_facts(job, at, is_single, 0, 0.0, NULL) : row_facts(job, at, is_single, 1, 0.0, NULL);
+    Facts facts = job->seeds ? row_facts(job, at, is_single, 0, bar, above) : row_facts(job, at, is_single, 1, bar, above);
     uint64_t seed = seed_at(job, i, facts.hash);
     double u = job->u ? job->u[i] : uniform_of(seed);
     *row = (Loaded){facts.total, job->columns, 0, 0, tie_seed_of(seed, u), u, 0};
     find_top_two(job, at, is_single, row);
     return !facts.odd && !row_is_bad(facts.total, 0, job->tolerance);
 }
+INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) { return open_row_at(job, i, is_single, 0.0, NULL, row); }
 
 #define FLOAT_BITS 30 /* of floats below 2 */
 #define KEY_OF_FLOAT(bits) (~(bits) & ((1u << FLOAT_BITS) - 1))
