@@ -125,7 +125,7 @@ INLINE int64_t write_sizes(const Wanted *w, int64_t i, const double *scores, int
 static int64_t careful_members(const Loaded *row, const Job *job, double threshold, Scratch s) {
     if (job->columns <= WIDEST_TILE) {
         order_entries(s.entries, s.spare, job->columns, row->tie_seed);
-        ordered_scores(s.entries, job->columns, row, job, s.scores);
+        ordered_scores(s.entries, job->columns, row, job, s);
         return count_at_most(s.scores, job->columns, threshold);
     }
     int64_t found = select_members(s.entries, s.spare, row, job, threshold);
@@ -148,7 +148,7 @@ INLINE int64_t wide_members(const Job *job, int64_t i, int is_single, double thr
         if (row.bad) return -1;
         found = careful_members(&row, job, threshold, s);
     }
-    if (with_scores) ordered_scores(s.entries, found, &row, job, s.scores);
+    if (with_scores) ordered_scores(s.entries, found, &row, job, s);
     *opened = row;
     return found;
 }
