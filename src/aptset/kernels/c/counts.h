@@ -57,19 +57,13 @@ INLINE int64_t few_below(const double *sorted, double score) {
 #endif
 }
 
-/* Count from `start` on, where TOGETHER scores are below: by steps that grow, then by halving. */
-static int32_t count_further(const double *sorted, int64_t start, int64_t n, double score) {
-    int64_t step = TOGETHER;
-    while (start + step < n && sorted[start + step] < score) start += step, step *= 2;
-    int64_t left = n - start < step ? n - start : step;
-    return (int32_t)start + count_below(sorted + start, left, score);
-}
-
-/* Scores before `start` are below, scores of later buckets are not, so no end is looked for. There are at least TOGETHER scores. */
-INLINE int32_t count_from(const double *sorted, int64_t start, int64_t n, double score) {
-    start = start < n - TOGETHER ? start : n - TOGETHER;
-    int64_t below = few_below(sorted + start, score);
-    return below < TOGETHER ? (int32_t)(start + below) : count_further(sorted, start + TOGETHER, n, score);
+/* Scores of lower buckets are below, those of later ones are not: most counts end among the first of the bucket, and halving does the rest. There
+ * are at least TOGETHER scores. */
+INLINE int32_t count_from(const double *sorted, const int32_t *bucket, int64_t n, double score) {
+    int64_t start = bucket[0] < n - TOGETHER ? bucket[0] : n - TOGETHER, below = few_below(sorted + start, score);
+    if (below < TOGETHER || start + TOGETHER >= bucket[1]) return (int32_t)(start + below);
+    start += TOGETHER;
+    return (int32_t)start + count_below(sorted + start, bucket[1] - start, score);
 }
 
 /* `rounding` has a bit for every count of every group: whether its p-value is one step above the nearest float. */
@@ -102,7 +96,7 @@ INLINE int32_t bucket_of(const OneGroup *g, double score) {
 
 /* `bucket` is -1 where the group has no index. */
 INLINE int32_t count_in_group(const OneGroup *g, int32_t bucket, double score) {
-    return bucket < 0 ? count_below(g->sorted, g->n, score) : count_from(g->sorted, g->starts[bucket], g->n, score);
+    return bucket < 0 ? count_below(g->sorted, g->n, score) : count_from(g->sorted, g->starts + bucket, g->n, score);
 }
 
 /* Calibration scores of its group below each of some scores; all of one group, or each of its own. */
@@ -117,7 +111,7 @@ INLINE void count_chunk(const Calibrated *c, const double *scores, const int32_t
         for (int64_t k = 0; k < m; k++) bucket[k] = bucket_of(&g, scores[k]);
         for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.starts + bucket[k]);
         for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.sorted + g.starts[bucket[k]]);
-        for (int64_t k = 0; k < m; k++) counts[k] = count_from(g.sorted, g.starts[bucket[k]], g.n, scores[k]);
+        for (int64_t k = 0; k < m; k++) counts[k] = count_from(g.sorted, g.starts + bucket[k], g.n, scores[k]);
         return;
     }
     for (int64_t k = 0; k < m; k++) {
