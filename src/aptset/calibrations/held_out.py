@@ -83,9 +83,9 @@ class FoldScores:
 
     @classmethod
     def sort(cls, scores: Floats, groups: NDArray[np.intp], n_groups: int) -> FoldScores:
-        """Put scores in the order of their groups."""
+        """Put scores in the order of their groups; those of one group are kept, and the caller does not change them."""
         if n_groups == 1:
-            return cls.of_one_group(scores.copy())
+            return cls.of_one_group(scores)
         narrow = groups.astype(np.int16) if n_groups < 2**15 else groups  # numpy sorts short numbers by digits
         offsets = np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=n_groups), dtype=np.int64)])
         return cls(scores[np.argsort(narrow, kind="stable")], offsets, is_sorted=False)
