@@ -49,7 +49,7 @@ def ours(p: np.ndarray, labels: np.ndarray) -> dict[str, Work]:
 
 
 def in_words(p: np.ndarray, labels: np.ndarray, groups: np.ndarray, sets: aptset.PredictionSets) -> dict[str, Work]:
-    """Return verbs on ids, labels and groups that are texts or lists, where a Python object per row is hard to avoid."""
+    """Return verbs on ids, labels and groups that are texts or lists: a Python object per row is hard to avoid."""
     names = np.array([f"class {k}" for k in range(p.shape[1])])
     texts, places = names[labels], np.array(["north", "east", "south", "west"])[groups]
     ids, text_ids = np.arange(len(p)), np.array([f"row {k}" for k in range(len(p))])

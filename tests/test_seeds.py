@@ -119,7 +119,8 @@ def test_values_without_visible_content_are_refused():
 
 def test_the_seed_of_an_id_does_not_depend_on_the_others():
     """Texts that spell numbers or times take another way than those that do not."""
-    ids = ["a", "7", 7, "", "-", "-3", "2024-05-17", "row 7", "07", "\u0663", "\u00b2", "\ud800", b"7", b"a", 7.0, 7.5, True, "7.0"]
+    ids = ["a", "7", 7, "", "-", "-3", "2024-05-17", "row 7", "07", "\u0663", "\u00b2", "\ud800"]
+    ids += [b"7", b"a", 7.0, 7.5, True, "7.0"]
     together = id_seeds(as_objects(ids), 5)
     for one, seed in zip(ids, together.tolist(), strict=True):
         assert id_seeds(as_objects([one]), 5).tolist() == [seed], one

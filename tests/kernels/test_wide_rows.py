@@ -1,4 +1,4 @@
-"""Wide rows take shortcuts: a guess where the next row is cut, labels beyond every calibration score, sorting by places.
+"""Wide rows take shortcuts: a guess where a row is cut, labels beyond every calibration score, sorting by places.
 
 Whatever the path, sets and counts are those of numpy's scores of every label.
 """
