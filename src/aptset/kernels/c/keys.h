@@ -13,10 +13,25 @@
 #define MOST_BY_PLACES 4096 /* more keys crowd the places */
 #define ROUNDS_OF_EXCHANGE 12
 
+/* Lanes 1, 0, 3, 2, ... */
+INLINE Doubles turn_neighbours(Doubles x) {
+#if defined(__clang__) && VECTOR == 64
+    return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+#elif defined(__clang__) && VECTOR == 32
+    return __builtin_shufflevector(x, x, 1, 0, 3, 2);
+#elif defined(__clang__)
+    return __builtin_shufflevector(x, x, 1, 0);
+#else
+    Masks turned;
+    for (int k = 0; k < LANES; k++) turned[k] = k ^ 1;
+    return __builtin_shuffle(x, turned);
+#endif
+}
+
 /* Exchange neighbours that are not in order, from the first on and from the second on, until none is left; 0 if that takes too long. */
 INLINE int exchange_neighbours(uint64_t *key, int64_t n) {
-    Masks turned, second;
-    for (int k = 0; k < LANES; k++) turned[k] = k ^ 1, second[k] = -(int64_t)(k & 1);
+    Masks second;
+    for (int k = 0; k < LANES; k++) second[k] = -(int64_t)(k & 1);
     for (int round = 0; round < ROUNDS_OF_EXCHANGE; round++) {
         Masks moved = {0};
         for (int64_t first = 0; first < 2; first++) {
@@ -24,7 +39,7 @@ INLINE int exchange_neighbours(uint64_t *key, int64_t n) {
             for (; k + LANES <= n; k += LANES) {
                 Doubles x, high, low;
                 memcpy(&x, key + k, sizeof x);
-                high = x, low = __builtin_shuffle(x, turned);
+                high = x, low = turn_neighbours(x);
                 put_in_order(&high, &low);
                 Masks sorted = (second & (Masks)high) | (~second & (Masks)low);
                 moved |= sorted ^ (Masks)x;

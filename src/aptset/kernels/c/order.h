@@ -45,7 +45,7 @@ static void sort_few(Entry *e, Entry *spare, int64_t n) {
     memcpy(lanes, values, sizeof lanes);
     for (int64_t k = 0; k < n; k++)
         for (int64_t v = 0; v * LANES < n; v++)
-            place[v] -= (values[k] > lanes[v]) | ((values[k] == lanes[v]) & (numbers + v * LANES > k));
+            place[v] -= (lanes[v] < values[k]) | ((lanes[v] == values[k]) & (numbers + v * LANES > k));
     for (int64_t k = 0; k < n; k++) spare[((const int64_t *)place)[k]] = e[k];
     memcpy(e, spare, (size_t)n * sizeof(Entry));
 }
