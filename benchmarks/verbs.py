@@ -45,7 +45,28 @@ def ours(p: np.ndarray, labels: np.ndarray) -> dict[str, Work]:
         "to_frame polars": lambda: sets.to_frame("polars"),
         "to_frame pandas": lambda: sets.to_frame("pandas"),
     }
-    return works
+    return works | in_words(p, labels, groups, sets)
+
+
+def in_words(p: np.ndarray, labels: np.ndarray, groups: np.ndarray, sets: aptset.PredictionSets) -> dict[str, Work]:
+    """Return verbs on ids, labels and groups that are texts or lists: a Python object per row is hard to avoid."""
+    names = np.array([f"class {k}" for k in range(p.shape[1])])
+    texts, places = names[labels], np.array(["north", "east", "south", "west"])[groups]
+    ids, text_ids = np.arange(len(p)), np.array([f"row {k}" for k in range(len(p))])
+    by_text = aptset.calibrate(p, labels, groups=places, random_state=0)
+    with_texts = aptset.calibrate(p, texts, classes=names, random_state=0)
+    text_sets, lists = with_texts.predict_set(p, ALPHA), sets.labels()
+    return {
+        "calibrate, ids": lambda: aptset.calibrate(p, labels, ids=ids, random_state=0),
+        "calibrate, ids as texts": lambda: aptset.calibrate(p, labels, ids=text_ids, random_state=0),
+        "calibrate, labels as texts": lambda: aptset.calibrate(p, texts, classes=names, random_state=0),
+        "predict_set by group as text": lambda: by_text.predict_set(p, ALPHA, groups=places),
+        "evaluate, labels as texts": lambda: aptset.evaluate(text_sets, texts),
+        "evaluate by group as text": lambda: aptset.evaluate(sets, labels, groups=places),
+        "evaluate lists": lambda: aptset.evaluate(lists, labels),
+        "from_labels": lambda: aptset.PredictionSets.from_labels(lists, np.arange(p.shape[1])),
+        "count": lambda: sets.count([0]),
+    }
 
 
 def crepes_verbs(p: np.ndarray, labels: np.ndarray) -> dict[str, Callable[[np.ndarray, np.ndarray], Any]]:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from aptset.chance.seeds import row_seeds
+from aptset.chance.seeds import id_seeds, row_seeds
+from aptset.labels import as_objects
 
 values = st.one_of(st.just(0.0), st.floats(allow_nan=True, allow_infinity=True, width=32))
 
@@ -114,3 +115,17 @@ def test_names_that_repeat_and_record_batches():
 def test_values_without_visible_content_are_refused():
     with pytest.raises(TypeError, match="got a object"):
         row_seeds(np.array([[object()], [object()]]), 0)
+
+
+def test_the_seed_of_an_id_does_not_depend_on_the_others():
+    """Texts that spell numbers or times take another way than those that do not."""
+    ids = ["a", "7", 7, "", "-", "-3", "2024-05-17", "row 7", "07", "\u0663", "\u00b2", "\ud800"]
+    ids += [b"7", b"a", 7.0, 7.5, True, "7.0"]
+    together = id_seeds(as_objects(ids), 5)
+    for one, seed in zip(ids, together.tolist(), strict=True):
+        assert id_seeds(as_objects([one]), 5).tolist() == [seed], one
+    assert len({together[k] for k in (1, 2, 12, 14, 17)}) == 1, "numbers and the texts that spell them are one id"
+    texts = [one for one in ids if isinstance(one, str) and one != "\ud800"]
+    of_texts = [seed for one, seed in zip(ids, together.tolist(), strict=True) if one in texts and type(one) is str]
+    assert id_seeds(np.array(texts), 5).tolist() == of_texts
+    assert len(id_seeds(np.array([], dtype=str), 5)) == 0

@@ -35,6 +35,31 @@ def test_reads_as_a_sequence(sets):
         sets[4]
 
 
+def test_rows_with_a_set_are_those_that_equal_it(sets):
+    """Whatever is asked for: labels in order, other orders, labels that are none, numbers, texts, nothing at all."""
+    numbers = PredictionSets.from_mask(np.array([[1, 1, 0], [0, 0, 0], [1, 1, 0]], dtype=bool), [1, 2, 3])
+    asked = [["bee", "ant"], ["ant", "bee"], [], ["dog"], ["cow"], [1, 2], [1.0, 2.0], [1, "ant"]]
+    asked += ["dog", 3, None, [[1]]]
+    for some in (sets, numbers):
+        for labels in (*asked, np.array(["dog"]), ("dog",)):
+            rows = [k for k, row in enumerate(some.labels()) if np.array_equal(row, np.asarray(labels, dtype=object))]
+            assert some.count(labels) == len(rows), labels
+            assert (labels in some) == bool(rows)
+            for k in rows:
+                assert some.index(labels, k) == k
+    assert numbers.index([1, 2], 1) == 2
+    with pytest.raises(ValueError, match="no row"):
+        numbers.index([1, 2], 1, 2)
+
+
+def test_labels_come_back_as_arrays_of_any_kind(sets):
+    mixed = [np.array(["ant"]), ["bee", "ant"], np.array([], dtype=float), ("dog",)]
+    again = PredictionSets.from_labels(mixed, CLASSES)
+    assert [row.tolist() for row in again] == [["ant"], ["bee", "ant"], [], ["dog"]]
+    assert PredictionSets.of(sets.labels(), CLASSES) == sets
+    assert PredictionSets.of([np.array([2]), np.array(["b"]), [2.5]]).classes.tolist() == [2, "b", 2.5]
+
+
 def test_picks_rows(sets):
     assert [row.tolist() for row in sets[1:3]] == ROWS[1:3]
     assert [row.tolist() for row in sets[[3, 0, 3]]] == [ROWS[3], ROWS[0], ROWS[3]]

@@ -110,9 +110,11 @@ class Groups:
 
     def ids_of_labels(self, ids: Ids | None, columns: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the group of each calibration sample from the ids of its row and the column of its true label."""
-        if ids is None:
-            return columns.astype(np.intp) if self.of_columns is None else self.of_columns[columns]
-        return ids.astype(np.intp)
+        if self.kind == "all":
+            return np.zeros(len(columns), dtype=np.intp)  # which costs nothing as long as nobody looks
+        if ids is None and self.of_columns is not None:
+            return self.of_columns[columns]
+        return (columns if ids is None else ids).astype(np.intp, copy=False)
 
     @cached_property
     def of_columns(self) -> NDArray[np.intp] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]
     numeric = labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf" and _compare_exactly(labels, classes)
     if not numeric and not (labels.dtype.kind == classes.dtype.kind == "U"):
         table = {label: column for column, label in enumerate(classes.tolist())}
-        return np.array([table.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+        return np.fromiter(map(table.get, labels.tolist(), repeat(-1)), dtype=np.int64, count=len(labels))
     order = np.argsort(classes)
     place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
     return np.where(classes[order[place]] == labels, order[place], -1).astype(np.int64)
@@ -116,3 +117,13 @@ def hashable(value: Any) -> Any:
         return None if value != value else value
     except (TypeError, ArithmeticError):  # NA is neither equal nor different; a signalling NaN compares with nothing
         return None
+
+
+def with_one_missing(values: list[Any]) -> list[Any]:
+    """Return values among which every missing one is the same: each different value is looked at once."""
+    try:
+        different = dict.fromkeys(values)
+    except TypeError:  # some cannot be looked up
+        return [hashable(value) for value in values]
+    some_missing = any(value is not None and hashable(value) is None for value in different)
+    return [hashable(value) for value in values] if some_missing else values

@@ -133,7 +133,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
             return cls.from_mask(sets, classes)
         rows = check_label_rows(sets)
         refuse_nested_mask(rows)
-        known = distinct(as_objects([label for row in rows for label in row.tolist()])) if classes is None else classes
+        known = distinct(_as_one(rows)) if classes is None else classes
         return cls.from_labels(rows, known)
 
     @classmethod
@@ -148,9 +148,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
         """Make sets from the labels of each row, as :meth:`labels` gives them."""
         rows, names = check_label_rows(labels), check_set_classes(classes)
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
-        one_kind = len({row.dtype.kind for row in rows if len(row)}) <= 1
-        filled = [row for row in rows if len(row)]
-        members = (np.concatenate(filled) if filled else names[:0]) if one_kind else _as_one_list(rows)
+        members = _as_one(rows) if indptr[-1] else names[:0]
         return cls(indptr, check_labels(members, names, len(members)).astype(np.int32), names)
 
     @classmethod
@@ -245,14 +243,26 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     def count(self, labels: Any) -> int:
         """Count the rows whose set is exactly these labels, in this order."""
-        return sum(np.array_equal(row, labels) for row in self)
+        return len(self._rows_with(labels))
 
     def index(self, labels: Any, start: int = 0, stop: int | None = None) -> int:
         """Return the first row whose set is exactly these labels, in this order."""
-        for row in range(*slice(start, stop).indices(len(self))):
-            if np.array_equal(self[row], labels):
-                return row
+        first, last, _ = slice(start, stop).indices(len(self))
+        for row in self._rows_with(labels).tolist():
+            if first <= row < last:
+                return int(row)
         raise ValueError(f"no row has the set {labels!r}")
+
+    def _rows_with(self, labels: Any) -> NDArray[np.intp]:
+        """Return the rows whose set is exactly these labels, in this order; none for what is no list of labels."""
+        try:
+            columns = columns_of(as_labels(labels, "labels"), self.classes)
+        except (TypeError, ValueError):
+            return np.empty(0, dtype=np.intp)
+        rows = np.flatnonzero(self.sizes == len(columns))
+        for place, column in enumerate(columns.tolist()):
+            rows = rows[self.indices[self.indptr[rows] + place] == column]
+        return rows
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PredictionSets):
@@ -288,8 +298,11 @@ class PredictionSets(Sequence[NDArray[Any]]):
         return f"<p>{escape(self._title())}</p><table>{head}{cells}</table>"
 
 
-def _as_one_list(rows: list[NDArray[Any]]) -> NDArray[Any]:
-    """Join labels of several kinds without turning numbers into texts."""
+def _as_one(rows: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join the labels of all rows; those of several kinds without turning numbers into texts."""
+    filled = [row for row in rows if len(row)]
+    if filled and len({row.dtype.kind for row in filled}) == 1:
+        return np.concatenate(filled)
     return as_objects([label for row in rows for label in row.tolist()])
 
 

@@ -94,10 +94,10 @@ class FoldScores:
 
     @classmethod
     def sort(cls, scores: Floats, group: NDArray[np.intp], groups: Groups) -> FoldScores:
-        """Put scores in the order of their groups."""
+        """Put scores in the order of their groups; those of one group are kept, and the caller does not change them."""
         n_groups = len(groups.names)
         if n_groups == 1:
-            return cls.of_one_group(scores.copy(), groups)
+            return cls.of_one_group(scores, groups)
         narrow = group.astype(np.int16) if n_groups < 2**15 else group  # numpy sorts short numbers by digits
         offsets = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=n_groups), dtype=np.int64)])
         return cls(scores[np.argsort(narrow, kind="stable")], offsets, groups, is_sorted=False)

@@ -144,16 +144,34 @@ def id_seeds(ids: NDArray[Any], key: int) -> Words:
         words = np.where(ids < 0, words ^ np.uint64(_OF_NEGATIVES), words)
     else:
         values = (np.datetime_as_string(ids) if ids.dtype.kind == "M" else ids).tolist()
-        words = np.fromiter((_id_word(value) for value in values), dtype=np.uint64, count=len(ids))
+        words = _id_words(values)
     return seeds_of(mix(words), key ^ _OF_IDS)
+
+
+_MAY_BE_NUMBERS = frozenset("-0123456789")  # beginnings of texts that may spell a number or a time
+
+
+def _id_words(values: list[Any]) -> Words:
+    """Return the 64 bits of each id. Most texts spell nothing: they are digested without a look at each."""
+    from hashlib import blake2b  # slow to import, and few need it
+
+    plain = np.fromiter((type(v) is str and v[:1] not in _MAY_BE_NUMBERS for v in values), np.bool_, len(values))
+    texts = values if plain.all() else [value for value, is_plain in zip(values, plain, strict=True) if is_plain]
+    digests = b"".join([blake2b(t.encode("utf-8", "surrogatepass"), digest_size=8).digest() for t in texts])
+    words = np.empty(len(values), dtype=np.uint64)
+    words[plain] = np.frombuffer(digests, dtype="<u8") ^ np.uint64(_OF_TEXTS)
+    others = np.flatnonzero(~plain)
+    words[others] = np.fromiter((_id_word(values[row]) for row in others.tolist()), np.uint64, len(others))
+    return words
 
 
 def _id_word(value: Any) -> int:
     """Return the 64 bits that stand for an id: those of a whole number, else a digest of its text."""
-    if isinstance(value, Real | np.bool_) and value == value // 1:
-        value = int(value)  # type: ignore[arg-type]
-    else:
-        refuse_unstable_value(value, "ids")
+    if type(value) is not str:
+        if isinstance(value, Real | np.bool_) and value == value // 1:
+            value = int(value)  # type: ignore[arg-type]
+        else:
+            refuse_unstable_value(value, "ids")
     text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
     whole, time = _WHOLE.fullmatch(text), _TIME.fullmatch(text)
     if whole and -(2**63) <= (number := int(whole[1])) < 2**64:

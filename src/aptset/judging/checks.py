@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import as_objects, hashable
+from aptset.labels import as_objects, with_one_missing
 from aptset.tables import is_table, matrix_of_table, plain_list
 from aptset.validation.labels import (
     as_labels,
@@ -133,9 +133,9 @@ def check_by(by: Any, labels: Any) -> NDArray[Any]:
     if isinstance(by, np.ndarray) and by.dtype.kind in _NEVER_MISSING:
         check_length(by, len(truth), "by")
         return _without_missing(by)
-    found = [hashable(value) for value in plain_list(by)]
+    found = with_one_missing(plain_list(by))
     check_length(found, len(truth), "by")
-    if any(isinstance(value, list | tuple | dict | set | np.ndarray) for value in found):
+    if any(issubclass(kind, list | tuple | dict | set | np.ndarray) for kind in set(map(type, found))):
         raise TypeError("by must hold one plain value per row, no lists or tuples.")
     return as_objects(found)
 
@@ -148,7 +148,7 @@ def _without_missing(values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype.kind in "biu":
         return values
     plain = values.tolist()
-    return as_objects(plain if values.dtype.kind in _NEVER_MISSING else [hashable(value) for value in plain])
+    return as_objects(plain if values.dtype.kind in _NEVER_MISSING else with_one_missing(plain))
 
 
 def check_bins(bins: Any) -> NDArray[np.int64]:

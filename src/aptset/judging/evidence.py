@@ -15,7 +15,7 @@ from aptset.judging.checks import (
 )
 from aptset.judging.laws import FoldCounts
 from aptset.kernels.formula import Floats
-from aptset.labels import columns_of, hashable
+from aptset.labels import columns_of, with_one_missing
 from aptset.overlapping import Overlapping
 from aptset.sets import PredictionSets
 from aptset.tables import plain_list
@@ -24,9 +24,9 @@ from aptset.validation.labels import as_labels
 
 def as_group_list(groups: Any) -> list[Any] | None:
     """Return the group of each row as plain values, every missing one as the same; None where groups overlap."""
-    if isinstance(groups, Overlapping):
+    if groups is None or isinstance(groups, Overlapping):
         return None
-    return None if groups is None else [hashable(value) for value in plain_list(groups)]
+    return with_one_missing(plain_list(groups))
 
 
 @dataclass(frozen=True, eq=False)

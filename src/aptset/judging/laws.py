@@ -120,15 +120,23 @@ def chance_within(sizes: NDArray[np.int64], alpha: Fraction, within: float) -> F
     """
     from scipy.special import betainc
 
-    top, bottom = (1 - alpha).numerator, alpha.denominator
-    if top * (int(sizes[-1]) + 1) < 2**62:
-        k = (-(-top * (sizes + 1) // bottom)).astype(np.float64)  # ceil((1 - alpha)(n + 1)) in integers
-    else:
-        k = np.array([rank_at(n, alpha) for n in sizes.tolist()], dtype=np.float64)
     low, high = max(0.0, float(1 - alpha) - within), min(1.0, float(1 - alpha) + within)
-    b = sizes + 1 - k
-    can = b > 0
-    return np.where(can, betainc(k, np.maximum(b, 1), high) - betainc(k, np.maximum(b, 1), low), 0.0)
+    above = _allowed_above(sizes, alpha)
+    can = np.flatnonzero(above > 0)
+    b = above[can].astype(np.float64)
+    k = (sizes[can] + 1 - above[can]).astype(np.float64)
+    chances = np.zeros(len(sizes))
+    chances[can] = betainc(k, b, high) - betainc(k, b, low)
+    return chances
+
+
+def _allowed_above(sizes: NDArray[np.int64], alpha: Fraction) -> NDArray[np.int64]:
+    """Return n + 1 - k, the whole part of alpha (n + 1), for each n, rising: counted on from the first, in integers."""
+    first, share, whole = int(sizes[0]), alpha.numerator, alpha.denominator
+    full, rest = divmod(share * (first + 1), whole)
+    if rest + share * (int(sizes[-1]) - first) < 2**63:
+        return np.asarray(full + (rest + share * (sizes - first)) // whole)
+    return np.array([n + 1 - rank_at(n, alpha) for n in sizes.tolist()], dtype=np.int64)
 
 
 def realised_coverage(n: int, alpha: Fraction, points: int = 201) -> tuple[Floats, Floats]:

@@ -91,17 +91,25 @@ class Outcome:
         return mean_of_sums(int(times.sum()), int(times @ sizes), int(times @ np.square(sizes)), *ends, sure)
 
     def parts(self, by: Any = "label") -> list[Part]:
-        """Return the rows of each true label, or of each value of an array."""
+        """Return the rows of each true label, or of each value of an array; each array is looked at once."""
         if isinstance(by, Overlapping):
             check_length(by, len(self.sizes), "by")
             return [Part(name, by.members(name)) for name in by.names]
-        return self._parts_of_labels if isinstance(by, str) and by == "label" else _parts(by, self.labels)
+        if isinstance(by, str) and by == "label":
+            return self._parts_of_labels
+        if id(by) not in self._parts_of_arrays:
+            self._parts_of_arrays[id(by)] = by, _parts(by, self.labels)  # with the array, so that its id stays its own
+        return self._parts_of_arrays[id(by)][1]
 
     def counts(self, by: Any = "label") -> list[tuple[int, int]]:
         """Return for each part how many of how many rows are covered."""
         if self.counts_of_labels is not None:
             return self.counts_of_labels
         return [(int(np.count_nonzero(self.covered[part.rows])), len(part.rows)) for part in self.parts(by)]
+
+    @cached_property
+    def _parts_of_arrays(self) -> dict[int, tuple[Any, list[Part]]]:
+        return {}
 
     @cached_property
     def _parts_of_labels(self) -> list[Part]:

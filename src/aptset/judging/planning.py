@@ -160,7 +160,7 @@ def calibration_size(alpha: float, within: float = 0.01, confidence: float = 0.9
         low, high = (low, middle) if reached else (middle, high)
     # Ceilings make the chance wobble with n, by as much as some tens of steps of 1 / alpha: look around the crossing.
     around = min(max(2000, int(20 / level)), 1_000_000)
-    sizes = np.arange(max(1, high - around), high + around)
+    sizes = np.arange(max(least, high - around), high + around)
     short = np.flatnonzero(chance_within(sizes, level, margin) < chance)
     last_short = int(sizes[short[-1]]) if len(short) else least - 1
     size = CalibrationSize(last_short + 1)

@@ -60,17 +60,39 @@ def index_of(sorted_scores: Floats, offsets: NDArray[np.int64]) -> Index:
     return Index(starts, firsts, np.array([low for _, low, _ in found]), np.array([scale for _, _, scale in found]))
 
 
+_CROWDED = 64  # scores in the bucket of a score, on average, from which on narrower ranges are tried
+_RANGES = ((0.001, 0.999), (0.01, 0.99), (0.1, 0.9), (0.25, 0.75), (0.0, 0.5), (0.5, 1.0), (0.0, 0.1), (0.9, 1.0))
+
+
 def _starts_of(scores: Floats) -> tuple[NDArray[np.int32], float, float]:
-    """Return where the buckets of a group start, and what finds the bucket of a score."""
-    n_buckets = len(scores) // _IN_A_BUCKET
-    span = float(scores[-1] - scores[0]) if len(scores) >= _FEWEST else 0.0
-    scale = n_buckets * (1 - 2.0**-20) / span if span > 0.0 else np.inf
-    if not np.isfinite(scale):
+    """Return where the buckets of a group start, and what finds the bucket of a score.
+
+    Buckets cover the range of the scores, or of most of them where a few lie far away: those go into the buckets at
+    the ends.
+    """
+    if len(scores) < _FEWEST:
         return np.empty(0, dtype=np.int32), 0.0, 0.0
-    low = float(scores[0])
-    buckets = ((scores - low) * scale).astype(np.int64)
-    sizes = np.bincount(buckets, minlength=n_buckets)
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32), low, scale
+    best = _buckets_between(scores, 0, len(scores) - 1)
+    if best is None or best[0] > _CROWDED:
+        for low, high in _RANGES:
+            tried = _buckets_between(scores, int(low * (len(scores) - 1)), int(high * (len(scores) - 1)))
+            if tried is not None and (best is None or tried[0] < best[0]):
+                best = tried
+    if best is None:
+        return np.empty(0, dtype=np.int32), 0.0, 0.0
+    _, sizes, low_end, scale = best
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32), low_end, scale
+
+
+def _buckets_between(scores: Floats, first: int, last: int) -> tuple[float, NDArray[np.intp], float, float] | None:
+    """Return buckets over the range of some scores: how crowded that of a score is on average, sizes, start, scale."""
+    n_buckets, low, span = len(scores) // _IN_A_BUCKET, float(scores[first]), float(scores[last] - scores[first])
+    with np.errstate(over="ignore"):
+        scale = float(np.float64(n_buckets * (1 - 2.0**-20)) / span) if span > 0.0 else np.inf
+        if not np.isfinite(scale):
+            return None
+        sizes = np.bincount(np.clip((scores - low) * scale, 0, n_buckets - 1).astype(np.intp), minlength=n_buckets)
+    return float(np.square(sizes).sum() / len(scores)), sizes, low, scale
 
 
 def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:

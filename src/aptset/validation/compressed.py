@@ -46,10 +46,16 @@ def check_set_classes(classes: Any) -> NDArray[Any]:
     return check_classes(found, len(found), None, None)
 
 
+_PLAIN = "biufU"  # kinds of arrays that hold their labels as they are
+
+
 def check_label_rows(labels: Any) -> list[NDArray[Any]]:
     """Return the labels of each row as an array."""
     rows = []
     for number, row in enumerate(labels):
+        if type(row) is np.ndarray and row.ndim == 1 and row.dtype.kind in _PLAIN:
+            rows.append(row)  # as `labels()` gives them: nothing to look at
+            continue
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
             raise TypeError(f"labels must hold a list of labels for each row; got {row!r} in row {number}.")
         rows.append(as_labels(list(row), f"labels of row {number}"))

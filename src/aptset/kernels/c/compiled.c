@@ -74,19 +74,23 @@ static PyObject *refuse(int all_fits) {
 static void *take_room(int64_t columns, Scratch *s, Tile **t) {
     int64_t tile = columns <= WIDEST_TILE ? columns : 0, entries = columns + 1;
     int64_t numbers = tile * TILE_ROWS + (tile ? 2 * LONGEST_GROUP : 0);
-    size_t bytes = WIDEST_VECTOR + (size_t)numbers * sizeof(double) + sizeof(Tile) + (size_t)(tile * tile) * sizeof(Exchange)
-                 + (size_t)(3 * entries) * sizeof(Entry) + (size_t)columns * sizeof(double)
+    size_t bytes = WIDEST_VECTOR + (size_t)numbers * sizeof(double) + sizeof(Tile) + sizeof(Guess) + (size_t)(tile * tile) * sizeof(Exchange)
+                 + (size_t)(3 * entries) * sizeof(Entry) + (size_t)columns * (2 * sizeof(double) + sizeof(int32_t))
                  + (size_t)rough_room(columns) * sizeof(float);
     char *room = PyMem_Malloc(bytes);
     if (!room) return NULL;
     double *value = (double *)(((uintptr_t)room + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR), *key = value + tile * TILE_ROWS;
     *t = (Tile *)(value + numbers);
     **t = (Tile){(Doubles *)value, (Doubles *)key, (Doubles *)(key + LONGEST_GROUP), NULL, 0, 0, 0};
-    s->entries = (Entry *)(*t + 1);
+    s->guess = (Guess *)(*t + 1);
+    *s->guess = (Guess){0};
+    s->entries = (Entry *)(s->guess + 1);
     s->spare = s->entries + entries;
     s->window = s->spare + entries;
     s->scores = (double *)(s->window + entries);
-    s->rough = (float *)(s->scores + columns);
+    s->least = s->scores + columns;
+    s->columns = (int32_t *)(s->least + columns);
+    s->rough = (float *)(s->columns + columns);
     (*t)->network = (Exchange *)(s->rough + rough_room(columns));
     (*t)->exchanges = tile ? make_network(tile, (*t)->network) : 0;
     return room;

@@ -1,29 +1,9 @@
 /* The score of every label of every row, and how many calibration scores lie below it. */
 #ifndef APTSET_COUNTS_H
 #define APTSET_COUNTS_H
-#include "order.h"
+#include "cuts.h"
+#include "sorting.h"
 #include "tile.h"
-
-/* Score every label of row i by sorting it: entries in order, their scores upward. */
-INLINE Loaded score_row(const Job *job, int64_t i, Scratch s) {
-    Loaded row = load_row(job, i, s.entries);
-    if (row.bad) return row;
-    order_entries(s.entries, s.spare, job->columns, row.tie_seed);
-    ordered_scores(s.entries, job->columns, &row, job, s.scores);
-    return row;
-}
-
-/* The same for wide rows: most are put in order more quickly. */
-INLINE Loaded score_wide_row(const Job *job, int64_t i, Scratch s) {
-    Loaded row;
-    const void *at = row_at(job, i);
-    int is_open = job->is_single ? open_row(job, i, 1, &row) : open_row(job, i, 0, &row);
-    int is_done = is_open && (job->is_single ? order_wide_row(at, 1, job->columns, s.entries, s.spare, &row)
-                                             : order_wide_row(at, 0, job->columns, s.entries, s.spare, &row));
-    if (!is_done) return score_row(job, i, s);
-    ordered_scores(s.entries, job->columns, &row, job, s.scores);
-    return row;
-}
 
 static int64_t all_scores_loop(const Job *job, int64_t n, Scratch s, Tile *t, double *scores) {
     int64_t columns = job->columns;
@@ -37,7 +17,7 @@ static int64_t all_scores_loop(const Job *job, int64_t n, Scratch s, Tile *t, do
                 continue;
             }
             if ((columns > WIDEST_TILE ? score_wide_row(job, start + i, s) : score_row(job, start + i, s)).bad) return start + i;
-            for (int64_t r = 0; r < columns; r++) out[s.entries[r].column] = s.scores[r];
+            for (int64_t r = 0; r < columns; r++) out[s.columns[r]] = s.scores[r];
         }
     }
     return -1;
@@ -59,25 +39,38 @@ INLINE int32_t count_below(const double *sorted, int64_t n, double score) {
  * firsts[g] on, one more than it has buckets; none where it is small. */
 typedef struct { const int32_t *starts; const int64_t *firsts; const double *low, *scale; } Index;
 
-/* Scores of later buckets are not below, so no end is looked for: vectors count those below until one is not full. */
-INLINE int32_t count_from(const double *sorted, int64_t start, int64_t n, double score) {
-    for (; start + LANES <= n; start += LANES) {
-        Doubles x;
-        memcpy(&x, sorted + start, sizeof x);
+#define TOGETHER 8 /* scores that are compared at once */
+
+/* How many of TOGETHER sorted numbers are below a score. */
+INLINE int64_t few_below(const double *sorted, double score) {
 #if defined(__AVX512F__)
-        int64_t below = __builtin_popcount(_mm512_cmp_pd_mask((__m512d)x, _mm512_set1_pd(score), _CMP_LT_OQ));
+    return __builtin_popcount(_mm512_cmp_pd_mask(_mm512_loadu_pd(sorted), _mm512_set1_pd(score), _CMP_LT_OQ));
+#elif defined(__SSE2__)
+    const __m128d bar = _mm_set1_pd(score);
+    int bits = 0;
+    for (int k = 0; k < TOGETHER; k += 2) bits |= _mm_movemask_pd(_mm_cmplt_pd(_mm_loadu_pd(sorted + k), bar)) << k;
+    return __builtin_popcount((unsigned)bits);
 #else
-        int64_t below = -sum_of(x < score);
+    int64_t below = 0;
+    for (int k = 0; k < TOGETHER; k++) below += sorted[k] < score;
+    return below;
 #endif
-        if (below < LANES) return (int32_t)(start + below);
-    }
-    return (int32_t)start + count_below(sorted + start, n - start, score);
+}
+
+/* Scores of lower buckets are below, those of later ones are not: most counts end among the first of the bucket, and halving does the rest. There
+ * are at least TOGETHER scores. */
+INLINE int32_t count_from(const double *sorted, const int32_t *bucket, int64_t n, double score) {
+    int64_t start = bucket[0] < n - TOGETHER ? bucket[0] : n - TOGETHER, below = few_below(sorted + start, score);
+    if (below < TOGETHER || start + TOGETHER >= bucket[1]) return (int32_t)(start + below);
+    start += TOGETHER;
+    return (int32_t)start + count_below(sorted + start, bucket[1] - start, score);
 }
 
 /* `rounding` has a bit for every count of every group: whether its p-value is one step above the nearest float. */
 typedef struct { const double *sorted; const int64_t *offsets; const int32_t *row_groups; Index index; const uint8_t *rounding; } Calibrated;
 
 #define CHUNK 64 /* scores that are looked up together: memory is asked for all of them before the first answer is needed */
+#define NEAR_SCORES 65536 /* so many are in a near cache anyhow */
 
 /* What counting in one group needs to know; `last` is its last bucket, -1 where it has none. */
 typedef struct { const double *sorted; const int32_t *starts; int64_t n, last; double low, scale; } OneGroup;
@@ -101,25 +94,24 @@ INLINE int32_t bucket_of(const OneGroup *g, double score) {
     return (int32_t)(place < (double)g->last ? place : (double)g->last);
 }
 
+/* `bucket` is -1 where the group has no index. */
 INLINE int32_t count_in_group(const OneGroup *g, int32_t bucket, double score) {
-    int64_t start = bucket < 0 ? 0 : g->starts[bucket], end = bucket < 0 ? g->n : g->starts[bucket + 1];
-    if (end - start > 4 * LANES) { /* no index, or many equal scores */
-        int32_t count = (int32_t)start + count_below(g->sorted + start, end - start, score);
-        if (count < end) return count;
-        start = end;
-    }
-    return count_from(g->sorted, start, g->n, score);
+    return bucket < 0 ? count_below(g->sorted, g->n, score) : count_from(g->sorted, g->starts + bucket, g->n, score);
 }
 
 /* Calibration scores of its group below each of some scores; all of one group, or each of its own. */
 INLINE void count_chunk(const Calibrated *c, const double *scores, const int32_t *groups, int is_one_group, int64_t m, int32_t *counts) {
     int32_t bucket[CHUNK];
     OneGroup g = open_group(c, groups[0]);
+    if (is_one_group && g.last < 0) {
+        for (int64_t k = 0; k < m; k++) counts[k] = count_below(g.sorted, g.n, scores[k]);
+        return;
+    }
     if (is_one_group) {
-        for (int64_t k = 0; k < m; k++) bucket[k] = g.last < 0 ? -1 : bucket_of(&g, scores[k]);
-        for (int64_t k = 0; k < m && g.last >= 0; k++) __builtin_prefetch(g.starts + bucket[k]);
-        for (int64_t k = 0; k < m && g.last >= 0; k++) __builtin_prefetch(g.sorted + g.starts[bucket[k]]);
-        for (int64_t k = 0; k < m; k++) counts[k] = count_in_group(&g, bucket[k], scores[k]);
+        for (int64_t k = 0; k < m; k++) bucket[k] = bucket_of(&g, scores[k]);
+        for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.starts + bucket[k]);
+        for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.sorted + g.starts[bucket[k]]);
+        for (int64_t k = 0; k < m; k++) counts[k] = count_from(g.sorted, g.starts + bucket[k], g.n, scores[k]);
         return;
     }
     for (int64_t k = 0; k < m; k++) {
@@ -146,25 +138,45 @@ INLINE double p_value_of(const Calibrated *c, int64_t group, int64_t count) {
 
 typedef struct { const Calibrated *calibrated; int32_t *counts; double *p_values; } Counting; /* counts are added to, or p-values written */
 
-INLINE void write_count(const Counting *w, int64_t cell, int32_t group, int32_t count) {
-    if (w->counts) w->counts[cell] += count; else w->p_values[cell] = p_value_of(w->calibrated, group, count);
+/* p-values of counts; all of one group, or each of its own. */
+INLINE void p_values_of_chunk(const Calibrated *c, const int32_t *groups, int is_one_group, const int32_t *counts, int64_t m, double *p) {
+    if (!is_one_group || groups[0] < 0) {
+        for (int64_t k = 0; k < m; k++) p[k] = p_value_of(c, groups[k], counts[k]);
+        return;
+    }
+    const int64_t first = c->offsets[groups[0]] + groups[0], n = c->offsets[groups[0] + 1] - c->offsets[groups[0]];
+    const double whole = (double)(n + 1);
+    for (int64_t k = 0; k < m; k++) p[k] = (whole - (double)counts[k]) / whole;
+    for (int64_t k = 0; k < m; k++) {
+        int64_t bit = first + counts[k];
+        p[k] = from_bits(bits_of(p[k]) + (c->rounding[bit >> 3] >> (bit & 7) & 1));
+    }
 }
 
-/* Count for the labels of row i, whose scores stand in s, in order. */
-INLINE void count_row(const Counting *w, int64_t i, int64_t columns, Scratch s) {
+/* Count for the first n labels of row i in order, whose columns and scores stand in s; the others have been counted as above all scores. */
+INLINE void count_row(const Counting *w, int64_t i, int64_t columns, int64_t n, Scratch s) {
     int32_t groups[CHUNK], counts[CHUNK];
-    for (int64_t first = 0; first < columns; first += CHUNK) {
-        int64_t m = columns - first < CHUNK ? columns - first : CHUNK;
-        const int32_t *row_groups = w->calibrated->row_groups;
-        for (int64_t k = 0; k < m; k++) groups[k] = row_groups ? row_groups[i] : (int32_t)s.entries[first + k].column;
-        count_chunk(w->calibrated, s.scores + first, groups, row_groups != NULL, m, counts);
-        for (int64_t k = 0; k < m; k++) write_count(w, i * columns + s.entries[first + k].column, groups[k], counts[k]);
+    double p[CHUNK];
+    const int32_t *row_groups = w->calibrated->row_groups;
+    int is_one_group = row_groups != NULL;
+    for (int64_t first = 0; first < n; first += CHUNK) {
+        int64_t m = n - first < CHUNK ? n - first : CHUNK;
+        const int32_t *column = s.columns + first;
+        for (int64_t k = 0; k < m; k++) groups[k] = row_groups ? row_groups[i] : column[k];
+        count_chunk(w->calibrated, s.scores + first, groups, is_one_group, m, counts);
+        if (w->counts) {
+            for (int64_t k = 0; k < m; k++) w->counts[i * columns + column[k]] += counts[k];
+            continue;
+        }
+        p_values_of_chunk(w->calibrated, groups, is_one_group, counts, m, p);
+        for (int64_t k = 0; k < m; k++) w->p_values[i * columns + column[k]] = p[k];
     }
 }
 
 /* Count for the rows of a lane group that are not slow. */
 INLINE void count_lanes(const Counting *w, const Tile *t, int64_t start, int64_t rows, int64_t columns, Masks slow) {
     int32_t groups[CHUNK], counts[CHUNK];
+    double p[CHUNK];
     const int32_t *row_groups = w->calibrated->row_groups;
     int is_one_group = row_groups != NULL;
     for (int64_t i = 1; i < rows && row_groups; i++) is_one_group &= row_groups[start + i] == row_groups[start];
@@ -175,24 +187,89 @@ INLINE void count_lanes(const Counting *w, const Tile *t, int64_t start, int64_t
             groups[k] = row_groups ? row_groups[start + (i < rows ? i : 0)] : (int32_t)column_in_lane(t, first + k / LANES, i);
         }
         count_chunk(w->calibrated, (const double *)(t->score + first), groups, is_one_group, m, counts);
+        if (w->p_values) p_values_of_chunk(w->calibrated, groups, is_one_group, counts, m, p);
         for (int64_t i = 0; i < rows; i++)
-            for (int64_t k = i; k < m && !slow[i]; k += LANES)
-                write_count(w, (start + i) * columns + column_in_lane(t, first + k / LANES, i), groups[k], counts[k]);
+            for (int64_t k = i; k < m && !slow[i]; k += LANES) {
+                int64_t cell = (start + i) * columns + column_in_lane(t, first + k / LANES, i);
+                if (w->p_values) w->p_values[cell] = p[k]; else w->counts[cell] += counts[k];
+            }
     }
+}
+
+/* Beyond the largest calibration score all scores are below, so labels that stand further down their row need no look: the row is cut there, as
+ * for a set. `resting` counts rows that are scored whole, since most labels of the last one were above. */
+typedef struct { double most; int64_t resting; } Reach;
+#define ROWS_SCORED_WHOLE 15
+
+/* The largest score of the group of a row, or of all groups where each label is one. */
+INLINE double most_of_group(const Calibrated *c, int64_t group) {
+    return group >= 0 && c->offsets[group + 1] > c->offsets[group] ? c->sorted[c->offsets[group + 1] - 1] : -INFINITY;
+}
+
+/* What labels beyond have: in s.least, where each label is a group. */
+INLINE Reach start_counting(const Counting *w, int64_t columns, Scratch s) {
+    const Calibrated *c = w->calibrated;
+    Reach reach = {-INFINITY, 0};
+    for (int64_t g = 0; g < columns && !c->row_groups; g++) {
+        double most = most_of_group(c, g);
+        reach.most = most > reach.most ? most : reach.most;
+        if (w->p_values) s.least[g] = p_value_of(c, g, c->offsets[g + 1] - c->offsets[g]);
+    }
+    return reach;
+}
+
+/* Count all labels of row i as beyond. */
+INLINE void count_as_beyond(const Counting *w, int64_t i, int64_t columns, Scratch s) {
+    const Calibrated *c = w->calibrated;
+    int32_t group = c->row_groups ? c->row_groups[i] : -1;
+    int32_t whole = group < 0 ? 0 : (int32_t)(c->offsets[group + 1] - c->offsets[group]);
+    if (w->p_values) {
+        double *p = w->p_values + i * columns, least = c->row_groups ? p_value_of(c, group, whole) : 0.0;
+        for (int64_t j = 0; j < columns; j++) p[j] = c->row_groups ? least : s.least[j];
+    } else {
+        int32_t *counts = w->counts + i * columns;
+        for (int64_t j = 0; j < columns; j++) counts[j] += c->row_groups ? whole : (int32_t)(c->offsets[j + 1] - c->offsets[j]);
+    }
+}
+
+/* Count for wide row i; 0 if it is bad. */
+INLINE int count_wide_row(const Job *job, int64_t i, Scratch s, const Counting *w, Reach *reach) {
+    const Calibrated *c = w->calibrated;
+    const int64_t columns = job->columns;
+    Loaded row;
+    if (reach->resting > 0) {
+        reach->resting--;
+        if (score_wide_row(job, i, s).bad) return 0;
+        count_row(w, i, columns, columns, s);
+        return 1;
+    }
+    double most = c->row_groups ? most_of_group(c, c->row_groups[i]) : reach->most;
+    int64_t found = job->is_single ? wide_members(job, i, 1, most, 1, &row, s) : wide_members(job, i, 0, most, 1, &row, s);
+    if (found < 0) return 0;
+    note_columns(found, s);
+    count_as_beyond(w, i, columns, s);
+    for (int64_t k = 0; k < found && w->counts; k++) { /* these are counted right below */
+        int64_t group = c->row_groups ? c->row_groups[i] : s.columns[k];
+        w->counts[i * columns + s.columns[k]] -= group < 0 ? 0 : (int32_t)(c->offsets[group + 1] - c->offsets[group]);
+    }
+    count_row(w, i, columns, found, s);
+    if (2 * found > columns) reach->resting = ROWS_SCORED_WHOLE;
+    return 1;
 }
 
 INLINE int64_t count_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Counting *w) {
     int64_t columns = job->columns;
+    Reach reach = start_counting(w, columns, s);
+    for (int64_t i = 0; i < n && columns > WIDEST_TILE; i++)
+        if (!count_wide_row(job, i, s, w, &reach)) return i;
+    if (columns > WIDEST_TILE) return -1;
     EACH_LANE_GROUP(start, rows, n) {
-        Masks slow = (Masks){0} - 1;
-        if (columns <= WIDEST_TILE) {
-            slow = score_lanes(job, t, lane_group(job, start, n, t));
-            count_lanes(w, t, start, rows, columns, slow);
-        }
+        Masks slow = score_lanes(job, t, lane_group(job, start, n, t));
+        count_lanes(w, t, start, rows, columns, slow);
         for (int64_t i = 0; i < rows; i++) {
             if (!slow[i]) continue;
-            if ((columns > WIDEST_TILE ? score_wide_row(job, start + i, s) : score_row(job, start + i, s)).bad) return start + i;
-            count_row(w, start + i, columns, s);
+            if (score_row(job, start + i, s).bad) return start + i;
+            count_row(w, start + i, columns, columns, s);
         }
     }
     return -1;

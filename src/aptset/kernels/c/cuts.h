@@ -3,8 +3,8 @@
  * that neither can tell are cut here, by halving the range of the probabilities. */
 #ifndef APTSET_CUTS_H
 #define APTSET_CUTS_H
+#include "near.h"
 #include "tile.h"
-#include "window.h"
 
 /* A first guess at the probability where the row is cut; any value is right, a good one saves passes. */
 INLINE int64_t first_pivot(const Job *job, double threshold) {
@@ -125,7 +125,7 @@ INLINE int64_t write_sizes(const Wanted *w, int64_t i, const double *scores, int
 static int64_t careful_members(const Loaded *row, const Job *job, double threshold, Scratch s) {
     if (job->columns <= WIDEST_TILE) {
         order_entries(s.entries, s.spare, job->columns, row->tie_seed);
-        ordered_scores(s.entries, job->columns, row, job, s.scores);
+        ordered_scores(s.entries, job->columns, row, job, s);
         return count_at_most(s.scores, job->columns, threshold);
     }
     int64_t found = select_members(s.entries, s.spare, row, job, threshold);
@@ -135,9 +135,9 @@ static int64_t careful_members(const Loaded *row, const Job *job, double thresho
 
 /* Members of wide row i in order, in s.entries, and their number; -1 for a bad row. The most likely label stands there in any case. */
 INLINE int64_t wide_members(const Job *job, int64_t i, int is_single, double threshold, int with_scores, Loaded *opened, Scratch s) {
-    Loaded row;
-    Position cut = {0};
-    if (open_row(job, i, is_single, &row)) cut = find_cut(job, i, is_single, &row, threshold, s);
+    Opened o = open_with_guess(job, i, is_single, s);
+    Loaded row = o.row;
+    Position cut = cut_opened(job, i, is_single, threshold, &o, 1, s);
     int64_t found = cut.before + cut.among;
     if (cut.proven) {
         collect(job, i, s.rough, next_float(cut.high), INFINITY, s.entries);
@@ -148,7 +148,7 @@ INLINE int64_t wide_members(const Job *job, int64_t i, int is_single, double thr
         if (row.bad) return -1;
         found = careful_members(&row, job, threshold, s);
     }
-    if (with_scores) ordered_scores(s.entries, found, &row, job, s.scores);
+    if (with_scores) ordered_scores(s.entries, found, &row, job, s);
     *opened = row;
     return found;
 }
@@ -185,11 +185,36 @@ typedef struct { void *values; uint64_t *tie_seeds; } Waiting;
 
 #define SPARSE 8 /* fewer than one label in so many are picked one by one */
 
+#if defined(__AVX512F__)
+/* The same for most rows, SPAN labels at a time. What is written beyond the last member is written over, but for the last labels of a row: they
+ * are left to the loop that counts them one by one. */
+INLINE int64_t gather_spans(const float *row, int64_t columns, float high, uint16_t *to, float *values, int64_t *written) {
+    const __m512 bar = _mm512_set1_ps(high);
+    __m512i column = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    int64_t j = 0, n = 0;
+    for (; j + 2 * SPAN <= columns; j += SPAN) { /* as many labels are left as are written too far */
+        __m512 x = _mm512_loadu_ps(row + j);
+        __mmask16 in = _mm512_cmp_ps_mask(x, bar, _CMP_GT_OQ);
+        _mm512_storeu_ps(values + n, _mm512_maskz_compress_ps(in, x));
+        _mm256_storeu_si256((__m256i *)(to + n), _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(in, column)));
+        n += __builtin_popcount(in);
+        column = _mm512_add_epi32(column, _mm512_set1_epi32(SPAN));
+    }
+    *written = n;
+    return j;
+}
+#endif
+
 /* Write the labels above `high` as members that wait, columns upward: the next one is written over one that is not in, without a branch. */
 INLINE void gather(const Job *job, int64_t i, int is_single, int width, const float *rough, float high, Members members, Waiting waiting,
                    int64_t at) {
     const void *row = row_at(job, i);
-    for (int64_t j = 0; j < job->columns; j++) {
+    int64_t j = 0, written = 0;
+#if defined(__AVX512F__)
+    if (is_single && width == 2)
+        j = gather_spans(row, job->columns, high, (uint16_t *)members.to + at, (float *)waiting.values + at, &written);
+#endif
+    for (at += written; j < job->columns; j++) {
         put_member((Members){members.to, width}, at, j);
         if (is_single) ((float *)waiting.values)[at] = (float)AS_DOUBLE(row, 1, j);
         else ((double *)waiting.values)[at] = AS_DOUBLE(row, 0, j);
@@ -200,10 +225,10 @@ INLINE void gather(const Job *job, int64_t i, int is_single, int width, const fl
 /* Write the members of wide row i, which wait to be put in order, and return their number; -1 for a bad row. */
 INLINE int64_t waiting_members(const Job *job, int64_t i, int is_single, const Wanted *w, Scratch s, Members members, Waiting waiting,
                                int64_t at) {
-    Loaded row;
-    Position cut = {0};
     double threshold = w->thresholds[i * w->stride];
-    if (open_row(job, i, is_single, &row)) cut = find_cut(job, i, is_single, &row, threshold, s);
+    Opened o = open_with_guess(job, i, is_single, s);
+    Loaded row = o.row;
+    Position cut = cut_opened(job, i, is_single, threshold, &o, 1, s);
     int64_t found = cut.before + cut.among;
     int64_t gathered = cut.proven && cut.before * SPARSE > job->columns ? cut.before : 0;
     if (gathered) {

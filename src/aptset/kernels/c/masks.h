@@ -4,28 +4,25 @@
 #include "cuts.h"
 
 /* Flags of the labels above a cut, then of the few at the window. */
-INLINE void flag_row(const Job *job, const Position *cut, Scratch s, uint8_t *flags) {
-    int64_t columns = job->columns;
-    for (int64_t j = 0; j < columns; j++) flags[j] = s.rough[j] > cut->high;
-    for (int64_t k = 0; k < cut->among; k++) flags[s.window[k].column] = 1;
+INLINE void flag_row(const float *values, int64_t columns, const Position *cut, const Entry *window, uint8_t *flags) {
+    for (int64_t j = 0; j < columns; j++) flags[j] = values[j] > cut->high;
+    for (int64_t k = 0; k < cut->among; k++) flags[window[k].column] = 1;
 }
 
 INLINE int64_t mask_wide_rows(const Job *job, int64_t n, int is_single, Scratch s, const Wanted *w, uint8_t *flags) {
     for (int64_t i = 0; i < n; i++, flags += job->columns) {
         double threshold = w->thresholds[i * w->stride];
-        Loaded row;
-        Position cut = {0};
-        int is_open = open_row(job, i, is_single, &row);
-        if (is_open && threshold == INFINITY) {
+        Opened o = open_with_guess(job, i, is_single, s);
+        if (o.is_good && threshold == INFINITY) {
             memset(flags, 1, (size_t)job->columns);
             continue;
         }
-        if (is_open) cut = find_cut(job, i, is_single, &row, threshold, s);
+        Position cut = cut_opened(job, i, is_single, threshold, &o, 0, s);
         if (cut.proven && cut.before + cut.among >= w->at_least) {
-            flag_row(job, &cut, s, flags);
+            flag_row(is_single ? row_at(job, i) : s.rough, job->columns, &cut, s.window, flags);
             continue;
         }
-        row = load_row(job, i, s.entries);
+        Loaded row = load_row(job, i, s.entries);
         if (row.bad) return i;
         int64_t found = careful_members(&row, job, threshold, s);
         memset(flags, 0, (size_t)job->columns);

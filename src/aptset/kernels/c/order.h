@@ -1,7 +1,7 @@
 /* Labels in the order of their row: probability downward, equal ones by their keyed tie. */
 #ifndef APTSET_ORDER_H
 #define APTSET_ORDER_H
-#include "vectors.h"
+#include "keys.h"
 
 /* `rank_bits` are the bits of a non-negative double: as signed integers they sort like the double. */
 typedef struct { int64_t rank_bits; int64_t column; } Entry;
@@ -34,9 +34,25 @@ static void sort_downward(Entry *e, Entry *spare, int64_t n) {
     if (from != e) memcpy(e, from, (size_t)n * sizeof(Entry));
 }
 
+/* The same order of a few probabilities without a branch: each goes where as many stand before it as are larger, or equal and earlier. */
+#define FEW 16
+static void sort_few(Entry *e, Entry *spare, int64_t n) {
+    double values[FEW];
+    Masks numbers, place[FEW / LANES] = {{0}};
+    Doubles lanes[FEW / LANES];
+    for (int64_t k = 0; k < FEW; k++) values[k] = k < n ? from_bits((uint64_t)e[k].rank_bits) : 0.0;
+    for (int k = 0; k < LANES; k++) numbers[k] = k;
+    memcpy(lanes, values, sizeof lanes);
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t v = 0; v * LANES < n; v++)
+            place[v] -= (lanes[v] < values[k]) | ((lanes[v] == values[k]) & (numbers + v * LANES > k));
+    for (int64_t k = 0; k < n; k++) spare[((const int64_t *)place)[k]] = e[k];
+    memcpy(e, spare, (size_t)n * sizeof(Entry));
+}
+
 #define DIGIT_BITS 10
 #define MOST_DIGITS 4 /* in 32 bits */
-#define FEWEST_FOR_DIGITS 48 /* below this many labels merging is quicker */
+#define FEWEST_FOR_PLACES 48 /* below this many labels merging is quicker */
 
 /* Sort runs of probabilities that are the same single float by all of their bits. */
 static void sort_equal_floats(Entry *e, Entry *spare, int64_t n) {
@@ -83,8 +99,32 @@ static void sort_by_digits(Entry *e, Entry *spare, int64_t n) {
     sort_equal_floats(e, spare, n);
 }
 
-/* Room for one row: entries, as many spare ones, those around the cut, scores, and the row as single floats. */
-typedef struct { Entry *entries, *spare, *window; double *scores; float *rough; } Scratch;
+/* The same by about their places: quicker where it succeeds. */
+static int sort_by_places(Entry *e, Entry *spare, int64_t n) {
+    int32_t bits[MOST_BY_PLACES], most;
+    uint64_t *key = (uint64_t *)spare, *to = key + n;
+    if (n > MOST_BY_PLACES) return 0;
+    for (int64_t k = 0; k < n; k++) {
+        float x = (float)from_bits((uint64_t)e[k].rank_bits);
+        memcpy(bits + k, &x, 4);
+    }
+    if (!sort_bits(bits, n, key, to, &most)) return 0;
+    for (int64_t k = 0; k < n; k++) {
+        const Entry *entry = e + NUMBER_IN_KEY(to[k]);
+        key[k] = (uint64_t)entry->column;
+        to[k] = (uint64_t)entry->rank_bits;
+    }
+    for (int64_t k = 0; k < n; k++) e[k] = (Entry){(int64_t)to[k], (int64_t)key[k]};
+    sort_equal_floats(e, spare, n);
+    return 1;
+}
+
+/* Where the last rows were cut, for the next one to be looked at there first: see near.h. */
+typedef struct { float at, reach, low, high; int32_t failures, resting; } Guess;
+
+/* Room for one row: entries, as many spare ones, those around the cut, scores and the columns that have them, what labels far down have, the row
+ * as single floats, and a guess that rows hand on. */
+typedef struct { Entry *entries, *spare, *window; double *scores, *least; int32_t *columns; float *rough; Guess *guess; } Scratch;
 
 /* Put a run of equal probabilities into the order of its ties, through keys that sort like the wanted order. */
 static void order_run_by_ties(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
@@ -107,7 +147,9 @@ static void order_ties(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
 }
 
 static void order_entries(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) {
-    (n < FEWEST_FOR_DIGITS ? sort_downward : sort_by_digits)(e, spare, n);
+    if (n <= FEW) sort_few(e, spare, n);
+    else if (n < FEWEST_FOR_PLACES) sort_downward(e, spare, n);
+    else if (!sort_by_places(e, spare, n)) sort_by_digits(e, spare, n);
     order_ties(e, spare, n, tie_seed);
 }
 
@@ -138,80 +180,41 @@ INLINE Loaded load_row(const Job *job, int64_t i, Entry *entries) {
     return job->is_single ? load_row_of(job, i, 1, entries) : load_row_of(job, i, 0, entries);
 }
 
-/* Scores of the first n labels of an ordered row, upward. */
-INLINE void ordered_scores(const Entry *ordered, int64_t n, const Loaded *row, const Job *job, double *scores) {
+/* Scores of the first n labels of an ordered row, upward, from their masses in grid steps. */
+INLINE void scores_of_masses(const int64_t *own, int64_t n, const Loaded *row, const Job *job, double *scores) {
     int64_t above = 0;
     int64_t end = n < row->with_mass || job->weights[BEHIND] == 0.0 ? n : row->with_mass;
     double zeros = (double)(job->columns - row->with_mass), w[N_WEIGHTS], total = (double)row->total, u = row->u;
     memcpy(w, job->weights, sizeof w);
     for (int64_t r = 0; r < end; r++) { /* first what one label passes to the next, then what vectors can do */
         scores[r] = (double)above;
-        above += steps_of(ordered + r);
+        above += own[r];
     }
     if (asks_for_top(job) || w[RANK] != 0.0)
-        for (int64_t r = 0; r < end; r++)
-            scores[r] = mass_score(w, scores[r], (double)steps_of(ordered + r), (double)(r + 1), row);
+        for (int64_t r = 0; r < end; r++) scores[r] = mass_score(w, scores[r], (double)own[r], (double)(r + 1), row);
     else
         for (int64_t r = 0; r < end; r++) {
-            double own = (double)steps_of(ordered + r);
-            scores[r] = MASS_SCORE(w, scores[r], own, total, 0.0, u);
+            double mine = (double)own[r];
+            scores[r] = MASS_SCORE(w, scores[r], mine, total, 0.0, u);
         }
     for (int64_t r = end; r < n; r++)
         scores[r] = zero_score(job->weights, (double)(r - end), zeros, (double)(r + 1), row->u);
 }
-/* What the fast path of wide rows needs about a row; 0 if it is odd or bad. */
-INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) {
+INLINE void ordered_scores(const Entry *ordered, int64_t n, const Loaded *row, const Job *job, Scratch s) {
+    int64_t *own = (int64_t *)s.spare;
+    for (int64_t r = 0; r < n; r++) own[r] = steps_of(ordered + r);
+    scores_of_masses(own, n, row, job, s.scores);
+}
+/* What the fast path of wide rows needs about a row; 0 if it is odd or bad. Also the mass above a bar, if that is asked for. */
+INLINE int open_row_at(const Job *job, int64_t i, int is_single, double bar, int64_t *above, Loaded *row) {
     const void *at = row_at(job, i);
-    Facts facts = job->seeds ? row_facts(job, at, is_single, 0, 0.0, NULL) : row_facts(job, at, is_single, 1, 0.0, NULL);
+    Facts facts = job->seeds ? row_facts(job, at, is_single, 0, bar, above) : row_facts(job, at, is_single, 1, bar, above);
     uint64_t seed = seed_at(job, i, facts.hash);
     double u = job->u ? job->u[i] : uniform_of(seed);
     *row = (Loaded){facts.total, job->columns, 0, 0, tie_seed_of(seed, u), u, 0};
     find_top_two(job, at, is_single, row);
     return !facts.odd && !row_is_bad(facts.total, 0, job->tolerance);
 }
+INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) { return open_row_at(job, i, is_single, 0.0, NULL, row); }
 
-#define FLOAT_BITS 30 /* of floats below 2 */
-#define KEY_OF_FLOAT(bits) (~(bits) & ((1u << FLOAT_BITS) - 1))
-
-/* Put all labels of a row that is not odd in order by two digits of their single floats and a few steps of insertion; 0 where that is not
- * enough: doubles that are equal as floats, or very many that are close. Counts the labels with mass. */
-INLINE int order_wide_row(const void *row, int is_single, int64_t n, Entry *e, Entry *spare, Loaded *opened) {
-    uint64_t *from = (uint64_t *)spare, *to = from + n;
-    uint32_t low[1 << DIGIT_BITS] = {0}, high[1 << DIGIT_BITS] = {0}, next_low = 0, next_high = 0;
-    const uint64_t last = (1 << DIGIT_BITS) - 1;
-    const int low_shift = 32 + FLOAT_BITS - 2 * DIGIT_BITS, high_shift = 32 + FLOAT_BITS - DIGIT_BITS;
-    for (int64_t j = 0; j < n; j++) {
-        float x = is_single ? ((const float *)row)[j] : (float)((const double *)row)[j];
-        uint32_t bits;
-        memcpy(&bits, &x, 4);
-        from[j] = (uint64_t)KEY_OF_FLOAT(bits) << 32 | (uint64_t)j;
-        low[from[j] >> low_shift & last]++;
-        high[from[j] >> high_shift & last]++;
-    }
-    for (uint64_t d = 0; d <= last; d++) {
-        uint32_t size = low[d], other = high[d];
-        low[d] = next_low, high[d] = next_high;
-        next_low += size, next_high += other;
-    }
-    for (int64_t j = 0; j < n; j++) to[low[from[j] >> low_shift & last]++] = from[j];
-    for (int64_t j = 0; j < n; j++) from[high[to[j] >> high_shift & last]++] = to[j];
-    int64_t steps_left = 4 * n;
-    for (int64_t k = 1; k < n; k++) {
-        uint64_t moving = from[k];
-        int64_t j = k;
-        for (; j > 0 && from[j - 1] > moving && steps_left > 0; j--, steps_left--) from[j] = from[j - 1];
-        from[j] = moving;
-    }
-    int64_t mass = 0, equal = 0;
-    for (int64_t k = 0; k < n; k++) {
-        int64_t column = (int64_t)(uint32_t)from[k];
-        double x = is_single ? (double)((const float *)row)[column] : ((const double *)row)[column];
-        e[k] = (Entry){(int64_t)bits_of(x), column};
-        equal |= k > 0 && from[k] >> 32 == from[k - 1] >> 32;
-        mass += grid_steps(x) > 0;
-    }
-    opened->with_mass = mass;
-    if (equal && is_single) order_ties(e, spare, n, opened->tie_seed);
-    return steps_left > 0 && (is_single || !equal);
-}
 #endif

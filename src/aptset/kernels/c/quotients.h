@@ -6,8 +6,8 @@
 #include "row.h"
 
 typedef unsigned __int128 Wide;
-#define MOST_PLACES 20 /* decimals of a double from 2^-10 on, at most: 53 bits times 10^20 fit a wide integer */
-#define FEWEST_PLACES 15
+#define MOST_DECIMALS 20 /* decimals of a double from 2^-10 on, at most: 53 bits times 10^20 fit a wide integer */
+#define FEWEST_DECIMALS 15
 
 /* The decimal nearest to mantissa / 2^shift with so many places (as a whole number of them), half to even; tells whether it
  * reads back as that double. */
@@ -23,7 +23,7 @@ INLINE int decimal_reads_back(uint64_t mantissa, int shift, Wide power, Wide *de
 INLINE double p_value(uint64_t m, uint64_t d, const Wide *powers) {
     double value = (double)m / (double)d;
     uint64_t bits = bits_of(value), mantissa = (bits & (((uint64_t)1 << 52) - 1)) | ((uint64_t)1 << 52);
-    int shift = 1075 - (int)(bits >> 52), places = FEWEST_PLACES;
+    int shift = 1075 - (int)(bits >> 52), places = FEWEST_DECIMALS;
     Wide decimal, fewer;
     while (!decimal_reads_back(mantissa, shift, powers[places], &decimal)) places++;
     while (places > 0 && decimal_reads_back(mantissa, shift, powers[places - 1], &fewer)) { decimal = fewer; places--; }
@@ -32,8 +32,8 @@ INLINE double p_value(uint64_t m, uint64_t d, const Wide *powers) {
 
 /* Fill `table` with the p-values of counts 0 .. of n scores, as far as they are at least 2^-10; return how many. */
 static int64_t fill_p_values(uint64_t n, double *table) {
-    Wide powers[MOST_PLACES + 1] = {1};
-    for (int k = 1; k <= MOST_PLACES; k++) powers[k] = 10 * powers[k - 1];
+    Wide powers[MOST_DECIMALS + 1] = {1};
+    for (int k = 1; k <= MOST_DECIMALS; k++) powers[k] = 10 * powers[k - 1];
     uint64_t count = 0;
     for (; count <= n && (n + 1 - count) * 1024 >= n + 1; count++) table[count] = p_value(n + 1 - count, n + 1, powers);
     return (int64_t)count;

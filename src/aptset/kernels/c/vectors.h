@@ -31,9 +31,13 @@ INLINE Doubles choose(Masks mask, Doubles x, Doubles y) { return (Doubles)((mask
 INLINE Doubles larger(Doubles x, Doubles y) { return choose(x > y, x, y); }
 INLINE Doubles smaller(Doubles x, Doubles y) { return choose(x < y, x, y); }
 INLINE int64_t sum_of(Masks v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_epi64((__m512i)v);
+#else
     int64_t sum = 0;
     for (int i = 0; i < LANES; i++) sum += v[i];
     return sum;
+#endif
 }
 
 INLINE Singles load_singles(const float *from) { Singles x; memcpy(&x, from, sizeof x); return x; }
@@ -76,6 +80,24 @@ INLINE Masks steps_of_lanes(Doubles x) { return (Masks)(x + 2.0) - BITS_OF_TWO; 
 
 /* Negative in lanes outside [0, 2], missing or -0.0: what needs the careful path, which also tells good from bad. */
 INLINE Masks odd_lanes(Doubles x) { return (Masks)x | (BITS_OF_TWO - (Masks)x); }
+
+/* The same of many: what they leave together, and whether one of them was odd. */
+INLINE Masks note_odd(Masks noted, Doubles x) {
+#if defined(__AVX512F__)
+    return (Masks)_mm512_max_epu64((__m512i)noted, (__m512i)x);
+#else
+    return noted | odd_lanes(x);
+#endif
+}
+INLINE int some_odd(Masks noted) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_epu64((__m512i)noted) > (uint64_t)BITS_OF_TWO;
+#else
+    int64_t joined = 0;
+    for (int i = 0; i < LANES; i++) joined |= noted[i];
+    return joined < 0;
+#endif
+}
 
 /* The product of the two halves of every word: one instruction where there is one. */
 INLINE WordVector times_own_half(WordVector w) {
@@ -121,16 +143,15 @@ typedef struct { int64_t total; uint64_t hash; int odd; } Facts;
 /* What every score needs about a row as a whole; only right if the row is not odd. With `mine`, also the mass of the
  * labels above it. */
 INLINE Facts row_facts(const Job *job, const void *row, int is_single, int with_hash, double mine, int64_t *above) {
-    Masks total = {0}, greater = {0}, odd = {0};
+    Masks total = {0}, greater = {0}, odd = {0}; /* total: of the bits of values + 2, and what the twos add is taken off at the end */
     WordVector hash = {0}, keys;
     int64_t j = 0, columns = job->columns, total_left = 0, above_left = 0, odd_left = 0;
     uint64_t hash_left = 0;
     for (; j + LANES <= columns; j += LANES) {
         Doubles x = load_lanes(row, is_single, j);
-        Masks steps = steps_of_lanes(x);
-        total += steps;
-        if (above) greater += steps & (x > mine);
-        odd |= odd_lanes(x);
+        total += (Masks)(x + 2.0);
+        if (above) greater += steps_of_lanes(x) & (x > mine);
+        odd = note_odd(odd, x);
         if (!with_hash) continue;
         memcpy(&keys, job->column_keys + j, sizeof keys);
         hash += hash_lanes(x, keys);
@@ -143,8 +164,8 @@ INLINE Facts row_facts(const Job *job, const void *row, int is_single, int with_
         odd_left |= bits | (BITS_OF_TWO - bits);
         if (with_hash) hash_left += hash_word((uint64_t)bits, job->column_keys[j]);
     }
-    for (int i = 0; i < LANES; i++) odd_left |= odd[i];
+    total_left -= (int64_t)((uint64_t)(columns / LANES * LANES) * (uint64_t)BITS_OF_TWO);
     if (above) *above = sum_of(greater) + above_left;
-    return (Facts){sum_of(total) + total_left, (uint64_t)sum_of((Masks)hash) + hash_left, odd_left < 0};
+    return (Facts){sum_of(total) + total_left, (uint64_t)sum_of((Masks)hash) + hash_left, odd_left < 0 || some_odd(odd)};
 }
 #endif

@@ -10,7 +10,6 @@
 
 #define SPAN (VECTOR / 4) /* single floats in one vector */
 #define BITS_OF_INFINITY 0x7F800000
-#define FEW 16  /* labels that are quicker sorted than narrowed down further */
 typedef float Roughs __attribute__((vector_size(VECTOR)));
 typedef int32_t RoughMasks __attribute__((vector_size(VECTOR)));
 
@@ -23,12 +22,18 @@ INLINE int32_t bits_of_float(float x) { int32_t bits; memcpy(&bits, &x, 4); retu
 
 INLINE float next_float(float x) { return float_of(bits_of_float(x) + 1); } /* of a positive number */
 
-/* The row as single floats, rounded if it was double (which keeps the order), filled up with what is never a member. */
-INLINE void load_rough(const Job *job, const void *row, int is_single, float *rough) {
+/* The row as single floats, rounded if it was double (which keeps the order), filled up with what is never a member. Returns the largest. */
+INLINE float load_rough(const Job *job, const void *row, int is_single, float *rough) {
     int64_t columns = job->columns;
-    if (is_single) memcpy(rough, row, (size_t)columns * 4);
-    else for (int64_t j = 0; j < columns; j++) rough[j] = (float)((const double *)row)[j];
+    int32_t top = 0, bits; /* bits: vectors find the largest integer, but not the largest float */
+    for (int64_t j = 0; j < columns; j++) {
+        float x = is_single ? ((const float *)row)[j] : (float)((const double *)row)[j];
+        rough[j] = x;
+        memcpy(&bits, &x, 4);
+        top = bits > top ? bits : top;
+    }
     for (int64_t j = columns; j < spans_of(columns) * SPAN; j++) rough[j] = -FLT_MIN;
+    return float_of(top);
 }
 
 /* How the cut is searched. Near 1 a rough sum from the top would lose what the cut depends on: the labels below are summed up there, and
@@ -79,17 +84,21 @@ INLINE double rough_mass(const float *rough, int64_t spans, float pivot, int fro
 }
 #endif
 
+/* The labels that are looked at: all of a row, or some of it and what stands above them. */
+typedef struct { const float *rough; int64_t n; Front above; } Searched;
+
 /* `score` is what a label right at the pivot would have. */
-INLINE Front front_of(const Job *job, const float *rough, float pivot, const Loaded *row, int from_below) {
-    Roughs mass = {0}, more_mass = {0}; /* two sums: one would wait for itself */
+INLINE Front front_of(const Job *job, const Searched *in, float pivot, const Loaded *row, int from_below) {
+    const float *rough = in->rough;
     Front f = {pivot, 0.0, 0.0, 0};
 #if defined(__AVX512F__)
-    double sum = from_below ? rough_mass(rough, spans_of(job->columns), pivot, 1, &f.count)
-                            : rough_mass(rough, spans_of(job->columns), pivot, 0, &f.count);
+    double sum = from_below ? rough_mass(rough, spans_of(in->n), pivot, 1, &f.count)
+                            : rough_mass(rough, spans_of(in->n), pivot, 0, &f.count);
 #else
+    Roughs mass = {0}, more_mass = {0}; /* two sums: one would wait for itself */
     const RoughMasks turn = (RoughMasks){0} - from_below;
     RoughMasks count = {0};
-    for (int64_t s = 0; s < spans_of(job->columns); s += 2) {
+    for (int64_t s = 0; s < spans_of(in->n); s += 2) {
         Roughs x = rough_at(rough, s), y = rough_at(rough, s + 1);
         RoughMasks x_in = x > pivot, y_in = y > pivot;
         mass += (Roughs)((x_in ^ turn) & (RoughMasks)x);
@@ -99,7 +108,8 @@ INLINE Front front_of(const Job *job, const float *rough, float pivot, const Loa
     for (int i = 0; i < SPAN; i++) f.count += count[i];
     double sum = sum_of_roughs(mass + more_mass);
 #endif
-    f.mass = from_below ? (double)row->total / STEPS_PER_ONE - sum : sum;
+    f.count += in->above.count;
+    f.mass = from_below ? (double)row->total / STEPS_PER_ONE - sum : in->above.mass + sum;
     f.score = mass_score(job->weights, f.mass * STEPS_PER_ONE, pivot * STEPS_PER_ONE, (double)(f.count + 1), row);
     return f;
 }
@@ -111,36 +121,45 @@ INLINE float lowest_pivot(const Job *job, double threshold) {
     return sums_up && left > 0x1p-52 ? (float)left : 0x1p-52f;
 }
 
-/* Narrow the cut down to a few labels with low < rough <= high, or to a few at the top of the row (high infinite). The
- * end that stays for long loses weight, so that the search does not creep from one side. */
-INLINE Front narrow_down(const Job *job, const float *rough, float top, const Loaded *row, Aim aim, float *low) {
-    Front l = {lowest_pivot(job, aim.threshold), 1.0, 2.0, job->columns}, h = {top, 0.0, 0.0, 0};
-    if (aim.in_logs) l.score = 1.0 - 0.25 * (1.0 - aim.threshold);
-    if (job->weights[BEHIND] == 0.0) l.score += job->weights[RANK] * (double)job->columns;
-    if (l.pivot >= top) l.pivot = 0.0f;
+/* Narrow the cut down to a few labels with low < rough <= high, from ends on both sides of it. The end that stays for long loses weight, so
+ * that the search does not creep from one side. */
+INLINE void narrow_between(const Job *job, const Searched *in, const Loaded *row, Aim aim, Front *low, Front *high, int64_t at_top) {
+    Front l = *low, h = *high;
     double low_weight = 1.0, high_weight = 1.0;
-    for (int round = 0; round < 64 && l.count > FEW && l.count - h.count > FEW; round++) {
+    for (int round = 0; round < 64 && l.count > at_top && l.count - h.count > FEW; round++) {
         int32_t a = bits_of_float(l.pivot), b = bits_of_float(h.pivot);
         if (b - a < 2) break;
         double up = low_weight * (place_of(l.score, aim.in_logs) - aim.place);
         double down = high_weight * (aim.place - place_of(h.score, aim.in_logs));
         double share = round % 8 == 7 || !(up > 0.0 && down > 0.0) ? 0.5 : up / (up + down);
         int32_t step = (int32_t)(share * (double)(b - a));
-        Front f = front_of(job, rough, float_of(a + (step < 1 ? 1 : step >= b - a ? b - a - 1 : step)), row, aim.from_below);
+        Front f = front_of(job, in, float_of(a + (step < 1 ? 1 : step >= b - a ? b - a - 1 : step)), row, aim.from_below);
         int is_in = f.score <= aim.threshold;
         low_weight = is_in ? (h.count ? low_weight * 0.5 : 1.0) : 1.0;
         high_weight = is_in ? 1.0 : (l.count < job->columns ? high_weight * 0.5 : 1.0);
         if (is_in) h = f; else l = f;
     }
+    *low = l;
+    *high = h;
+}
+
+/* Narrow the cut down in a whole row, from its top; to a few at the top of the row if high comes out infinite. */
+INLINE Front narrow_down(const Job *job, const float *rough, float top, const Loaded *row, Aim aim, float *low) {
+    Front l = {lowest_pivot(job, aim.threshold), 1.0, 2.0, job->columns}, h = {top, 0.0, 0.0, 0};
+    if (aim.in_logs) l.score = 1.0 - 0.25 * (1.0 - aim.threshold);
+    if (job->weights[BEHIND] == 0.0) l.score += job->weights[RANK] * (double)job->columns;
+    if (l.pivot >= top) l.pivot = 0.0f;
+    Searched whole = {rough, job->columns, {0}};
+    narrow_between(job, &whole, row, aim, &l, &h, FEW);
     *low = l.pivot;
     return l.count > FEW ? h : (Front){INFINITY, 0.0, 0.0, 0};
 }
 
 /* Step outward to the next label on each side; where there is none, to -1 and infinity. */
-INLINE void widen(const Job *job, const float *rough, float *low, float *high) {
+INLINE void widen(const float *rough, int64_t n, float *low, float *high) {
     const int32_t *bits = (const int32_t *)rough, l = bits_of_float(*low), h = bits_of_float(*high);
     int32_t next = BITS_OF_INFINITY, last = -1;
-    for (int64_t j = 0; j < job->columns; j++) {
+    for (int64_t j = 0; j < n; j++) {
         int32_t above = bits[j] > h ? bits[j] : BITS_OF_INFINITY, below = bits[j] <= l ? bits[j] : -1;
         next = above < next ? above : next;
         last = below > last ? below : last;
@@ -169,19 +188,29 @@ INLINE uint32_t between(const int32_t *bits, int32_t low, int32_t high) {
 #endif
 }
 
-/* Collect the labels with low <= rough <= high, columns upward. */
+/* Collect the labels with low <= rough <= high, columns upward. First one bit a label, 64 in a word, then the words that are not empty: most
+ * are, and a branch for each would be mispredicted. */
+#define WORDS 64 /* at a time */
 INLINE int64_t collect(const Job *job, int64_t i, const float *rough, float low, float high, Entry *found) {
     const void *row = row_at(job, i);
+    const int64_t spans = spans_of(job->columns), step = 64 / SPAN;
+    uint64_t words[WORDS];
     int64_t n = 0;
-    const int64_t spans = spans_of(job->columns), step = 64 / SPAN; /* one question for 64 labels, of which most rows have none */
-    for (int64_t first = 0; first < spans; first += step) {
-        uint64_t left = 0;
-        for (int64_t k = 0; k < step && first + k < spans; k++)
-            left |= (uint64_t)between((const int32_t *)rough + (first + k) * SPAN, bits_of_float(low), bits_of_float(high)) << k * SPAN;
-        for (; left; left &= left - 1) {
-            int64_t column = first * SPAN + __builtin_ctzll(left);
-            found[n].column = column;
-            found[n++].rank_bits = (int64_t)bits_of(AS_DOUBLE(row, job->is_single, column));
+    for (int64_t first = 0; first < spans; first += WORDS * step) {
+        uint64_t filled = 0;
+        for (int64_t w = 0; w < WORDS && first + w * step < spans; w++) {
+            uint64_t word = 0;
+            for (int64_t k = 0; k < step && first + w * step + k < spans; k++)
+                word |= (uint64_t)between((const int32_t *)rough + (first + w * step + k) * SPAN, bits_of_float(low), bits_of_float(high)) << k * SPAN;
+            words[w] = word;
+            filled |= (uint64_t)(word != 0) << w;
+        }
+        for (; filled; filled &= filled - 1) {
+            int64_t w = __builtin_ctzll(filled), start = first * SPAN + w * 64;
+            for (uint64_t left = words[w]; left; left &= left - 1) {
+                int64_t column = start + __builtin_ctzll(left);
+                found[n++] = (Entry){(int64_t)bits_of(AS_DOUBLE(row, job->is_single, column)), column};
+            }
         }
     }
     return n;
@@ -211,11 +240,10 @@ typedef struct {
  * mass can be left aside. */
 typedef struct { Position cut; int64_t n, above, through; int has_mass; } Decision;
 
-/* Decide the labels with low <= rough <= high by their scores, in order: they stand in s.window when this returns. */
-INLINE Decision decide(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, float low, Front front,
-                       int proven_below, Scratch s) {
-    int64_t n = collect(job, i, s.rough, low, front.pivot, s.window), rank = 0, own = 1, behind = job->weights[BEHIND] != 0.0;
-    int64_t above = mass_above(job, row_at(job, i), is_single, s.rough, front.pivot, front.count), through = above;
+/* Decide the n labels of s.window, below which exact mass stands above, by their scores: they are put in order. */
+INLINE Decision decide_window(const Job *job, const Loaded *row, double threshold, Front front, int64_t n, int64_t above, int proven_below,
+                              Scratch s) {
+    int64_t rank = 0, own = 1, behind = job->weights[BEHIND] != 0.0, through = above;
     order_entries(s.window, s.spare, n, row->tie_seed);
     for (; rank < n && (own = steps_of(s.window + rank)) >= behind; rank++, through += own) {
         double score = mass_score(job->weights, (double)through, (double)own, (double)(front.count + rank + 1), row);
@@ -224,6 +252,14 @@ INLINE Decision decide(const Job *job, int64_t i, int is_single, const Loaded *r
     int has_mass = own >= behind || threshold < 1.0;
     int proven = (rank > 0 || front.count == 0) && (rank < n || proven_below) && has_mass;
     return (Decision){{front.pivot, front.count, rank, proven}, n, above, through, has_mass};
+}
+
+/* Decide the labels of a row with low <= rough <= high. */
+INLINE Decision decide(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, float low, Front front,
+                       int proven_below, Scratch s) {
+    int64_t n = collect(job, i, s.rough, low, front.pivot, s.window);
+    int64_t above = mass_above(job, row_at(job, i), is_single, s.rough, front.pivot, front.count);
+    return decide_window(job, row, threshold, front, n, above, proven_below, s);
 }
 
 /* Whether the labels beside a window, the least above it and the largest below it, prove its cut: they often do where the cut lies right at
@@ -239,20 +275,17 @@ INLINE int holds_beside(const Job *job, const Loaded *row, double threshold, con
 
 /* Cut a row that is not odd at a threshold. */
 INLINE Position find_cut(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, Scratch s) {
-    int32_t top = 0; /* bits: vectors find the largest integer, but not the largest float */
-    float low;
-    load_rough(job, row_at(job, i), is_single, s.rough);
-    const int32_t *bits = (const int32_t *)s.rough;
-    for (int64_t j = 0; j < job->columns; j++) top = bits[j] > top ? bits[j] : top;
+    float low, top = load_rough(job, row_at(job, i), is_single, s.rough);
     Aim aim = aim_at(job, threshold);
-    Front front = narrow_down(job, s.rough, float_of(top), row, aim, &low);
+    Front front = narrow_down(job, s.rough, top, row, aim, &low);
     Decision found = decide(job, i, is_single, row, threshold, next_float(low), front, 0, s);
     if (found.cut.proven) return found.cut;
     /* The cut may lie right at an end of the window: look at one more label on each side, or decide again with them. Below, there may be
      * nothing at all, or only labels without mass, which score more than 1. */
-    widen(job, s.rough, &low, &front.pivot);
+    widen(s.rough, job->columns, &low, &front.pivot);
     if (is_single && holds_beside(job, row, threshold, &found, low, front.pivot)) { found.cut.proven = 1; return found.cut; }
-    front = front_of(job, s.rough, front.pivot, row, aim.from_below);
+    Searched whole = {s.rough, job->columns, {0}};
+    front = front_of(job, &whole, front.pivot, row, aim.from_below);
     int zeros_are_out = job->weights[BEHIND] != 0.0 && threshold < 1.0;
     int proven_below = low < 0.0f || (low < 0x1p-52f && zeros_are_out);
     if (proven_below) low = zeros_are_out ? 0x1p-52f : 0.0f;
