@@ -51,7 +51,7 @@ def same(one, other, new=NEW, **of_rows):
     np.testing.assert_array_equal(both[0][1], both[1][1])
 
 
-@pytest.mark.parametrize("score", SCORES, ids=str)
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: getattr(score, "__name__", str(score)).strip("<>"))
 def test_one_band_is_no_groups_and_a_band_per_label_is_groups_by_label(path, score):
     common = {"conformity": score, "random_state": 0}
     same(
