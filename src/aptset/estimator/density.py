@@ -36,6 +36,12 @@ class Ratio:
         How well rows of the two are told apart: 0.5 is not at all, and 1 leaves nothing to learn from.
     largest_share : float
         The share of the largest weight in those of all source rows.
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> aptset.Ratio(np.array([0.5, 1.5]), np.array([1.2]), effective_size=1.6, auc=0.6, largest_share=0.75)
+    Ratio(2 source rows (1.6 effective), 1 target rows, AUC 0.6, largest share 0.75)
     """
 
     source: Floats

@@ -32,6 +32,13 @@ class LabelRatios(dict[Any, float]):
         The standard error of each, from rows drawn with replacement.
     condition : float or None
         With "bbse": the condition number of the matrix that was solved. Errors grow with it.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> ratios = aptset.LabelRatios({"cat": 1.5, "dog": 0.5}, "em", {"cat": 0.1, "dog": 0.1}, None)
+    >>> ratios["cat"], ratios.errors["cat"], ratios.method
+    (1.5, 0.1, 'em')
     """
 
     def __init__(
