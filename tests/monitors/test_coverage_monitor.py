@@ -224,6 +224,11 @@ def test_a_refused_row_changes_nothing():
         {"urns": [[None, 10**30, 2, 1]]},
         {"alpha": "2"},
         {"alpha": "1/0"},
+        {"alpha": "1e-1"},  # a power of ten may be of any length
+        {"alarm": None},
+        {"alarm": 10**400},
+        {"exponent": 4, "stakes": ["0x0p0"] * 5},  # nothing to take a logarithm of
+        {"won": ["0x0p0"] * 5},
         {"urns": []},
         {"urns": "x"},
         {"urns": [[]]},
@@ -238,6 +243,16 @@ def test_a_forged_state_is_refused_with_one_error(tmp_path, change):
     CoverageMonitor(100, 0.1).update([True, False]).save(path)
     content = json.loads(path.read_bytes())
     path.write_text(json.dumps(content | change))
+    with pytest.raises(ValueError, match="is damaged"):
+        CoverageMonitor.load(path)
+
+
+def test_a_state_without_its_alarm_is_refused(tmp_path):
+    path = tmp_path / "state.json"
+    CoverageMonitor(100, 0.1).save(path)
+    content = json.loads(path.read_bytes())
+    del content["alarm"]
+    path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match="is damaged"):
         CoverageMonitor.load(path)
 

@@ -39,6 +39,30 @@ def test_a_stream_that_was_saved_goes_on_to_the_bit(tmp_path, cut):
     assert (whole.predict_mask(new) == resumed.predict_mask(new)).all()
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_row_that_its_id_names_is_judged_by_what_it_was_told_last_also_after_a_restart(tmp_path, is_loaded):
+    probabilities, labels = stream(110)
+    calibration = aptset.calibrate(probabilities[:100], labels[:100], random_state=0)
+    online = Online(calibration)
+    online.predict_set(probabilities[100:101], ids=["a"])
+    online.predict_set(probabilities[101:102], ids=["b"])
+    online.save(tmp_path / "state.json")
+    online = Online.load(tmp_path / "state.json", calibration) if is_loaded else online
+    online.update(probabilities[100:101], labels[100:101], ids=["a"])
+    online.predict_set(probabilities[101:102], ids=["b"])
+    online.update(probabilities[101:102], labels[101:102], ids=["b"])
+    assert (online.n_waiting, online.delay) == (0, 0)
+
+
+def test_saving_between_the_set_and_the_mask_of_the_same_rows_asks_about_them_no_more_often(tmp_path):
+    probabilities, labels = stream(110)
+    online = Online(aptset.calibrate(probabilities[:100], labels[:100], random_state=0))
+    online.predict_set(probabilities[100:])
+    online.save(tmp_path / "state.json")
+    online.predict_mask(probabilities[100:])
+    assert online.n_waiting == 10
+
+
 def test_what_is_refused_changes_nothing(tmp_path):
     probabilities, labels = stream(200)
     calibration = aptset.calibrate(probabilities[:100], labels[:100], random_state=0)
@@ -75,10 +99,11 @@ def test_what_is_refused_changes_nothing(tmp_path):
         ({"window": 0}, "window must be a whole number of rows"),
         ({"window": 2.5}, "window must be a whole number of rows"),
         ({"window": True}, "window must be a whole number of rows"),
-        ({"step": -0.1}, "step must be a number, 0 or above"),
-        ({"step": float("nan")}, "step must be a number, 0 or above"),
-        ({"step": "big"}, "step must be a number, 0 or above"),
-        ({"step": Decimal("sNaN")}, "step must be a number, 0 or above"),
+        ({"step": -0.1}, "step must be a number from 0 to 2.53"),
+        ({"step": float("nan")}, "step must be a number from 0 to 2.53"),
+        ({"step": 10**400}, "step must be a number from 0 to 2.53"),
+        ({"step": "big"}, "step must be a number from 0 to 2.53"),
+        ({"step": Decimal("sNaN")}, "step must be a number from 0 to 2.53"),
         ({"window": 10**30}, "window must be a whole number of rows"),
         ({"waiting": 0}, "waiting must be a whole number of rows"),
     ],
@@ -116,6 +141,8 @@ def state(tmp_path):
         {"alpha": "2"},
         {"alpha": "1/0"},
         {"step": "-1"},
+        {"step": "1e-5"},  # a power of ten may be of any length
+        {"step": "1" + "0" * 400},
         {"window": 0},
         {"window": 5},
         {"window": "x"},

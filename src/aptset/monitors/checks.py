@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from math import inf, isfinite
 from numbers import Real
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.labels import hashable
-from aptset.validation.settings import check_sample_size
+from aptset.validation.settings import check_sample_size, stored_fraction
 
 MOST = 2**53  # rows: beyond this, counts are no exact numbers
 
@@ -22,12 +21,16 @@ MOST = 2**53  # rows: beyond this, counts are no exact numbers
 def check_alarm(alarm: Any) -> float:
     """Return the evidence at which the alarm goes off."""
     is_number = isinstance(alarm, Real) and not isinstance(alarm, bool | np.bool_)
-    if not is_number or not 1 < float(alarm) < inf:
+    try:
+        found = float(alarm) if is_number else 0.0
+    except OverflowError:  # a whole number beyond every float
+        found = inf
+    if not 1 < found < inf:
         raise ValueError(
             f"alarm must be a number above 1: false alarms, ever, in at most 1 of so many deployments; got {alarm!r}. "
             "100 is usual."
         )
-    return float(alarm)
+    return found
 
 
 def check_monitored_sizes(n: Any, needed: int, alpha: float) -> dict[Any, int]:
@@ -134,13 +137,16 @@ def _is_right(found: dict[str, Any], n_bettors: int) -> bool:
         and all(len(urn) == 4 and urn[3] <= urn[2] for urn in urns)
         and type(found["has_groups"]) is bool
         and (found["has_groups"] or len(urns) == 1)
-        and 0 < Fraction(found["alpha"]) < 1
+        and 0 < stored_fraction(found["alpha"]) < 1
+        and type(found["alarm"]) in (int, float)
+        and check_alarm(found["alarm"]) > 1
         and len(stakes) == len(won) == n_bettors
-        and all(0 <= stake < 2.0**301 and 0 <= factor <= 2.0**320 for stake, factor in zip(stakes, won, strict=True))
+        and all(0 <= stake < 2.0**301 and 0 < factor <= 2.0**320 for stake, factor in zip(stakes, won, strict=True))
         and 0 < kept <= 1
         and 0 <= peak < inf
         and type(found["exponent"]) is int
         and 0 <= found["exponent"] < 2**32
+        and (found["exponent"] == 0 or max(stakes) >= 1)
         and path["every"] > 0
         and all(isfinite(number) and type(misses) is int for _, number, misses in points)
         and all(row <= rows for row, _, _ in points)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from fractions import Fraction
 from math import exp, inf
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ from aptset.monitors.trails import Trail
 from aptset.monitors.urns import Urns
 from aptset.running.writing import atomic_write
 from aptset.tables import plain_list
-from aptset.validation.settings import check_alpha
+from aptset.validation.settings import check_alpha, stored_fraction
 
 
 class CoverageMonitor:
@@ -225,7 +224,7 @@ class CoverageMonitor:
         stored = check_stored_monitor(path, Path(path).read_bytes(), len(TIMES))
         urns = stored["urns"]
         sizes = {name: size for name, size, _, _ in urns} if stored["has_groups"] else urns[0][1]
-        monitor = cls(sizes, Fraction(stored["alpha"]), stored["alarm"])  # type: ignore[arg-type]
+        monitor = cls(sizes, stored_fraction(stored["alpha"]), stored["alarm"])  # type: ignore[arg-type]
         monitor._urns.rows[:], monitor._urns.misses[:] = ([urn[place] for urn in urns] for place in (2, 3))
         monitor.rows, monitor.misses = (sum(urn[place] for urn in urns) for place in (2, 3))
         stakes, won = ([float.fromhex(text) for text in stored[name]] for name in ("stakes", "won"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from decimal import Decimal
 from fractions import Fraction
-from math import inf
 from numbers import Real
 from typing import Any
 
@@ -38,9 +37,9 @@ def check_step(step: Any) -> Fraction:
     """Return the exact decimal that the user wrote."""
     is_number = isinstance(step, Real | Decimal) and not isinstance(step, bool | np.bool_)
     is_signal = isinstance(step, Decimal) and step.is_snan()  # every use of it would raise
-    if not is_number or is_signal or not 0 <= step < inf:
+    if not is_number or is_signal or not 0 <= step < MOST:
         raise ValueError(
-            f"step must be a number, 0 or above: how far one miss moves the level; got {step!r}. 0.01 is usual."
+            f"step must be a number from 0 to 2^53: how far one miss moves the level; got {step!r}. 0.01 is usual."
         )
     return Fraction(step) if isinstance(step, Fraction | Decimal) else Fraction(str(step))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from fractions import Fraction
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +20,7 @@ from aptset.streams.checks import MOST
 from aptset.streams.numbering import Numbering
 from aptset.streams.tracks import Law, Shown, Track
 from aptset.streams.waiting import Waiting
+from aptset.validation.settings import stored_fraction
 
 
 class State(NamedTuple):
@@ -93,8 +93,8 @@ def _opened(path: str | Path) -> dict[str, Any]:
 
 
 def _state_of(found: dict[str, Any], calibration: Calibration) -> State:
-    law = Law(Fraction(found["alpha"]), Fraction(found["step"]), found["window"])
-    _require(0 < law.alpha < 1 and law.step >= 0 and (law.window is None or _is_count(law.window, 1)))
+    law = Law(stored_fraction(found["alpha"]), stored_fraction(found["step"]), found["window"])
+    _require(0 < law.alpha < 1 and 0 <= law.step < MOST and (law.window is None or _is_count(law.window, 1)))
     fixed = first_scores(calibration, None)
     _require(len(found["tracks"]) == len(fixed) and _is_count(found["waiting"], 1) and _is_count(found["block"]))
     tracks = [_track_of(law, stored, scores) for stored, scores in zip(found["tracks"], fixed, strict=True)]

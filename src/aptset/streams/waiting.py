@@ -47,6 +47,8 @@ class Waiting:
         self.most = most
         self._calls: deque[_Call] = deque()
         self._in_calls = 0
+        self._last: _Call | None = None  # also where its rows were looked into already
+        self._some_by_id = False
         self._rows: OrderedDict[int, Asked] = OrderedDict()
         self._of_key: dict[int, int | deque[int]] = {}  # one number, or those of equal rows: a queue takes more room
         self._next = 0
@@ -61,19 +63,20 @@ class Waiting:
         Rows whose set and whose mask are asked for, one call after the other, are asked about once. A row that an id
         names and that is asked about again is judged by what it was told last.
         """
-        last = self._calls[-1] if self._calls else None
+        last, self._last = self._last, _Call(keys, seeds, shown, by_id, form)
         is_same = last is not None and last.shown is shown and np.array_equal(last.seeds, seeds)
         if last is not None and is_same and {last.form, form} == {"set", "mask"}:
-            self._calls[-1] = last._replace(form="both")
-        else:
-            self._calls.append(_Call(keys, seeds, shown, by_id, form))
-            self._in_calls += len(keys)
+            self._last = last._replace(form="both")
+            return
+        self._calls.append(self._last)
+        self._in_calls += len(keys)
+        self._some_by_id |= by_id
         if len(self) > self.most:
             self._forget_oldest()
 
     def is_next(self, keys: Words) -> bool:
         """Tell whether these are the first rows of the oldest call, and no others have to be looked at."""
-        if self._rows or not self._calls or (self._calls[0].by_id and len(self._calls) > 1):
+        if self._rows or not self._calls or (self._some_by_id and len(self._calls) > 1):
             return False
         return len(keys) > 0 and np.array_equal(self._calls[0].keys[: len(keys)], keys)
 
@@ -131,7 +134,7 @@ class Waiting:
                 else:
                     self._of_key[key] = deque([*equal, self._next]) if equal else self._next
                 self._next += 1
-        self._in_calls = 0
+        self._in_calls, self._some_by_id = 0, False
 
     def _numbers(self, key: int) -> Sequence[int]:
         """Return the numbers of the rows that are known by this, the oldest first."""
