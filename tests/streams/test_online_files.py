@@ -50,6 +50,7 @@ def test_a_row_that_its_id_names_is_judged_by_what_it_was_told_last_also_after_a
     online = Online.load(tmp_path / "state.json", calibration) if is_loaded else online
     online.update(probabilities[100:101], labels[100:101], ids=["a"])
     online.predict_set(probabilities[101:102], ids=["b"])
+    assert online.n_waiting == 1
     online.update(probabilities[101:102], labels[101:102], ids=["b"])
     assert (online.n_waiting, online.delay) == (0, 0)
 

@@ -55,6 +55,8 @@ class Waiting:
         self._has_forgotten = False
 
     def __len__(self) -> int:
+        if self._some_by_id and (self._rows or len(self._calls) > 1):
+            self._look_into_calls()  # a row that was asked about again waits once
         return self._in_calls + len(self._rows)
 
     def add(self, keys: Words, seeds: Words, shown: Shown, by_id: bool = False, form: str = "") -> None:
@@ -71,7 +73,7 @@ class Waiting:
         self._calls.append(self._last)
         self._in_calls += len(keys)
         self._some_by_id |= by_id
-        if len(self) > self.most:
+        if self._in_calls + len(self._rows) > self.most:
             self._forget_oldest()
 
     def is_next(self, keys: Words) -> bool:
