@@ -90,6 +90,23 @@ def test_what_does_not_fit_together_is_refused_in_words(outcomes):
     assert same.exit_code == 1
 
 
+@pytest.mark.parametrize("alphabet", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("separator", [",", ";"])
+@pytest.mark.parametrize("unfinished", ["a", "a|c{}", "a|c{}b", '"a|'])
+def test_a_line_waits_wherever_its_writer_is_and_however_it_is_written(outcomes, unfinished, separator, alphabet):
+    folder, _, _ = outcomes
+    arguments = ["--label", "y", "-c", folder / "cal.aptset", "--state", folder / "state.json"]
+    path = folder / "outcomes.csv"
+    begun = "set,y\na|b,a\nb,b\n".replace(",", separator)
+    path.write_bytes((begun + unfinished.format(separator)).encode(alphabet))
+    found = monitor(path, *arguments)
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.output)["rows"] == 2
+    path.write_bytes((begun + f"a|c{separator}c\n").encode(alphabet))
+    found = json.loads(monitor(path, *arguments).output)
+    assert (found["rows"], found["misses"]) == (3, 0)
+
+
 def test_a_line_that_is_being_written_waits(outcomes):
     folder, _, _ = outcomes
     arguments = ["--label", "y", "-c", folder / "cal.aptset", "--state", folder / "state.json"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import csv
 import io
+import os
 import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from aptset.commands.delimited import open_text
 from aptset.commands.dialect_checks import (
@@ -38,12 +40,50 @@ def plain_csv(path: Path, sep: str | None = None, encoding: str | None = None) -
     separator = {"tab": "\t", "\\t": "\t"}.get(sep, sep) if sep else separator_of(text)
     if alphabet == "utf-8" and separator == ",":
         return path, ""
-    folder = Path(tempfile.mkdtemp(prefix="aptset-csv-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    plain = folder / re.sub(r"(\.csv).*$", r"\1", path.name, flags=re.IGNORECASE)
+    plain = _new_folder() / re.sub(r"(\.csv).*$", r"\1", path.name, flags=re.IGNORECASE)
     commas = "; decimal commas become points" if _rewrite(path, plain, alphabet, separator) else ""
     name = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}.get(separator, repr(separator))
     return plain, f"{path.name}: read as {alphabet.upper()}, columns separated by {name}{commas}."
+
+
+def finished_lines(path: Path, encoding: str | None = None) -> Path:
+    """Return a CSV without a last line that has no end yet, since somebody may be writing it; else the file itself."""
+    if path.suffix.lower() != ".csv":
+        return path
+    with path.open("rb") as file:
+        alphabet = check_encoding(encoding) if encoding else encoding_of(file.read(_HEAD))
+        size, stop = _end_of_lines(file, alphabet)
+    if stop in (0, size):
+        return path
+    copy = _new_folder() / path.name
+    shutil.copyfile(path, copy)
+    os.truncate(copy, stop)
+    return copy
+
+
+def _end_of_lines(file: IO[bytes], alphabet: str) -> tuple[int, int]:
+    """Return the size of a file, and where its last line that has an end does; 0 if none has."""
+    file.seek(0)
+    is_big = file.read(2) == b"\xfe\xff"
+    exact = {"utf-16": "utf-16-be" if is_big else "utf-16-le"}.get(alphabet, alphabet)
+    width = len("\n\n".encode(exact)) - len("\n".encode(exact))  # without the mark that some alphabets begin with
+    ends = ["\n\n".encode(exact)[-width:], "\r\r".encode(exact)[-width:]]
+    size = file.seek(0, 2)
+    for stop in range(size - size % width, 0, -_HEAD):
+        start = max(0, stop - _HEAD)
+        file.seek(start)
+        block = file.read(stop - start)
+        for place in range(len(block) - width, -1, -width):
+            if block[place : place + width] in ends:
+                return size, start + place + width
+    return size, 0
+
+
+def _new_folder() -> Path:
+    """Return a folder that goes away when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="aptset-csv-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def encoding_of(head: bytes) -> str:

@@ -14,9 +14,12 @@ from aptset.commands.options import printable
 _GIVEN: dict[str, str] = {}  # files that were copied to be read, and what the user calls them
 
 
-def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool) -> Any:
-    """Return the path of a table that is plain to read, many files joined; say how it was read if it was not plain."""
-    from aptset.commands.dialects import plain_csv
+def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool, is_growing: bool = False) -> Any:
+    """Return the path of a table that is plain to read, many files joined; say how it was read if it was not plain.
+
+    Of one that is growing the last line waits until it has its end.
+    """
+    from aptset.commands.dialects import finished_lines, plain_csv
     from aptset.commands.parts.finding import is_one_file
 
     if not is_one_file([name]):
@@ -26,7 +29,7 @@ def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool) ->
         is_called(path, name)
         return path
     given = path_of(name)
-    path, note = plain_csv(given, sep, encoding)
+    path, note = plain_csv(finished_lines(given, encoding) if is_growing else given, sep, encoding)
     _GIVEN[str(path)] = _GIVEN.get(str(given), name)
     if note and not quiet:
         click.echo(printable(note), err=True)

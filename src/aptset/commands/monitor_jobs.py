@@ -7,7 +7,6 @@ from typing import Any
 
 from aptset.commands.checks import check_same_monitor, check_still_there
 from aptset.commands.evaluation_jobs import outcomes_of
-from aptset.commands.reading import count_of
 from aptset.judging.running_sums import Codes
 from aptset.monitors.coverage import CoverageMonitor
 from aptset.probabilities.calibration import Calibration
@@ -33,27 +32,16 @@ def monitor_file(
     bands = [known.names[band] for band in known.bands or ()]
     band_of = dict(zip(map(str, calibration.classes.tolist() if bands else ()), bands, strict=True))
     seen, start = monitor.rows, 0
-    whole = count_of(path) if state is not None and _is_being_written(path) else None
     for some in outcomes_of(path, (), label, alpha, group, progress):
-        stop = len(some.covered) if whole is None else max(0, min(len(some.covered), whole - 1 - start))
-        new = slice(max(0, seen - start), stop)
+        new = slice(max(0, seen - start), None)
         groups = some.groups if known.kind in ("all", "row") else some.truth
         names = None if groups is None else _in_full(groups)[new]
         monitor.update(some.covered[new], [band_of.get(str(name), name) for name in names or ()] if band_of else names)
-        start += stop
+        start += len(some.covered)
     check_still_there(path, start, seen)
     if state is not None:
         monitor.save(state)
     return monitor
-
-
-def _is_being_written(path: Path) -> bool:
-    """Tell whether the last line of a CSV has no end yet: somebody may be writing it. The next call reads it."""
-    if path.suffix.lower() != ".csv" or not path.stat().st_size:
-        return False
-    with path.open("rb") as file:
-        file.seek(-1, 2)
-        return file.read(1) not in (b"\n", b"\r")
 
 
 def _in_full(codes: Codes) -> list[Any]:

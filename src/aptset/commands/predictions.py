@@ -217,8 +217,8 @@ def monitor(
     from aptset.commands.probability_jobs import load_artefact
     from aptset.validation.paths import check_other_files
 
-    path = open_table(sets, options["sep"], options["encoding"], quiet)
     state = None if options["state"] is None else Path(options["state"])
+    path = open_table(sets, options["sep"], options["encoding"], quiet, is_growing=state is not None)
     check_other_files([] if state is None else [state], [path, calibration])
     made = load_artefact(artefact_of(calibration), options["trust"])
     found = monitor_file(path, label, made, alpha, options["groups"], alarm, state, progress=not quiet)
