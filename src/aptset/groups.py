@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import hashable
+from aptset.labels import hashable, plain_value
 
 Ids = NDArray[np.int32]
 GroupValues = list[Any] | NDArray[Any]  # of rows; whole numbers may come as an array
@@ -64,7 +64,7 @@ class Groups:
             return cls("overlap", tuple(dict.fromkeys(values)), overlap=values.overlap)
         if values is not None:
             plain = values.tolist() if isinstance(values, np.ndarray) else values
-            return cls("row", tuple(dict.fromkeys(hashable(value) for value in some_of_each(plain))))
+            return cls("row", tuple(dict.fromkeys(_plain_name(value) for value in some_of_each(plain))))
         if groups_labels(setting):
             found: Groups = setting.groups_of(classes)
             return found
@@ -156,6 +156,12 @@ def some_of_each(values: Iterable[Any]) -> Iterable[Any]:
         return dict.fromkeys(values)
     except TypeError:
         return values
+
+
+def _plain_name(value: Any) -> Any:
+    """Return the name of a group as a file gives it back: numbers and texts of numpy are Python's."""
+    is_simple = isinstance(value, np.generic) and value.dtype.kind in "biufU"
+    return hashable(plain_value(value) if is_simple else value)
 
 
 _NARROW = 2**20

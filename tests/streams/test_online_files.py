@@ -64,6 +64,17 @@ def test_saving_between_the_set_and_the_mask_of_the_same_rows_asks_about_them_no
     assert online.n_waiting == 10
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.float32, np.str_, np.bool_])
+def test_groups_named_by_numbers_and_texts_of_numpy_are_known_again(tmp_path, kind):
+    probabilities, labels = stream(100)
+    groups = [kind(row % 2) for row in range(100)]
+    calibration = aptset.calibrate(probabilities, labels, groups=groups, random_state=0)
+    calibration.save(tmp_path / "cal.aptset")
+    Online(calibration).save(tmp_path / "state.json")
+    online = Online.load(tmp_path / "state.json", aptset.load(tmp_path / "cal.aptset"))
+    assert online.update(probabilities, labels, groups=groups).rows == 100
+
+
 def test_what_is_refused_changes_nothing(tmp_path):
     probabilities, labels = stream(200)
     calibration = aptset.calibrate(probabilities[:100], labels[:100], random_state=0)
