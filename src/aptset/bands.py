@@ -123,7 +123,7 @@ class LabelBands:
 
 def _joined(parts: list[list[Any]], times: dict[Any, int], rows: int, total: int, alpha: Fraction) -> list[list[Any]]:
     """Join the smallest part with the smaller of its neighbours while it expects too few rows."""
-    needed = _ROWS_FOR_ONE * (1 - alpha) / alpha * total
+    needed = _ROWS_FOR_ONE * (1 - alpha) / alpha * max(total, 1)  # nothing is expected where nothing was counted
     while len(parts) > 1:
         sizes = [sum(times[label] for label in part) for part in parts]
         least = sizes.index(min(sizes))

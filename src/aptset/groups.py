@@ -186,6 +186,11 @@ def groups_labels(setting: Any) -> bool:
     return hasattr(setting, "groups_of")
 
 
+def groups_overlap(passed: Any) -> bool:
+    """Tell whether groups came as :class:`aptset.Overlapping`; a frame may have a column that is called "cells"."""
+    return isinstance(getattr(passed, "cells", None), Cells)
+
+
 def labels_decide(setting: Any) -> bool:
     """Tell whether a setting of groups names no column of rows: the label decides the group."""
     return groups_labels(setting) or is_grouping(setting)

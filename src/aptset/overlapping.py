@@ -25,7 +25,7 @@ class Overlapping:
     ----------
     groups : boolean matrix or data frame, one row per row
         True where a row is in a group. A column of a data frame that is not of flags becomes one group for each of its
-        values, called "column=value". At most 64 groups.
+        values, called "column=value" and told apart by that text: 1, 1.0 and "1" are one. At most 64 groups.
 
     Examples
     --------

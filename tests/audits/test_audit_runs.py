@@ -150,6 +150,7 @@ def test_what_is_refused(tmp_path):
         ({"calibrations": "nearest"}, "calibrations must be among"),
         ({"calibrations": []}, "calibrations must be at least one"),
         ({"groups": [1]}, "groups must have one entry per row"),
+        ({"groups": aptset.Overlapping([[True]] * 50)}, "overlapping groups have no place in an audit"),
         ({"time": [1]}, "time must have one entry per row"),
         ({"time": [None] * 50}, "time must not have missing values"),
         ({"alpha": 2}, "alpha must be in"),
@@ -160,6 +161,8 @@ def test_what_is_refused(tmp_path):
             aptset.audit(BAYES, X, y, **settings)
     with pytest.raises(TypeError, match="time must hold values that can be ordered"):
         aptset.audit(BAYES, X, y, time=["a", 1] * 25)
+    with pytest.raises(TypeError, match=r"LabelBands, which speaks of labels. Pass bands.of\(labels\)"):
+        aptset.audit(BAYES, X, y, groups=aptset.LabelBands(dict.fromkeys(y.tolist(), 1)))
     with pytest.raises(TypeError, match="estimator must be a scikit-learn classifier"):
         aptset.audit(object(), X, y)
     with pytest.raises(ValueError, match="candidates must be a dictionary of at least two"):

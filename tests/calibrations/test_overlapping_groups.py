@@ -246,6 +246,23 @@ def test_frames_matrices_and_names():
     assert calibration.predict_set(NEW[order], 0.1, groups=NEW_FRAME.iloc[order]) == expected[order]
 
 
+def test_a_group_of_a_value_goes_by_its_text():
+    ages = pd.DataFrame({"age": np.random.default_rng(1).integers(0, 3, size=600)})
+    calibration = aptset.calibrate(P, Y, groups=Overlapping(ages), random_state=0)
+    expected = calibration.predict_set(NEW, 0.1, groups=ages[:80])
+    for kind in ("float64", "Int64", "str", object):  # a missing value makes floats of whole numbers
+        assert calibration.predict_set(NEW, 0.1, groups=ages[:80].astype(kind)) == expected
+    mixed = Overlapping(pd.DataFrame({"c": pd.Series([1, "1", 1.0, "b", 1.5], dtype=object)}))
+    assert {name: len(mixed.members(name)) for name in mixed.names} == {"c=1": 3, "c=b": 1, "c=1.5": 1}
+
+
+def test_a_column_may_have_the_name_of_an_attribute():
+    renamed, new = (frame.rename(columns={"old": "cells"}) for frame in (FRAME, NEW_FRAME))
+    found = aptset.calibrate(P, Y, groups=Overlapping(renamed), random_state=0).predict_set(NEW, 0.1, groups=new)
+    same = aptset.calibrate(P, Y, groups=Overlapping(FRAME), random_state=0).predict_set(NEW, 0.1, groups=NEW_FRAME)
+    assert found == same
+
+
 def test_values_never_seen_get_every_label_and_a_warning():
     calibration = aptset.calibrate(P, Y, groups=Overlapping(FRAME), random_state=0)
     strange = NEW_FRAME.assign(region=["east", *NEW_FRAME["region"][1:]])
@@ -323,7 +340,7 @@ def test_what_is_refused(tmp_path):
     matrix = aptset.calibrate(P, Y, groups=Overlapping(FLAGS), random_state=0)
     new, of_frame, of_matrix = NEW_FRAME, calibration.predict_set, matrix.predict_set
     ages, twins = pd.DataFrame({"age": np.arange(600.0)}), pd.DataFrame({"a=b": [True], "a": ["b"]})
-    none = "have no p-values"
+    none, plain = "have no p-values", aptset.calibrate(P, Y)
     for error, words, call in (
         (ValueError, "groups must be passed with the new rows", lambda: of_frame(NEW)),
         (TypeError, "a data frame with the columns", lambda: of_frame(NEW, groups=NEW_FLAGS)),
@@ -336,6 +353,10 @@ def test_what_is_refused(tmp_path):
         (ValueError, none, lambda: calibration.p_values(NEW, groups=new)),
         (ValueError, none, lambda: calibration.sets_and_p_values(NEW, groups=new)),
         (ValueError, none, lambda: aptset.report(calibration, NEW, [0] * 80, groups=new)),
+        (ValueError, "no place in a report", lambda: aptset.report(plain, NEW, [0] * 80, groups=Overlapping(new))),
+        (TypeError, r"calibrate with groups=aptset.Overlapping", lambda: aptset.calibrate(P, Y, groups=FRAME)),
+        (TypeError, r"got ndarray of shape \(600, 4\). For", lambda: aptset.calibrate(P, Y, groups=FLAGS)),
+        (TypeError, r"got DataFrame of shape", lambda: aptset.evaluate(plain.predict_set(NEW), [0] * 80, groups=new)),
         (ValueError, "have no monitor", lambda: calibration.monitor(0.1)),
         (ValueError, "must not overlap here", lambda: aptset.calibrate(P, Y).predict_set(NEW, groups=Overlapping(new))),
         (ValueError, "no cross calibration", lambda: aptset.calibrate_cv(P, Y, Y % 2, groups=Overlapping(FRAME))),

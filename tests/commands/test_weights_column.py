@@ -80,10 +80,14 @@ def test_one_line_about_what_is_wrong(weighted):
     assert "row 0, column 'y': the weight is" in failure(*calibrate, "--weights", "y")
     run(*calibrate, "--weights", "weight")
     predict = ["predict", weighted / "new.csv", "-c", weighted / "c.aptset", "-o", weighted / "s.csv", "--prefix", "p_"]
-    assert "weights must be passed with the new rows" in failure(*predict)
+    assert "must come with --weights COLUMN, as at calibration" in failure(*predict)
+    without_prefix = predict[: predict.index("--prefix")]
+    assert "must come with --weights COLUMN" in failure(*without_prefix), "and not that the column is no label"
+    report = ["report", weighted / "new.csv", "--label", "y", "-c", weighted / "c.aptset", "--prefix", "p_"]
+    assert "must come with --weights COLUMN" in failure(*report, "-o", weighted / "page.html")
     assert not (weighted / "s.csv").exists()
     run(*calibrate)
-    assert "weights must be left out here" in failure(*predict, "--weights", "weight")
+    assert "must come without --weights, as at calibration" in failure(*predict, "--weights", "weight")
     frame = pd.read_csv(weighted / "val.csv")
     frame["weight"] = 0.0
     frame.to_csv(weighted / "val.csv", index=False)
@@ -91,3 +95,17 @@ def test_one_line_about_what_is_wrong(weighted):
     frame["weight"] = -1.0
     frame.to_csv(weighted / "val.csv", index=False)
     assert "weights must be finite and at least 0; got -1.0 in row 0" in failure(*calibrate, "--weights", "weight")
+
+
+def test_a_bad_weight_is_found_in_its_row_whatever_the_batch(weighted):
+    calibrate = ["calibrate", weighted / "val.csv", "--label", "y", "-o", weighted / "c.aptset"]
+    predict = ["predict", weighted / "new.csv", "-c", weighted / "c.aptset", "-o", weighted / "s.csv"]
+    options = ["--prefix", "p_", "--weights", "weight", "--batch-rows", 97]
+    run(*calibrate, *options)
+    for command, name in ((calibrate, "val"), (predict, "new")):
+        frame = pd.read_csv(weighted / f"{name}.csv")
+        frame.loc[150, "weight"] = np.nan
+        frame.to_csv(weighted / f"{name}.csv", index=False)
+        assert f"Error: {weighted / name}.csv, row 150, column 'weight': the weight is missing." in failure(
+            *command, *options
+        )

@@ -211,6 +211,7 @@ def test_bands_by_prevalence():
     for passed in (labels, np.array(labels), pd.Series(labels), np.array(labels, dtype=object)):
         assert LabelBands.by_prevalence(passed, 3) == LabelBands.by_prevalence(counts, 3)
     assert LabelBands.by_prevalence({1: 5, 2: 5}, 9, n_calibration=10**6).bands == {1: 1, 2: 2}
+    assert LabelBands.by_prevalence({1: 0, 2: 0}, 9, n_calibration=10**6).bands == {1: 1, 2: 1}, "none expects a row"
 
 
 @given(

@@ -219,6 +219,16 @@ def test_a_row_of_its_own_weight_is_not_forgotten():
     assert small < large
 
 
+def test_a_group_never_seen_is_named():
+    p, y, new, *_ = made(n=200)
+    calibration = aptset.calibrate(p, y, weights=np.ones(200), groups=["a"] * 200, random_state=0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        mask = calibration.predict_mask(new, 0.1, weights=np.ones(25), groups=["a"] * 24 + ["b"])
+    assert mask[-1].all()
+    assert ["'b' (never seen)" in str(one.message) for one in told] == [True], "and nothing of weights"
+
+
 @pytest.mark.parametrize("heaviest", [1.0, 1e300])
 def test_the_weight_of_one_row_touches_no_other(heaviest):
     p, y, new, w, v = made()

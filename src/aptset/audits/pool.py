@@ -24,9 +24,11 @@ from aptset.chance.seeds import pair_seeds
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import take
+from aptset.groups import groups_overlap
 from aptset.judging.evidence import as_group_list
 from aptset.judging.features import can_be_sliced, features_of
 from aptset.validation.labels import check_length
+from aptset.validation.overlapping import refuse_overlapping
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,7 @@ def prepare(
 ) -> tuple[Pool, float]:
     """Check the rows, and decide how many test."""
     X, labels, _ = check_training_data(ConformalClassifier(None), X, y, minimum=10)
+    refuse_overlapping("overlap" if groups_overlap(groups) else "", "place in an audit", "Pass one group for each row.")
     of_rows = as_group_list(groups)
     if of_rows is not None:
         check_length(of_rows, len(labels), "groups")

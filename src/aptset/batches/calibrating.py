@@ -16,7 +16,7 @@ from aptset.batches.search import ThresholdSearch
 from aptset.batches.sources import Source, peeked
 from aptset.batches.state_checks import check_bucket_count, check_rows_found
 from aptset.chance import Chance
-from aptset.groups import Kind, is_grouping
+from aptset.groups import Kind, groups_overlap, is_grouping
 from aptset.probabilities.calibration import Calibration
 from aptset.scores import Gridded, Places, Score
 from aptset.validation.overlapping import refuse_overlapping
@@ -154,7 +154,7 @@ def start_search(
     score = score if resolution is None else check_conformity(Gridded(score, resolution))
     schema = first if isinstance(first, pa.Schema) else first.schema
     check_column(schema.names, labels, "labels")
-    refuse_overlapping("overlap" if hasattr(groups, "cells") else "", "batches", "Use aptset.calibrate.")
+    refuse_overlapping("overlap" if groups_overlap(groups) else "", "batches", "Use aptset.calibrate.")
     bands, column = (groups, None) if isinstance(groups, LabelBands) else (None, groups)
     layout = Layout.of(first, probabilities, prefix, classes, labels, column, ids)
     score = for_classes(score, layout.classes)

@@ -75,14 +75,18 @@ def reason_of_no_promise(splitter: Any) -> str:
     return f"{kind.__name__} may look at the data when it makes the folds, and no theorem speaks of such folds"
 
 
+FOLDS_WITH_WEIGHTS = "since no theorem is known for folds of several rows with weights"
+_BLIND_FOLDS = (
+    "CVPlus(n_folds=10), KFold, or, if its folds depend on neither X nor y, PredefinedSplit(fold_of_each_row)"
+)
+
+
 def warn_no_promise(caveat: str) -> None:
     """Say once that a guarantee of 0 means that nothing is proven."""
     if caveat:
-        warnings.warn(
-            f"nothing is promised: {caveat}. For a promise use CVPlus(n_folds=10), KFold, or, if its folds depend on "
-            "neither X nor y, PredefinedSplit(fold_of_each_row).",
-            stacklevel=3,
-        )
+        way_out = "a split or the jackknife+" if caveat == FOLDS_WITH_WEIGHTS else _BLIND_FOLDS
+        text = f"nothing is promised: {caveat.removeprefix('since ')}. For a promise use {way_out}."
+        warnings.warn(text, stacklevel=3)
 
 
 def split_without_groups(splitter: Any, X: Any, y: NDArray[Any]) -> list[tuple[Any, Any]]:

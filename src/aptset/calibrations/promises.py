@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.bounds import FoldSizes, Line, bound, input_level, sizes_by_group
+from aptset.calibrations.checks import FOLDS_WITH_WEIGHTS
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.scheme import Scheme
@@ -65,7 +66,7 @@ class Promises:
         """Why no theorem speaks of the folds; empty if one does."""
         if self.scheme.caveat or not self.is_weighted or self._is_split or self._leaves_one_out:
             return self.scheme.caveat
-        return "since no theorem is known for folds of several rows with weights"
+        return FOLDS_WITH_WEIGHTS
 
     @property
     def lines(self) -> list[list[Line]]:

@@ -24,6 +24,7 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.free_cuts import FreeCut, cut_by_cell, mask_of
 from aptset.kernels.places import Rows
 from aptset.kernels.ratios import ratios, weight_needed
+from aptset.validation.settings import warn_if_too_few
 from aptset.validation.weights import (
     check_new_weights,
     refuse_with_weights,
@@ -219,13 +220,16 @@ class Facing(Weighted):
     def warn(self, met: dict[Any, int], ids: Ids | None, alphas: list[Fraction], stacklevel: int = 3) -> None:
         """Say if the weights leave few samples, or are so large that nothing can be left out."""
         alpha = min(alphas)
+        never = met.keys() - set(self.groups.names)
+        warn_if_too_few({name: 0 for name in met if name in never}, alphas, self.groups.kind, stacklevel + 1)
         numbers = np.array([number for number, name in enumerate(self.groups.names) if name in met], dtype=np.intp)
         sizes = self.effective_sizes[numbers]
         if len(sizes) and sizes.min() < 10 * (1 - alpha) / alpha:
             name = self.groups.names[numbers[sizes.argmin()]]
             of_group = "" if self.groups.kind == "all" else f" of group {name!r}"
             warn_of_small_size(float(sizes.min()), of_group, alpha, stacklevel + 1)
-        share = float(np.mean(self.own > self._limits(alpha)[self._group(ids)]))
+        limits = self._limits(alpha)[self._group(ids)]
+        share = float(np.mean((self.own > limits) & (limits >= 0)))
         if share > 0.01:
             of_what = "rows" if not self._by_label else "labels" if not self._by_row else "pairs of row and label"
             warn_of_infinite_thresholds(share, of_what, alpha, stacklevel + 1)

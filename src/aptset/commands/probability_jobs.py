@@ -61,9 +61,10 @@ def calibrate_files(
     parts: list[Calibration] = []
     seeds: list[Any] = []
     for source, batch, classes in labelled_batches(sources):
+        weighing = Weighing(weights_of(source, batch), is_part=True)
         with shifted_rows(source.path, batch.start):
             of_rows = {"groups": by_labels or _groups_of(source, batch), "ids": _ids_of(source, batch)}
-            of_rows["weighing"] = Weighing(weights_of(source, batch), is_part=True)
+            of_rows["weighing"] = weighing
             settings |= {"classes": classes, "first_row": batch.start, "least_distinct": 0.0, "u": None, **of_rows}
             found = score_labels(batch.probabilities, batch.labels, **settings)
         parts.append(calibration_of(found, True, settings["normalize"]))
@@ -148,15 +149,17 @@ def predict_file(
 ) -> dict[str, Any]:
     """Write the sets of a file, batch by batch; every other column travels along."""
     check_alphas(alphas)
+    check_weights_wanted(source, calibration)
     order = check_same_classes(source.path, source.classes(), [str(name) for name in calibration.classes.tolist()])
     rows = labels = empty = 0
     names = [str(name) for name in calibration.classes.tolist()]
     with SetsWriter(out, source.other_columns(), names, alphas) as writer:
         for batch in source.batches():
+            weights = weights_of(source, batch)
             with shifted_rows(source.path, batch.start):
                 by, ids = _groups_of(source, batch), _ids_of(source, batch)
                 options = {"groups": by, "ids": ids, "normalize": normalize or None, "first_row": batch.start}
-                options["weights"] = weights_of(source, batch)
+                options["weights"] = weights
                 sets: Any = calibration.predict_set(batch.probabilities[:, order], list(alphas), **options)
             writer.write(source.written_columns(batch.others), sets)
             rows, labels = rows + len(sets[0]), labels + len(sets[0].indices)
@@ -174,6 +177,15 @@ def _groups_of(source: ProbabilityFile, batch: Batch) -> Any:
 def _ids_of(source: ProbabilityFile, batch: Batch) -> Any:
     """Return the id of each row as text, for the same reason."""
     return None if source.row_id is None else as_texts(batch.others[source.row_id])
+
+
+def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> None:
+    """Refuse rows without a column of weights where calibration rows had one, and the other way round."""
+    held_out = calibration.held_out
+    is_wanted = isinstance(held_out, Weighted) and held_out.ratios is None
+    if is_wanted != (source.weight is not None):
+        what = "with --weights COLUMN, as at calibration" if is_wanted else "without --weights, as at calibration"
+        raise ValueError(f"{source.path} must come {what}.")
 
 
 def weights_of(source: ProbabilityFile, batch: Batch) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from aptset.commands.demo import demo_classifier
 from aptset.commands.files import ProbabilityFile
 from aptset.commands.prediction_jobs import labelled_rows
-from aptset.commands.probability_jobs import labelled_batches, weights_of
+from aptset.commands.probability_jobs import check_weights_wanted, labelled_batches, weights_of
 from aptset.commands.reading import as_texts
 from aptset.commands.table_jobs import Settings, TableResult, run_table
 from aptset.probabilities.calibration import Calibration
@@ -65,6 +65,7 @@ def report_probabilities(
     weights: list[Any] = []
     with counting(total, "rows", progress) as on_rows:
         for source, batch, _ in labelled_batches(sources, names):
+            check_weights_wanted(source, calibration)
             parts.append(batch.probabilities)
             labels.extend(batch.labels.in_full() if batch.labels else [])
             groups.extend(as_texts(batch.others[source.group]) if source.group else [])

@@ -24,7 +24,7 @@ from aptset.engines.dask_checks import (
     check_texts,
     refuse_collection,
 )
-from aptset.groups import labels_decide
+from aptset.groups import groups_overlap, labels_decide
 from aptset.validation.overlapping import refuse_overlapping
 
 PROBABILITIES = "probabilities"
@@ -160,7 +160,7 @@ def partitions_of(
 
     ``columns`` are labels, groups and ids: names of columns, or values for each row of an array.
     """
-    refuse_overlapping("overlap" if hasattr(columns.get("groups"), "cells") else "", "batches", "Use aptset.calibrate.")
+    refuse_overlapping("overlap" if groups_overlap(columns.get("groups")) else "", "batches", "Use aptset.calibrate.")
     by_label = {name: value for name, value in columns.items() if labels_decide(value)}
     others = {name: value for name, value in columns.items() if name not in by_label}
     if isinstance(rows, dask.dataframe.DataFrame):

@@ -30,7 +30,7 @@ from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.label_checks import check_label_space
 from aptset.estimator.order import canonical_places
 from aptset.estimator.tuning import set_aside_and_choose
-from aptset.groups import Groups
+from aptset.groups import Groups, groups_overlap
 from aptset.labels import columns_of
 from aptset.scores import Adaptive
 from aptset.sets import PredictionSets
@@ -72,7 +72,7 @@ def prepare(
     check_weights_of_scheme(settings.weights is not None, scheme.combine is Tally, f"calibration={scheme.name!r}")
     generator = check_generator(settings.random_state)
     frozen = fitting.is_frozen(settings.estimator)
-    check_overlap_scheme(hasattr(passed_groups, "cells"), isinstance(scheme, Split), is_auto)
+    check_overlap_scheme(groups_overlap(passed_groups), isinstance(scheme, Split), is_auto)
     X, y, classes = check_training_data(settings, X, y, 1 if frozen else 2, settings.classes)
     key = draw_key(generator)
     if frozen:

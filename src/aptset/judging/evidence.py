@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.groups import groups_labels
 from aptset.judging.checks import (
     check_evidence,
     check_rows_of_calibration,
@@ -18,7 +19,7 @@ from aptset.kernels.formula import Floats
 from aptset.labels import columns_of, with_one_missing
 from aptset.overlapping import Overlapping
 from aptset.sets import PredictionSets
-from aptset.tables import plain_list
+from aptset.tables import is_table, plain_list
 from aptset.validation.labels import as_labels
 
 
@@ -26,6 +27,15 @@ def as_group_list(groups: Any) -> list[Any] | None:
     """Return the group of each row as plain values, every missing one as the same; None where groups overlap."""
     if groups is None or isinstance(groups, Overlapping):
         return None
+    if groups_labels(groups):
+        raise TypeError(
+            "groups must hold the group of each row; got LabelBands, which speaks of labels. Pass bands.of(labels)."
+        )
+    if is_table(groups) or (isinstance(groups, np.ndarray) and groups.ndim > 1):
+        raise TypeError(
+            f"groups must be 1-D, with the group of each row; got {type(groups).__name__} of shape {groups.shape}. For "
+            "groups that a row may be in several of, pass aptset.Overlapping(...) to aptset.evaluate."
+        )
     return with_one_missing(plain_list(groups))
 
 

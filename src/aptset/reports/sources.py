@@ -17,7 +17,7 @@ from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.split import Split
 from aptset.calibrations.weighted import Weighted, effective_in_words
 from aptset.chance import Chance
-from aptset.groups import Groups
+from aptset.groups import Groups, groups_overlap
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.evidence import Evidence, Origin, as_group_list
 from aptset.judging.features import can_be_sliced
@@ -66,6 +66,7 @@ def evaluation_of(
     of_source = source if is_calibration else source.calibration_
     what = "p-values, which a report needs"
     refuse_overlapping(of_source.held_out.groups.kind, what, WITHOUT_P_VALUES)
+    refuse_overlapping("overlap" if groups_overlap(groups) else "", "place in a report", WITHOUT_P_VALUES)
     if isinstance(source, Calibration | CrossCalibration):
         return _of_calibration(source, X, y, groups, features, 0.1 if alpha is None else alpha, random_state, chance)
     return _of_classifier(source, X, y, groups, features, alpha, random_state, on_rows, chance)

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from aptset.devices import is_on_device, is_tensor, on_host
-from aptset.groups import GROUPINGS, Cells, Groups, GroupValues, groups_labels, is_grouping, some_of_each
+from aptset.groups import (
+    GROUPINGS,
+    Cells,
+    Groups,
+    GroupValues,
+    groups_labels,
+    groups_overlap,
+    is_grouping,
+    some_of_each,
+)
 from aptset.labels import as_objects, hashable
 from aptset.tables import column_values, is_table, names_of_columns, plain_list
 from aptset.validation.labels import check_length
@@ -22,10 +31,10 @@ def check_group_values(
     ``groups`` is the setting (None, the name of a grouping, a column of X, or a callable on X), ``passed`` what came
     with the rows, ``known`` the groups of calibration, if it is over.
     """
-    if hasattr(groups, "cells"):
+    if groups_overlap(groups):
         raise TypeError("groups=Overlapping(...) speaks of rows: pass it to fit, and the groups of new rows later.")
     if groups is None:
-        if passed is not None and (hasattr(passed, "cells") or isinstance(passed, Cells) or _overlaps(known)):
+        if passed is not None and (groups_overlap(passed) or isinstance(passed, Cells) or _overlaps(known)):
             check_overlaps(known)
             return check_cells(passed, None if known is None else known.overlap, n_rows)
         return None if passed is None else _as_values(passed, n_rows)
@@ -70,6 +79,11 @@ def _as_values(values: Any, n_rows: int) -> GroupValues:
     if isinstance(values, str) or np.ndim(values) == 0:
         raise TypeError(
             f"groups must be None, 'label' or 1-D, with the group of each row; got {values!r}. Pass one value per row."
+        )
+    if is_table(values) or (isinstance(values, np.ndarray) and values.ndim > 1):
+        raise TypeError(
+            f"groups must be 1-D, with the group of each row; got {type(values).__name__} of shape {values.shape}. For "
+            "groups that a row may be in several of, calibrate with groups=aptset.Overlapping(...)."
         )
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
         check_length(values, n_rows, "groups")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.devices import is_on_device, is_tensor, on_host
-from aptset.groups import Cells, Overlap
+from aptset.groups import Cells, Overlap, groups_overlap
 from aptset.labels import hashable, plain_value
 from aptset.tables import column_values, is_table, names_of_columns
 from aptset.validation.labels import check_length
@@ -23,7 +23,7 @@ MOST_COMBINATIONS = 2000  # of groups among the new rows of one call
 
 def check_overlapping(groups: Any, known: Overlap | None = None) -> Cells:
     """Return the groups of each row; with ``known``, of new rows: in the columns that calibration had."""
-    if hasattr(groups, "cells"):
+    if groups_overlap(groups):
         groups = groups.cells.given
     groups = on_host(groups) if is_tensor(groups) or is_on_device(groups) else groups
     if is_table(groups):
@@ -107,12 +107,17 @@ def _is_flag(column: Any, values: list[Any], known: bool | None) -> bool:
 def _of_column(column: Any, values: list[Any], is_flag: bool) -> dict[Any, NDArray[np.bool_]]:
     if is_flag:
         return {column: np.array(values, dtype=np.bool_)}
-    plain = [hashable(plain_value(value)) for value in values]
-    number_of = {value: number for number, value in enumerate(dict.fromkeys(plain))}
+    texts = [_text(hashable(plain_value(value))) for value in values]
+    number_of = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     if len(number_of) > MOST_INDICATORS:
         _refuse_so_many(len(number_of), f" in the column {column!r}")
-    numbers = np.array([number_of[value] for value in plain])
-    return {f"{column}={value}": numbers == number for value, number in number_of.items()}
+    numbers = np.array([number_of[text] for text in texts])
+    return {f"{column}={text}": numbers == number for text, number in number_of.items()}
+
+
+def _text(value: Any) -> str:
+    """Return what a group is called by: whole numbers become floats where a column has missing values, and back."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _cells(given: Any, matrix: NDArray[np.bool_], overlap: Overlap) -> Cells:

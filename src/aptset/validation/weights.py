@@ -70,7 +70,8 @@ def check_label_weights(label_weights: Any, classes: NDArray[Any]) -> Floats:
     missing = [label for label in known if label not in label_weights]
     if missing:
         raise ValueError(f"label_weights must name every class; {missing[0]!r} is missing of {some(classes)}.")
-    unknown = [label for label in label_weights if label not in set(known)]
+    every = set(known)
+    unknown = [label for label in label_weights if label not in every]
     if unknown:
         raise ValueError(
             f"label_weights must name classes only; got {unknown[0]!r}, and the classes are {some(classes)}."
