@@ -410,3 +410,5 @@ def test_forged_groups_are_refused(tmp_path):
             aptset.load(path)
     kept.save(path)
     assert "overlapping, by combination" in facts_in_words(facts_of(path))
+    fewest = min(len(Overlapping(FRAME).members(name)) for name in Overlapping(FRAME).names)
+    assert facts_of(path)["smallest_alpha"] == 1 / (fewest + 1), "of a group, not of a combination"

@@ -65,6 +65,9 @@ def test_what_is_said_of_weights(weighted):
     assert facts["effective_size"] == pytest.approx(in_memory(weighted)[0].effective_size)
     assert facts["promise"] == "coverage >= 1 - alpha, if the weights are right"
     assert "effective size" in run("inspect", weighted / "c.aptset").stdout
+    run("calibrate", weighted / "val.csv", "--label", "y", "-o", weighted / "l.aptset", *options, "--groups", "label")
+    told = run("inspect", weighted / "l.aptset").stdout
+    assert "coverage >= 1 - alpha in every group, if the weights are right" in told
     page = weighted / "page.html"
     run("report", weighted / "new.csv", "--label", "y", "-c", weighted / "c.aptset", "-o", page, *options)
     assert "Effective size" in page.read_text()

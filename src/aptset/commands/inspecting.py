@@ -45,8 +45,8 @@ def facts_of(path: Path) -> dict[str, Any]:
         "classes": facts["classes"]["values"],
         "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
         "randomized": facts["randomized"],
-        "promise": _promise(fields) + in_groups,
-        **({} if "weights" in facts else {"smallest_alpha": 1 / (min(sizes) + 1)}),
+        "promise": _promise(fields, in_groups),
+        **({} if "weights" in facts else {"smallest_alpha": 1 / (_fewest_rows(fields["held_out"]) + 1)}),
         "scores_hash": facts["scores_hash"],
         "library": facts["library"],
         "created": facts["created"],
@@ -64,13 +64,20 @@ def _weights(facts: dict[str, Any], names: list[str]) -> dict[str, Any]:
     return {"weights": "of rows" if ratios is None else f"of labels{corrected}", "effective_size": size}
 
 
-def _promise(fields: dict[str, Any]) -> str:
+def _fewest_rows(held_out: Any) -> int:
+    """Return the rows of the smallest group: of overlapping ones not that of a combination, which has no promise."""
+    overlap = held_out.groups.overlap
+    sizes = held_out.sizes if overlap is None else [*held_out.overlapping.sizes_of({*overlap.names}).values()]
+    return int(min(sizes))
+
+
+def _promise(fields: dict[str, Any], in_groups: str) -> str:
+    within = in_groups + (", if the weights are right" if isinstance(fields["held_out"], Weighted) else "")
     if "scheme" not in fields:
-        right = ", if the weights are right" if isinstance(fields["held_out"], Weighted) else ""
-        return f"coverage >= 1 - alpha{right}"
+        return f"coverage >= 1 - alpha{within}"
     promises, alpha = Promises.of(fields["scheme"], fields["held_out"]), Fraction(1, 10)
     reason = promises.reason_of_nothing(alpha)
-    return f"none, {reason}" if reason else f"coverage >= {float(promises.coverage(alpha)):.4g} at alpha = 0.1"
+    return f"none, {reason}" if reason else f"coverage >= {float(promises.coverage(alpha)):.4g} at alpha = 0.1{within}"
 
 
 def _of_folder(folder: Path) -> dict[str, Any]:
@@ -111,7 +118,7 @@ def _words(name: str, value: Any) -> str:
         kinds["overlap"] = "overlapping, by combination"
         return kinds[value["kind"]] + (f" ({sizes})" if sizes else "")
     if isinstance(value, dict):
-        return ", ".join(f"{key} {one}" for key, one in value.items() if one is not None)
+        return ", ".join(f"{key} {_words('', one)}" for key, one in value.items() if one is not None)
     if isinstance(value, list):
         ordered = in_order(value) if name == "classes" else value
         return ", ".join(map(str, ordered[:20])) + (f" and {len(value) - 20} more" if len(value) > 20 else "")
