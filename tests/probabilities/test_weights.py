@@ -227,6 +227,12 @@ def test_a_group_never_seen_is_named():
         mask = calibration.predict_mask(new, 0.1, weights=np.ones(25), groups=["a"] * 24 + ["b"])
     assert mask[-1].all()
     assert ["'b' (never seen)" in str(one.message) for one in told] == [True], "and nothing of weights"
+    bands = aptset.LabelBands({label: label == 3 for label in range(p.shape[1])})
+    without = aptset.calibrate(p, np.where(y == 3, 0, y), weights=np.ones(200), groups=bands, random_state=0)
+    with pytest.warns(
+        UserWarning, match=r"True \(never seen\): at least 9 are needed, so their labels are in every set"
+    ):
+        assert without.predict_mask(new, 0.1, weights=np.ones(25))[:, 3].all()
 
 
 @pytest.mark.parametrize("heaviest", [1.0, 1e300])

@@ -220,16 +220,16 @@ class Facing(Weighted):
     def warn(self, met: dict[Any, int], ids: Ids | None, alphas: list[Fraction], stacklevel: int = 3) -> None:
         """Say if the weights leave few samples, or are so large that nothing can be left out."""
         alpha = min(alphas)
-        never = met.keys() - set(self.groups.names)
-        warn_if_too_few({name: 0 for name in met if name in never}, alphas, self.groups.kind, stacklevel + 1)
-        numbers = np.array([number for number, name in enumerate(self.groups.names) if name in met], dtype=np.intp)
+        never = {name: size for name, size in met.items() if not size}
+        warn_if_too_few(never, alphas, self.groups.kind, stacklevel + 1)
+        numbers = np.array([number for number, name in enumerate(self.groups.names) if met.get(name)], dtype=np.intp)
         sizes = self.effective_sizes[numbers]
         if len(sizes) and sizes.min() < 10 * (1 - alpha) / alpha:
             name = self.groups.names[numbers[sizes.argmin()]]
             of_group = "" if self.groups.kind == "all" else f" of group {name!r}"
             warn_of_small_size(float(sizes.min()), of_group, alpha, stacklevel + 1)
-        limits = self._limits(alpha)[self._group(ids)]
-        share = float(np.mean((self.own > limits) & (limits >= 0)))
+        group, has_rows = self._group(ids), np.append(self.sizes > 0, False)
+        share = float(np.mean((self.own > self._limits(alpha)[group]) & has_rows[group]))
         if share > 0.01:
             of_what = "rows" if not self._by_label else "labels" if not self._by_row else "pairs of row and label"
             warn_of_infinite_thresholds(share, of_what, alpha, stacklevel + 1)
