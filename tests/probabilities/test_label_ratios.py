@@ -76,3 +76,12 @@ def test_rows_that_are_sure_of_a_label_that_is_hardly_there():
     found = aptset.label_ratios(sure[[0] * 99 + [1]], [0] * 99 + [1], sure[[0, 1] * 50])
     assert found[1] == pytest.approx(50, rel=1e-3)
     assert found[0] == pytest.approx(50 / 99, rel=1e-3)
+
+
+def test_nothing_shifts_where_the_new_rows_are_the_old_ones():
+    """Whatever the model's shares are: it says too little of the second label here, and says the same of both sides."""
+    generator = np.random.default_rng(0)
+    probabilities = generator.dirichlet([4.0, 1.0, 2.0], size=400)
+    labels = np.append([0, 1, 2], generator.choice(3, p=[0.2, 0.6, 0.2], size=397))
+    found = aptset.label_ratios(probabilities, labels, probabilities, method="em")
+    np.testing.assert_allclose(list(found.values()), 1.0, atol=1e-5)

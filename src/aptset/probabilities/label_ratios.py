@@ -109,7 +109,7 @@ def label_ratios(
 
 def _by_likelihood(old: Floats, columns: NDArray[np.int64], new: Floats) -> Floats:
     """Return the ratios under which the new rows are most likely, step by step."""
-    source = np.bincount(columns, minlength=new.shape[1]) / len(columns)
+    source = old.mean(axis=0)  # what the model takes the shares to be: where nothing shifts, its errors cancel
     ratios = np.ones(new.shape[1])
     for _ in range(_MOST_STEPS):
         scaled = new * ratios
