@@ -105,6 +105,18 @@ def test_masks_and_sets(device, n_columns, name, at_least):
         assert same(members, in_order(expected.members))
 
 
+@pytest.mark.parametrize("n_columns", [10, 100, 1000, 2000])
+def test_dust_that_the_grid_rounds_one_way_moves_no_set(device, n_columns):
+    generator = np.random.default_rng(n_columns)
+    most = 2.0 ** generator.integers(4, 12, size=(12, 1))
+    matrix = ((np.floor(most * (1 + 0.5 * generator.random((12, n_columns)))) + 0.55) * 2.0**-51).astype(np.float32)
+    matrix[np.arange(12), generator.integers(0, n_columns, size=12)] = 1.0
+    pair = Pair(matrix, WEIGHTS["adaptive"], device, u=np.zeros(12))
+    for threshold in generator.choice(pair.scores.ravel(), size=24):
+        found, _ = pair.engine.mask(pair.tensor, as_tensor(np.array([threshold]), device), 0)
+        assert same(found, masks(pair.rows, np.array([[threshold]]), 0)[0])
+
+
 @pytest.mark.parametrize("name", WEIGHTS)
 @pytest.mark.parametrize("at_least", [0, 1])
 def test_a_threshold_for_each_label(device, n_columns, name, at_least):

@@ -17,7 +17,7 @@ from aptset.kernels.cuda import chunks
 from aptset.kernels.cuda.layout import layout_of
 from aptset.kernels.engines.cuda_engine import CudaEngine
 from aptset.kernels.formula import Formula
-from aptset.kernels.places import Rows, label_scores
+from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from aptset.kernels.seeding import hash_rows
 from aptset.kernels.softmax import softmax_by_blocks
 from aptset.kernels.tensors import TensorRows
@@ -50,6 +50,22 @@ def rows_of(kind, n, k, seed=0):
     if kind == "zeros":
         p[p == 0.0] = -0.0  # hashes like zero
     return p
+
+
+def dust(k, above_a_step, n=12):
+    """Return rows with one large label and dust, and what gives scores of some of the dust as thresholds."""
+    draw = np.random.default_rng(k)
+    most = 2.0 ** draw.integers(4, 12, size=(n, 1))
+    steps = np.floor(most * (1 + 0.5 * draw.random((n, k)))) + above_a_step
+    matrix = (steps * 2.0**-51).astype(np.float32)
+    matrix[np.arange(n), draw.integers(0, k, size=n)] = 1.0
+
+    def thresholds(rows):
+        scores, bad = all_scores_of_block(rows.seeded(), 0, n)
+        assert bad == -1
+        return [draw.choice(row) for row in scores for _ in range(4)]
+
+    return matrix, thresholds
 
 
 class Twins:
@@ -125,6 +141,19 @@ def test_every_verb(engine, kind, k, dtype):
     check_scores_and_masks(engine, twins)
     check_sets(engine, twins)
     check_p_values(engine, twins)
+
+
+@pytest.mark.parametrize("k", [100, 1000, 2000])
+def test_dust_that_the_grid_rounds_one_way_moves_no_set(engine, k):
+    """Thousands of labels of a few grid steps: their masses are off by half a step each, all in one direction."""
+    for above_a_step in (0.45, 0.55):
+        matrix, thresholds = dust(k, above_a_step)
+        u = np.zeros(len(matrix))
+        rows = Rows(matrix, Formula(Adaptive().weights), KEY, TOLERANCE, u=u)
+        tensor = TensorRows(torch.tensor(matrix), Adaptive().weights, KEY, TOLERANCE, u=torch.tensor(u))
+        for threshold in thresholds(rows):
+            found, _ = engine.mask(tensor, torch.tensor([threshold]), 0)
+            assert same(found, cuts.masks(rows, np.array([[threshold]]), 0)[0])
 
 
 @pytest.mark.parametrize("kind", KINDS)

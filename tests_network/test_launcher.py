@@ -16,9 +16,11 @@ WIDE = {
     "HASHES": 1,
     "ASKS": 0,
     "RANKS": 0,
+    "PLAIN": 1,
+    "IN_TILES": 1,
 }
 SHORT = WIDE | {"COLUMNS": 10, "LANES": 1, "VECTOR": 2, "ASKS": 1, "RANKS": 1, "WHAT": 1}
-HALF = WIDE | {"COLUMNS": 136, "ELEMENT": 2, "LANES": 8, "VECTOR": 8, "HASHES": 0, "ASKS": 1}
+HALF = WIDE | {"COLUMNS": 136, "ELEMENT": 2, "LANES": 8, "VECTOR": 8, "HASHES": 0, "ASKS": 1, "PLAIN": 0}
 MIDDLE = WIDE | {"COLUMNS": 100, "LANES": 4, "VECTOR": 2}
 SORTED = WIDE | {"EACH": 32, "RANKS": 1}
 ORDERED = WIDE | {"ELEMENT": 1, "VECTOR": 1, "BLOCK": 256, "LENGTH": 1024, "TEAM": 256, "RANKS": 1}
@@ -35,8 +37,10 @@ def compiler(tmp_path, monkeypatch):
     [
         ("scores.cu", WIDE),
         ("scores.cu", MIDDLE),
+        ("scores.cu", WIDE | {"ELEMENT": 1, "VECTOR": 2, "IN_TILES": 0}),
         ("scores.cu", HALF | {"VECTOR": 2}),
         ("masks.cu", WIDE),
+        ("masks.cu", WIDE | {"COLUMNS": 2000, "RANKS": 1, "PLAIN": 0, "IN_TILES": 0}),
         ("masks.cu", HALF),
         ("narrow.cu", SHORT),
         ("narrow.cu", SHORT | {"COLUMNS": 16, "ELEMENT": 1, "VECTOR": 2, "PIECE": 2, "WHAT": 0}),

@@ -121,9 +121,16 @@ static unsigned __reduce_max_sync(unsigned, unsigned x) {
     for (int k = 0; k < 32; k++) most = max(most, (unsigned)all[k]);
     return most;
 }
+static unsigned __reduce_min_sync(unsigned, unsigned x) {
+    const unsigned long long *all = exchange(x);
+    unsigned least = ~0u;
+    for (int k = 0; k < 32; k++) least = min(least, (unsigned)all[k]);
+    return least;
+}
 template <typename T, typename S> static T atomicAdd(T *at, S x) { T old = *at; *at += (T)x; return old; }
-template <typename T, typename S> static T atomicMax(T *at, S x) { T old = *at; *at = max(old, (T)x); return old; }
+template <typename T, typename S> static T atomicMin(T *at, S x) { T old = *at; *at = min(old, (T)x); return old; }
 template <typename T, typename S> static T atomicCAS(T *at, S expected, S x) { T old = *at; if (old == (T)expected) *at = (T)x; return old; }
+static float __fsqrt_rn(float x) { return std::sqrt(x); }
 static float __fdividef(float x, float y) { return x / y; }
 static unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
     unsigned long long both = (unsigned long long)y << 32 | x;

@@ -27,10 +27,7 @@ KERNELS = {
     "ordered.cu": {"ordered": "Job job, Output out, unsigned char *memory"},
     "p_values.cu": {"p_values": "Calibrated c, double *scores, i64 n"},
     "softmax.cu": {"softmax": "const void *logits, i64 n, double *found"},
-    "copies.cu": {
-        "find_copies": OF_COPIES,
-        "finish": "const u64 *counters, i64 n_chunks, i64 rows_of_chunk, i64 *results",
-    },
+    "copies.cu": {"find_copies": OF_COPIES},
 }
 
 

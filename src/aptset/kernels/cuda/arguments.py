@@ -14,6 +14,7 @@ class Job(ctypes.Structure):
     _fields_ = (
         ("rows", _POINTER),
         ("n", _WHOLE),
+        ("start", _WHOLE),
         ("column_keys", _POINTER),
         ("base", _WORD),
         ("tolerance", _DOUBLE),

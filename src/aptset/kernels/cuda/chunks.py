@@ -38,10 +38,12 @@ def over_chunks(
     work: Callable[[Chunk, Job], None],
     careful: Callable[[Chunk, Job], None] | None = None,
     seeds: Any = None,
+    *,
+    again: bool = True,
 ) -> tuple[Any, Any]:
     """Run work on chunks of rows, on the copies again, then what was left; count copies, tell the first bad row.
 
-    Seeds are noted in ``seeds``, if they are there.
+    Seeds are noted in ``seeds``, if they are there. Without ``again`` copies are among what was left.
     """
     torch, values = torch_module(), rows.probabilities
     hashes, n = rows.seeds is None, len(values)
@@ -49,7 +51,7 @@ def over_chunks(
     step = max(1, MOST_NOTED // (of_row + (0 if careful is None else 8)) // BLOCK_ROWS) * BLOCK_ROWS
     most = min(n, step)
     n_chunks = -(-n // step)
-    counters = torch.zeros((n_chunks, 4), dtype=torch.int64, device=values.device)  # copies, slow, none, bad
+    counters = _fresh_counters(n_chunks, str(values.device)).clone()
     kept = (most if seeds is None else 0, most) if hashes else (0, 0)
     noted = torch.empty(kept[0], dtype=torch.int64, device=values.device)
     which = torch.empty(kept[1], dtype=torch.int32, device=values.device)
@@ -57,9 +59,9 @@ def over_chunks(
     job = Job(column_keys=pointer(keys_of(rows.key, values)), base=base_of(rows.key), tolerance=rows.tolerance)
     job.slow, job.weights = pointer(slow), tuple(rows.weights.flat.tolist())
     for number, start in enumerate(range(0, n, step)):
-        size, of_chunk = min(step, n - start), counters.data_ptr() + 32 * number
-        job.rows, job.n, job.u = pointer(values, start), size, pointer(rows.u, start)
-        job.n_slow, job.bad = of_chunk + 8, of_chunk + 24
+        size, of_chunk = min(step, n - start), counters.data_ptr() + 16 * (1 + number)
+        job.rows, job.n, job.start, job.u = pointer(values, start), size, start, pointer(rows.u, start)
+        job.n_slow, job.bad = of_chunk + 8, counters.data_ptr()
         job.seeds = pointer(rows.seeds, start)
         job.noted = (pointer(noted) if seeds is None else pointer(seeds, start)) if hashes else None
         chunk = Chunk(start)
@@ -69,13 +71,18 @@ def over_chunks(
             first_block = c_uint64((rows.first_row + start) // BLOCK_ROWS)
             arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side), *found)
             starts.run("copies.cu", {}, "find_copies", -(-size // BLOCK_ROWS), 512, 0, *arguments)
-            work(chunk, changed(job, which=pointer(which), seeds=job.noted, count=of_chunk, noted=None))
+            of_copies = changed(job, which=pointer(which), seeds=job.noted, count=of_chunk, noted=None)
+            if again:
+                work(chunk, of_copies)
         if careful is not None:  # by now every seed is known
-            careful(chunk, changed(job, seeds=job.noted, noted=None) if hashes else job)
-    results = torch.empty(2, dtype=torch.int64, device=values.device)
-    last = (c_void_p(pointer(counters)), c_int64(n_chunks), c_int64(step), c_void_p(pointer(results)))
-    starts.run("copies.cu", {}, "finish", 1, 1, 0, *last)
-    return results[0], results[1]
+            careful(chunk, job if not hashes else changed(of_copies, which=None) if again else of_copies)
+    return counters[1, 0] if n_chunks == 1 else counters[1:, 0].sum(), counters[0, 0]
+
+
+@lru_cache(maxsize=64)
+def _fresh_counters(n_chunks: int, device: str) -> Any:
+    """Return the first bad row, which is none, and for each chunk two numbers: of copies, and of rows that were left."""
+    return torch_module().tensor([[-1, 0]] + [[0, 0]] * n_chunks, dtype=torch_module().int64, device=device)
 
 
 def torch_module() -> Any:

@@ -71,14 +71,3 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_copies(u64 *seeds, i6
         if (is_copy >> e & 1) mine[row] = mix(held[e] + mix(place * 2 + side + GOLDEN));
     }
 }
-
-/* Over all chunks of so many rows: how many copies there were, and the first bad row or -1. */
-extern "C" __global__ void finish(const u64 *counters, i64 n_chunks, i64 rows_of_chunk, i64 *results) {
-    i64 copies = 0, first_bad = -1;
-    for (i64 k = n_chunks; k-- > 0;) {
-        const u64 *of_chunk = counters + 4 * k;
-        copies += (i64)of_chunk[0];
-        if (of_chunk[3]) first_bad = k * rows_of_chunk + (i64)(~0ull - of_chunk[3]);
-    }
-    results[0] = copies, results[1] = first_bad;
-}

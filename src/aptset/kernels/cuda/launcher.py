@@ -15,7 +15,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-_HEADERS = ("row.cuh", "warp.cuh", "careful.cuh", "loading.cuh", "tiles.cuh", "output.cuh")
+_HEADERS = (
+    *("row.cuh", "warp.cuh", "careful.cuh", "loading.cuh", "tiles.cuh", "output.cuh"),
+    *("held.cuh", "narrowing.cuh", "settling.cuh"),
+)
 
 
 class CannotCompileError(RuntimeError):

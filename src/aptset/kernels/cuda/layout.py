@@ -8,8 +8,9 @@ from aptset.kernels.cuda.arguments import Job
 
 BLOCK = 128  # threads
 WIDEST_HELD = 2048  # columns that fit the registers of a warp
+_LONGEST_IN_TILES = 4096  # bytes: few warps would have room for longer rows
 WIDEST_SORTED = 1024  # the same, with their places
-_RANK, _TOP, _FIRST = 5, 8, 10  # among the weights
+_ABOVE, _OWN, _OWN_U, _RANK, _TOP, _FIRST = 0, 1, 2, 5, 8, 10  # among the weights
 
 
 class Layout(NamedTuple):
@@ -31,9 +32,15 @@ class Layout(NamedTuple):
         return self.lanes == 1
 
     @property
-    def is_in_tiles(self) -> bool:
-        """Whether several rows share a warp and come through shared memory, where one label's score is asked for."""
-        return 1 < self.lanes < 32 and self.element != 1
+    def row_bytes(self) -> int:
+        """How long a row is."""
+        return self.columns * {0: 4, 1: 8}.get(self.element, 2)
+
+    def tile_bytes(self, name: str) -> int:
+        """Return the shared memory of a block through which rows come to the kernels of a file; 0 where they do not."""
+        fits = self.lanes > 1 and self.element != 1 and self.row_bytes <= _LONGEST_IN_TILES
+        at_once = {"scores.cu": 2 if self.lanes == 32 else 1, "masks.cu": 1}.get(name, 0)
+        return 2 * (BLOCK // self.lanes) * at_once * self.row_bytes if fits else 0
 
     @property
     def is_held(self) -> bool:
@@ -67,6 +74,8 @@ def layout_of(values: Any) -> Layout:
 
 def defines_of(layout: Layout, job: Job, block: int = BLOCK) -> dict[str, int]:
     """Return what a program is compiled with: the form of the score is known then."""
-    weights = job.weights
-    asks, ranks = weights[_TOP] != 0.0 or weights[_FIRST] != 0.0, weights[_RANK] != 0.0
-    return layout.defines(block) | {"HASHES": int(job.seeds is None), "ASKS": int(asks), "RANKS": int(ranks)}
+    w = job.weights
+    asks, ranks = w[_TOP] != 0.0 or w[_FIRST] != 0.0, w[_RANK] != 0.0
+    plain = not asks and not ranks and w[_ABOVE] == 1.0 and min(w[_OWN], w[_OWN] + w[_OWN_U]) >= 0.0
+    form = {"ASKS": int(asks), "RANKS": int(ranks), "PLAIN": int(plain)}
+    return layout.defines(block) | form | {"HASHES": int(job.seeds is None)}

@@ -36,7 +36,7 @@ enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, RANK_U, TOP, BEHIND, FI
 /* Rows and all that their scores depend on. With `which`, only those rows are looked at, `*count` of them. */
 struct Job {
     const void *rows;
-    i64 n;
+    i64 n, start; /* how many, and the number of the first */
     const u64 *column_keys;
     u64 base; /* mix(key + GOLDEN) */
     double tolerance;
@@ -45,7 +45,7 @@ struct Job {
     u64 *noted;
     const u32 *which;
     const u64 *count;
-    u64 *bad;       /* all ones less the first bad row; 0 if there is none */
+    u64 *bad;       /* the number of the first bad row; all ones if there is none */
     u32 *slow;      /* rows that a fast path could not settle, perhaps twice (as a first copy and as what they are); */
     u64 *n_slow;    /* how many */
     double w[N_WEIGHTS];
@@ -122,7 +122,7 @@ DEVICE bool is_off(double total, double tolerance) {
     return !(excess <= tolerance && excess >= -tolerance);
 }
 DEVICE void leave(const Job &job, i64 row) { job.slow[atomicAdd(job.n_slow, 1ull)] = (u32)row; }
-DEVICE void report(const Job &job, i64 row) { atomicMax(job.bad, ~0ull - (u64)row); }
+DEVICE void report(const Job &job, i64 row) { atomicMin(job.bad, (u64)(job.start + row)); }
 
 /* What the scores of a row depend on as a whole, masses in grid steps. `top` and `second` are only there if asked for. */
 struct Loaded { double total, top, second; i64 with_mass; double u; };

@@ -1,10 +1,9 @@
 /* The score of one label of each row: one pass, no sort. */
+#define AT_ONCE (LANES == 32 ? 2 : 1) /* rows that a lane looks at together: they share the keys of the columns */
 #include "careful.cuh"
 #include "loading.cuh"
 #include "tiles.cuh"
 
-#define IN_TILES (LANES < 32 && ELEMENT != 1) /* long rows are fetched without waste as they stand, and float64 takes much room */
-#define AT_ONCE (LANES == 32 ? 2 : 1) /* rows that a lane looks at together: they share the keys of the columns */
 #define BATCH (CHUNKS < 4 ? CHUNKS : 4) /* chunks that are asked for before the first is used */
 
 /* Labels that equal the one in question are marked, a bit each, where a lane has few enough of them; else they are counted. */
@@ -37,16 +36,16 @@ DEVICE void add_chunk(const Job &job, int chunk, int place, const Value (*x)[VEC
 }
 
 #if IN_TILES
-DEVICE Sums pass_over(const Job &job, const Element *row, Value mine) {
-    Sums s = NO_SUMS;
+DEVICE void pass_over(const Job &job, const Element *const *rows, const Value *mine, Sums *s) {
+    for (int k = 0; k < AT_ONCE; k++) s[k] = NO_SUMS;
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; chunk++) {
-        Value x[1][VECTOR];
+        Value x[AT_ONCE][VECTOR];
         if (!is_inside(chunk)) continue;
-        load_chunk(row, chunk, x[0]);
-        add_chunk(job, chunk, chunk * VECTOR, x, &mine, &s, 1);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) load_chunk(rows[k], chunk, x[k]);
+        add_chunk(job, chunk, chunk * VECTOR, x, mine, s, AT_ONCE);
     }
-    return s;
 }
 #else
 DEVICE void pass_over(const Job &job, const Element *const *rows, const Value *mine, Sums *s) {
@@ -111,75 +110,69 @@ DEVICE void finish_row(const Job &job, i64 row, i64 label, Value value, const Su
 }
 
 /* Blocks on a multiprocessor at a time, as measured. */
-#define MIN_BLOCKS (LANES == 32 ? 4 : 6)
+#define MIN_BLOCKS (LANES < 32 ? 6 : IN_TILES ? 3 : 4)
 
-#if IN_TILES
-/* A warp has GROUPS rows at a time, `turns` times; each lane finishes the row of its group in turn WITHIN. */
-extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores, i64 turns) {
-    TILES(tiles);
-    Element(*mine)[OF_TILE] = tiles[threadIdx.x / 32];
-    int group = (int)LANE / LANES, side = 0;
-    i64 n = rows_to_do(job), of_warp = GROUPS * turns, stride = (i64)gridDim.x * blockDim.x / 32 * of_warp;
-    i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * of_warp;
-    ask_for(job, first, n, mine[0]);
-    for (; first < n; first += stride) {
-        i64 i = first + (i64)WITHIN * GROUPS + group;
-        bool here = i < n && (i64)WITHIN < turns;
-        i64 row = row_at(job, here ? i : n - 1), label = labels[row];
-        Value value = 0;
-        Sums sums = NO_SUMS;
-#pragma unroll 1
-        for (int turn = 0; turn < (int)turns; turn++, side ^= 1) {
-            ask_for(job, turn + 1 < (int)turns ? first + (turn + 1) * GROUPS : first + stride, n, mine[side ^ 1]);
-            arrived();
-            const Element *at = mine[side] + group * COLUMNS;
-            Value of_label = value_of(at[__shfl_sync(FULL, (int)label, group * LANES + turn)]) + (Value)0;
-            Sums found = together(pass_over(job, at, of_label));
-            if (turn == (int)WITHIN) sums = found, value = of_label;
-            __syncwarp();
-        }
-        if (here) finish_row(job, row, label, value, sums, scores);
-    }
-}
-#else
 /* Each lane finishes the row that its group looks at in turn WITHIN. There are `turns` of them, fewer than LANES where rows are
  * few: then more warps have some. */
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores, i64 turns) {
-    i64 n = rows_to_do(job), stride = (i64)gridDim.x * blockDim.x / 32 * (GROUPS * turns);
-    for (i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * (GROUPS * turns); first < n; first += stride) {
-        i64 i = first + LANE / LANES * turns + WITHIN;
+    i64 n = rows_to_do(job), of_warp = GROUPS * turns, stride = (i64)gridDim.x * blockDim.x / 32 * of_warp;
+    i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * of_warp;
+    int group = (int)LANE / LANES;
+#if IN_TILES
+    DYNAMIC_SHARED(pool);
+    Tile *tiles = (Tile *)pool + threadIdx.x / 32 * 2;
+    int side = 0;
+    ask_for(job, first, n, tiles[0]);
+#endif
+    for (; first < n; first += stride) {
+        i64 i = first + (i64)(((int)WITHIN / AT_ONCE * GROUPS + group) * AT_ONCE + (int)WITHIN % AT_ONCE);
         bool here = i < n && (i64)WITHIN < turns;
         i64 row = row_at(job, here ? i : n - 1), label = labels[row];
+#if !IN_TILES
         const Element *at = elements_of(job, row);
-        Value value = value_of(at[label]) + (Value)0;
+        Value of_label = value_of(at[label]) + (Value)0;
+#endif
+        Value value = 0;
         Sums sums = NO_SUMS;
 #pragma unroll 1
         for (int turn = 0; turn < (int)turns; turn += AT_ONCE) {
             const Element *rows[AT_ONCE];
             Value mine[AT_ONCE];
             Sums found[AT_ONCE];
+#if IN_TILES
+            ask_for(job, turn + AT_ONCE < (int)turns ? first + (turn + AT_ONCE) * GROUPS : first + stride, n, tiles[side ^ 1]);
+            arrived();
+#endif
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k++) {
-                int whose = (int)LANE / LANES * LANES + turn + k;
-                rows[k] = (const Element *)__shfl_sync(FULL, (u64)at, whose), mine[k] = __shfl_sync(FULL, value, whose);
+                int whose = group * LANES + turn + k;
+#if IN_TILES
+                rows[k] = tiles[side] + (group * AT_ONCE + k) * COLUMNS;
+                mine[k] = value_of(rows[k][__shfl_sync(FULL, (int)label, whose)]) + (Value)0;
+#else
+                rows[k] = (const Element *)__shfl_sync(FULL, (u64)at, whose), mine[k] = __shfl_sync(FULL, of_label, whose);
+#endif
             }
             pass_over(job, rows, mine, found);
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k++) {
                 found[k] = together(found[k]);
-                if (turn + k == (int)WITHIN) sums = found[k];
+                if (turn + k == (int)WITHIN) sums = found[k], value = mine[k];
             }
+#if IN_TILES
+            side ^= 1;
+            __syncwarp(); /* all have read the rows */
+#endif
         }
         if (here) finish_row(job, row, label, value, sums, scores);
     }
 }
-#endif
 
-/* The rows that were left. */
+/* The rows that were left, and the copies. */
 extern "C" __global__ void label_scores_carefully(Job job, const i64 *labels, double *scores) {
-    i64 warps = (i64)gridDim.x * blockDim.x / 32, n = (i64)*job.n_slow;
+    i64 warps = (i64)gridDim.x * blockDim.x / 32, copies = job.which ? (i64)*job.count : 0, n = copies + (i64)*job.n_slow;
     for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps) {
-        i64 row = (i64)job.slow[k];
+        i64 row = k < copies ? (i64)job.which[k] : (i64)job.slow[k - copies];
         Careful c = open_carefully(job, row);
         if (c.bad) { if (LANE == 0) report(job, row); continue; }
         double score = careful_label_score(job, c, labels[row]);

@@ -1,11 +1,16 @@
-/* The rows that a warp has in hand, GROUPS of them, side by side in shared memory: they are asked for while the ones before are
- * worked on, and every byte is fetched once. PIECE labels make up to 16 bytes. */
+/* The rows that a warp has in hand, AT_ONCE for each group of lanes, side by side in shared memory: they are asked for while the
+ * ones before are worked on, and every byte is fetched once. PIECE labels make up to 16 bytes. */
 #ifndef APTSET_TILES_CUH
 #define APTSET_TILES_CUH
 #include "warp.cuh"
 
-#define OF_TILE (GROUPS * COLUMNS) /* labels */
-#define TILES(name) __shared__ __align__(16) Element name[BLOCK / 32][2][OF_TILE]
+#ifndef AT_ONCE
+#define AT_ONCE 1
+#endif
+#define TILE_ROWS (GROUPS * AT_ONCE)
+#define OF_TILE (TILE_ROWS * COLUMNS) /* labels */
+typedef Element Tile[OF_TILE];
+#define TILES(name) __shared__ __align__(16) Tile name[BLOCK / 32][2]
 
 struct __align__(PIECE * sizeof(Element)) Piece { Element x[PIECE]; };
 
@@ -22,8 +27,8 @@ DEVICE void end_of_request() { asm volatile("cp.async.commit_group;" ::: "memory
 DEVICE void wait_for_request() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 #endif
 
-/* Rows first .. first + GROUPS - 1 of the work to do, if all are there and stand side by side. */
-DEVICE bool is_whole(const Job &job, i64 first, i64 n) { return !job.which && first + GROUPS <= n; }
+/* Rows first .. first + TILE_ROWS - 1 of the work to do, if all are there and stand side by side. */
+DEVICE bool is_whole(const Job &job, i64 first, i64 n) { return !job.which && first + TILE_ROWS <= n; }
 
 DEVICE void ask_for(const Job &job, i64 first, i64 n, Element *tile) {
     if (is_whole(job, first, n)) {
@@ -31,10 +36,13 @@ DEVICE void ask_for(const Job &job, i64 first, i64 n, Element *tile) {
 #pragma unroll
         for (int p = 0; p < (OF_TILE / PIECE + 31) / 32; p++)
             if (p * 32 + (int)LANE < OF_TILE / PIECE) ask_for_piece<PIECE * sizeof(Element)>((Piece *)tile + p * 32 + LANE, from + p * 32 + LANE);
-    } else if (first + (i64)(LANE / LANES) < n) {
-        const Element *from = elements_of(job, row_at(job, first + LANE / LANES));
-        for (int j = (int)WITHIN; j < COLUMNS; j += LANES) tile[LANE / LANES * COLUMNS + j] = from[j];
-    }
+    } else
+        for (int k = 0; k < AT_ONCE; k++) {
+            int place = (int)(LANE / LANES) * AT_ONCE + k;
+            if (first + place >= n) continue;
+            const Element *from = elements_of(job, row_at(job, first + place));
+            for (int j = (int)WITHIN; j < COLUMNS; j += LANES) tile[place * COLUMNS + j] = from[j];
+        }
     end_of_request();
 }
 /* What was asked for before the latest request can be read by all lanes. */

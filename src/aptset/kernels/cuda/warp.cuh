@@ -23,6 +23,11 @@ template <typename T> DEVICE T least_over(T x, int lanes) {
 /* Whole numbers have sums in hardware, of 32 bits over whole warps. */
 DEVICE u32 sum_in_group(u32 x) { return LANES == 32 ? __reduce_add_sync(FULL, x) : sum_over(x, LANES); }
 DEVICE u32 largest_in_group(u32 x) { return LANES == 32 ? __reduce_max_sync(FULL, x) : largest_over(x, LANES); }
+/* Of values from 0 on, whose bits sort like them. */
+DEVICE float least_in_group(float x) {
+    return LANES == 32 ? __uint_as_float(__reduce_min_sync(FULL, __float_as_uint(x))) : least_over(x, LANES);
+}
+DEVICE double least_in_group(double x) { return least_over(x, LANES); }
 DEVICE u64 sum_in_group(u64 x) {
     if (LANES < 32) return sum_over(x, LANES);
     u64 low = __reduce_add_sync(FULL, (u32)x & 0x3FFFFFFu), middle = __reduce_add_sync(FULL, (u32)(x >> 26) & 0x3FFFFFFu);

@@ -23,8 +23,10 @@ from aptset.kernels.softmax import softmax
 _MOST_SHARED = 200 * 2**10  # bytes of a block
 _MOST_SCRATCH = 16 * 2**20  # bytes, where rows are too long for that
 TILE_VECTOR = 2  # labels
-_FEW, _MANY = 6, 128  # blocks for a multiprocessor: where rows are few all should start at once, else end at once
+_FEW, _MANY = 6, 24  # blocks for a multiprocessor: where rows are few all should start at once, else end at once
 MANY_ROWS = 2**18
+_IN_TILES = ("label_scores", "mask")  # kernels
+_AGAIN = 4  # blocks for a multiprocessor, of few rows
 NARROW_BLOCKS = 64  # for a multiprocessor: fewer than there is work for, so that each asks for rows ahead
 
 
@@ -52,7 +54,9 @@ class CudaEngine:
         seeds = _new(rows, (len(scores),), "int64") if rows.seeds is None else rows.seeds
         labels = labels.to(device=scores.device, dtype=torch.int64).contiguous()
         layout = layout_of(rows.probabilities)
-        if layout.is_in_tiles:  # short reads of shared memory cost little, and waste less
+        if layout.lanes < 32 and layout.tile_bytes(
+            "scores.cu"
+        ):  # short reads of shared memory cost little, and waste less
             layout = layout._replace(vector=min(layout.vector, TILE_VECTOR))
         of_warp = 32 if len(scores) >= 2**17 else 32 // layout.lanes * min(layout.lanes, 4)
 
@@ -71,10 +75,10 @@ class CudaEngine:
             )
 
         def rest(chunk: Chunk, job: Job) -> None:
-            self._run("scores.cu", layout, "label_scores_carefully", self._blocks(job, 4, 4), job, *where(chunk))
+            self._run("scores.cu", layout, "label_scores_carefully", self._blocks(job, 4, _AGAIN), job, *where(chunk))
 
-        careful = None if layout.is_narrow else rest
-        n_copies, first_bad = over_chunks(self.starts, rows, work, careful, None if rows.seeds is not None else seeds)
+        careful, noted = None if layout.is_narrow else rest, None if rows.seeds is not None else seeds
+        n_copies, first_bad = over_chunks(self.starts, rows, work, careful, noted, again=layout.is_narrow)
         return scores, seeds, n_copies, first_bad
 
     def mask(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
@@ -103,7 +107,7 @@ class CudaEngine:
 
         def rest(chunk: Chunk, job: Job, all_of_them: int = 0) -> None:
             last = c_int64(all_of_them)
-            grid = self._blocks(job, 4, 16 if all_of_them else 4)
+            grid = self._blocks(job, 4, 16 if all_of_them else _AGAIN)
             self._run("masks.cu", layout, "mask_carefully", grid, job, wanted(chunk), last)
 
         return over_chunks(self.starts, rows, work, rest if layout.is_held and not layout.is_narrow else None)[1]
@@ -238,11 +242,13 @@ class CudaEngine:
 
     def _blocks(self, job: Job, rows_of_block: int, most: int = 512) -> int:
         """Return how many blocks of threads there is work for; copies are few, so that few blocks look after them."""
-        most = min(most, 4) if job.which else most
+        most = min(most, _AGAIN) if job.which else most
         return max(1, min(-(-int(job.n) // rows_of_block), self.starts.multiprocessors * most))
 
     def _run(self, name: str, layout: Layout, kernel: str, grid: int, job: Job, *arguments: Any) -> None:
-        self.starts.run(name, defines_of(layout, job), kernel, grid, BLOCK, 0, job, *arguments)
+        tiles = layout.tile_bytes(name)
+        defines, shared = defines_of(layout, job) | {"IN_TILES": int(tiles > 0)}, tiles if kernel in _IN_TILES else 0
+        self.starts.run(name, defines, kernel, grid, BLOCK, shared, job, *arguments)
 
 
 def _rounding(calibrated: Calibrated) -> NDArray[np.uint8]:

@@ -1,0 +1,84 @@
+/* A row in the registers of its lanes: what is summed up while it is read, looks at all of it, flags. */
+#ifndef APTSET_HELD_CUH
+#define APTSET_HELD_CUH
+#include "loading.cuh"
+#include "output.cuh"
+
+/* Places beyond the end of the row hold what compares with nothing. */
+struct Held { Value x[PER_LANE]; };
+
+/* What a look at the labels up to a value finds: their mass, rounded, and how many they are. */
+struct Look { float mass, number; };
+
+struct Facts { double total; u64 hash; u32 odd; Look look; };
+
+/* Additions wait for the one before: two parts take half of the time. */
+DEVICE void add_to_look(Look *parts, int e, Value x, Value p, bool counts) {
+    if (x <= p) { parts[e & 1].mass += (float)x; if (counts) parts[e & 1].number += 1.0f; }
+}
+DEVICE Look look_of_group(const Look *parts, bool counts) {
+    Look look = {parts[0].mass + parts[1].mass, parts[0].number + parts[1].number};
+    if (counts) sum_two_in_group(look.mass, look.number); else look.mass = sum_over(look.mass, LANES);
+    return look;
+}
+DEVICE Look look_up_to(const Held &held, Value p, bool counts) {
+    Look parts[2] = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+#pragma unroll
+    for (int e = 0; e < PER_LANE; e++) add_to_look(parts, e, held.x[e], p, counts);
+    return look_of_group(parts, counts);
+}
+
+/* Read the row; the first look at it is for the value p. */
+DEVICE Facts hold(const Job &job, const Element *row, Held &held, Value p) {
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        Value *x = held.x + chunk * VECTOR;
+        if (is_inside(chunk)) { load_chunk(row, chunk, x); continue; }
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) x[v] = (Value)__longlong_as_double(0x7FF8000000000000ll);
+    }
+    double totals[2] = {0.0, 0.0};
+    Look parts[2] = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+    Facts f = {0.0, 0, 0, {0.0f, 0.0f}};
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        if (!is_inside(chunk)) continue;
+        u64 keys[VECTOR];
+        if (HASHES) load_keys(job.column_keys, chunk, keys);
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) {
+            Value x = held.x[chunk * VECTOR + v];
+            double wide = (double)x;
+            totals[v & 1] += (wide + 2.0) - 2.0;
+            f.odd |= oddness(x);
+            if (HASHES) add_to_hash(f.hash, bits_of(wide), keys[v]);
+            add_to_look(parts, v, x, p, true);
+        }
+    }
+    f.total = mass_in_group(totals[0] + totals[1]), f.odd = largest_in_group(f.odd), f.look = look_of_group(parts, true);
+    if (HASHES) f.hash = sum_in_group(f.hash);
+    return f;
+}
+
+DEVICE Value largest_held(const Held &held) {
+    Value found = (Value)-1;
+#pragma unroll
+    for (int e = 0; e < PER_LANE; e++) found = held.x[e] > found ? held.x[e] : found;
+    return largest_over(found, LANES);
+}
+
+DEVICE int count_held(const Held &held, Value what) {
+    u32 found = 0;
+#pragma unroll
+    for (int e = 0; e < PER_LANE; e++) found += held.x[e] == what;
+    return (int)sum_in_group(found);
+}
+
+DEVICE int count_between(const Held &held, Value low, Value high) {
+    u32 found = 0;
+#pragma unroll
+    for (int e = 0; e < PER_LANE; e++) found += held.x[e] > low && held.x[e] <= high;
+    return (int)sum_in_group(found);
+}
+DEVICE int count_above(const Held &held, Value p) { return count_between(held, p, (Value)4); }
+#endif
