@@ -81,7 +81,7 @@ def over_chunks(
 
 @lru_cache(maxsize=64)
 def _fresh_counters(n_chunks: int, device: str) -> Any:
-    """Return the first bad row, which is none yet, and two numbers for each chunk: of copies, of rows that were left."""
+    """Return the first bad row, which is none yet, and for each chunk how many are copies and how many were left."""
     return torch_module().tensor([[-1, 0]] + [[0, 0]] * n_chunks, dtype=torch_module().int64, device=device)
 
 
