@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import aptset
-from aptset import devices
+from aptset.data import devices
 
 
 class OnCuda:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from aptset.chance.seeds import id_seeds, row_seeds
-from aptset.labels import as_objects
+from aptset.data.labels import as_objects
+from aptset.probabilities.chance.seeds import id_seeds, row_seeds
 
 values = st.one_of(st.just(0.0), st.floats(allow_nan=True, allow_infinity=True, width=32))
 

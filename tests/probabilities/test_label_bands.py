@@ -19,7 +19,7 @@ import reference
 from aptset import LabelBands
 from aptset.kernels.places import Rows, all_scores_of_block
 from aptset.probabilities.artefacts import _digest, read
-from aptset.validation.scores import formula_of
+from aptset.scores.conformity import formula_of
 from rows_strategy import matrices
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)

@@ -11,7 +11,7 @@ from stream_data import LABELS, N_CLASSES, draw, stream
 import aptset
 import reference
 from aptset import Online
-from aptset.streams.beginnings import first_scores
+from aptset.probabilities.streams.beginnings import first_scores
 
 
 def exact_score(row, label, u):

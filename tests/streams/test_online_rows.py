@@ -11,7 +11,7 @@ from stream_data import LABELS, draw, stream
 
 import aptset
 from aptset import Online
-from aptset.streams.beginnings import first_scores
+from aptset.probabilities.streams.beginnings import first_scores
 
 
 def test_copies_get_the_chance_that_they_would_have_in_one_call():

@@ -17,15 +17,15 @@ from aptset.audits.checks import check_seed, check_unweighted
 from aptset.audits.pool import Pool, fingerprint
 from aptset.audits.results import Splits
 from aptset.audits.values import PartResult, SplitResult, TestedRows
+from aptset.data.labels import columns_of
+from aptset.data.sets import PredictionSets
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import fresh
 from aptset.judging.metrics import OF_SPLITS
+from aptset.judging.monitors.coverage import CoverageMonitor
 from aptset.judging.outcome import Outcome
 from aptset.kernels.counts import size_needed
-from aptset.labels import columns_of
-from aptset.monitors.coverage import CoverageMonitor
 from aptset.running.runner import run_tasks
-from aptset.sets import PredictionSets
 from aptset.validation.settings import check_alpha
 
 _FORM = 3  # of what is written down: files of another form are left alone

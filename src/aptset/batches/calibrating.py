@@ -8,19 +8,19 @@ from typing import Any
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from aptset.bands import LabelBands
 from aptset.batches.checks import check_column
 from aptset.batches.layout import Layout
 from aptset.batches.scoring import Scoring
 from aptset.batches.search import ThresholdSearch
 from aptset.batches.sources import Source, peeked
 from aptset.batches.state_checks import check_bucket_count, check_rows_found
-from aptset.chance import Chance
-from aptset.groups import Kind, groups_overlap, is_grouping
+from aptset.data.groups.bands import LabelBands
+from aptset.data.groups.ids import Kind, groups_overlap, is_grouping
+from aptset.data.groups.overlapping_checks import refuse_overlapping
 from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.chance import Chance
 from aptset.scores import Gridded, Places, Score
-from aptset.validation.overlapping import refuse_overlapping
-from aptset.validation.scores import check_conformity, for_classes
+from aptset.scores.conformity import check_conformity, for_classes
 from aptset.validation.settings import check_alphas, check_flag, check_generator, draw_key
 
 

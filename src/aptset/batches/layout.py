@@ -22,9 +22,9 @@ from aptset.batches.checks import (
     refuse_kind,
     refuse_unknown_width,
 )
-from aptset.groups import labels_decide
-from aptset.labels import hashable
-from aptset.validation.labels import check_classes
+from aptset.data.groups.ids import labels_decide
+from aptset.data.label_checks import check_classes
+from aptset.data.labels import hashable
 
 
 @dataclass(frozen=True)

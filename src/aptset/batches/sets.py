@@ -18,14 +18,14 @@ from aptset.batches.set_columns import columns_of_sets, names_of_sets
 from aptset.batches.sources import pieces, record_batches
 from aptset.batches.state_checks import check_partition
 from aptset.calibrations.counted import KnownThresholds
+from aptset.calibrations.weight_checks import refuse_with_weights
 from aptset.calibrations.weighted import Weighted
-from aptset.groups import labels_decide
-from aptset.labels import as_objects
+from aptset.data.groups.checks import check_same_kind
+from aptset.data.groups.ids import labels_decide
+from aptset.data.groups.overlapping_checks import refuse_overlapping
+from aptset.data.labels import as_objects
 from aptset.probabilities.calibration import Calibration
-from aptset.validation.groups import check_same_kind
-from aptset.validation.overlapping import refuse_overlapping
 from aptset.validation.settings import check_alphas
-from aptset.validation.weights import refuse_with_weights
 
 
 @dataclass(frozen=True, eq=False)

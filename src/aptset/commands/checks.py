@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import Coded
+from aptset.data.labels import Coded
 
 _KINDS = {
     ".csv": "csv",

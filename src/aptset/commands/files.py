@@ -40,9 +40,9 @@ from aptset.commands.reading import (
     only_empty_is_missing,
     with_newlines,
 )
+from aptset.data.labels import Coded
+from aptset.data.matrix_checks import softmax_of
 from aptset.kernels.copies import BLOCK_ROWS
-from aptset.labels import Coded
-from aptset.validation.matrices import softmax_of
 from aptset.validation.paths import as_utf8
 
 BATCH_ROWS = 65_536

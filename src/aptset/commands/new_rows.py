@@ -25,8 +25,8 @@ from aptset.commands.checks import (
 from aptset.commands.columns import Plan
 from aptset.commands.reading import Keys, as_texts, count_of, key_columns, kind_of, names_of, pieces_of
 from aptset.commands.tables import some_of
+from aptset.data.labels import as_objects
 from aptset.kernels.copies import BLOCK_ROWS
-from aptset.labels import as_objects
 
 _ALL = 1 << 62
 

@@ -16,10 +16,10 @@ from aptset.commands.probability_jobs import beside_the_user
 from aptset.commands.reading import as_texts
 from aptset.commands.tables import TableRows
 from aptset.commands.writer import SetsWriter
+from aptset.data.labels import as_objects
 from aptset.estimator.folders import check_table
 from aptset.estimator.loading import load_folder
 from aptset.estimator.pieces import SetsOfPieces
-from aptset.labels import as_objects
 from aptset.running.progress import counting
 
 

@@ -27,7 +27,7 @@ from aptset.commands.delimited import (
     nearest_row_error,
     open_text,
 )
-from aptset.labels import Coded
+from aptset.data.labels import Coded
 from aptset.validation.paths import as_utf8
 
 Keys = tuple[tuple[str, str | None], ...]  # what folders say about all rows of a file: region=north

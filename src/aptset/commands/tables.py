@@ -21,9 +21,9 @@ from aptset.commands.checks import (
 from aptset.commands.columns import Column, Plan, plan_columns
 from aptset.commands.models import takes_raw_columns
 from aptset.commands.reading import as_texts, kind_of, read_table
+from aptset.data.groups.ids import is_grouping
+from aptset.data.labels import as_objects
 from aptset.estimator.columns import dates_of
-from aptset.groups import is_grouping
-from aptset.labels import as_objects
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import groups_labels
+from aptset.data.groups.ids import groups_labels
 from aptset.probabilities.checks import (
     LONGEST_TEXT,
     check_stored_groups,

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.validation import _is_arraylike, _num_samples
 
-from aptset.chance.seeds import row_seeds
 from aptset.kernels.rowhash import hash_words, keys_of_columns, seeds_of
+from aptset.probabilities.chance.seeds import row_seeds
 
 
 def canonical_places(X: Any, y: NDArray[Any], fit_params: dict[str, Any], key: int) -> NDArray[np.intp]:

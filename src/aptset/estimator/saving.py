@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.data.groups.ids import groups_labels
 from aptset.estimator.folders import (
     check_saveable,
     digest_of_facts,
     need_skops,
 )
 from aptset.estimator.state import FORMAT_VERSION, flatten
-from aptset.groups import groups_labels
 from aptset.probabilities.artefacts import as_plain_labels, plain_groups, plain_value
 from aptset.probabilities.stored_scores import describe_score
 from aptset.running.writing import atomic_path, atomic_write

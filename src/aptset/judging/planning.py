@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.displays import Display
+from aptset.data.displays import Display
 from aptset.judging.checks import (
     check_confidence,
     check_counts,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from aptset.data.sets import PredictionSets
 from aptset.judging.checks import check_can_predict_sets
 from aptset.judging.metrics import METRICS
 from aptset.judging.outcome import Outcome
-from aptset.sets import PredictionSets
 from aptset.validation.settings import check_option
 
 

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.counted import Counted
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.weighted import Weighted
-from aptset.chance import Chance
-from aptset.groups import Groups, flat_groups
+from aptset.data.groups.ids import Groups, flat_groups
 from aptset.probabilities.artefact_checks import (
     CROSS,
     check_artefact,
@@ -35,6 +34,7 @@ from aptset.probabilities.artefact_checks import (
     check_shapes,
     hash_of,
 )
+from aptset.probabilities.chance import Chance
 from aptset.probabilities.checks import (
     check_stored_columns,
     check_stored_groups,

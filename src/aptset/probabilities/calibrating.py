@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from aptset.bands import LabelBands
 from aptset.calibrations.tuning import Tuning
-from aptset.overlapping import Overlapping
+from aptset.data.groups.bands import LabelBands
+from aptset.data.groups.overlapping import Overlapping
 from aptset.probabilities.border import Scored, score_labels
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.weighing import EQUAL, Weighing
 from aptset.scores import Places, Score
-from aptset.validation.scores import AUTO
+from aptset.scores.conformity import AUTO
 from aptset.validation.settings import check_flag
 
 if TYPE_CHECKING:

@@ -13,24 +13,24 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tally import mask_of_one_model, p_values_of_one_model, sets_of_one_model
 from aptset.calibrations.weighted import Weighted, effective_in_words, refuse_weighted
-from aptset.chance import BY_CONTENT, Chance
-from aptset.devices import as_given
+from aptset.data.devices import as_given
+from aptset.data.groups.overlapping_checks import refuse_overlapping
+from aptset.data.matrix_checks import (
+    check_new_probabilities,
+    tolerance_of,
+)
+from aptset.data.sets import PredictionSets
+from aptset.data.tables import html_table
 from aptset.kernels.copies import BLOCK_ROWS, PREDICTION
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
 from aptset.probabilities.answers import looked_at, make_rows, sets_as_given, stays_on_device
 from aptset.probabilities.border import NAME, take_ids
+from aptset.probabilities.chance import BY_CONTENT, Chance
+from aptset.probabilities.chance.checks import check_first_row
 from aptset.probabilities.merging import merged
 from aptset.scores import Score
-from aptset.sets import PredictionSets
-from aptset.tables import html_table
-from aptset.validation.chance import check_first_row
-from aptset.validation.matrices import (
-    check_new_probabilities,
-    tolerance_of,
-)
-from aptset.validation.overlapping import refuse_overlapping
-from aptset.validation.scores import formula_of
+from aptset.scores.conformity import formula_of
 from aptset.validation.settings import (
     check_alpha,
     check_alphas,
@@ -40,7 +40,7 @@ from aptset.validation.settings import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aptset.monitors.coverage import CoverageMonitor
+    from aptset.judging.monitors.coverage import CoverageMonitor
     from aptset.probabilities.tensors import OnDevice
 
 
@@ -359,7 +359,7 @@ class Calibration:
         """
         refuse_overlapping(self.held_out.groups.kind, "monitor", "Watch one group with a calibration of its own.")
         refuse_weighted(self.held_out, "a monitor counts misses by a law that does not hold with weights")
-        from aptset.monitors.coverage import CoverageMonitor  # with figures and files, which sets do not need
+        from aptset.judging.monitors.coverage import CoverageMonitor  # with figures and files, which sets do not need
 
         self.threshold(alpha)  # of a level that it knows
         sizes = self.held_out.size_of_group

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from aptset.judging.evidence import Evidence
+from aptset.judging.monitors.coverage import CoverageMonitor
 from aptset.kernels.counts import size_needed
-from aptset.monitors.coverage import CoverageMonitor
 from aptset.validation.settings import check_alpha
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from aptset.data.labels import as_objects, hashable, some
 from aptset.kernels.formula import POWER_STEP
-from aptset.labels import as_objects, hashable, some
 
 
 def check_penalty(penalty: Any) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.groups import Groups
-from aptset.scores.checks import check_every_label
-from aptset.validation.bands import (
+from aptset.data.groups.band_checks import (
     check_band_count,
     check_bands,
     check_calibration_rows,
     check_counts,
 )
-from aptset.validation.labels import as_labels
+from aptset.data.groups.ids import Groups
+from aptset.data.label_checks import as_labels
+from aptset.scores.checks import check_every_label
 from aptset.validation.settings import check_alpha
 
 _ROWS_FOR_ONE = 10  # a band should expect so many times the rows without which its threshold is infinite

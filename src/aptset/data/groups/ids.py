@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import hashable, plain_value
+from aptset.data.labels import hashable, plain_value
 
 Ids = NDArray[np.int32]
 GroupValues = list[Any] | NDArray[Any]  # of rows; whole numbers may come as an array

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.data.label_checks import refuse_unstable_value
+from aptset.data.tables import is_table, iterate_columns, matrix_of_table
 from aptset.kernels.rowhash import (
     Words,
     canonical_words,
@@ -24,8 +26,6 @@ from aptset.kernels.rowhash import (
     seeds_of,
 )
 from aptset.kernels.seeding import hash_rows
-from aptset.tables import is_table, iterate_columns, matrix_of_table
-from aptset.validation.labels import refuse_unstable_value
 
 
 def row_seeds(X: Any, key: int) -> Words:

@@ -8,17 +8,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.chance.seeds import id_seeds
+from aptset.data.matrix_checks import uniforms_of
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
-from aptset.validation.chance import (
+from aptset.probabilities.chance.checks import (
     check_both_sides,
     check_ids,
     check_one_of_two,
     refuse_default_index,
     warn_of_single_rows,
 )
-from aptset.validation.matrices import uniforms_of
+from aptset.probabilities.chance.seeds import id_seeds
 
 Source = Literal["content", "ids", "given"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.devices import on_host
-from aptset.tables import plain_list
+from aptset.data.devices import on_host
+from aptset.data.tables import plain_list
 
 
 @dataclass(frozen=True)

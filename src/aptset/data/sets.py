@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.kernels.late import LateMembers
-from aptset.labels import (
+from aptset.data.label_checks import (
+    as_labels,
+    check_labels,
+    check_length,
+)
+from aptset.data.labels import (
     as_objects,
     columns_of,
     distinct,
 )
-from aptset.tables import Backend, Lists, is_table, make_table_with_lists, plain_list
-from aptset.validation.compressed import (
+from aptset.data.set_checks import (
     check_label_rows,
     check_mask,
     check_pointers,
@@ -26,11 +29,8 @@ from aptset.validation.compressed import (
     check_table_of_sets,
     refuse_nested_mask,
 )
-from aptset.validation.labels import (
-    as_labels,
-    check_labels,
-    check_length,
-)
+from aptset.data.tables import Backend, Lists, is_table, make_table_with_lists, plain_list
+from aptset.kernels.late import LateMembers
 
 if TYPE_CHECKING:
     from aptset.kernels.engines.seam import Columns

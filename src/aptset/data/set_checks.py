@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import (
-    as_objects,
-    distinct,
-)
-from aptset.tables import matrix_of_table, names_of_columns, plain_list
-from aptset.validation.labels import (
+from aptset.data.label_checks import (
     as_labels,
     check_classes,
     check_length,
     refuse_masked,
 )
+from aptset.data.labels import (
+    as_objects,
+    distinct,
+)
+from aptset.data.tables import matrix_of_table, names_of_columns, plain_list
 
 
 def check_pointers(indptr: Any, indices: Any, n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from aptset.kernels.rowhash import Words
-from aptset.streams.checks import warn_of_forgotten_rows
-from aptset.streams.tracks import Shown
+from aptset.probabilities.streams.checks import warn_of_forgotten_rows
+from aptset.probabilities.streams.tracks import Shown
 
 
 class Asked(NamedTuple):

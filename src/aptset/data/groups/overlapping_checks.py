@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.devices import is_on_device, is_tensor, on_host
-from aptset.groups import Cells, Overlap, groups_overlap
-from aptset.labels import hashable, plain_value
-from aptset.tables import column_values, is_table, names_of_columns
-from aptset.validation.labels import check_length
+from aptset.data.devices import is_on_device, is_tensor, on_host
+from aptset.data.groups.ids import Cells, Overlap, groups_overlap
+from aptset.data.label_checks import check_length
+from aptset.data.labels import hashable, plain_value
+from aptset.data.tables import column_values, is_table, names_of_columns
 
 WITHOUT_P_VALUES = (
     "Ask for sets at each level; aptset.evaluate(sets, labels, groups=aptset.Overlapping(...)) shows every group."

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import Cells
-from aptset.validation.overlapping import check_overlapping
+from aptset.data.groups.ids import Cells
+from aptset.data.groups.overlapping_checks import check_overlapping
 
 
 class Overlapping:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import hashable
+from aptset.data.labels import hashable
 from aptset.validation.settings import check_sample_size, stored_fraction
 
 MOST = 2**53  # rows: beyond this, counts are no exact numbers

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from aptset.data.tables import Backend, html_table, make_table, need
 from aptset.kernels.formula import Floats
-from aptset.tables import Backend, html_table, make_table, need
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aptset.monitors.bets import Evidence, log_of
+from aptset.judging.monitors.bets import Evidence, log_of
 
 _MOST_POINTS = 4096  # of the path that are kept
 

@@ -13,21 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibrations.counted import KnownThresholds
 from aptset.calibrations.tally import mask_of_one_model, sets_of_one_model
-from aptset.devices import as_given
+from aptset.data.devices import as_given
+from aptset.data.label_checks import check_labels
+from aptset.data.sets import PredictionSets
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.probabilities.answers import NAME, scores_of_labels, sets_as_given
 from aptset.probabilities.calibration import Calibration
-from aptset.sets import PredictionSets
-from aptset.streams.asking import Question, ask
-from aptset.streams.beginnings import first_scores
-from aptset.streams.checks import check_count, check_step, check_streamable, check_window
-from aptset.streams.numbering import Numbering
-from aptset.streams.states import State, read_state, write_state
-from aptset.streams.tracks import Law, Shown, Track
-from aptset.streams.waiting import Waiting
-from aptset.validation.labels import check_labels
-from aptset.validation.scores import formula_of
+from aptset.probabilities.streams.asking import Question, ask
+from aptset.probabilities.streams.beginnings import first_scores
+from aptset.probabilities.streams.checks import check_count, check_step, check_streamable, check_window
+from aptset.probabilities.streams.numbering import Numbering
+from aptset.probabilities.streams.states import State, read_state, write_state
+from aptset.probabilities.streams.tracks import Law, Shown, Track
+from aptset.probabilities.streams.waiting import Waiting
+from aptset.scores.conformity import formula_of
 from aptset.validation.settings import check_alpha, check_flag, check_flag_or_none, warn_if_too_few
 
 Value = TypeVar("Value")

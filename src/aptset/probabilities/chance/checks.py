@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.devices import is_on_device, is_tensor, on_host
-from aptset.labels import as_objects
-from aptset.tables import column_values, is_table, names_of_columns, plain_list
-from aptset.validation.labels import (
+from aptset.data.devices import is_on_device, is_tensor, on_host
+from aptset.data.label_checks import (
     check_length,
     refuse_masked,
 )
+from aptset.data.labels import as_objects
+from aptset.data.tables import column_values, is_table, names_of_columns, plain_list
 
 _MANY_COPIES = 0.05  # of the calibration rows: from here on, single rows without ids are worth a warning
 _FEWEST_ROWS = 20  # below this many rows nobody can tell an id from a group

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import Coded, columns_of, hashable, plain_labels, some
+from aptset.data.labels import Coded, columns_of, hashable, plain_labels, some
 
 
 def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labels: Any) -> NDArray[Any]:

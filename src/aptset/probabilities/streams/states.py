@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from aptset.kernels.copies import BLOCK_ROWS
 from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.streams.beginnings import first_scores
+from aptset.probabilities.streams.checks import MOST
+from aptset.probabilities.streams.numbering import Numbering
+from aptset.probabilities.streams.tracks import Law, Shown, Track
+from aptset.probabilities.streams.waiting import Waiting
 from aptset.running.writing import atomic_write
-from aptset.streams.beginnings import first_scores
-from aptset.streams.checks import MOST
-from aptset.streams.numbering import Numbering
-from aptset.streams.tracks import Law, Shown, Track
-from aptset.streams.waiting import Waiting
 from aptset.validation.settings import stored_fraction
 
 

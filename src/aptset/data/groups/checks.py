@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from aptset.devices import is_on_device, is_tensor, on_host
-from aptset.groups import (
+from aptset.data.devices import is_on_device, is_tensor, on_host
+from aptset.data.groups.ids import (
     GROUPINGS,
     Cells,
     Groups,
@@ -17,10 +17,10 @@ from aptset.groups import (
     is_grouping,
     some_of_each,
 )
-from aptset.labels import as_objects, hashable
-from aptset.tables import column_values, is_table, names_of_columns, plain_list
-from aptset.validation.labels import check_length
-from aptset.validation.overlapping import check_cells
+from aptset.data.groups.overlapping_checks import check_cells
+from aptset.data.label_checks import check_length
+from aptset.data.labels import as_objects, hashable
+from aptset.data.tables import column_values, is_table, names_of_columns, plain_list
 
 
 def check_group_values(

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.devices import on_host
+from aptset.data.devices import on_host
+from aptset.data.label_checks import check_length, refuse_masked
+from aptset.data.labels import some
 from aptset.kernels.formula import Floats
-from aptset.labels import some
-from aptset.validation.labels import check_length, refuse_masked
 
 
 def check_weights(weights: Any, n_rows: int, name: str = "weights") -> Floats:

@@ -3,7 +3,7 @@
 After a split the misses of new rows follow an urn: with m misses among t rows the next one is missed with probability
 (n + 1 - k + m) / (n + 1 + t), whatever the rows are, as long as they come from one source and scores do not tie.
 Capital that is bet at these odds is a martingale: it ever reaches 100 in at most one of 100 deployments. How it is bet
-stands in :mod:`aptset.monitors.bets`.
+stands in :mod:`aptset.judging.monitors.bets`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.displays import Display
-from aptset.kernels.counts import size_needed
-from aptset.labels import hashable
-from aptset.monitors.bets import TIMES, Capital, log_of, reaches
-from aptset.monitors.checks import (
+from aptset.data.displays import Display
+from aptset.data.labels import hashable
+from aptset.data.tables import plain_list
+from aptset.judging.monitors.bets import TIMES, Capital, log_of, reaches
+from aptset.judging.monitors.checks import (
     check_alarm,
     check_covered,
     check_monitored_sizes,
@@ -30,10 +30,10 @@ from aptset.monitors.checks import (
     check_stored_monitor,
     refuse_impossible_misses,
 )
-from aptset.monitors.trails import Trail
-from aptset.monitors.urns import Urns
+from aptset.judging.monitors.trails import Trail
+from aptset.judging.monitors.urns import Urns
+from aptset.kernels.counts import size_needed
 from aptset.running.writing import atomic_write
-from aptset.tables import plain_list
 from aptset.validation.settings import check_alpha, stored_fraction
 
 

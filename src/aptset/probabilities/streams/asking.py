@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from aptset.groups import Ids
+from aptset.data.groups.ids import Ids
+from aptset.data.matrix_checks import check_new_probabilities
 from aptset.kernels.copies import PREDICTION
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows
@@ -13,8 +14,7 @@ from aptset.kernels.rowhash import Words
 from aptset.probabilities.answers import NAME, make_rows
 from aptset.probabilities.border import take_ids
 from aptset.probabilities.calibration import Calibration
-from aptset.streams.numbering import Numbering
-from aptset.validation.matrices import check_new_probabilities
+from aptset.probabilities.streams.numbering import Numbering
 from aptset.validation.settings import check_flag, check_flag_or_none
 
 
