@@ -1,13 +1,15 @@
-"""Labels, classes, and which column each label is."""
+"""Labels, classes, which column each label is, and tables of labels."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.data.labels import Coded, columns_of, hashable, plain_labels, some
+from aptset.data.labels import Coded, as_objects, columns_of, hashable, plain_labels, some
 
 
 def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labels: Any) -> NDArray[Any]:
@@ -101,3 +103,35 @@ def refuse_unstable_value(value: Any, name: str = "X") -> None:
             + ("Pass ids=... that name the rows" if name == "X" else "Pass numbers or texts")
             + ", or give the class a __repr__ that shows its content."
         )
+
+
+def check_training_counts(counts: Any) -> None:
+    """Refuse what does not say how many training rows each label has."""
+    check_label_table(counts, "counts", "its number of training rows", "Pass collections.Counter(y_train).")
+    for label, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, Integral) or not 0 <= int(count) < 2**53 - 1:
+            raise ValueError(
+                f"counts must be whole numbers of training rows, 0 or more; got {count!r} for the label {label!r}. "
+                "Pass collections.Counter(y_train), not shares."
+            )
+
+
+def check_label_table(table: Any, name: str, what: str, way_out: str) -> None:
+    """Refuse what is no dictionary of labels: a Series, for instance, may hold labels or be indexed by them."""
+    if not isinstance(table, Mapping):
+        raise TypeError(f"{name} must be a dictionary from each label to {what}; got {type(table).__name__}. {way_out}")
+    if not len(table):
+        raise ValueError(f"{name} must be a dictionary from each label to {what}; it is empty. {way_out}")
+    if any(hashable(label) is None and label is not None for label in table):
+        raise ValueError(f"{name} must not have a missing label: NaN equals nothing, not even itself.")
+
+
+def check_every_label(table: Mapping[Any, Any], labels: NDArray[Any], name: str, way_out: str) -> list[Any]:
+    """Return what a table says of each label; refuse a label that it leaves out."""
+    missing = list(dict.fromkeys(label for label in labels.tolist() if label not in table))
+    if missing:
+        raise ValueError(
+            f"{name} must speak of every label; {some(as_objects(missing))} are not in it, which has "
+            f"{some(as_objects(list(table)))}. {way_out}"
+        )
+    return [table[label] for label in labels.tolist()]

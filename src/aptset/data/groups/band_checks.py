@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aptset.data.label_checks import as_labels, check_hashable
+from aptset.data.label_checks import as_labels, check_hashable, check_label_table, check_training_counts
 from aptset.data.labels import columns_of, distinct, hashable, plain_value
-from aptset.scores.checks import check_label_table, check_training_counts
 
 
 def check_bands(bands: Any) -> dict[Any, Any]:
