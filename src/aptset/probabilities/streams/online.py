@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from math import nan
 from pathlib import Path
@@ -16,13 +15,12 @@ from aptset.calibrations.tally import mask_of_one_model, sets_of_one_model
 from aptset.data.devices import as_given
 from aptset.data.label_checks import check_labels
 from aptset.data.sets import PredictionSets
-from aptset.kernels.formula import Floats
-from aptset.kernels.rowhash import Words
-from aptset.probabilities.answers import NAME, scores_of_labels, sets_as_given
+from aptset.probabilities.answers import NAME, sets_as_given
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.streams.asking import Question, ask
 from aptset.probabilities.streams.beginnings import first_scores
 from aptset.probabilities.streams.checks import check_count, check_step, check_streamable, check_window
+from aptset.probabilities.streams.learning import after_labels
 from aptset.probabilities.streams.numbering import Numbering
 from aptset.probabilities.streams.states import State, read_state, write_state
 from aptset.probabilities.streams.tracks import Law, Shown, Track
@@ -179,13 +177,10 @@ class Online:
         The parameters are those of :meth:`Calibration.predict_set`, and ``remember``: each row is remembered until its
         label comes; False only looks, for rows that are asked about again and again.
         """
-        may_be_empty = check_flag_or_none(allow_empty, self.calibration.allow_empty, "allow_empty")
-        asked = self._ask(probabilities, groups, u, ids, (normalize, logits))
-        self._warn_of(asked.unknown)
+        asked, may_be_empty = self._asked(probabilities, groups, u, ids, (normalize, logits), allow_empty)
         classes, levels = self.calibration.classes, [self._state.law.alpha]
         (sets,) = sets_of_one_model(self._known(), asked.rows, asked.groups, levels, classes, may_be_empty, NAME)
-        if check_flag(remember, "remember"):
-            self._remember(asked, "set")
+        self._remember(asked, "set", remember)
         answer: PredictionSets = sets_as_given(sets, probabilities)
         return answer
 
@@ -202,13 +197,10 @@ class Online:
         remember: bool = True,
     ) -> NDArray[np.bool_]:
         """Return the prediction sets as a boolean matrix, (rows, classes); as :meth:`predict_set` otherwise."""
-        may_be_empty = check_flag_or_none(allow_empty, self.calibration.allow_empty, "allow_empty")
-        asked = self._ask(probabilities, groups, u, ids, (normalize, logits))
-        self._warn_of(asked.unknown)
+        asked, may_be_empty = self._asked(probabilities, groups, u, ids, (normalize, logits), allow_empty)
         level = self._state.law.alpha
         found = mask_of_one_model(self._known(), asked.rows, asked.groups, level, may_be_empty, NAME)
-        if check_flag(remember, "remember"):
-            self._remember(asked, "mask")
+        self._remember(asked, "mask", remember)
         answer: NDArray[np.bool_] = as_given(found, probabilities)
         return answer
 
@@ -230,39 +222,21 @@ class Online:
         asked = self._ask(probabilities, groups, u, ids, (normalize, logits))
         columns = check_labels(labels, self.calibration.classes, len(asked.keys))
         numbers = self.calibration.held_out.groups.ids_of_labels(asked.groups, columns)
-        (self._judge_call if self._state.waiting.is_next(asked.keys) else self._judge_rows)(asked, columns, numbers)
-        if not asked.by_id:
-            self._state.numbering.go_on(asked.keys)
-        shown = self._state.shown.after(self._state.tracks, _met(numbers)) if len(columns) else self._state.shown
-        self._state = self._state._replace(shown=shown)
+        self._state = after_labels(self._state, asked, columns, numbers)
         return self
-
-    def _judge_call(self, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
-        """Judge rows of one call by what was in force when it was answered."""
-        seeds, shown = self._state.waiting.next_rows(len(columns))
-        scores = _scores(asked, seeds, columns)
-        self._state.waiting.drop_next(len(columns))
-        for number in _met(numbers):
-            self._state.tracks[number].learn_batch(scores[numbers == number], shown.to(number))
-
-    def _judge_rows(self, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
-        """Judge rows one by one, each by what was in force when it was asked about, or now if it never was."""
-        found, seeds = self._state.waiting.find(asked.keys), asked.seeds.copy()
-        for row, one in found.items():
-            seeds[row] = one.asked.seed
-        scores = _scores(asked, seeds, columns)
-        self._state.waiting.drop(one.number for one in found.values())
-        for number in _met(numbers):
-            mine = np.flatnonzero(numbers == number)
-            given = [found[row].asked.shown.to(number) if row in found else None for row in mine.tolist()]
-            self._state.tracks[number].learn(scores[mine].tolist(), given)
 
     def _ask(self, probabilities: Any, groups: Any, u: Any, ids: Any, settings: tuple[Any, Any]) -> Question:
         return ask(self.calibration, self._formula, self._state.numbering, probabilities, groups, u, ids, settings)
 
-    def _warn_of(self, unknown: dict[Any, int]) -> None:
-        if unknown:
-            warn_if_too_few(unknown, [self._state.law.alpha], "row", stacklevel=4)
+    def _asked(
+        self, probabilities: Any, groups: Any, u: Any, ids: Any, settings: tuple[Any, Any], allow_empty: bool | None
+    ) -> tuple[Question, bool]:
+        """Return rows that sets are wanted of, and whether these may be empty; say if some groups were never seen."""
+        may_be_empty = check_flag_or_none(allow_empty, self.calibration.allow_empty, "allow_empty")
+        asked = self._ask(probabilities, groups, u, ids, settings)
+        if asked.unknown:
+            warn_if_too_few(asked.unknown, [self._state.law.alpha], "row", stacklevel=4)
+        return asked, may_be_empty
 
     def _known(self) -> KnownThresholds:
         """Return the thresholds that are in force as a calibration knows them; sizes are not looked at."""
@@ -281,8 +255,9 @@ class Online:
             return f"{head}: no row yet"
         return f"{head}: {self.misses:,} of {self.rows:,} rows missed ({self.misses / self.rows:.1%})"
 
-    def _remember(self, asked: Question, form: str) -> None:
-        self._state.waiting.add(asked.keys, asked.seeds, self._state.shown, asked.by_id, form)
+    def _remember(self, asked: Question, form: str, remember: bool) -> None:
+        if check_flag(remember, "remember"):
+            self._state.waiting.add(asked.keys, asked.seeds, self._state.shown, asked.by_id, form)
 
     def save(self, path: str | Path) -> None:
         """Write the state to a small file, whole or not at all; :meth:`load` goes on from there, to the bit.
@@ -297,14 +272,3 @@ class Online:
         online = cls(calibration)
         online._state = read_state(path, calibration)
         return online
-
-
-def _met(numbers: NDArray[np.intp]) -> list[int]:
-    """Return the groups that are among these; those that no calibration row had teach nothing."""
-    found: list[int] = np.unique(numbers[numbers >= 0]).tolist()
-    return found
-
-
-def _scores(asked: Question, seeds: Words, columns: NDArray[np.int64]) -> Floats:
-    """Return the scores of the true labels, with the chance that each row was asked about with."""
-    return scores_of_labels(replace(asked.rows, seeds=seeds), columns).scores
