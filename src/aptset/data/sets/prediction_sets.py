@@ -20,7 +20,7 @@ from aptset.data.labels import (
     columns_of,
     distinct,
 )
-from aptset.data.set_checks import (
+from aptset.data.sets.checks import (
     check_label_rows,
     check_mask,
     check_pointers,
