@@ -8,16 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.data.devices import is_bfloat16, is_sparse, is_tensor, on_host
-from aptset.data.label_checks import (
-    as_labels,
-    check_classes,
-    check_length,
-    refuse_masked,
-)
-from aptset.data.labels import (
-    columns_of,
-    some,
-)
+from aptset.data.label_checks import as_labels, check_classes, check_length, refuse_masked
+from aptset.data.labels import columns_of, some
 from aptset.data.tables import is_table, matrix_of_table, names_of_columns
 from aptset.kernels.formula import Floats
 from aptset.kernels.softmax import softmax_by_blocks

@@ -8,16 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.data.label_checks import (
-    as_labels,
-    check_classes,
-    check_length,
-    refuse_masked,
-)
-from aptset.data.labels import (
-    as_objects,
-    distinct,
-)
+from aptset.data.label_checks import as_labels, check_classes, check_length, refuse_masked
+from aptset.data.labels import as_objects, distinct
 from aptset.data.tables import matrix_of_table, names_of_columns, plain_list
 
 

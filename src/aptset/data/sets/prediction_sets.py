@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.data.label_checks import (
-    as_labels,
-    check_labels,
-    check_length,
-)
-from aptset.data.labels import (
-    as_objects,
-    columns_of,
-    distinct,
-)
+from aptset.data.label_checks import as_labels, check_labels, check_length
+from aptset.data.labels import columns_of, distinct
 from aptset.data.sets.checks import (
     check_label_rows,
     check_mask,
@@ -29,15 +21,13 @@ from aptset.data.sets.checks import (
     check_table_of_sets,
     refuse_nested_mask,
 )
+from aptset.data.sets.compressed import any_of_row, in_one, pointers_of
+from aptset.data.sets.words import as_html, as_text
 from aptset.data.tables import Backend, Lists, is_table, make_table_with_lists, plain_list
 from aptset.kernels.late import LateMembers
 
 if TYPE_CHECKING:
     from aptset.kernels.engines.seam import Columns
-
-_SHOWN_ROWS = 6
-_SHOWN_LABELS = 8
-_LONG = 32  # labels a row: a running sum over more of them costs more than going from row to row
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,22 +123,22 @@ class PredictionSets(Sequence[NDArray[Any]]):
             return cls.from_mask(sets, classes)
         rows = check_label_rows(sets)
         refuse_nested_mask(rows)
-        known = distinct(_as_one(rows)) if classes is None else classes
+        known = distinct(in_one(rows)) if classes is None else classes
         return cls.from_labels(rows, known)
 
     @classmethod
     def from_mask(cls, mask: ArrayLike, classes: ArrayLike | None = None) -> PredictionSets:
         """Make sets from a boolean matrix (rows, classes); labels then stand in the order of the classes."""
         members, names = check_mask(mask, classes)
-        indptr = np.concatenate([[0], np.cumsum(members.sum(axis=1), dtype=np.int64)])
+        indptr = pointers_of(members.sum(axis=1))
         return cls.trusted(indptr, np.nonzero(members)[1].astype(np.int32), names)
 
     @classmethod
     def from_labels(cls, labels: Iterable[ArrayLike], classes: ArrayLike) -> PredictionSets:
         """Make sets from the labels of each row, as :meth:`labels` gives them."""
         rows, names = check_label_rows(labels), check_set_classes(classes)
-        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
-        members = _as_one(rows) if indptr[-1] else names[:0]
+        indptr = pointers_of([len(row) for row in rows])
+        members = in_one(rows) if indptr[-1] else names[:0]
         return cls(indptr, check_labels(members, names, len(members)).astype(np.int32), names)
 
     @classmethod
@@ -187,7 +177,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
         check_length(wanted, len(self), "labels")
         columns = columns_of(wanted, self.classes)
         is_label = self._in_any_order() == np.repeat(columns.astype(np.int32), self.sizes)
-        return self._any_of_row(is_label)
+        return any_of_row(is_label, self.indptr)
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return a data frame with columns ``size`` and ``labels`` (a list per row).
@@ -201,15 +191,6 @@ class PredictionSets(Sequence[NDArray[Any]]):
         """
         lists = Lists(self.indptr, self.indices, self.classes)
         return make_table_with_lists({"size": self.sizes}, "labels", lists, backend, self.row_names)
-
-    def _any_of_row(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Tell for each row whether a member is flagged."""
-        if len(flags) < _LONG * len(self):
-            hits = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])  # up to each member
-            return np.asarray(hits[self.indptr[1:]] > hits[self.indptr[:-1]])
-        found, some = np.zeros(len(self), dtype=np.bool_), np.flatnonzero(self.sizes)
-        found[some] = np.logical_or.reduceat(flags, self.indptr[some])  # which cannot take empty rows
-        return found
 
     def _row_of_member(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self)), self.sizes)
@@ -227,7 +208,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
         if np.ndim(rows) == 0:
             return self.classes[self.indices[self.indptr[rows] : self.indptr[rows + 1]]]
         sizes = self.sizes[rows]
-        indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        indptr = pointers_of(sizes)
         position = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], sizes)
         sets = PredictionSets.trusted(indptr, self.indices[position], self.classes)
         if self.row_names is not None:
@@ -272,43 +253,16 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     __hash__ = None  # type: ignore[assignment]  # equal by content, so not hashable
 
-    def _title(self) -> str:
-        mean = f", mean size {self.sizes.mean():.3g}" if len(self) else ""
-        return f"PredictionSets: {len(self)} row{'s' * (len(self) != 1)}, {len(self.classes)} classes{mean}"
-
-    def _row_text(self, row: int) -> str:
-        labels = [str(label) for label in self[row][:_SHOWN_LABELS]]
-        left_out = int(self.sizes[row]) - len(labels)
-        return ", ".join(labels) + (f", ... {left_out} more" if left_out else "")
-
     def __repr__(self) -> str:
-        width = len(str(min(len(self), _SHOWN_ROWS)))
-        rows = [f"  {row:>{width}}  {{{self._row_text(row)}}}" for row in range(min(len(self), _SHOWN_ROWS))]
-        more = [f"  ... {len(self) - _SHOWN_ROWS} more rows"] if len(self) > _SHOWN_ROWS else []
-        return "\n".join([self._title(), *rows, *more])
+        return as_text(self)
 
     def _repr_html_(self) -> str:
-        from html import escape  # here, since it is slow to import
-
-        cells = "".join(
-            f"<tr><th>{row}</th><td>{self.sizes[row]}</td><td>{escape(self._row_text(row))}</td></tr>"
-            for row in range(min(len(self), _SHOWN_ROWS))
-        )
-        head = "<tr><th>row</th><th>size</th><th>labels, most likely first</th></tr>"
-        return f"<p>{escape(self._title())}</p><table>{head}{cells}</table>"
-
-
-def _as_one(rows: list[NDArray[Any]]) -> NDArray[Any]:
-    """Join the labels of all rows; those of several kinds without turning numbers into texts."""
-    filled = [row for row in rows if len(row)]
-    if filled and len({row.dtype.kind for row in filled}) == 1:
-        return np.concatenate(filled)
-    return as_objects([label for row in rows for label in row.tolist()])
+        return as_html(self)
 
 
 def concatenate(parts: list[PredictionSets]) -> PredictionSets:
     """Put sets over the same classes one after the other."""
     if len(parts) == 1:
         return parts[0]
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate([part.sizes for part in parts]))])
+    indptr = pointers_of(np.concatenate([part.sizes for part in parts]))
     return PredictionSets.trusted(indptr, np.concatenate([part.indices for part in parts]), parts[0].classes)
