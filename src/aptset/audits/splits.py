@@ -19,6 +19,7 @@ from aptset.audits.results import Splits
 from aptset.audits.values import PartResult, SplitResult, TestedRows
 from aptset.data.labels import columns_of
 from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_alpha
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import fresh
 from aptset.judging.metrics import OF_SPLITS
@@ -26,7 +27,6 @@ from aptset.judging.monitors.coverage import CoverageMonitor
 from aptset.judging.outcome import Outcome
 from aptset.kernels.counts import size_needed
 from aptset.running.runner import run_tasks
-from aptset.validation.settings import check_alpha
 
 _FORM = 3  # of what is written down: files of another form are left alone
 _MOST_TESTED = 2_000_000  # test rows over all splits of a candidate that something is written down about

@@ -18,11 +18,11 @@ from aptset.batches.state_checks import check_bucket_count, check_rows_found
 from aptset.data.groups.bands import LabelBands
 from aptset.data.groups.ids import Kind, groups_overlap, is_grouping
 from aptset.data.groups.overlapping_checks import refuse_overlapping
+from aptset.data.setting_checks import check_alphas, check_flag, check_generator, draw_key
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.chance import Chance
 from aptset.scores import Gridded, Places, Score
 from aptset.scores.conformity import check_conformity, for_classes
-from aptset.validation.settings import check_alphas, check_flag, check_generator, draw_key
 
 
 def calibrate_batches(

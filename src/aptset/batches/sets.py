@@ -25,8 +25,8 @@ from aptset.data.groups.checks import check_same_kind
 from aptset.data.groups.ids import labels_decide
 from aptset.data.groups.overlapping_checks import refuse_overlapping
 from aptset.data.labels import as_objects
+from aptset.data.setting_checks import check_alphas
 from aptset.probabilities.calibration import Calibration
-from aptset.validation.settings import check_alphas
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,10 @@ from aptset.data.groups.checks import (
 from aptset.data.groups.ids import EVERYONE, Groups, Ids, Overlap
 from aptset.data.labels import hashable
 from aptset.data.matrix_checks import check_rows
+from aptset.data.setting_checks import warn_if_too_few
 from aptset.kernels.counts import Calibrated, add_counts, index_of, rank_at, sort_upward
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
-from aptset.validation.settings import warn_if_too_few
 
 _MOST_LEVELS = 256  # whose thresholds are kept
 _MOST_SELECTED = 3  # order statistics before all scores are put in order

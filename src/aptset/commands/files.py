@@ -43,7 +43,7 @@ from aptset.commands.reading import (
 from aptset.data.labels import Coded
 from aptset.data.matrix_checks import softmax_of
 from aptset.kernels.copies import BLOCK_ROWS
-from aptset.validation.paths import as_utf8
+from aptset.running.path_checks import as_utf8
 
 BATCH_ROWS = 65_536
 

@@ -24,6 +24,7 @@ from aptset.commands.checks import (
 from aptset.commands.files import Batch, ProbabilityFile
 from aptset.commands.reading import as_texts
 from aptset.commands.writer import SetsWriter
+from aptset.data.setting_checks import check_alphas
 from aptset.judging.evaluation import Evaluation
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.calibrating import calibrate, calibration_of, load_calibration
@@ -37,7 +38,6 @@ from aptset.scores.conformity import (
     AUTO,
     check_conformity,
 )
-from aptset.validation.settings import check_alphas
 
 OnRows = Callable[[int], None]
 

@@ -21,6 +21,7 @@ from aptset.data.groups.bands import LabelBands
 from aptset.data.groups.ids import is_grouping
 from aptset.data.labels import as_objects
 from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_share_of_split
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.saving import FACTS, save_classifier
 from aptset.judging.estimates import in_p
@@ -28,7 +29,6 @@ from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.planning import coverage_test
 from aptset.running.writing import atomic_path
 from aptset.scores import Score
-from aptset.validation.settings import check_share_of_split
 
 WRITTEN = ("sets.parquet", "evaluation.json", FACTS)
 

@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 from aptset.calibrations.scheme import Scheme
 from aptset.data.groups.bands import LabelBands
 from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_alpha, check_alphas
 from aptset.estimator.answering import Answering
 from aptset.estimator.checks import warn_unseen_labels
 from aptset.estimator.conformal import fit, fit_and_predict, prepare
 from aptset.estimator.saving import save_classifier
 from aptset.scores import Places, Score
-from aptset.validation.settings import check_alpha, check_alphas
 
 
 class ConformalClassifier(Answering):

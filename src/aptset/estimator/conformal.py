@@ -23,6 +23,13 @@ from aptset.data.groups.ids import Groups, groups_overlap
 from aptset.data.groups.overlapping_checks import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.data.labels import columns_of
 from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import (
+    check_choice,
+    check_flag,
+    check_generator,
+    check_option,
+    draw_key,
+)
 from aptset.estimator import fitting
 from aptset.estimator.checks import (
     check_estimator_can,
@@ -47,13 +54,6 @@ from aptset.scores.conformity import (
     AUTO,
     check_conformity,
     for_classes,
-)
-from aptset.validation.settings import (
-    check_choice,
-    check_flag,
-    check_generator,
-    check_option,
-    draw_key,
 )
 
 

@@ -24,6 +24,7 @@ from aptset.data.groups.checks import (
 from aptset.data.groups.ids import Groups, GroupValues
 from aptset.data.matrix_checks import OF_ESTIMATOR
 from aptset.data.sets import PredictionSets, concatenate
+from aptset.data.setting_checks import warn_if_too_few
 from aptset.estimator import fitting
 from aptset.estimator.checks import (
     check_models_kept,
@@ -44,7 +45,6 @@ from aptset.scores import Score
 from aptset.scores.conformity import (
     formula_of,
 )
-from aptset.validation.settings import warn_if_too_few
 
 
 @dataclass(frozen=True)

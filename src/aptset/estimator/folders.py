@@ -20,7 +20,7 @@ from aptset.probabilities.checks import (
     is_storable,
     unknown_kind,
 )
-from aptset.validation.paths import check_plain_file
+from aptset.running.path_checks import check_plain_file
 
 NEWEST = 1
 _FACTS: dict[str, Any] = {

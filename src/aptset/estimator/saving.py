@@ -32,8 +32,8 @@ from aptset.estimator.folders import (
 from aptset.estimator.state import FORMAT_VERSION, flatten
 from aptset.probabilities.artefacts import as_plain_labels, plain_groups, plain_value
 from aptset.probabilities.stored_scores import describe_score
+from aptset.running.path_checks import check_target_folder
 from aptset.running.writing import atomic_path, atomic_write
-from aptset.validation.paths import check_target_folder
 
 FACTS = "aptset.json"
 _DIGITS = 12  # of the digest in a name

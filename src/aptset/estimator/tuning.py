@@ -16,13 +16,13 @@ from aptset.data.matrix_checks import (
     OF_ESTIMATOR,
     tolerance_of,
 )
+from aptset.data.setting_checks import check_alpha
 from aptset.estimator import fitting
 from aptset.kernels.places import Rows
 from aptset.probabilities.chance.seeds import id_seeds, row_seeds
 from aptset.running.progress import with_bar
 from aptset.scores import Adaptive, Score
 from aptset.scores.conformity import formula_of
-from aptset.validation.settings import check_alpha
 
 _FOLDS = 5
 

@@ -15,8 +15,8 @@ from aptset.data.label_checks import (
     check_length,
 )
 from aptset.data.labels import as_objects, with_one_missing
+from aptset.data.setting_checks import check_sample_size
 from aptset.data.tables import is_table, matrix_of_table, plain_list
-from aptset.validation.settings import check_sample_size
 
 
 class Checked(NamedTuple):

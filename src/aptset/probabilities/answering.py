@@ -16,6 +16,7 @@ from aptset.calibrations.weighted import Weighted
 from aptset.data.devices import as_given
 from aptset.data.matrix_checks import check_new_probabilities, tolerance_of
 from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_alpha, check_alphas, check_flag
 from aptset.kernels.copies import BLOCK_ROWS, PREDICTION
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
@@ -25,7 +26,6 @@ from aptset.probabilities.chance import BY_CONTENT, Chance
 from aptset.probabilities.chance.checks import check_first_row
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
-from aptset.validation.settings import check_alpha, check_alphas, check_flag
 
 if TYPE_CHECKING:
     from aptset.probabilities.tensors import OnDevice

@@ -57,8 +57,8 @@ from aptset.probabilities.stored_counts import (
 from aptset.probabilities.stored_schemes import describe_scheme, find_scheme
 from aptset.probabilities.stored_scores import check_counted_classes, describe_score, find_score
 from aptset.probabilities.stored_weights import describe_weights, weighted_from, weights_of
+from aptset.running.path_checks import check_plain_file
 from aptset.running.writing import atomic_path
-from aptset.validation.paths import check_plain_file
 
 FORMAT_VERSION = 1
 

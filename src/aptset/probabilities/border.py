@@ -21,6 +21,11 @@ from aptset.data.matrix_checks import (
     check_named_columns,
     check_probabilities,
 )
+from aptset.data.setting_checks import (
+    check_flag,
+    check_generator,
+    draw_key,
+)
 from aptset.data.tables import without_column
 from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
@@ -38,11 +43,6 @@ from aptset.scores.conformity import (
     check_conformity,
     for_classes,
     formula_of,
-)
-from aptset.validation.settings import (
-    check_flag,
-    check_generator,
-    draw_key,
 )
 
 __all__ = ["NAME", "Scored", "score_labels", "take_ids"]

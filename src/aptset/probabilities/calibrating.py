@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 from aptset.calibrations.tuning import Tuning
 from aptset.data.groups.bands import LabelBands
 from aptset.data.groups.overlapping import Overlapping
+from aptset.data.setting_checks import check_flag
 from aptset.probabilities.border import Scored, score_labels
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.weighing import EQUAL, Weighing
 from aptset.scores import Places, Score
 from aptset.scores.conformity import AUTO
-from aptset.validation.settings import check_flag
 
 if TYPE_CHECKING:
     from pathlib import Path

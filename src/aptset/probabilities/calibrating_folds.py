@@ -16,11 +16,11 @@ from aptset.calibrations.tally import Tally
 from aptset.calibrations.weight_checks import check_weights_of_scheme
 from aptset.data.groups.bands import LabelBands
 from aptset.data.groups.overlapping_checks import refuse_overlapping
+from aptset.data.setting_checks import check_flag, check_option
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.cross import CrossCalibration
 from aptset.probabilities.weighing import EQUAL, Weighing
 from aptset.scores import Places, Score
-from aptset.validation.settings import check_flag, check_option
 
 _COMBINE: dict[str, Scheme] = {"plus": CVPlus(), "minimax": Minimax()}
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from aptset.calibrations.weighted import Weighted, effective_in_words, refuse_weighted
 from aptset.data.groups.overlapping_checks import refuse_overlapping
+from aptset.data.setting_checks import check_alpha
 from aptset.data.tables import html_table
 from aptset.kernels.formula import Floats
 from aptset.probabilities.answering import AnsweringCalibration
 from aptset.probabilities.merging import merged
-from aptset.validation.settings import check_alpha
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,6 +20,7 @@ from aptset.calibrations.weighted import effective_in_words
 from aptset.data.groups.ids import Ids
 from aptset.data.matrix_checks import check_new_probabilities, check_rows, tolerance_of
 from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_alpha, check_alphas, check_flag_or_none
 from aptset.data.tables import html_table
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
@@ -28,7 +29,6 @@ from aptset.probabilities.chance import BY_CONTENT, Chance
 from aptset.probabilities.merging import merged_folds
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
-from aptset.validation.settings import check_alpha, check_alphas, check_flag_or_none
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -14,18 +14,18 @@ from aptset.data.matrix_checks import (
     check_u,
     tolerance_of,
 )
+from aptset.data.setting_checks import (
+    check_alpha,
+    check_generator,
+    check_sample_size,
+    draw_key,
+)
 from aptset.kernels.copies import CALIBRATION
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.scores import Adaptive
 from aptset.scores.conformity import formula_of
-from aptset.validation.settings import (
-    check_alpha,
-    check_generator,
-    check_sample_size,
-    draw_key,
-)
 
 
 def adaptive_scores(

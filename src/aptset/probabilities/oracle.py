@@ -15,15 +15,15 @@ from aptset.data.matrix_checks import (
     tolerance_of,
 )
 from aptset.data.sets import PredictionSets
-from aptset.kernels.cuts import cut
-from aptset.kernels.places import Rows
-from aptset.scores import Adaptive
-from aptset.scores.conformity import formula_of
-from aptset.validation.settings import (
+from aptset.data.setting_checks import (
     check_alpha,
     check_generator,
     draw_key,
 )
+from aptset.kernels.cuts import cut
+from aptset.kernels.places import Rows
+from aptset.scores import Adaptive
+from aptset.scores.conformity import formula_of
 
 
 def oracle_sets(

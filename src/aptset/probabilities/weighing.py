@@ -14,8 +14,8 @@ from aptset.calibrations.weight_checks import (
     check_some_weight,
     check_weights,
 )
+from aptset.data.setting_checks import check_flag
 from aptset.kernels.formula import Floats, normalised
-from aptset.validation.settings import check_flag
 
 
 class Weighed(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from aptset.data.setting_checks import check_alpha
 from aptset.judging.evidence import Evidence
 from aptset.judging.monitors.coverage import CoverageMonitor
 from aptset.kernels.counts import size_needed
-from aptset.validation.settings import check_alpha
 
 
 def along_the_rows(evidence: Evidence, alpha: float) -> str | None:

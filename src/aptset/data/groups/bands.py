@@ -17,7 +17,7 @@ from aptset.data.groups.band_checks import (
 )
 from aptset.data.groups.ids import Groups
 from aptset.data.label_checks import as_labels, check_every_label
-from aptset.validation.settings import check_alpha
+from aptset.data.setting_checks import check_alpha
 
 _ROWS_FOR_ONE = 10  # a band should expect so many times the rows without which its threshold is infinite
 

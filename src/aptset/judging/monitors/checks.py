@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.data.labels import hashable
-from aptset.validation.settings import check_sample_size, stored_fraction
+from aptset.data.setting_checks import check_sample_size, stored_fraction
 
 MOST = 2**53  # rows: beyond this, counts are no exact numbers
 

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.data.displays import Display
 from aptset.data.labels import hashable
+from aptset.data.setting_checks import check_alpha, stored_fraction
 from aptset.data.tables import plain_list
 from aptset.judging.monitors.bets import TIMES, Capital, log_of, reaches
 from aptset.judging.monitors.checks import (
@@ -34,7 +35,6 @@ from aptset.judging.monitors.trails import Trail
 from aptset.judging.monitors.urns import Urns
 from aptset.kernels.counts import size_needed
 from aptset.running.writing import atomic_write
-from aptset.validation.settings import check_alpha, stored_fraction
 
 
 class CoverageMonitor:

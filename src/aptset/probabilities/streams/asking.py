@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from aptset.data.groups.ids import Ids
 from aptset.data.matrix_checks import check_new_probabilities
+from aptset.data.setting_checks import check_flag, check_flag_or_none
 from aptset.kernels.copies import PREDICTION
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows
@@ -15,7 +16,6 @@ from aptset.probabilities.answers import NAME, make_rows
 from aptset.probabilities.border import take_ids
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.streams.numbering import Numbering
-from aptset.validation.settings import check_flag, check_flag_or_none
 
 
 class Question(NamedTuple):

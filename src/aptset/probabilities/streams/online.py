@@ -15,6 +15,7 @@ from aptset.calibrations.tally import mask_of_one_model, sets_of_one_model
 from aptset.data.devices import as_given
 from aptset.data.label_checks import check_labels
 from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_alpha, check_flag, check_flag_or_none, warn_if_too_few
 from aptset.probabilities.answers import NAME, sets_as_given
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.streams.asking import Question, ask
@@ -26,7 +27,6 @@ from aptset.probabilities.streams.states import State, read_state, write_state
 from aptset.probabilities.streams.tracks import Law, Shown, Track
 from aptset.probabilities.streams.waiting import Waiting
 from aptset.scores.conformity import formula_of
-from aptset.validation.settings import check_alpha, check_flag, check_flag_or_none, warn_if_too_few
 
 Value = TypeVar("Value")
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.data.setting_checks import stored_fraction
 from aptset.kernels.copies import BLOCK_ROWS
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.streams.beginnings import first_scores
@@ -20,7 +21,6 @@ from aptset.probabilities.streams.numbering import Numbering
 from aptset.probabilities.streams.tracks import Law, Shown, Track
 from aptset.probabilities.streams.waiting import Waiting
 from aptset.running.writing import atomic_write
-from aptset.validation.settings import stored_fraction
 
 
 class State(NamedTuple):
