@@ -26,9 +26,9 @@ from aptset.data.label_checks import check_length
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import take
+from aptset.estimator.order import pair_seeds
 from aptset.judging.evidence import as_group_list
 from aptset.judging.features import can_be_sliced, features_of
-from aptset.probabilities.chance.seeds import pair_seeds
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from aptset.data.groups.overlapping_checks import refuse_overlapping
 from aptset.data.setting_checks import check_alphas, check_flag, check_generator, draw_key
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.chance import Chance
-from aptset.scores import Gridded, Places, Score
+from aptset.scores import Conformity, Gridded
 from aptset.scores.conformity import check_conformity, for_classes
 
 
@@ -35,7 +35,7 @@ def calibrate_batches(
     classes: ArrayLike | None = None,
     groups: str | LabelBands | None = None,
     ids: str | None = None,
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    conformity: Conformity = "adaptive",
     resolution: float | None = None,
     randomized: bool = True,
     allow_empty: bool = True,
@@ -125,7 +125,7 @@ def start_search(
     classes: ArrayLike | None = None,
     groups: str | LabelBands | None = None,
     ids: str | None = None,
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    conformity: Conformity = "adaptive",
     resolution: float | None = None,
     randomized: bool = True,
     allow_empty: bool = True,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from aptset.scores import Places, Score
+from aptset.scores import Conformity as Conformity
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Calibrating:
     """The levels, the score and the flags of a calibration, as they were given."""
 
     alpha: float | Sequence[float]
-    conformity: str | Score | Callable[[Places], Any]
+    conformity: Conformity
     resolution: float | None
     randomized: bool
     allow_empty: bool

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from aptset.batches.sources import in_whole_blocks
 from aptset.commands.checks import (
     check_columns,
     check_distinct_columns,
@@ -26,7 +27,6 @@ from aptset.commands.columns import Plan
 from aptset.commands.reading import Keys, as_texts, count_of, key_columns, kind_of, names_of, pieces_of
 from aptset.commands.tables import some_of
 from aptset.data.labels import as_objects
-from aptset.kernels.copies import BLOCK_ROWS
 
 _ALL = 1 << 62
 
@@ -83,7 +83,7 @@ class NewTable:
 
     def pieces(self, batch_rows: int) -> Iterator[NewRows]:
         """Yield the rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
-        yield from self._pieces(-(-batch_rows // BLOCK_ROWS) * BLOCK_ROWS)
+        yield from self._pieces(in_whole_blocks(batch_rows))
 
     def _pieces(self, step: int) -> Iterator[NewRows]:
         start, rows = 0, self.rows

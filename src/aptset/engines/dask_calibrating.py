@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dask
@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike
 
 from aptset.batches import ThresholdSearch, merge_states
 from aptset.batches.calibrating import search_for
-from aptset.batches.settings import Calibrating, Columns
+from aptset.batches.settings import Calibrating, Columns, Conformity
 from aptset.engines.dask_partitions import ArrayReader, FrameReader, partitions_of
 from aptset.probabilities.calibration import Calibration
-from aptset.scores import Places, Score
 
 _MERGED_AT_ONCE = 8
 
@@ -29,7 +28,7 @@ def calibrate(
     classes: ArrayLike | None = None,
     groups: Any = None,
     ids: Any = None,
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    conformity: Conformity = "adaptive",
     resolution: float | None = None,
     randomized: bool = True,
     allow_empty: bool = True,

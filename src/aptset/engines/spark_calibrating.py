@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +13,11 @@ from aptset.batches import ThresholdSearch, merge_states
 from aptset.batches.calibrating import search_for
 from aptset.batches.checks import check_column
 from aptset.batches.layout import Layout
-from aptset.batches.settings import Calibrating, Columns
+from aptset.batches.settings import Calibrating, Columns, Conformity
 from aptset.batches.state_checks import check_rows_found
 from aptset.engines.spark_errors import plain_errors
 from aptset.engines.spark_frames import Frame
 from aptset.probabilities.calibration import Calibration
-from aptset.scores import Places, Score
 
 _STATE = "state binary"
 
@@ -33,7 +32,7 @@ def calibrate(
     classes: ArrayLike | None = None,
     groups: str | None = None,
     ids: str | None = None,
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    conformity: Conformity = "adaptive",
     resolution: float | None = None,
     randomized: bool = True,
     allow_empty: bool = True,

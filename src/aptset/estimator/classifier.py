@@ -16,7 +16,7 @@ from aptset.estimator.answering import Answering
 from aptset.estimator.checks import warn_unseen_labels
 from aptset.estimator.conformal import fit, fit_and_predict, prepare
 from aptset.estimator.saving import save_classifier
-from aptset.scores import Places, Score
+from aptset.scores import Conformity
 
 
 class ConformalClassifier(Answering):
@@ -113,7 +113,7 @@ class ConformalClassifier(Answering):
         estimator: Any,
         *,
         calibration: str | Scheme = "split",
-        conformity: str | Score | Callable[[Places], Any] = "adaptive",
+        conformity: Conformity = "adaptive",
         alpha: float = 0.1,
         groups: str | int | LabelBands | Callable[[Any], Any] | None = None,
         level: Literal["nominal", "guaranteed"] = "nominal",

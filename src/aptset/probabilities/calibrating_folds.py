@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +19,7 @@ from aptset.data.setting_checks import check_flag, check_option
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.cross import CrossCalibration
 from aptset.probabilities.weighing import EQUAL, Weighing
-from aptset.scores import Places, Score
+from aptset.scores import Conformity
 
 _COMBINE: dict[str, Scheme] = {"plus": CVPlus(), "minimax": Minimax()}
 
@@ -31,7 +30,7 @@ def calibrate_cv(
     folds: ArrayLike,
     *,
     combine: Literal["plus", "minimax"] = "plus",
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    conformity: Conformity = "adaptive",
     classes: ArrayLike | None = None,
     groups: str | LabelBands | ArrayLike | None = None,
     randomized: bool = True,

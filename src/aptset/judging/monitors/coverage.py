@@ -37,6 +37,11 @@ from aptset.kernels.counts import size_needed
 from aptset.running.writing import atomic_write
 
 
+def rows_to_monitor(alpha: float) -> int:
+    """Return how many calibration rows a monitor needs at least: with fewer no set can miss."""
+    return size_needed(check_alpha(alpha))
+
+
 class CoverageMonitor:
     """Watches whether sets still cover as often as they should; alarms are false in 1 of ``alarm`` deployments at most.
 

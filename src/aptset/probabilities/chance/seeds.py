@@ -180,8 +180,3 @@ def _id_word(value: Any) -> int:
         day, clock, fraction = time.groups()
         text = day if clock in (None, "00:00:00") and not fraction else f"{day} {clock}.{fraction or 0}"
     return _digest(text.encode("utf-8", "surrogatepass")) ^ _OF_TEXTS
-
-
-def pair_seeds(X: Any, y: Any, key: int) -> Words:
-    """Return the seed of each row of X together with its entry of y."""
-    return mix(row_seeds(X, key) + mix(row_seeds(y, key)))
