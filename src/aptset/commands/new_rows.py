@@ -17,8 +17,6 @@ from aptset.batches.sources import in_whole_blocks
 from aptset.commands.checks import (
     check_columns,
     check_distinct_columns,
-    check_finite_features,
-    check_number_columns,
     check_row_count,
     check_rows_present,
     shifted_rows,
@@ -26,6 +24,7 @@ from aptset.commands.checks import (
 from aptset.commands.columns import Plan
 from aptset.commands.reading import Keys, as_texts, count_of, key_columns, kind_of, names_of, pieces_of
 from aptset.commands.tables import some_of
+from aptset.commands.training_checks import check_finite_features, check_number_columns
 from aptset.data.labels import as_objects
 
 _ALL = 1 << 62

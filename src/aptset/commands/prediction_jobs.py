@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aptset.commands.checks import (
-    check_columns,
-    check_target,
-)
+from aptset.commands.checks import check_columns
 from aptset.commands.columns import Plan
 from aptset.commands.new_rows import NewRows, NewTable
 from aptset.commands.probability_jobs import beside_the_user
 from aptset.commands.reading import as_texts
 from aptset.commands.tables import TableRows
+from aptset.commands.training_checks import check_target
 from aptset.commands.writer import SetsWriter
 from aptset.data.labels import as_objects
 from aptset.estimator.folders import check_table
