@@ -24,12 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.data.groups.ids import groups_labels
-from aptset.estimator.folders import (
-    check_saveable,
-    digest_of_facts,
-    need_skops,
-)
+from aptset.estimator.folders import check_saveable, digest_of_facts
 from aptset.estimator.state import FORMAT_VERSION, flatten
+from aptset.estimator.stored_models import need_skops
 from aptset.probabilities.artefacts import as_plain_labels, plain_groups, plain_value
 from aptset.probabilities.stored_scores import describe_score
 from aptset.running.path_checks import check_target_folder
