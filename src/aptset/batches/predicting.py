@@ -60,6 +60,6 @@ def predict_batches(
     """
     first, all_batches = peeked(Source.of(batches).batches())
     columns = Columns(probabilities, prefix, groups, ids)
-    settings = Predicting(alpha, normalize, logits, allow_empty)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
     make = maker_for(calibration, check_first_batch(first), columns, settings)
     return pa.RecordBatchReader.from_batches(make.schema, make(all_batches))

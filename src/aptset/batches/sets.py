@@ -104,7 +104,8 @@ def set_maker(
     The parameters are those of :func:`predict_batches`. What it returns can be pickled, and called on every partition.
     """
     columns = Columns(probabilities, prefix, groups, ids)
-    return maker_for(calibration, first, columns, Predicting(alpha, normalize, logits, allow_empty))
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
+    return maker_for(calibration, first, columns, settings)
 
 
 def maker_for(

@@ -38,7 +38,7 @@ class Calibrating:
     buckets: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Predicting:
     """The levels and the flags of a prediction, as they were given."""
 

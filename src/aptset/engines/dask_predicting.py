@@ -74,7 +74,7 @@ def predict_set(
     """
     columns = {"groups": groups, "ids": ids}
     partitions, names = partitions_of(rows, columns, probabilities, prefix, calibration.classes)
-    settings = Predicting(alpha, normalize, logits, allow_empty)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
     make = maker_for(calibration, partitions.schema, Columns(**names), settings)
     sets_alone = replace(make, schema=pa.schema(list(make.schema)[-2 * len(make.levels) :]))
     work = _MakingSets(sets_alone, partitions.reader(make.layout.read))

@@ -64,7 +64,7 @@ def predict_set(
     """
     rows = Frame.of(frame, probabilities, prefix)
     columns = Columns(rows.probabilities, prefix, groups, ids)
-    settings = Predicting(alpha, normalize, logits, allow_empty)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
     maker = maker_for(calibration, rows.arrow_schema, columns, settings)
     return rows.on_partitions(rows.frame.columns, partial(make_sets, maker), _made_schema(maker, rows))
 
