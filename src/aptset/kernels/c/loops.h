@@ -5,10 +5,10 @@
 #include "by_label.h"
 #include "copies.h"
 #include "counts.h"
+#include "directions.h"
 #include "hashes.h"
 #include "masks.h"
 #include "places.h"
-#include "slabs.h"
 
 typedef struct {
     const char *level;
@@ -21,7 +21,7 @@ typedef struct {
     void (*order)(int64_t, const int32_t *, Members, Waiting, int, Scratch, int32_t *);
     int64_t (*masks)(const Job *, int64_t, Scratch, Tile *, const Wanted *, uint8_t *);
     void (*hash_rows)(const void *, int, int64_t, int64_t, const uint64_t *, uint64_t, uint64_t *);
-    void (*bounds)(const double *, const uint8_t *, int64_t, int64_t, int64_t, Bin *, int64_t, Prefix *, int64_t *, double *);
+    void (*bounds)(const Search *, const SearchRoom *, double *);
 } Loops;
 
 extern const Loops baseline_loops, v3_loops, v4_loops;

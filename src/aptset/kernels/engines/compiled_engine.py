@@ -132,10 +132,13 @@ class CompiledEngine:
         """Return the least mean of a slab."""
         return Fraction(*self.loops.least_mean(position, covered, least))
 
-    def least_mean_bounds(self, places: Floats, covered: NDArray[np.uint8], least: int) -> Floats:
+    def least_mean_bounds(
+        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction
+    ) -> Floats:
         """Return what no slab falls below."""
-        bounds, n_bins = np.zeros(len(places)), min(max(len(covered) // 5, 16), 4096)
-        self.loops.least_mean_bounds(np.ascontiguousarray(places), covered, least, n_bins, bounds)
+        bounds, n_bins = np.zeros(len(vectors)), min(max(len(covered) // 5, 16), 4096)
+        rows, some = np.ascontiguousarray(matrix), np.ascontiguousarray(vectors)
+        self.loops.least_mean_bounds(rows, some, covered, least, known.numerator, known.denominator, n_bins, bounds)
         return bounds
 
 

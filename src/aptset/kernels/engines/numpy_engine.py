@@ -114,6 +114,8 @@ class NumpyEngine:
 
     def copies(self, seeds: Words, side: int, first_row: int) -> Copies:
         """Find the copies."""
+        if not has_copies(seeds):
+            return Copies(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.uint64))
         block = np.arange(len(seeds)) // BLOCK_ROWS
         order = np.lexsort((seeds, block))  # stable: equal ones stay in the order of the rows
         starts = np.flatnonzero(np.append(True, (np.diff(seeds[order]) != 0) | (np.diff(block[order]) != 0)))
@@ -146,13 +148,10 @@ class NumpyEngine:
         return least_mean_by_rounds(position, covered, least)
 
     def least_mean_bounds(
-        self,
-        places: Floats,
-        covered: NDArray[np.uint8],
-        least: int,
+        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction
     ) -> Floats:
         """Say nothing."""
-        return np.zeros(len(places))
+        return np.zeros(len(vectors))
 
 
 def filled(inside: NDArray[np.bool_], at_least: int) -> NDArray[np.bool_]:
@@ -160,6 +159,16 @@ def filled(inside: NDArray[np.bool_], at_least: int) -> NDArray[np.bool_]:
     if at_least:
         inside[~inside.any(axis=1), 0] = True
     return inside
+
+
+def has_copies(seeds: Words) -> bool:
+    """Tell whether some seed comes twice in a block of rows; sorting seeds alone is quick, and mostly all it takes."""
+    whole = len(seeds) // BLOCK_ROWS * BLOCK_ROWS
+    for some in (seeds[:whole].reshape(-1, BLOCK_ROWS), seeds[None, whole:]):
+        in_order = np.sort(some, axis=1)
+        if (in_order[:, 1:] == in_order[:, :-1]).any():
+            return True
+    return False
 
 
 def count_below(scores: Floats, calibrated: Calibrated, row_groups: Groups) -> NDArray[np.int32]:
