@@ -49,10 +49,8 @@ def canonical_words(values: NDArray[np.float64]) -> Words:
 
 def hash_words(words: Words, keys: Words) -> Words:
     """Hash each word with the secret beside it (not summed yet)."""
-    low = words + keys
+    low, high = words + keys, (words >> _HALF) + (keys >> _HALF)
     low &= _LOW
-    high = words >> _HALF
-    high += keys >> _HALF
     high &= _LOW
     high *= low
     return high
