@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,16 +24,11 @@ from aptset.judging.checks import (
 from aptset.judging.estimates import Estimate, share
 from aptset.judging.features import Features, features_of, project
 from aptset.judging.outcome import Outcome
+from aptset.judging.slab_search import search
 from aptset.judging.slice_words import in_words
-from aptset.kernels import engines
-from aptset.kernels.blocks import thread_count
 from aptset.kernels.formula import Floats
-from aptset.kernels.slabs import Slab, find_slab
+from aptset.kernels.slabs import Slab
 
-_FIRST = 32  # directions that tell roughly how bad the worst one is
-_DIRECTIONS_AT_ONCE = 64
-_WORTH_THREADS = 200_000  # rows times directions
-_FAR = 1e300
 _LEAST_SPECIAL = 0.1  # standard deviations that a column must be away to be worth a word
 
 
@@ -198,73 +191,10 @@ def worst_slice_coverage(
         order = generator.permutation(len(covered))
         n_find = max(1, round(check_share_to_find(share_to_find) * len(covered)))
         find, judge = order[:n_find], order[n_find:]
-    slab, vector = _search(features.matrix[find], covered[find], vectors, least_share)
+    slab, vector = search(features.matrix[find], covered[find], vectors, least_share)
     (projection,) = project(features.matrix, vector[None, :])
     inside = (projection >= slab.low) & (projection <= slab.high)
     return _summarise(features, covered, vector, slab, find, judge, inside, sure, method)
-
-
-def _search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Fraction) -> tuple[Slab, Floats]:
-    """Return the worst slab over all directions (the first of equal ones)."""
-    least = max(1, -int(-delta * len(covered) // 1))  # ceil, exactly
-    points = _Points(matrix, covered.astype(np.uint8), least)
-    bounds = points.bounds(vectors[:_FIRST], Fraction(1))
-    best = points.worse(vectors, int(np.argmin(bounds)), None)
-    if len(vectors) > _FIRST:
-        bounds = np.append(bounds, points.bounds(vectors[_FIRST:], best.slab.mean))
-    for number in np.argsort(bounds, kind="stable").tolist():
-        if bounds[number] > float(best.slab.mean) + 1e-9:
-            break  # neither this direction nor any later one can be worse
-        best = points.worse(vectors, number, best)
-    return best.slab, vectors[best.number]
-
-
-class _Found(NamedTuple):
-    """The worst slab so far, and the number of its direction."""
-
-    number: int
-    slab: Slab
-
-
-class _Points(NamedTuple):
-    """Rows, whether they are covered, and how many a slab holds at least."""
-
-    matrix: Any
-    flags: NDArray[np.uint8]
-    least: int
-
-    def worse(self, vectors: Floats, number: int, best: _Found | None) -> _Found:
-        """Return the worst slab of a direction, or the one before if that is worse, or as bad and came first."""
-        if best is not None and number == best.number:
-            return best
-        (projection,) = project(self.matrix, vectors[number : number + 1])
-        order = np.argsort(projection)
-        position, flags = projection[order], self.flags[order]
-        mean = engines.chosen.least_mean(position, flags, self.least)
-        if best is not None and (best.slab.mean, best.number) < (mean, number):
-            return best
-        return _Found(number, find_slab(position, flags, self.least, mean))
-
-    def bounds(self, vectors: Floats, known: Fraction) -> Floats:
-        """Return what no slab of each direction falls below, some directions at a time on every core."""
-        is_safe = not hasattr(self.matrix, "tocsr") and _stay_finite(self.matrix, vectors)
-
-        def work(some: Floats) -> Floats:
-            # A sparse matrix is projected before, and what came out is its own direction.
-            rows, seen = (self.matrix, some) if is_safe else (project(self.matrix, some).T, np.eye(len(some)))
-            return engines.chosen.least_mean_bounds(rows, seen, self.flags, self.least, known)
-
-        parts = [vectors[k : k + _DIRECTIONS_AT_ONCE] for k in range(0, len(vectors), _DIRECTIONS_AT_ONCE)]
-        if len(self.flags) * len(vectors) < _WORTH_THREADS:
-            return np.concatenate([work(some) for some in parts])
-        with ThreadPoolExecutor(thread_count()) as pool:
-            return np.concatenate(list(pool.map(work, parts)))
-
-
-def _stay_finite(matrix: Floats, vectors: Floats) -> bool:
-    """Tell whether no sum can overflow, from the largest values alone."""
-    largest = max(float(matrix.max()), -float(matrix.min()))
-    return largest * float(np.abs(vectors).sum(axis=1).max()) < _FAR
 
 
 def _summarise(

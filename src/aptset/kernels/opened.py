@@ -121,8 +121,8 @@ def label_scores_of(opened: OpenBlock, weights: Weights, labels: NDArray[np.int6
     rank = greater + before + 1.0
     top, second = _top_two(mass, weights)
     scores = mass_score(weights, above, own, top, second, opened.total, rank, u)
-    none = np.flatnonzero(own == 0.0) if weights.behind else []
-    if len(none):
+    none = np.flatnonzero(own == 0.0)
+    if weights.behind and len(none):
         with_mass = (mass[none] > 0.0).sum(axis=1)
         zeros = np.maximum(values.shape[1] - with_mass, 1)
         position = greater[none] - with_mass + before[none]
@@ -132,8 +132,8 @@ def label_scores_of(opened: OpenBlock, weights: Weights, labels: NDArray[np.int6
 
 def _count(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Count the flags of each row; those of short rows in bytes."""
-    kind = np.uint8 if flags.shape[1] < _SHORT else np.int64
-    return flags.view(np.uint8).sum(axis=1, dtype=kind).astype(np.int64)
+    in_bytes = flags.view(np.uint8).sum(axis=1, dtype=np.uint8 if flags.shape[1] < _SHORT else np.int64)
+    return np.asarray(in_bytes, dtype=np.int64)
 
 
 def _top_two(mass: Floats, weights: Weights) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@
 #define STEP (4 * LANES)   /* rows that are projected at once */
 #define MOST_AT_ONCE 512   /* rows that wait in columns, a whole number of steps on every machine */
 #define LEAST_AT_ONCE 32
-#define SAMPLED 512        /* rows that tell how far a direction reaches */
+#define LEAST_SAMPLED 512  /* rows that tell how far a direction reaches, or one of 32: few points may lie further out */
 
 typedef struct { double low, scale; } Span;
 
@@ -63,7 +63,7 @@ INLINE void project_rows(const Search *s, const double *vector, const double *co
 
 /* How far each direction reaches among some rows; what lies further out is counted in the outermost bins. */
 static void find_spans(const Search *s, const SearchRoom *r, int64_t at_once) {
-    int64_t sampled = s->n < SAMPLED ? s->n : SAMPLED, stride = s->n / sampled;
+    int64_t wanted = s->n / 32 > LEAST_SAMPLED ? s->n / 32 : LEAST_SAMPLED, sampled = s->n < wanted ? s->n : wanted, stride = s->n / sampled;
     for (int64_t v = 0; v < s->directions; v++) r->span[v] = (Span){HUGE_VAL, -HUGE_VAL};
     for (int64_t start = 0; start < sampled; start += at_once) {
         int64_t m = sampled - start < at_once ? sampled - start : at_once;

@@ -133,11 +133,10 @@ class CompiledEngine:
         return Fraction(*self.loops.least_mean(position, covered, least))
 
     def least_mean_bounds(
-        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction
+        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction, n_bins: int
     ) -> Floats:
         """Return what no slab falls below."""
-        bounds, n_bins = np.zeros(len(vectors)), min(max(len(covered) // 5, 16), 4096)
-        rows, some = np.ascontiguousarray(matrix), np.ascontiguousarray(vectors)
+        bounds, rows, some = np.zeros(len(vectors)), np.ascontiguousarray(matrix), np.ascontiguousarray(vectors)
         self.loops.least_mean_bounds(rows, some, covered, least, known.numerator, known.denominator, n_bins, bounds)
         return bounds
 

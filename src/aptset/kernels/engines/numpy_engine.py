@@ -148,7 +148,7 @@ class NumpyEngine:
         return least_mean_by_rounds(position, covered, least)
 
     def least_mean_bounds(
-        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction
+        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction, n_bins: int
     ) -> Floats:
         """Say nothing."""
         return np.zeros(len(vectors))

@@ -178,11 +178,11 @@ class Engine(Protocol):
         ...
 
     def least_mean_bounds(
-        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction
+        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction, n_bins: int
     ) -> Floats:
         """Return for each direction a mean that none of its slabs falls below; 0 says nothing.
 
         Of a direction whose slabs all lie above a mean that is known from another one, it may be anything above that.
-        Projections are finite.
+        Points are counted in so many bins: more of them tell more, and take longer. Projections are finite.
         """
         ...
