@@ -135,12 +135,14 @@ static int64_t careful_members(const Loaded *row, const Job *job, double thresho
 
 /* Members of wide row i in order, in s.entries, and their number; -1 for a bad row. The most likely label stands there in any case. */
 INLINE int64_t wide_members(const Job *job, int64_t i, int is_single, double threshold, int with_scores, Loaded *opened, Scratch s) {
-    Opened o = open_with_guess(job, i, is_single, s);
+    int is_near;
+    Opened o = open_with_guess(job, i, is_single, threshold, s);
     Loaded row = o.row;
-    Position cut = cut_opened(job, i, is_single, threshold, &o, 1, s);
+    Position cut = cut_opened(job, i, is_single, threshold, &o, &is_near, s);
+    const float *rough = rough_of(job, i, is_single, s);
     int64_t found = cut.before + cut.among;
     if (cut.proven) {
-        collect(job, i, s.rough, next_float(cut.high), INFINITY, s.entries);
+        collect(job, i, rough, next_float(cut.high), INFINITY, s.entries);
         order_entries(s.entries, s.spare, cut.before, row.tie_seed);
         memcpy(s.entries + cut.before, s.window, (size_t)(cut.among ? cut.among : 1) * sizeof(Entry));
     } else {
@@ -226,16 +228,18 @@ INLINE void gather(const Job *job, int64_t i, int is_single, int width, const fl
 INLINE int64_t waiting_members(const Job *job, int64_t i, int is_single, const Wanted *w, Scratch s, Members members, Waiting waiting,
                                int64_t at) {
     double threshold = w->thresholds[i * w->stride];
-    Opened o = open_with_guess(job, i, is_single, s);
+    int is_near;
+    Opened o = open_with_guess(job, i, is_single, threshold, s);
     Loaded row = o.row;
-    Position cut = cut_opened(job, i, is_single, threshold, &o, 1, s);
+    Position cut = cut_opened(job, i, is_single, threshold, &o, &is_near, s);
+    const float *rough = rough_of(job, i, is_single, s);
     int64_t found = cut.before + cut.among;
     int64_t gathered = cut.proven && cut.before * SPARSE > job->columns ? cut.before : 0;
     if (gathered) {
-        if (members.width == 2) gather(job, i, is_single, 2, s.rough, cut.high, members, waiting, at);
-        else gather(job, i, is_single, members.width, s.rough, cut.high, members, waiting, at);
+        if (members.width == 2) gather(job, i, is_single, 2, rough, cut.high, members, waiting, at);
+        else gather(job, i, is_single, members.width, rough, cut.high, members, waiting, at);
     } else if (cut.proven) {
-        collect(job, i, s.rough, next_float(cut.high), INFINITY, s.entries);
+        collect(job, i, rough, next_float(cut.high), INFINITY, s.entries);
         memcpy(s.entries + cut.before, s.window, (size_t)(cut.among ? cut.among : 1) * sizeof(Entry));
     } else {
         row = load_row(job, i, s.entries);
