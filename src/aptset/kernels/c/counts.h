@@ -36,8 +36,9 @@ INLINE int32_t count_below(const double *sorted, int64_t n, double score) {
 
 /* Where to look first among the scores of a group: those of bucket b, (score - low) * scale rounded down, stand from starts[b] on. The
  * function never falls, so scores of lower buckets are below a score and those of higher ones are not. Group g has the starts from
- * firsts[g] on, one more than it has buckets; none where it is small. */
-typedef struct { const int32_t *starts; const int64_t *firsts; const double *low, *scale; } Index;
+ * firsts[g] on, one more than it has buckets; none where it is small. Buckets with very many scores have finer ones, in lists behind those of the
+ * groups: finer[b] is the number of such a list, 0 where there is none; NULL where no bucket has. */
+typedef struct { const int32_t *starts; const int64_t *firsts; const double *low, *scale; const int32_t *finer; } Index;
 
 #define TOGETHER 8 /* scores that are compared at once */
 
@@ -75,15 +76,19 @@ typedef struct { const double *sorted; const int64_t *offsets; const int32_t *ro
 /* What counting in one group needs to know; `last` is its last bucket, -1 where it has none. */
 typedef struct { const double *sorted; const int32_t *starts; int64_t n, last; double low, scale; } OneGroup;
 
+/* Look at one list of buckets. */
+INLINE void open_list(const Index *index, int64_t list, OneGroup *g) {
+    g->starts = index->starts + index->firsts[list];
+    g->last = index->firsts[list + 1] - index->firsts[list] - 2;
+    g->low = index->low[list], g->scale = index->scale[list];
+}
+
 INLINE OneGroup open_group(const Calibrated *c, int64_t group) {
     OneGroup g = {c->sorted, NULL, 0, -1, 0.0, 0.0};
     if (group < 0) return g; /* never seen: nothing is below */
     g.sorted = c->sorted + c->offsets[group];
     g.n = c->offsets[group + 1] - c->offsets[group];
-    if (!c->index.starts) return g;
-    g.starts = c->index.starts + c->index.firsts[group];
-    g.last = c->index.firsts[group + 1] - c->index.firsts[group] - 2;
-    g.low = c->index.low[group], g.scale = c->index.scale[group];
+    if (c->index.starts) open_list(&c->index, group, &g);
     return g;
 }
 
@@ -92,6 +97,17 @@ INLINE int32_t bucket_of(const OneGroup *g, double score) {
     double place = (score - g->low) * g->scale;
     place = place > 0.0 ? place : 0.0; /* also where it is no number */
     return (int32_t)(place < (double)g->last ? place : (double)g->last);
+}
+
+/* The finest bucket of a score, counted from the first of its group as well. */
+INLINE int32_t finest_bucket(const Index *index, const OneGroup *g, int32_t bucket, double score) {
+    const int32_t *at = g->starts + bucket;
+    OneGroup list = {0};
+    for (int32_t finer; (finer = index->finer[at - index->starts]);) {
+        open_list(index, finer, &list);
+        at = list.starts + bucket_of(&list, score);
+    }
+    return (int32_t)(at - g->starts);
 }
 
 /* `bucket` is -1 where the group has no index. */
@@ -109,6 +125,7 @@ INLINE void count_chunk(const Calibrated *c, const double *scores, const int32_t
     }
     if (is_one_group) {
         for (int64_t k = 0; k < m; k++) bucket[k] = bucket_of(&g, scores[k]);
+        for (int64_t k = 0; k < m && c->index.finer; k++) bucket[k] = finest_bucket(&c->index, &g, bucket[k], scores[k]);
         for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.starts + bucket[k]);
         for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.sorted + g.starts[bucket[k]]);
         for (int64_t k = 0; k < m; k++) counts[k] = count_from(g.sorted, g.starts + bucket[k], g.n, scores[k]);
@@ -117,6 +134,7 @@ INLINE void count_chunk(const Calibrated *c, const double *scores, const int32_t
     for (int64_t k = 0; k < m; k++) {
         g = open_group(c, groups[k]);
         bucket[k] = g.last < 0 ? -1 : bucket_of(&g, scores[k]);
+        if (g.last >= 0 && c->index.finer) bucket[k] = finest_bucket(&c->index, &g, bucket[k], scores[k]);
         if (g.last >= 0) __builtin_prefetch(g.starts + bucket[k]);
     }
     for (int64_t k = 0; k < m; k++) {
