@@ -76,19 +76,15 @@ typedef struct { const double *sorted; const int64_t *offsets; const int32_t *ro
 /* What counting in one group needs to know; `last` is its last bucket, -1 where it has none. */
 typedef struct { const double *sorted; const int32_t *starts; int64_t n, last; double low, scale; } OneGroup;
 
-/* Look at one list of buckets. */
-INLINE void open_list(const Index *index, int64_t list, OneGroup *g) {
-    g->starts = index->starts + index->firsts[list];
-    g->last = index->firsts[list + 1] - index->firsts[list] - 2;
-    g->low = index->low[list], g->scale = index->scale[list];
-}
-
 INLINE OneGroup open_group(const Calibrated *c, int64_t group) {
     OneGroup g = {c->sorted, NULL, 0, -1, 0.0, 0.0};
     if (group < 0) return g; /* never seen: nothing is below */
     g.sorted = c->sorted + c->offsets[group];
     g.n = c->offsets[group + 1] - c->offsets[group];
-    if (c->index.starts) open_list(&c->index, group, &g);
+    if (!c->index.starts) return g;
+    g.starts = c->index.starts + c->index.firsts[group];
+    g.last = c->index.firsts[group + 1] - c->index.firsts[group] - 2;
+    g.low = c->index.low[group], g.scale = c->index.scale[group];
     return g;
 }
 
@@ -99,15 +95,19 @@ INLINE int32_t bucket_of(const OneGroup *g, double score) {
     return (int32_t)(place < (double)g->last ? place : (double)g->last);
 }
 
-/* The finest bucket of a score, counted from the first of its group as well. */
-INLINE int32_t finest_bucket(const Index *index, const OneGroup *g, int32_t bucket, double score) {
-    const int32_t *at = g->starts + bucket;
-    OneGroup list = {0};
-    for (int32_t finer; (finer = index->finer[at - index->starts]);) {
-        open_list(index, finer, &list);
-        at = list.starts + bucket_of(&list, score);
+/* Step down from buckets to the finest ones of the same scores, counted from the first of their group as well. */
+APART void find_finest(const Calibrated *c, const double *scores, const int32_t *groups, int64_t m, int32_t *bucket) {
+    const Index *index = &c->index;
+    for (int64_t k = 0; k < m; k++) {
+        if (bucket[k] < 0) continue;
+        const int32_t *first = index->starts + index->firsts[groups[k]], *at = first + bucket[k];
+        for (int32_t finer; (finer = index->finer[at - index->starts]);) {
+            const int64_t start = index->firsts[finer];
+            OneGroup list = {.last = index->firsts[finer + 1] - start - 2, .low = index->low[finer], .scale = index->scale[finer]};
+            at = index->starts + start + bucket_of(&list, scores[k]);
+        }
+        bucket[k] = (int32_t)(at - first);
     }
-    return (int32_t)(at - g->starts);
 }
 
 /* `bucket` is -1 where the group has no index. */
@@ -125,7 +125,7 @@ INLINE void count_chunk(const Calibrated *c, const double *scores, const int32_t
     }
     if (is_one_group) {
         for (int64_t k = 0; k < m; k++) bucket[k] = bucket_of(&g, scores[k]);
-        for (int64_t k = 0; k < m && c->index.finer; k++) bucket[k] = finest_bucket(&c->index, &g, bucket[k], scores[k]);
+        if (c->index.finer) find_finest(c, scores, groups, m, bucket);
         for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.starts + bucket[k]);
         for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.sorted + g.starts[bucket[k]]);
         for (int64_t k = 0; k < m; k++) counts[k] = count_from(g.sorted, g.starts + bucket[k], g.n, scores[k]);
@@ -134,9 +134,9 @@ INLINE void count_chunk(const Calibrated *c, const double *scores, const int32_t
     for (int64_t k = 0; k < m; k++) {
         g = open_group(c, groups[k]);
         bucket[k] = g.last < 0 ? -1 : bucket_of(&g, scores[k]);
-        if (g.last >= 0 && c->index.finer) bucket[k] = finest_bucket(&c->index, &g, bucket[k], scores[k]);
         if (g.last >= 0) __builtin_prefetch(g.starts + bucket[k]);
     }
+    if (c->index.finer) find_finest(c, scores, groups, m, bucket);
     for (int64_t k = 0; k < m; k++) {
         g = open_group(c, groups[k]);
         if (g.last >= 0) __builtin_prefetch(g.sorted + g.starts[bucket[k]]);
@@ -262,7 +262,7 @@ INLINE int count_wide_row(const Job *job, int64_t i, Scratch s, const Counting *
         return 1;
     }
     double most = c->row_groups ? most_of_group(c, c->row_groups[i]) : reach->most;
-    int64_t found = job->is_single ? wide_members(job, i, 1, most, 1, &row, s) : wide_members(job, i, 0, most, 1, &row, s);
+    int64_t found = wide_members(job, i, most, 1, &row, s);
     if (found < 0) return 0;
     note_columns(found, s);
     count_as_beyond(w, i, columns, s);
@@ -275,12 +275,8 @@ INLINE int count_wide_row(const Job *job, int64_t i, Scratch s, const Counting *
     return 1;
 }
 
-INLINE int64_t count_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Counting *w) {
+APART int64_t count_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Counting *w) {
     int64_t columns = job->columns;
-    Reach reach = start_counting(w, columns, s);
-    for (int64_t i = 0; i < n && columns > WIDEST_TILE; i++)
-        if (!count_wide_row(job, i, s, w, &reach)) return i;
-    if (columns > WIDEST_TILE) return -1;
     EACH_LANE_GROUP(start, rows, n) {
         Masks slow = score_lanes(job, t, lane_group(job, start, n, t));
         count_lanes(w, t, start, rows, columns, slow);
@@ -290,6 +286,14 @@ INLINE int64_t count_rows(const Job *job, int64_t n, Scratch s, Tile *t, const C
             count_row(w, start + i, columns, columns, s);
         }
     }
+    return -1;
+}
+
+INLINE int64_t count_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Counting *w) {
+    if (job->columns <= WIDEST_TILE) return count_narrow_rows(job, n, s, t, w);
+    Reach reach = start_counting(w, job->columns, s);
+    for (int64_t i = 0; i < n; i++)
+        if (!count_wide_row(job, i, s, w, &reach)) return i;
     return -1;
 }
 

@@ -45,7 +45,7 @@ INLINE int64_t mask_wide_rows(const Job *job, int64_t n, int is_single, Scratch 
     return -1;
 }
 
-INLINE int64_t mask_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, uint8_t *flags) {
+APART int64_t mask_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, uint8_t *flags) {
     int64_t columns = job->columns;
     EACH_LANE_GROUP(start, rows, n) {
         Masks slow = score_lanes(job, t, lane_group(job, start, n, t));

@@ -2,73 +2,16 @@
  * labels near that apart, the rest is decided among them. What is found is proven as in window.h, so a guess costs time, never a wrong set. */
 #ifndef APTSET_NEAR_H
 #define APTSET_NEAR_H
-#include "window.h"
+#include "bits.h"
+#include "deciding.h"
 
-#if defined(__AVX512F__) /* which sets labels apart without a branch; without that, whole passes are as quick */
-#define HAS_NEAR 1
-#else
-#define HAS_NEAR 0
-#endif
 /* In the bits of single floats, of which 2^23 are a doubling: */
 #define FIRST_REACH (1 << 20)   /* how far from the guess */
 #define LONGEST_REACH (8 << 23)
+#define LEAST_BITS (1 << 23) /* what is near is above zero */
 #define MOST_FAILURES 8 /* in a row, before guessing rests for some rows */
 #define ROWS_OF_REST 32
 #define SET_APART 6     /* at most one label in so many is worth it */
-
-/* One bit a label: whether it stands above the guess, or near it. */
-typedef struct { uint64_t *above, *near; } Bits;
-INLINE int64_t words_of(int64_t columns) { return (columns + 63) / 64; }
-INLINE Bits room_for_bits(const Job *job, Scratch s) { return (Bits){(uint64_t *)s.scores, (uint64_t *)s.scores + words_of(job->columns)}; }
-
-#if HAS_NEAR
-typedef struct { __m512i total, above, most, hash; } Sums; /* total and above: of the bits of values + 2 */
-
-/* Add SPAN labels of a row to its sums, or those of them that are there; note their bits from `shift` on. */
-INLINE void add_labels(Sums *s, const float *at, const uint64_t *keys, __mmask16 there, int with_hash, const Guess *guess, int shift,
-                       uint64_t *above, uint64_t *near) {
-    __m512 x = _mm512_maskz_loadu_ps(there, at);
-    __mmask16 is_above = 0;
-    s->most = _mm512_max_epu32(s->most, _mm512_castps_si512(x));
-    if (guess) {
-        is_above = _mm512_cmp_ps_mask(x, _mm512_set1_ps(guess->high), _CMP_GT_OQ);
-        *above |= (uint64_t)is_above << shift;
-        *near |= (uint64_t)_mm512_cmp_ps_mask(x, _mm512_set1_ps(guess->low), _CMP_GT_OQ) << shift;
-    }
-    for (int k = 0; k < SPAN; k += LANES) {
-        __mmask8 lanes = (__mmask8)(there >> k);
-        __m512d value = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(lanes, at + k));
-        __m512i steps = _mm512_castpd_si512(_mm512_add_pd(value, _mm512_set1_pd(2.0)));
-        s->total = _mm512_add_epi64(s->total, steps);
-        if (guess) s->above = _mm512_mask_add_epi64(s->above, (__mmask8)(is_above >> k), s->above, steps);
-        if (!with_hash) continue;
-        __m512i word = _mm512_add_epi32(_mm512_castpd_si512(value), _mm512_maskz_loadu_epi64(lanes, keys + k));
-        s->hash = _mm512_mask_add_epi64(s->hash, lanes, s->hash, _mm512_mul_epu32(word, _mm512_srli_epi64(word, 32)));
-    }
-}
-
-/* The facts of a row of single floats, as row_facts; its largest probability; where there is a guess, the mass above it and the bits of the row. */
-INLINE Facts facts_of_singles(const Job *job, const float *row, int with_hash, const Guess *guess, Bits bits, int64_t *above, float *top) {
-    Sums s = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
-    const uint64_t *keys = job->column_keys;
-    const int64_t columns = job->columns, spans = (columns + SPAN - 1) / SPAN;
-    int64_t count = 0;
-    for (int64_t w = 0; w < words_of(columns); w++) {
-        uint64_t is_above = 0, is_near = 0;
-        int64_t j = w * 64, left = columns - j;
-        if (left >= 64)
-            for (int k = 0; k < 64; k += SPAN) add_labels(&s, row + j + k, keys + j + k, 0xFFFF, with_hash, guess, k, &is_above, &is_near);
-        else
-            for (int k = 0; k < left; k += SPAN) add_labels(&s, row + j + k, keys + j + k, lanes_there(left - k), with_hash, guess, k, &is_above, &is_near);
-        if (guess) bits.above[w] = is_above, bits.near[w] = is_near & ~is_above, count += __builtin_popcountll(is_above);
-    }
-    uint32_t most = _mm512_reduce_max_epu32(s.most);
-    if (guess) *above = (int64_t)((uint64_t)sum_of((Masks)s.above) - (uint64_t)count * (uint64_t)BITS_OF_TWO);
-    *top = float_of((int32_t)most);
-    return (Facts){(int64_t)((uint64_t)sum_of((Masks)s.total) - (uint64_t)(spans * SPAN) * (uint64_t)BITS_OF_TWO), (uint64_t)sum_of((Masks)s.hash),
-                   most > (uint32_t)0x40000000};
-}
-#endif
 
 typedef struct { float *rough; int32_t *column; int64_t n, before; } Near; /* labels of a row, and how many stand above them */
 
@@ -120,7 +63,8 @@ INLINE void narrow_near(const Job *job, const Searched *in, const Loaded *row, d
         if (b - a < 4) break;
         double up = low->score - threshold, down = threshold - high->score, width = (double)(b - a);
         double share = round % 4 < 3 && up > 0.0 && down > 0.0 ? up / (up + down) : 0.5, beside = BESIDE / (double)(low->count - high->count);
-        double from = smaller_of(larger_of((share - beside) * width, 1.0), width - 3.0), to = smaller_of(larger_of((share + beside) * width, from + 1.0), width - 1.0);
+        double from = smaller_of(larger_of((share - beside) * width, 1.0), width - 3.0);
+        double to = smaller_of(larger_of((share + beside) * width, from + 1.0), width - 1.0);
         Front l = {.pivot = float_of(a + (int32_t)from)}, h = {.pivot = float_of(a + (int32_t)to)};
         two_fronts(job, in, row, &l, &h);
         if (h.score > threshold) *low = h;
@@ -167,7 +111,8 @@ INLINE int64_t collect_near(const Near *near, float low, float high, Entry *foun
     return n;
 }
 
-/* A row that was opened: with the guess of that moment, the exact mass above it, the labels near it and the largest probability, where it was guessed. */
+/* A row that was opened: with its largest probability, the guess of that moment, the exact mass above it and the labels near it; `top` is negative
+ * where it was not looked for. */
 typedef struct { Loaded row; int is_good, is_guessed; Guess guess; int64_t above; float top; Near near; } Opened;
 
 INLINE int is_too_many(int64_t n, int64_t columns) { return n * SET_APART > columns; }
@@ -220,11 +165,12 @@ INLINE void guess_next(Guess *guess, const Opened *o, int64_t columns, int was_r
     if (guess->resting > 0 || !cut->proven) return;
     int32_t at = bits_of_float((float)from_bits((uint64_t)window[cut->among ? cut->among - 1 : 0].rank_bits));
     if (!o->is_guessed) guess->at = at, guess->up = guess->down = FIRST_REACH;
-    else if (was_right || is_too_many(o->near.n, columns)) guess->up -= guess->up / (was_right ? 100 : 4), guess->down -= guess->down / (was_right ? 100 : 4);
+    else if (was_right) guess->up -= guess->up / 100, guess->down -= guess->down / 100;
+    else if (is_too_many(o->near.n, columns)) guess->up -= guess->up / 4, guess->down -= guess->down / 4;
     else if (at > guess->at) guess->up = further(guess->up, at - guess->at);
     else guess->down = further(guess->down, guess->at - at);
     guess->at += (at - guess->at) / 8;
-    guess->low = float_of(guess->at - guess->down);
+    guess->low = guess->at - guess->down > LEAST_BITS ? float_of(guess->at - guess->down) : float_of(LEAST_BITS);
     guess->high = float_of(guess->at + guess->up);
 }
 
@@ -235,9 +181,9 @@ INLINE Opened open_with_guess(const Job *job, int64_t i, int is_single, double t
         const float *row = row_at(job, i);
         Bits bits = room_for_bits(job, s);
         o.is_guessed = o.guess.high > 0.0f && threshold <= NEAR_ONE;
-        const Guess *guess = o.is_guessed ? &o.guess : NULL;
-        Facts facts = job->seeds ? (guess ? facts_of_singles(job, row, 0, guess, bits, &o.above, &o.top) : facts_of_singles(job, row, 0, NULL, bits, &o.above, &o.top))
-                                 : (guess ? facts_of_singles(job, row, 1, guess, bits, &o.above, &o.top) : facts_of_singles(job, row, 1, NULL, bits, &o.above, &o.top));
+#define FACTS(with_hash, guess) facts_of_singles(job, row, with_hash, guess, bits, &o.above, &o.top)
+        Facts facts = o.is_guessed ? (job->seeds ? FACTS(0, &o.guess) : FACTS(1, &o.guess)) : (job->seeds ? FACTS(0, NULL) : FACTS(1, NULL));
+#undef FACTS
         o.is_good = open_row_with(job, i, 1, facts, &o.row);
         return o;
     }
@@ -246,7 +192,7 @@ INLINE Opened open_with_guess(const Job *job, int64_t i, int is_single, double t
     return o;
 }
 
-/* Cut a row at a threshold; not proven if it is odd or bad. Leaves the row as single floats where rough_of says, if `with_rough`. */
+/* Cut a row at a threshold; not proven if it is odd or bad. Tells whether the cut was found near the guess; leaves the row where rough_of says. */
 INLINE Position cut_opened(const Job *job, int64_t i, int is_single, double threshold, Opened *o, int *is_near, Scratch s) {
     Position cut = {0};
     *is_near = 0;

@@ -61,7 +61,7 @@ INLINE void turn_singles(const float *const *row, int64_t column, double *to) {
 #endif
 
 /* Turn rows start .. start + TILE_ROWS - 1; places behind the last row repeat the first one. */
-INLINE void load_tile(const Job *job, int64_t start, int64_t n, int is_single, Tile *t) {
+INLINE void turn_rows(const Job *job, int64_t start, int64_t n, int is_single, Tile *t) {
     int64_t rows = n - start < TILE_ROWS ? n - start : TILE_ROWS, i = 0;
 #if defined(__AVX2__)
     for (; is_single && job->columns >= TURNED && i < TILE_ROWS; i += TURNED) {
@@ -83,11 +83,13 @@ INLINE void load_tile(const Job *job, int64_t start, int64_t n, int is_single, T
     t->rows = rows;
 }
 
+APART void load_tile(const Job *job, int64_t start, int64_t n, Tile *t) {
+    if (job->is_single) turn_rows(job, start, n, 1, t); else turn_rows(job, start, n, 0, t);
+}
+
 /* Load the tile that lane group `start` begins, if it begins one; return the number of the group in its tile. */
 INLINE int64_t lane_group(const Job *job, int64_t start, int64_t n, Tile *t) {
-    if (start % TILE_ROWS == 0) {
-        if (job->is_single) load_tile(job, start, n, 1, t); else load_tile(job, start, n, 0, t);
-    }
+    if (start % TILE_ROWS == 0) load_tile(job, start, n, t);
     return start % TILE_ROWS / LANES;
 }
 #define EACH_LANE_GROUP(start, count, n) \
