@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from aptset.kernels.buckets import refined
 from aptset.kernels.copies import CALIBRATION
 from aptset.kernels.counts import NO_INDEX, Calibrated, add_counts, index_of, p_values_of, p_values_of_rows
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
@@ -64,6 +65,51 @@ def test_groups_have_an_index_each(path, name):
             mine = np.s_[:, group] if row_groups is None else np.flatnonzero(row_groups == group)
             np.testing.assert_array_equal(p_values[mine], p_values_of(counts[mine], len(part)))
         assert row_groups is None or (p_values[row_groups < 0] == 1).all()
+
+
+def rows_on_many_scales(n_rows, n_columns):
+    """Rows whose labels but one share 1e-1 to 1e-12 of the mass, so that scores crowd below 1 on every scale."""
+    draw = np.random.default_rng(4)
+    rest = draw.dirichlet(np.full(n_columns - 1, 0.1), size=n_rows) * 10.0 ** -draw.uniform(1, 12, size=(n_rows, 1))
+    return Rows(np.column_stack([1 - rest.sum(axis=1), rest]), formula_of(SCORES["adaptive"]()), 3, 1e-6).seeded()
+
+
+@pytest.mark.parametrize("n_columns", [7, 60])  # narrow rows and wide ones
+def test_buckets_that_are_crowded_have_finer_ones(path, n_columns):
+    rows = rows_on_many_scales(1500, n_columns)
+    every, _ = all_scores_of_block(rows, 0, 1500)
+    scales = np.sort(every[:, 1:].ravel())[::3]
+    steps = np.sort(1 - 2.0 ** -np.repeat(np.arange(53.0), 50))  # deeper than lists go, and many of each
+    several = [scales, np.array([]), steps, np.full(300, 0.5), -scales[::-1], *[scales] * (n_columns - 5)]
+    for parts in ([scales], several):
+        scores, offsets = np.concatenate(parts), np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        index = index_of(scores, offsets)
+        finer = refined(scores, offsets, index)
+        assert finer.finer is not None
+        assert len(finer.low) > len(parts)
+        by_row = np.arange(1500, dtype=np.int32) % len(parts)
+        for row_groups in (by_row, None) if len(parts) == n_columns else (by_row,):
+            counts = np.zeros(every.shape, dtype=np.int32)
+            assert add_counts(rows, Calibrated(scores, offsets, index), row_groups, counts) == -1
+            for group, part in enumerate(parts):
+                mine = np.s_[:, group] if row_groups is None else row_groups == group
+                np.testing.assert_array_equal(counts[mine], np.searchsorted(part, every[mine], side="left"))
+
+
+def test_finer_buckets_hold_the_scores_that_they_divide():
+    rows = rows_on_many_scales(2000, 7)
+    every, _ = all_scores_of_block(rows, 0, 2000)
+    scores, offsets = np.sort(every.ravel()), np.array([0, every.size])
+    finer = refined(scores, offsets, index_of(scores, offsets))
+    divided = np.flatnonzero(finer.finer)
+    assert len(divided) > 1
+    for bucket in divided:
+        first, stop = finer.firsts[finer.finer[bucket]], finer.firsts[finer.finer[bucket] + 1]
+        assert finer.starts[first] == finer.starts[bucket]
+        assert finer.starts[stop - 1] == finer.starts[bucket + 1]
+        assert (np.diff(finer.starts[first:stop]) >= 0).all()
+    plain = np.linspace(0.0, 1.0, 5000)
+    assert refined(plain, np.array([0, 5000]), index_of(plain, np.array([0, 5000]))).finer is None
 
 
 def test_no_index_where_it_would_not_help():

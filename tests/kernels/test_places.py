@@ -4,9 +4,11 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aptset.kernels import engines
 from aptset.kernels.formula import Formula, Weights
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from reference import S, adaptive_score, exact_row
@@ -118,3 +120,19 @@ def test_the_first_bad_row_is_reported_whatever_the_blocks(path, monkeypatch):
         for cells in (4, 64, 10**6):
             monkeypatch.setattr("aptset.kernels.blocks.BLOCK_CELLS", cells)
             assert label_scores(rows_of(bad), np.zeros(1000, dtype=int))[1] == 700
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_narrow_rows_of_any_width_and_number(path, dtype):
+    """Rows are turned eight at a time where they are wide enough, some columns twice: scores are those of numpy."""
+    generator = np.random.default_rng(3)
+    for n_columns in (2, 7, 8, 9, 10, 15, 16, 17, 31, 40):
+        for n_rows in (1, 7, 64, 65, 203):
+            matrix = generator.dirichlet(np.full(n_columns, 0.6), size=n_rows).astype(dtype)
+            matrix[::5] = np.round(matrix[::5], 1) + np.eye(n_columns)[0]  # ties, and labels without mass
+            matrix = np.ascontiguousarray(matrix / matrix.sum(axis=1, keepdims=True), dtype=dtype)
+            rows, labels = rows_of(matrix).seeded(), generator.integers(n_columns, size=n_rows)
+            every = np.empty(matrix.shape)
+            assert engines.NUMPY.all_scores(rows, every) == -1
+            np.testing.assert_array_equal(all_scores_of_block(rows, 0, n_rows)[0], every)
+            np.testing.assert_array_equal(label_scores(rows, labels).scores, every[np.arange(n_rows), labels])

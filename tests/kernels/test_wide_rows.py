@@ -3,6 +3,7 @@
 Whatever the path, sets and counts are those of numpy's scores of every label.
 """
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -117,3 +118,48 @@ def test_bad_rows_are_found_among_the_others(path):
     assert masks(rows, np.array([[0.9]]))[1] == 120
     assert cut(rows, np.array([[0.9]])).first_bad == 120
     assert p_values_of_rows(rows, calibrated, np.zeros(N, dtype=np.int32))[1] == 120
+
+
+@cache
+def sharp_rows(n_columns):
+    """Rows that are cut at very different probabilities, most of them where others were; some are rounded, so tied."""
+    generator = np.random.default_rng(n_columns)
+    spread = np.repeat([0.3, 1.0, 3.0, 6.0, 1.0], 60)[:, None]
+    matrix = softmax(spread * generator.normal(size=(300, n_columns)))
+    matrix[200:] = np.round(matrix[200:], 3)
+    matrix[230:240, 0], matrix[230:240, 1:] = 1.0, 0.0
+    matrix[240:250] = 1.0  # all labels equal
+    matrix = np.ascontiguousarray((matrix / matrix.sum(axis=1, keepdims=True)).astype(np.float32))
+    return Rows(matrix, formula_of(SCORES["adaptive"]()), 3, 1e-3)
+
+
+@pytest.mark.parametrize("n_columns", [41, 48, 63, 64, 65, 128, 200, 1000])  # whole words of labels, and some left over
+@pytest.mark.parametrize("name", ["adaptive", "regularized", "homogeneous"])
+def test_rows_of_any_width_are_cut_where_their_scores_say(path, n_columns, name):
+    rows = replace(sharp_rows(n_columns), formula=formula_of(SCORES[name]())).seeded()
+    scores = np.empty(rows.probabilities.shape)
+    assert engines.NUMPY.all_scores(rows, scores) == -1
+    for threshold in (0.0, 0.3, 0.9, 0.95, float(np.median(scores)), float(scores[17, 5])):
+        expected, wanted = scores <= threshold, np.array([[threshold]])
+        np.testing.assert_array_equal(masks(rows, wanted)[0], expected)
+        indptr, late = cut(rows, wanted).at(0)
+        members, row = in_order(late), np.repeat(np.arange(300), np.diff(indptr))
+        np.testing.assert_array_equal(np.bincount(row * n_columns + members, minlength=expected.size), expected.ravel())
+
+
+@pytest.mark.parametrize("value", [-1e-9, np.nan, np.inf, 2.5])
+def test_odd_values_are_seen_wherever_they_stand(path, value):
+    for n_columns, column in ((1000, 0), (1000, 999), (1000, 700), (41, 40)):
+        matrix = sharp_rows(n_columns).probabilities.copy()
+        matrix[100:110, column] = value
+        assert masks(replace(sharp_rows(n_columns), probabilities=matrix), np.array([[0.9]]))[1] == 100
+
+
+def test_negative_zeros_are_zeros(path):
+    matrix = sharp_rows(200).probabilities.copy()
+    matrix[:, [3, 199]] = 0.0
+    matrix /= matrix.sum(axis=1, keepdims=True)
+    signed = np.where(matrix == 0, np.float32(-0.0), matrix)
+    found = [masks(replace(sharp_rows(200), probabilities=one), np.array([[0.9]])) for one in (matrix, signed)]
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1] == -1

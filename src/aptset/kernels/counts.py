@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from aptset.kernels import engines
 from aptset.kernels.bands import add_counts_by_band, p_values_by_band
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks, thread_count
+from aptset.kernels.buckets import buckets_between
 from aptset.kernels.engines.numpy_engine import count_below
 from aptset.kernels.engines.seam import NO_INDEX, Calibrated, Groups, Index
 from aptset.kernels.formula import Floats
@@ -47,7 +48,6 @@ def size_needed(alpha: Fraction) -> int:
 
 
 _FEWEST = 64  # scores of a group that an index pays for
-_IN_A_BUCKET = 4  # scores on average
 
 
 def index_of(sorted_scores: Floats, offsets: NDArray[np.int64]) -> Index:
@@ -72,27 +72,16 @@ def _starts_of(scores: Floats) -> tuple[NDArray[np.int32], float, float]:
     """
     if len(scores) < _FEWEST:
         return np.empty(0, dtype=np.int32), 0.0, 0.0
-    best = _buckets_between(scores, 0, len(scores) - 1)
+    best = buckets_between(scores, 0, len(scores) - 1)
     if best is None or best[0] > _CROWDED:
         for low, high in _RANGES:
-            tried = _buckets_between(scores, int(low * (len(scores) - 1)), int(high * (len(scores) - 1)))
+            tried = buckets_between(scores, int(low * (len(scores) - 1)), int(high * (len(scores) - 1)))
             if tried is not None and (best is None or tried[0] < best[0]):
                 best = tried
     if best is None:
         return np.empty(0, dtype=np.int32), 0.0, 0.0
     _, sizes, low_end, scale = best
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32), low_end, scale
-
-
-def _buckets_between(scores: Floats, first: int, last: int) -> tuple[float, NDArray[np.intp], float, float] | None:
-    """Return buckets over the range of some scores: how crowded that of a score is on average, sizes, start, scale."""
-    n_buckets, low, span = len(scores) // _IN_A_BUCKET, float(scores[first]), float(scores[last] - scores[first])
-    with np.errstate(over="ignore"):
-        scale = float(np.float64(n_buckets * (1 - 2.0**-20)) / span) if span > 0.0 else np.inf
-        if not np.isfinite(scale):
-            return None
-        sizes = np.bincount(np.clip((scores - low) * scale, 0, n_buckets - 1).astype(np.intp), minlength=n_buckets)
-    return float(np.square(sizes).sum() / len(scores)), sizes, low, scale
 
 
 def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:

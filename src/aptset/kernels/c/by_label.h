@@ -42,11 +42,11 @@ INLINE int64_t keep_open_labels(const Job *job, const ByLabel *w, int64_t i, int
     return n;
 }
 
-INLINE int64_t choose_in_wide_rows(const Job *job, int64_t n, int is_single, Scratch s, const ByLabel *w, int64_t *end) {
+INLINE int64_t choose_in_wide_rows(const Job *job, int64_t n, Scratch s, const ByLabel *w, int64_t *end) {
     int64_t at = 0;
     for (int64_t i = 0; i < n; i++) {
         Loaded row;
-        int64_t found = wide_members(job, i, is_single, w->most, 1, &row, s);
+        int64_t found = wide_members(job, i, w->most, 1, &row, s);
         if (found < 0) return i;
         int64_t best = s.entries[0].column, size = keep_labels(w, i, job->columns, at, found, s);
         if (w->open) size += keep_open_labels(job, w, i, at + size, found, &row, s);
@@ -58,7 +58,7 @@ INLINE int64_t choose_in_wide_rows(const Job *job, int64_t n, int is_single, Scr
     return -1;
 }
 
-INLINE int64_t choose_in_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const ByLabel *w, int64_t *end) {
+APART int64_t choose_in_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const ByLabel *w, int64_t *end) {
     int64_t at = 0, columns = job->columns;
     EACH_LANE_GROUP(start, rows, n) {
         Masks slow = score_lanes(job, t, lane_group(job, start, n, t));
@@ -96,6 +96,6 @@ INLINE int64_t choose_in_narrow_rows(const Job *job, int64_t n, Scratch s, Tile 
 /* Flags are zeros when this starts. */
 static int64_t by_label_loop(const Job *job, int64_t n, Scratch s, Tile *t, const ByLabel *w, int64_t *end) {
     if (job->columns <= WIDEST_TILE) return choose_in_narrow_rows(job, n, s, t, w, end);
-    return job->is_single ? choose_in_wide_rows(job, n, 1, s, w, end) : choose_in_wide_rows(job, n, 0, s, w, end);
+    return choose_in_wide_rows(job, n, s, w, end);
 }
 #endif

@@ -146,20 +146,20 @@ static PyObject *all_scores(PyObject *self, PyObject *args) {
 /* Counts (added to what is there) or, with the bits of their rounding, p-values. */
 static PyObject *count_labels(PyObject *args, int with_p) {
     Arguments a = {0};
-    Py_buffer sorted, offsets, row_groups, starts, firsts, low, scale, rounding, out;
+    Py_buffer sorted, offsets, row_groups, starts, firsts, low, scale, finer, rounding, out;
     Scratch scratch;
     Tile *tile;
     long long columns;
     unsigned long long key;
-    if (!PyArg_ParseTuple(args, JOB_FORMAT "y*y*z*z*z*z*z*z*w*", JOB_ARGUMENTS(a, columns, key), &sorted, &offsets, &row_groups,
-                          &starts, &firsts, &low, &scale, &rounding, &out))
+    if (!PyArg_ParseTuple(args, JOB_FORMAT "y*y*z*z*z*z*z*z*z*w*", JOB_ARGUMENTS(a, columns, key), &sorted, &offsets, &row_groups,
+                          &starts, &firsts, &low, &scale, &finer, &rounding, &out))
         return NULL;
     int width = with_p ? 8 : 4;
     complete(&a, columns, key, rows_of(out.len, width * columns));
-    Calibrated calibrated = {sorted.buf, offsets.buf, row_groups.buf, {starts.buf, firsts.buf, low.buf, scale.buf}, rounding.buf};
+    Calibrated calibrated = {sorted.buf, offsets.buf, row_groups.buf, {starts.buf, firsts.buf, low.buf, scale.buf, finer.buf}, rounding.buf};
     int64_t bad = -1;
     int all_fits = fits(&a) && out.len == a.n * columns * width && calibrated_fits(&sorted, &offsets, &row_groups, a.n, columns)
-        && index_fits(&starts, &firsts, &low, &scale, &offsets) && (!with_p || rounding_fits(&rounding, &offsets));
+        && index_fits(&starts, &firsts, &low, &scale, &finer, &offsets) && (!with_p || rounding_fits(&rounding, &offsets));
     void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
@@ -176,6 +176,7 @@ static PyObject *count_labels(PyObject *args, int with_p) {
     PyBuffer_Release(&firsts);
     PyBuffer_Release(&low);
     PyBuffer_Release(&scale);
+    PyBuffer_Release(&finer);
     PyBuffer_Release(&rounding);
     PyBuffer_Release(&out);
     return room ? PyLong_FromLongLong(bad) : refuse(all_fits);

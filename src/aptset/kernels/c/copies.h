@@ -33,7 +33,7 @@ static void copies_among(const uint64_t *of_block, const uint16_t *which, int64_
     }
 }
 
-#define FILTER_BITS 18 /* 32 kB: most rows meet a free bit, whatever came before */
+#define FILTER_BITS 17 /* 16 kB, half of a near cache: most rows meet a free bit, whatever came before */
 #define SUSPECT_BITS 16
 #define MOST_SUSPECTS 1024 /* with more of them the exact table is quicker */
 

@@ -36,8 +36,9 @@ INLINE int32_t count_below(const double *sorted, int64_t n, double score) {
 
 /* Where to look first among the scores of a group: those of bucket b, (score - low) * scale rounded down, stand from starts[b] on. The
  * function never falls, so scores of lower buckets are below a score and those of higher ones are not. Group g has the starts from
- * firsts[g] on, one more than it has buckets; none where it is small. */
-typedef struct { const int32_t *starts; const int64_t *firsts; const double *low, *scale; } Index;
+ * firsts[g] on, one more than it has buckets; none where it is small. Buckets with very many scores have finer ones, in lists behind those of the
+ * groups: finer[b] is the number of such a list, 0 where there is none; NULL where no bucket has. */
+typedef struct { const int32_t *starts; const int64_t *firsts; const double *low, *scale; const int32_t *finer; } Index;
 
 #define TOGETHER 8 /* scores that are compared at once */
 
@@ -94,6 +95,21 @@ INLINE int32_t bucket_of(const OneGroup *g, double score) {
     return (int32_t)(place < (double)g->last ? place : (double)g->last);
 }
 
+/* Step down from buckets to the finest ones of the same scores, counted from the first of their group as well. */
+APART void find_finest(const Calibrated *c, const double *scores, const int32_t *groups, int64_t m, int32_t *bucket) {
+    const Index *index = &c->index;
+    for (int64_t k = 0; k < m; k++) {
+        if (bucket[k] < 0) continue;
+        const int32_t *first = index->starts + index->firsts[groups[k]], *at = first + bucket[k];
+        for (int32_t finer; (finer = index->finer[at - index->starts]);) {
+            const int64_t start = index->firsts[finer];
+            OneGroup list = {.last = index->firsts[finer + 1] - start - 2, .low = index->low[finer], .scale = index->scale[finer]};
+            at = index->starts + start + bucket_of(&list, scores[k]);
+        }
+        bucket[k] = (int32_t)(at - first);
+    }
+}
+
 /* `bucket` is -1 where the group has no index. */
 INLINE int32_t count_in_group(const OneGroup *g, int32_t bucket, double score) {
     return bucket < 0 ? count_below(g->sorted, g->n, score) : count_from(g->sorted, g->starts + bucket, g->n, score);
@@ -109,6 +125,7 @@ INLINE void count_chunk(const Calibrated *c, const double *scores, const int32_t
     }
     if (is_one_group) {
         for (int64_t k = 0; k < m; k++) bucket[k] = bucket_of(&g, scores[k]);
+        if (c->index.finer) find_finest(c, scores, groups, m, bucket);
         for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.starts + bucket[k]);
         for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.sorted + g.starts[bucket[k]]);
         for (int64_t k = 0; k < m; k++) counts[k] = count_from(g.sorted, g.starts + bucket[k], g.n, scores[k]);
@@ -119,6 +136,7 @@ INLINE void count_chunk(const Calibrated *c, const double *scores, const int32_t
         bucket[k] = g.last < 0 ? -1 : bucket_of(&g, scores[k]);
         if (g.last >= 0) __builtin_prefetch(g.starts + bucket[k]);
     }
+    if (c->index.finer) find_finest(c, scores, groups, m, bucket);
     for (int64_t k = 0; k < m; k++) {
         g = open_group(c, groups[k]);
         if (g.last >= 0) __builtin_prefetch(g.sorted + g.starts[bucket[k]]);
@@ -244,7 +262,7 @@ INLINE int count_wide_row(const Job *job, int64_t i, Scratch s, const Counting *
         return 1;
     }
     double most = c->row_groups ? most_of_group(c, c->row_groups[i]) : reach->most;
-    int64_t found = job->is_single ? wide_members(job, i, 1, most, 1, &row, s) : wide_members(job, i, 0, most, 1, &row, s);
+    int64_t found = wide_members(job, i, most, 1, &row, s);
     if (found < 0) return 0;
     note_columns(found, s);
     count_as_beyond(w, i, columns, s);
@@ -257,12 +275,8 @@ INLINE int count_wide_row(const Job *job, int64_t i, Scratch s, const Counting *
     return 1;
 }
 
-INLINE int64_t count_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Counting *w) {
+APART int64_t count_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Counting *w) {
     int64_t columns = job->columns;
-    Reach reach = start_counting(w, columns, s);
-    for (int64_t i = 0; i < n && columns > WIDEST_TILE; i++)
-        if (!count_wide_row(job, i, s, w, &reach)) return i;
-    if (columns > WIDEST_TILE) return -1;
     EACH_LANE_GROUP(start, rows, n) {
         Masks slow = score_lanes(job, t, lane_group(job, start, n, t));
         count_lanes(w, t, start, rows, columns, slow);
@@ -272,6 +286,14 @@ INLINE int64_t count_rows(const Job *job, int64_t n, Scratch s, Tile *t, const C
             count_row(w, start + i, columns, columns, s);
         }
     }
+    return -1;
+}
+
+INLINE int64_t count_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Counting *w) {
+    if (job->columns <= WIDEST_TILE) return count_narrow_rows(job, n, s, t, w);
+    Reach reach = start_counting(w, job->columns, s);
+    for (int64_t i = 0; i < n; i++)
+        if (!count_wide_row(job, i, s, w, &reach)) return i;
     return -1;
 }
 

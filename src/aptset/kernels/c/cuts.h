@@ -134,13 +134,15 @@ static int64_t careful_members(const Loaded *row, const Job *job, double thresho
 }
 
 /* Members of wide row i in order, in s.entries, and their number; -1 for a bad row. The most likely label stands there in any case. */
-INLINE int64_t wide_members(const Job *job, int64_t i, int is_single, double threshold, int with_scores, Loaded *opened, Scratch s) {
-    Opened o = open_with_guess(job, i, is_single, s);
+INLINE int64_t wide_members_of(const Job *job, int64_t i, int is_single, double threshold, int with_scores, Loaded *opened, Scratch s) {
+    int is_near;
+    Opened o = open_with_guess(job, i, is_single, threshold, s);
     Loaded row = o.row;
-    Position cut = cut_opened(job, i, is_single, threshold, &o, 1, s);
+    Position cut = cut_opened(job, i, is_single, threshold, &o, &is_near, s);
+    const float *rough = rough_of(job, i, is_single, s);
     int64_t found = cut.before + cut.among;
     if (cut.proven) {
-        collect(job, i, s.rough, next_float(cut.high), INFINITY, s.entries);
+        collect(job, i, rough, next_float(cut.high), INFINITY, s.entries);
         order_entries(s.entries, s.spare, cut.before, row.tie_seed);
         memcpy(s.entries + cut.before, s.window, (size_t)(cut.among ? cut.among : 1) * sizeof(Entry));
     } else {
@@ -151,6 +153,10 @@ INLINE int64_t wide_members(const Job *job, int64_t i, int is_single, double thr
     if (with_scores) ordered_scores(s.entries, found, &row, job, s);
     *opened = row;
     return found;
+}
+
+APART int64_t wide_members(const Job *job, int64_t i, double threshold, int with_scores, Loaded *opened, Scratch s) {
+    return job->is_single ? wide_members_of(job, i, 1, threshold, with_scores, opened, s) : wide_members_of(job, i, 0, threshold, with_scores, opened, s);
 }
 
 typedef struct { void *to; int width; } Members; /* columns in 1, 2 or 4 bytes, one row after the other */
@@ -166,11 +172,11 @@ INLINE int64_t member_at(Members m, int64_t at) {
 }
 
 /* Cut wide rows; returns the first bad one or -1. */
-INLINE int64_t cut_wide_rows(const Job *job, int64_t n, int is_single, Scratch s, const Wanted *w, Members members, int64_t *end) {
+INLINE int64_t cut_wide_rows(const Job *job, int64_t n, Scratch s, const Wanted *w, Members members, int64_t *end) {
     int64_t written = 0;
     Loaded row;
     for (int64_t i = 0; i < n; i++) {
-        int64_t found = wide_members(job, i, is_single, largest_threshold(w, i), w->count > 1, &row, s);
+        int64_t found = wide_members(job, i, largest_threshold(w, i), w->count > 1, &row, s);
         if (found < 0) return i;
         found = write_sizes(w, i, s.scores, found);
         for (int64_t k = 0; k < found; k++) put_member(members, written + k, s.entries[k].column);
@@ -226,16 +232,18 @@ INLINE void gather(const Job *job, int64_t i, int is_single, int width, const fl
 INLINE int64_t waiting_members(const Job *job, int64_t i, int is_single, const Wanted *w, Scratch s, Members members, Waiting waiting,
                                int64_t at) {
     double threshold = w->thresholds[i * w->stride];
-    Opened o = open_with_guess(job, i, is_single, s);
+    int is_near;
+    Opened o = open_with_guess(job, i, is_single, threshold, s);
     Loaded row = o.row;
-    Position cut = cut_opened(job, i, is_single, threshold, &o, 1, s);
+    Position cut = cut_opened(job, i, is_single, threshold, &o, &is_near, s);
+    const float *rough = rough_of(job, i, is_single, s);
     int64_t found = cut.before + cut.among;
     int64_t gathered = cut.proven && cut.before * SPARSE > job->columns ? cut.before : 0;
     if (gathered) {
-        if (members.width == 2) gather(job, i, is_single, 2, s.rough, cut.high, members, waiting, at);
-        else gather(job, i, is_single, members.width, s.rough, cut.high, members, waiting, at);
+        if (members.width == 2) gather(job, i, is_single, 2, rough, cut.high, members, waiting, at);
+        else gather(job, i, is_single, members.width, rough, cut.high, members, waiting, at);
     } else if (cut.proven) {
-        collect(job, i, s.rough, next_float(cut.high), INFINITY, s.entries);
+        collect(job, i, rough, next_float(cut.high), INFINITY, s.entries);
         memcpy(s.entries + cut.before, s.window, (size_t)(cut.among ? cut.among : 1) * sizeof(Entry));
     } else {
         row = load_row(job, i, s.entries);
@@ -288,7 +296,7 @@ INLINE Masks lane_sizes(const Tile *t, int64_t columns, const Wanted *w, int64_t
     return size;
 }
 
-INLINE int64_t cut_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, Members members, int64_t *end) {
+APART int64_t cut_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, Members members, int64_t *end) {
     uint8_t *to = members.to;
     EACH_LANE_GROUP(start, rows, n) {
         int64_t longest[LANES] = {0};
@@ -321,6 +329,6 @@ INLINE int64_t cut_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, co
 static int64_t cuts_loop(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, Members members, Waiting waiting, int64_t *end) {
     if (job->columns <= WIDEST_TILE) return cut_narrow_rows(job, n, s, t, w, members, end);
     if (waiting.values) return job->is_single ? cut_and_wait(job, n, 1, s, w, members, waiting, end) : cut_and_wait(job, n, 0, s, w, members, waiting, end);
-    return job->is_single ? cut_wide_rows(job, n, 1, s, w, members, end) : cut_wide_rows(job, n, 0, s, w, members, end);
+    return cut_wide_rows(job, n, s, w, members, end);
 }
 #endif

@@ -28,16 +28,22 @@ static int calibrated_fits(const Py_buffer *sorted, const Py_buffer *offsets, co
     return 1;
 }
 
-/* The starts of each group rise from 0 to its number of scores, as far as is looked at: the first, the last and where they stand. */
-static int index_fits(const Py_buffer *starts, const Py_buffer *firsts, const Py_buffer *low, const Py_buffer *scale, const Py_buffer *offsets) {
-    const int32_t *start = starts->buf;
+/* The starts of each group rise from 0 to its number of scores, as far as is looked at: the first, the last and where they stand. Finer lists
+ * come behind those of the groups, and of two lists the later one is the finer. */
+static int index_fits(const Py_buffer *starts, const Py_buffer *firsts, const Py_buffer *low, const Py_buffer *scale, const Py_buffer *finer,
+                      const Py_buffer *offsets) {
+    const int32_t *start = starts->buf, *list_of = finer->buf;
     const int64_t *offset = offsets->buf, *first = firsts->buf, groups = offsets->len / 8 - 1;
-    if (!start) return 1;
-    if (!first || firsts->len != (groups + 1) * 8 || low->len != groups * 8 || scale->len != groups * 8) return 0;
-    if (first[0] != 0 || first[groups] != starts->len / 4) return 0;
-    for (int64_t g = 0; g < groups; g++) {
-        if (first[g] > first[g + 1]) return 0;
-        if (first[g + 1] - first[g] > 1 && (start[first[g]] != 0 || start[first[g + 1] - 1] != offset[g + 1] - offset[g])) return 0;
+    if (!start) return !list_of;
+    if (!first) return 0;
+    int64_t lists = firsts->len / 8 - 1;
+    if (lists < groups || (lists > groups && !list_of) || low->len != lists * 8 || scale->len != lists * 8) return 0;
+    if (first[0] != 0 || first[lists] != starts->len / 4 || (list_of && finer->len != starts->len)) return 0;
+    for (int64_t g = 0; g < lists; g++) {
+        if (first[g] > first[g + 1] || (g >= groups && first[g + 1] - first[g] < 2)) return 0;
+        if (g < groups && first[g + 1] - first[g] > 1 && (start[first[g]] != 0 || start[first[g + 1] - 1] != offset[g + 1] - offset[g])) return 0;
+        for (int64_t k = first[g]; k < first[g + 1] && list_of; k++)
+            if (list_of[k] && (list_of[k] < groups || list_of[k] <= g || list_of[k] >= lists)) return 0;
     }
     return 1;
 }

@@ -9,17 +9,31 @@ INLINE void flag_row(const float *values, int64_t columns, const Position *cut, 
     for (int64_t k = 0; k < cut->among; k++) flags[window[k].column] = 1;
 }
 
+/* The same where bits tell which labels stand above those near the cut. */
+INLINE void flag_near(int64_t columns, Bits bits, const Near *near, const Position *cut, const Entry *window, uint8_t *flags) {
+#if HAS_NEAR
+    int64_t w = 0;
+    for (; (w + 1) * 64 <= columns; w++) _mm512_storeu_si512(flags + w * 64, _mm512_maskz_set1_epi8(bits.above[w], 1));
+    if (w * 64 < columns)
+        _mm512_mask_storeu_epi8(flags + w * 64, ((uint64_t)1 << (columns - w * 64)) - 1, _mm512_maskz_set1_epi8(bits.above[w], 1));
+#endif
+    for (int64_t k = 0; k < near->n; k++) flags[near->column[k]] = near->rough[k] > cut->high;
+    for (int64_t k = 0; k < cut->among; k++) flags[window[k].column] = 1;
+}
+
 INLINE int64_t mask_wide_rows(const Job *job, int64_t n, int is_single, Scratch s, const Wanted *w, uint8_t *flags) {
     for (int64_t i = 0; i < n; i++, flags += job->columns) {
         double threshold = w->thresholds[i * w->stride];
-        Opened o = open_with_guess(job, i, is_single, s);
+        int is_near;
+        Opened o = open_with_guess(job, i, is_single, threshold, s);
         if (o.is_good && threshold == INFINITY) {
             memset(flags, 1, (size_t)job->columns);
             continue;
         }
-        Position cut = cut_opened(job, i, is_single, threshold, &o, 0, s);
+        Position cut = cut_opened(job, i, is_single, threshold, &o, &is_near, s);
         if (cut.proven && cut.before + cut.among >= w->at_least) {
-            flag_row(is_single ? row_at(job, i) : s.rough, job->columns, &cut, s.window, flags);
+            if (is_near) flag_near(job->columns, room_for_bits(job, s), &o.near, &cut, s.window, flags);
+            else flag_row(is_single ? row_at(job, i) : s.rough, job->columns, &cut, s.window, flags);
             continue;
         }
         Loaded row = load_row(job, i, s.entries);
@@ -31,7 +45,7 @@ INLINE int64_t mask_wide_rows(const Job *job, int64_t n, int is_single, Scratch 
     return -1;
 }
 
-INLINE int64_t mask_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, uint8_t *flags) {
+APART int64_t mask_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, const Wanted *w, uint8_t *flags) {
     int64_t columns = job->columns;
     EACH_LANE_GROUP(start, rows, n) {
         Masks slow = score_lanes(job, t, lane_group(job, start, n, t));

@@ -2,117 +2,205 @@
  * labels near that apart, the rest is decided among them. What is found is proven as in window.h, so a guess costs time, never a wrong set. */
 #ifndef APTSET_NEAR_H
 #define APTSET_NEAR_H
-#include "window.h"
+#include "bits.h"
+#include "deciding.h"
 
-#if defined(__AVX512F__) /* which sets labels apart without a branch; without that, whole passes are as quick */
-#define HAS_NEAR 1
-#else
-#define HAS_NEAR 0
-#endif
-#define FIRST_REACH 0.1f /* how far from the guess, relatively */
-#define LONGEST_REACH 0.3f
-#define MOST_FAILURES 4 /* in a row, before guessing rests for some rows */
-#define ROWS_OF_REST 64
-#define SET_APART 4     /* at most one label in so many is worth it */
+/* In the bits of single floats, of which 2^23 are a doubling: */
+#define FIRST_REACH (1 << 20)   /* how far from the guess */
+#define LONGEST_REACH (8 << 23)
+#define LEAST_BITS (1 << 23) /* what is near is above zero */
+#define MOST_FAILURES 8 /* in a row, before guessing rests for some rows */
+#define ROWS_OF_REST 32
+#define SET_APART 6     /* at most one label in so many is worth it */
 
 typedef struct { float *rough; int32_t *column; int64_t n, before; } Near; /* labels of a row, and how many stand above them */
 
-/* Set the labels between low and high apart. */
-INLINE Near set_apart(const Job *job, int64_t i, Guess guess, Scratch s) {
-    Near near = {(float *)s.entries, (int32_t *)s.entries + rough_room(job->columns), 0, 0};
-#if HAS_NEAR
+#define AT_ONCE 4 /* labels of a word that are written without a branch */
+/* Set the labels near the guess apart. */
+INLINE Near set_apart(const Job *job, int64_t i, Bits bits, Scratch s) {
     const float *row = row_at(job, i);
-    const __m512 low = _mm512_set1_ps(guess.low), high = _mm512_set1_ps(guess.high), none = _mm512_set1_ps(-FLT_MIN);
-    __m512i column = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    for (int64_t j = 0, columns = job->columns; j < spans_of(columns) * SPAN; j += SPAN) {
-        __mmask16 there = columns - j >= SPAN ? 0xFFFF : columns > j ? (__mmask16)((1u << (columns - j)) - 1) : 0;
-        __m512 x = _mm512_mask_loadu_ps(none, there, row + j);
-        __mmask16 above = _mm512_cmp_ps_mask(x, high, _CMP_GT_OQ), in = _mm512_cmp_ps_mask(x, low, _CMP_GT_OQ) & (__mmask16)~above;
-        _mm512_storeu_ps(near.rough + near.n, _mm512_maskz_compress_ps(in, x));
-        _mm512_storeu_si512(near.column + near.n, _mm512_maskz_compress_epi32(in, column));
-        near.n += __builtin_popcount(in);
-        near.before += __builtin_popcount(above);
-        column = _mm512_add_epi32(column, _mm512_set1_epi32(SPAN));
+    Near near = {(float *)s.entries, (int32_t *)s.entries + rough_room(job->columns), 0, 0};
+    for (int64_t w = 0; w < words_of(job->columns); w++) {
+        uint64_t left = bits.near[w];
+        int32_t *to = near.column + near.n;
+        near.before += __builtin_popcountll(bits.above[w]);
+        int64_t count = __builtin_popcountll(left);
+        near.n += count;
+        int64_t k = 0;
+        do
+            for (int m = 0; m < AT_ONCE; m++, left &= left - 1) to[k++] = (int32_t)(w * 64) + (int32_t)__builtin_ctzll(left | (uint64_t)1 << 63);
+        while (k < count);
     }
-#endif
+    for (int64_t k = 0; k < near.n; k++) near.rough[k] = row[near.column[k]];
     for (int64_t k = near.n; k < spans_of(near.n) * SPAN; k++) near.rough[k] = -FLT_MIN;
     return near;
 }
 
-/* Put the labels between low and high into s.window, columns upward; add up the exact mass of those above. */
-INLINE int64_t collect_near(const Near *near, float low, float high, Entry *found, int64_t *above) {
-    int64_t n = 0, k = 0;
-    Masks mass = {0};
-    for (int64_t s = 0; s < spans_of(near->n); s++)
-        for (uint32_t left = between((const int32_t *)near->rough + s * SPAN, bits_of_float(low), bits_of_float(high)); left; left &= left - 1) {
-            int64_t at = s * SPAN + __builtin_ctz(left);
-            found[n++] = (Entry){(int64_t)bits_of((double)near->rough[at]), near->column[at]};
-        }
-    for (; k < spans_of(near->n) * SPAN; k += LANES) { /* filled up with what is not above */
-        Doubles x = load_lanes(near->rough, 1, k);
-        mass += steps_of_lanes(x) & (x > (double)high);
+#if HAS_NEAR
+/* The labels above two pivots among those near. */
+INLINE void two_fronts(const Job *job, const Searched *in, const Loaded *row, Front *first, Front *second) {
+    const __m512 bar = _mm512_set1_ps(first->pivot), higher = _mm512_set1_ps(second->pivot);
+    __m512 mass = _mm512_setzero_ps(), less = mass;
+    int64_t count = 0, fewer = 0;
+    for (int64_t k = 0; k < in->n; k += SPAN) { /* filled up with what is not above */
+        __m512 x = _mm512_loadu_ps(in->rough + k);
+        __mmask16 is_above = _mm512_cmp_ps_mask(x, bar, _CMP_GT_OQ), is_higher = _mm512_cmp_ps_mask(x, higher, _CMP_GT_OQ);
+        mass = _mm512_mask_add_ps(mass, is_above, mass, x);
+        less = _mm512_mask_add_ps(less, is_higher, less, x);
+        count += __builtin_popcount(is_above), fewer += __builtin_popcount(is_higher);
     }
-    *above += sum_of(mass);
+    first->count = in->above.count + count, second->count = in->above.count + fewer;
+    first->mass = in->above.mass + (double)_mm512_reduce_add_ps(mass), second->mass = in->above.mass + (double)_mm512_reduce_add_ps(less);
+    first->score = mass_score(job->weights, first->mass * STEPS_PER_ONE, first->pivot * STEPS_PER_ONE, (double)(first->count + 1), row);
+    second->score = mass_score(job->weights, second->mass * STEPS_PER_ONE, second->pivot * STEPS_PER_ONE, (double)(second->count + 1), row);
+}
+
+/* Narrow the cut down among the labels near it: two pivots at a time, some labels on both sides of where it should be. */
+#define BESIDE 4
+INLINE void narrow_near(const Job *job, const Searched *in, const Loaded *row, double threshold, Front *low, Front *high) {
+    for (int round = 0; round < 8 && low->count - high->count > FEW; round++) {
+        int32_t a = bits_of_float(low->pivot), b = bits_of_float(high->pivot);
+        if (b - a < 4) break;
+        double up = low->score - threshold, down = threshold - high->score, width = (double)(b - a);
+        double share = round % 4 < 3 && up > 0.0 && down > 0.0 ? up / (up + down) : 0.5, beside = BESIDE / (double)(low->count - high->count);
+        double from = smaller_of(larger_of((share - beside) * width, 1.0), width - 3.0);
+        double to = smaller_of(larger_of((share + beside) * width, from + 1.0), width - 1.0);
+        Front l = {.pivot = float_of(a + (int32_t)from)}, h = {.pivot = float_of(a + (int32_t)to)};
+        two_fronts(job, in, row, &l, &h);
+        if (h.score > threshold) *low = h;
+        else if (l.score > threshold) *low = l, *high = h;
+        else *high = l;
+    }
+}
+
+/* The labels above low and up to high, columns upward, at most FEW of them; add the exact mass of those above. Returns how many there are. */
+INLINE int64_t collect_few(const Near *near, float low, float high, Few *few, int64_t *above) {
+    const __m512 l = _mm512_set1_ps(low), h = _mm512_set1_ps(high);
+    float value[3 * SPAN];
+    int32_t column[3 * SPAN];
+    int64_t n = 0, count = 0;
+    __m512i bits = _mm512_setzero_si512(); /* of values + 2 */
+    for (int64_t k = 0; k < near->n && n <= FEW; k += SPAN) {
+        __m512 x = _mm512_loadu_ps(near->rough + k);
+        __mmask16 is_above = _mm512_cmp_ps_mask(x, h, _CMP_GT_OQ), in = _mm512_cmp_ps_mask(x, l, _CMP_GT_OQ) & (__mmask16)~is_above;
+        _mm512_storeu_ps(value + n, _mm512_maskz_compress_ps(in, x));
+        _mm512_storeu_si512(column + n, _mm512_maskz_compress_epi32(in, _mm512_loadu_si512(near->column + k)));
+        for (int half = 0; half < SPAN; half += LANES) {
+            __m512d wide = _mm512_cvtps_pd(_mm256_loadu_ps(near->rough + k + half));
+            bits = _mm512_mask_add_epi64(bits, (__mmask8)(is_above >> half), bits, _mm512_castpd_si512(_mm512_add_pd(wide, _mm512_set1_pd(2.0))));
+        }
+        n += __builtin_popcount(in), count += __builtin_popcount(is_above);
+    }
+    *above += (int64_t)((uint64_t)sum_of((Masks)bits) - (uint64_t)count * (uint64_t)BITS_OF_TWO);
+    for (int64_t k = 0; k < FEW; k += LANES) {
+        Doubles wide = (Doubles)_mm512_cvtps_pd(_mm256_maskz_loadu_ps((__mmask8)(lanes_there(n) >> k), value + k));
+        memcpy(few->value + k, &wide, sizeof wide);
+    }
+    memcpy(few->column, column, sizeof few->column);
+    return n;
+}
+#endif
+
+/* The same for any number of labels. */
+INLINE int64_t collect_near(const Near *near, float low, float high, Entry *found, int64_t *above) {
+    int64_t n = 0;
+    for (int64_t k = 0; k < near->n; k++) {
+        if (near->rough[k] > high) *above += grid_steps((double)near->rough[k]);
+        else if (near->rough[k] > low) found[n++] = (Entry){(int64_t)bits_of((double)near->rough[k]), near->column[k]};
+    }
     return n;
 }
 
-/* The cut of a row that is not odd, if it lies where the guess says; `above` is the exact mass of the labels above the guess. */
-INLINE Position cut_near(const Job *job, int64_t i, const Loaded *row, double threshold, Guess guess, int64_t above, Scratch s) {
+/* A row that was opened: with its largest probability, the guess of that moment, the exact mass above it and the labels near it; `top` is negative
+ * where it was not looked for. */
+typedef struct { Loaded row; int is_good, is_guessed; Guess guess; int64_t above; float top; Near near; } Opened;
+
+INLINE int is_too_many(int64_t n, int64_t columns) { return n * SET_APART > columns; }
+
+/* The cut of a row that is not odd, if it lies where the guess says. */
+INLINE Position cut_near(const Job *job, int64_t i, double threshold, Opened *o, Scratch s) {
     const Position none = {0};
-    Near near = set_apart(job, i, guess, s);
-    Searched in = {near.rough, near.n, {guess.high, (double)above / STEPS_PER_ONE, 0.0, near.before}};
-    if (near.n == 0 || near.n * SET_APART > job->columns) return none;
-    Aim aim = aim_at(job, threshold);
-    Front high = in.above, low = front_of(job, &in, guess.low, row, 0);
-    high.score = mass_score(job->weights, (double)above, guess.high * STEPS_PER_ONE, (double)(near.before + 1), row);
+#if HAS_NEAR
+    const Loaded *row = &o->row;
+    int64_t above = o->above;
+    o->near = set_apart(job, i, room_for_bits(job, s), s);
+    Near near = o->near;
+    Front high = {near.before ? o->guess.high : o->top, (double)above / STEPS_PER_ONE, 0.0, near.before};
+    Searched in = {near.rough, near.n, high};
+    if (near.n == 0 || is_too_many(near.n, job->columns)) return none;
+    Front low = front_of(job, &in, o->guess.low, row, 0);
+    if (near.before) high.score = mass_score(job->weights, (double)above, high.pivot * STEPS_PER_ONE, (double)(near.before + 1), row);
     if (high.score > threshold || low.score <= threshold) return none;
-    narrow_between(job, &in, row, aim, &low, &high, 0);
-    int64_t through = above, n = collect_near(&near, next_float(low.pivot), high.pivot, s.window, &through);
-    Decision found = decide_window(job, row, threshold, high, n, through, 0, s);
+    narrow_near(job, &in, row, threshold, &low, &high);
+    Few few;
+    Decision found;
+    int64_t through = above, n = collect_few(&near, low.pivot, high.pivot, &few, &through);
+    if (!decide_few(job, row, threshold, high, &few, n, through, 0, s, &found)) {
+        n = collect_near(&near, low.pivot, high.pivot, s.window, &above);
+        found = decide_in_order(job, row, threshold, high, n, above, 0, s);
+    }
     if (found.cut.proven) return found.cut;
     float below = low.pivot, next = high.pivot;
     widen(near.rough, near.n, &below, &next);
-    if (below < 0.0f || !(next <= guess.high)) return none; /* the label beside was not set apart */
+    int needs_below = found.cut.among == n, needs_above = found.cut.among == 0 && high.count > 0;
+    if ((needs_below && below < 0.0f) || (needs_above && !(next <= o->guess.high))) { /* the label beside was not set apart */
+        below = low.pivot, next = high.pivot;
+        widen(row_at(job, i), job->columns, &below, &next);
+    }
     if (holds_beside(job, row, threshold, &found, below, next)) { found.cut.proven = 1; return found.cut; }
+#endif
     return none;
 }
 
-/* Guess for the next rows, from where this one was cut. What fails reaches further; what fails again and again rests. */
-INLINE void guess_next(Guess *guess, int was_guessed, int was_right, const Position *cut, const Entry *window) {
-    if (guess->resting > 0) { guess->resting--; return; }
-    guess->failures = was_right ? 0 : guess->failures + 1;
-    if (guess->failures > MOST_FAILURES || !cut->proven || !(cut->high < INFINITY)) {
-        *guess = (Guess){.resting = ROWS_OF_REST};
-        return;
-    }
-    float at = (float)from_bits((uint64_t)window[cut->among ? cut->among - 1 : 0].rank_bits);
-    float reach = !was_guessed ? FIRST_REACH : guess->reach * (was_right ? 0.99f : 1.25f);
-    guess->at = guess->high > 0.0f ? 0.75f * guess->at + 0.25f * at : at;
-    guess->reach = reach < LONGEST_REACH ? reach : LONGEST_REACH;
-    guess->low = guess->at * (1.0f - guess->reach);
-    guess->high = guess->at * (1.0f + guess->reach);
+INLINE int32_t further(int32_t reach, int32_t missed) {
+    if (missed < reach) missed = reach;
+    return missed + missed / 4 < LONGEST_REACH ? missed + missed / 4 : LONGEST_REACH;
 }
 
-/* A row that was opened, with the guess of that moment and the exact mass above it. */
-typedef struct { Loaded row; int is_good; Guess guess; int64_t above; } Opened;
+/* Guess for the next rows, from where this one was cut. What fails reaches further; what fails again and again rests. */
+INLINE void guess_next(Guess *guess, const Opened *o, int64_t columns, int was_right, const Position *cut, const Entry *window) {
+    if (guess->resting > 0) { guess->resting--; return; }
+    guess->failures = was_right ? 0 : guess->failures + 1;
+    if (guess->failures > MOST_FAILURES) *guess = (Guess){.resting = ROWS_OF_REST};
+    if (guess->resting > 0 || !cut->proven) return;
+    int32_t at = bits_of_float((float)from_bits((uint64_t)window[cut->among ? cut->among - 1 : 0].rank_bits));
+    if (!o->is_guessed) guess->at = at, guess->up = guess->down = FIRST_REACH;
+    else if (was_right) guess->up -= guess->up / 100, guess->down -= guess->down / 100;
+    else if (is_too_many(o->near.n, columns)) guess->up -= guess->up / 4, guess->down -= guess->down / 4;
+    else if (at > guess->at) guess->up = further(guess->up, at - guess->at);
+    else guess->down = further(guess->down, guess->at - at);
+    guess->at += (at - guess->at) / 8;
+    guess->low = guess->at - guess->down > LEAST_BITS ? float_of(guess->at - guess->down) : float_of(LEAST_BITS);
+    guess->high = float_of(guess->at + guess->up);
+}
 
-INLINE Opened open_with_guess(const Job *job, int64_t i, int is_single, Scratch s) {
-    Opened o = {.guess = *s.guess};
-    if (HAS_NEAR && is_single && o.guess.high > 0.0f) o.is_good = open_row_at(job, i, 1, (double)o.guess.high, &o.above, &o.row);
-    else o.is_good = open_row(job, i, is_single, &o.row);
+INLINE Opened open_with_guess(const Job *job, int64_t i, int is_single, double threshold, Scratch s) {
+    Opened o = {.guess = *s.guess, .top = -1.0f};
+#if HAS_NEAR
+    if (is_single) {
+        const float *row = row_at(job, i);
+        Bits bits = room_for_bits(job, s);
+        o.is_guessed = o.guess.high > 0.0f && threshold <= NEAR_ONE;
+#define FACTS(with_hash, guess) facts_of_singles(job, row, with_hash, guess, bits, &o.above, &o.top)
+        Facts facts = o.is_guessed ? (job->seeds ? FACTS(0, &o.guess) : FACTS(1, &o.guess)) : (job->seeds ? FACTS(0, NULL) : FACTS(1, NULL));
+#undef FACTS
+        o.is_good = open_row_with(job, i, 1, facts, &o.row);
+        return o;
+    }
+#endif
+    o.is_good = open_row(job, i, is_single, &o.row);
     return o;
 }
 
-/* Cut a row at a threshold; not proven if it is odd or bad. Leaves the row as single floats in s.rough if `with_rough`. */
-INLINE Position cut_opened(const Job *job, int64_t i, int is_single, double threshold, const Opened *o, int with_rough, Scratch s) {
+/* Cut a row at a threshold; not proven if it is odd or bad. Tells whether the cut was found near the guess; leaves the row where rough_of says. */
+INLINE Position cut_opened(const Job *job, int64_t i, int is_single, double threshold, Opened *o, int *is_near, Scratch s) {
     Position cut = {0};
-    int is_guessed = HAS_NEAR && is_single && o->guess.high > 0.0f && threshold <= NEAR_ONE;
+    *is_near = 0;
     if (!o->is_good || threshold == INFINITY) return cut;
-    if (is_guessed) cut = cut_near(job, i, &o->row, threshold, o->guess, o->above, s);
-    int was_right = cut.proven;
-    if (!was_right) cut = find_cut(job, i, is_single, &o->row, threshold, s);
-    else if (with_rough) load_rough(job, row_at(job, i), is_single, s.rough);
-    if (HAS_NEAR && is_single) guess_next(s.guess, is_guessed, was_right, &cut, s.window);
+    if (o->is_guessed) cut = cut_near(job, i, threshold, o, s);
+    *is_near = cut.proven;
+    if (!cut.proven) cut = find_cut(job, i, is_single, &o->row, threshold, o->top, s);
+    if (HAS_NEAR && is_single && threshold <= NEAR_ONE) guess_next(s.guess, o, job->columns, *is_near, &cut, s.window);
     return cut;
 }
 #endif

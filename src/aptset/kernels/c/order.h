@@ -120,7 +120,7 @@ static int sort_by_places(Entry *e, Entry *spare, int64_t n) {
 }
 
 /* Where the last rows were cut, for the next one to be looked at there first: see near.h. */
-typedef struct { float at, reach, low, high; int32_t failures, resting; } Guess;
+typedef struct { int32_t at, up, down; float low, high; int32_t failures, resting; } Guess;
 
 /* Room for one row: entries, as many spare ones, those around the cut, scores and the columns that have them, what labels far down have, the row
  * as single floats, and a guess that rows hand on. */
@@ -205,16 +205,18 @@ INLINE void ordered_scores(const Entry *ordered, int64_t n, const Loaded *row, c
     for (int64_t r = 0; r < n; r++) own[r] = steps_of(ordered + r);
     scores_of_masses(own, n, row, job, s.scores);
 }
-/* What the fast path of wide rows needs about a row; 0 if it is odd or bad. Also the mass above a bar, if that is asked for. */
-INLINE int open_row_at(const Job *job, int64_t i, int is_single, double bar, int64_t *above, Loaded *row) {
-    const void *at = row_at(job, i);
-    Facts facts = job->seeds ? row_facts(job, at, is_single, 0, bar, above) : row_facts(job, at, is_single, 1, bar, above);
+/* What the fast path of wide rows needs about a row, of which the facts are known; 0 if it is odd or bad. */
+INLINE int open_row_with(const Job *job, int64_t i, int is_single, Facts facts, Loaded *row) {
     uint64_t seed = seed_at(job, i, facts.hash);
     double u = job->u ? job->u[i] : uniform_of(seed);
     *row = (Loaded){facts.total, job->columns, 0, 0, tie_seed_of(seed, u), u, 0};
-    find_top_two(job, at, is_single, row);
+    find_top_two(job, row_at(job, i), is_single, row);
     return !facts.odd && !row_is_bad(facts.total, 0, job->tolerance);
 }
-INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) { return open_row_at(job, i, is_single, 0.0, NULL, row); }
+INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) {
+    const void *at = row_at(job, i);
+    Facts facts = job->seeds ? row_facts(job, at, is_single, 0, 0.0, NULL) : row_facts(job, at, is_single, 1, 0.0, NULL);
+    return open_row_with(job, i, is_single, facts, row);
+}
 
 #endif

@@ -92,21 +92,16 @@ INLINE int64_t wide_label_scores(const Job *job, int64_t n, int is_single, const
 
 /* Scores of one label in each row of lane group v of a tile; `slow` where the row needs a careful look. */
 INLINE Doubles lane_label_scores(const Job *job, const Tile *t, int64_t v, const int64_t *labels, int64_t rows, Masks *slow) {
-    Doubles mine, above = {0};
-    Masks greater = {0}, equal = {0};
-    for (int64_t i = 0; i < LANES; i++) mine[i] = ((const double *)lanes_at(t, labels[i < rows ? i : 0], v))[i];
-    Whole whole = whole_of_lanes(job, t, v, slow);
-    for (int64_t k = 0; k < job->columns; k++) {
-        Doubles x = *lanes_at(t, k, v);
-        Masks is_greater = x > mine;
-        above += where(is_greater, (x + 2.0) - 2.0);
-        greater -= is_greater;
-        equal -= x == mine;
-    }
     const double *w = job->weights;
-    Doubles own = (mine + 2.0) - 2.0, beyond = __builtin_convertvector(greater, Doubles) + 1.0 - w[FREE_RANKS];
+    Doubles mine = {0};
+    Masks greater = {0};
+    for (int64_t i = 0; i < LANES; i++) mine[i] = ((const double *)lanes_at(t, labels[i < rows ? i : 0], v))[i];
+    OneLabel label = {mine, {0}, {0}};
+    Whole whole = whole_of_lanes(job, t, v, &label, slow);
+    for (int64_t k = 0; k < job->columns && (w[RANK] != 0.0 || w[FIRST] != 0.0); k++) greater -= *lanes_at(t, k, v) > label.mine;
+    Doubles above = label.above, own = (label.mine + 2.0) - 2.0, beyond = __builtin_convertvector(greater, Doubles) + 1.0 - w[FREE_RANKS];
     Doubles late = where(beyond > 0.0, beyond - w[RANK_U] * whole.u);
-    *slow += equal != 1;
+    *slow += label.equal != 1;
     *slow += own == 0.0;
     if (!asks_for_top(job)) return MASS_SCORE(w, above, own, whole.total, late, whole.u);
     Doubles top = {0}, second = {0};

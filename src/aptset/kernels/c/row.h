@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
+#define APART static __attribute__((noinline)) /* loops that share a function share its registers, and lose */
 
 /* The order of the weights is fixed by kernels/formula.py. */
 enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, RANK_U, TOP, BEHIND, FIRST,

@@ -34,10 +34,46 @@ static int64_t make_network(int64_t columns, Exchange *network) {
     return length;
 }
 
+#if defined(__AVX2__)
+#define TURNED 8 /* rows, and columns, that are turned at once */
+INLINE __m256 joined(__m256 a, __m256 b) { return _mm256_shuffle_ps(a, b, 0x44); }
+INLINE __m256 joined_high(__m256 a, __m256 b) { return _mm256_shuffle_ps(a, b, 0xEE); }
+INLINE __m256 halves(__m256 a, __m256 b) { return _mm256_permute2f128_ps(a, b, 0x20); }
+INLINE __m256 halves_high(__m256 a, __m256 b) { return _mm256_permute2f128_ps(a, b, 0x31); }
+
+/* Write TURNED columns of as many rows of single floats, widened, TILE_ROWS numbers apart. */
+INLINE void turn_singles(const float *const *row, int64_t column, double *to) {
+    __m256 x[TURNED], y[TURNED];
+    for (int k = 0; k < TURNED; k++) x[k] = _mm256_loadu_ps(row[k] + column);
+    for (int k = 0; k < TURNED; k += 2) y[k] = _mm256_unpacklo_ps(x[k], x[k + 1]), y[k + 1] = _mm256_unpackhi_ps(x[k], x[k + 1]);
+    for (int k = 0; k < TURNED; k += 4)
+        for (int m = 0; m < 2; m++) x[k + 2 * m] = joined(y[k + m], y[k + m + 2]), x[k + 2 * m + 1] = joined_high(y[k + m], y[k + m + 2]);
+    for (int k = 0; k < 4; k++) y[k] = halves(x[k], x[k + 4]), y[k + 4] = halves_high(x[k], x[k + 4]);
+    for (int k = 0; k < TURNED; k++, to += TILE_ROWS) {
+#if defined(__AVX512F__)
+        _mm512_storeu_pd(to, _mm512_cvtps_pd(y[k]));
+#else
+        _mm256_storeu_pd(to, _mm256_cvtps_pd(_mm256_castps256_ps128(y[k])));
+        _mm256_storeu_pd(to + 4, _mm256_cvtps_pd(_mm256_extractf128_ps(y[k], 1)));
+#endif
+    }
+}
+#endif
+
 /* Turn rows start .. start + TILE_ROWS - 1; places behind the last row repeat the first one. */
-INLINE void load_tile(const Job *job, int64_t start, int64_t n, int is_single, Tile *t) {
-    int64_t rows = n - start < TILE_ROWS ? n - start : TILE_ROWS;
-    for (int64_t i = 0; i < TILE_ROWS; i++) {
+INLINE void turn_rows(const Job *job, int64_t start, int64_t n, int is_single, Tile *t) {
+    int64_t rows = n - start < TILE_ROWS ? n - start : TILE_ROWS, i = 0;
+#if defined(__AVX2__)
+    for (; is_single && job->columns >= TURNED && i < TILE_ROWS; i += TURNED) {
+        const float *row[TURNED];
+        double *to = (double *)t->value + i;
+        for (int64_t k = 0; k < TURNED; k++) row[k] = row_at(job, start + (i + k < rows ? i + k : 0));
+        for (int64_t j = 0; j + TURNED <= job->columns; j += TURNED) turn_singles(row, j, to + j * TILE_ROWS);
+        int64_t last = job->columns - TURNED; /* some columns twice rather than one by one */
+        if (job->columns % TURNED) turn_singles(row, last, to + last * TILE_ROWS);
+    }
+#endif
+    for (; i < TILE_ROWS; i++) {
         const void *row = row_at(job, start + (i < rows ? i : 0));
         double *to = (double *)t->value + i;
         for (int64_t k = 0; k < job->columns; k++)
@@ -47,28 +83,35 @@ INLINE void load_tile(const Job *job, int64_t start, int64_t n, int is_single, T
     t->rows = rows;
 }
 
+APART void load_tile(const Job *job, int64_t start, int64_t n, Tile *t) {
+    if (job->is_single) turn_rows(job, start, n, 1, t); else turn_rows(job, start, n, 0, t);
+}
+
 /* Load the tile that lane group `start` begins, if it begins one; return the number of the group in its tile. */
 INLINE int64_t lane_group(const Job *job, int64_t start, int64_t n, Tile *t) {
-    if (start % TILE_ROWS == 0) {
-        if (job->is_single) load_tile(job, start, n, 1, t); else load_tile(job, start, n, 0, t);
-    }
+    if (start % TILE_ROWS == 0) load_tile(job, start, n, t);
     return start % TILE_ROWS / LANES;
 }
 #define EACH_LANE_GROUP(start, count, n) \
     for (int64_t start = 0, count; start < (n) && (count = (n) - start < LANES ? (n) - start : LANES); start += LANES)
 
 typedef struct { Doubles total, u; } Whole;
+typedef struct { Doubles mine, above; Masks equal; } OneLabel; /* of each row: its probability, the mass above it, how many have as much */
 
-/* Totals and uniforms of the rows of a lane group; `slow` where a row is odd or does not sum to 1. (Masks are added up,
- * not joined by "or": gcc 12 takes the latter apart lane by lane.) */
-INLINE Whole whole_of_lanes(const Job *job, const Tile *t, int64_t v, Masks *slow) {
+/* Totals and uniforms of the rows of a lane group, and where one label of each stands if that is asked for; `slow` where a row is odd or does
+ * not sum to 1. (Masks are added up, not joined by "or": gcc 12 takes the latter apart lane by lane.) */
+INLINE Whole whole_of_lanes(const Job *job, const Tile *t, int64_t v, OneLabel *label, Masks *slow) {
     Doubles total = {0}, u = {0};
     Masks odd = {0};
     WordVector hash = {0}, seeds = {0};
     for (int64_t k = 0; k < job->columns; k++) {
-        Doubles x = *lanes_at(t, k, v);
-        total += (x + 2.0) - 2.0;
-        odd |= odd_lanes(x);
+        Doubles x = *lanes_at(t, k, v), mass = (x + 2.0) - 2.0;
+        total += mass;
+        odd = note_odd(odd, x);
+        if (label) {
+            label->above = add_where_greater(label->above, x, label->mine, mass);
+            label->equal = count_where_equal(label->equal, x, label->mine);
+        }
         if (!job->seeds) hash += hash_lanes(x, (WordVector){0} + job->column_keys[k]);
     }
     int64_t first = t->first + v * LANES, rows = t->rows - v * LANES;
@@ -77,7 +120,7 @@ INLINE Whole whole_of_lanes(const Job *job, const Tile *t, int64_t v, Masks *slo
     if (!job->seeds) seeds = mix_lanes(hash + mix(job->key + GOLDEN));
     if (job->noted) memcpy(job->noted + first, &seeds, (size_t)(rows < LANES ? rows : LANES) * 8);
     if (!job->u) u = uniform_of_lanes(seeds);
-    *slow = odd < 0;
+    *slow = lanes_noted(odd);
     *slow += total - 1.0 > job->tolerance;
     *slow += total - 1.0 < -job->tolerance;
     return (Whole){total, u};
@@ -140,7 +183,7 @@ static Masks score_lanes_fully(const Job *job, Tile *t, Whole whole, Masks slow)
 /* Sort a lane group and score its labels, upward in each row: t->score[r]. Slow rows are not right. */
 INLINE Masks score_lanes(const Job *job, Tile *t, int64_t v) {
     Masks slow;
-    Whole whole = whole_of_lanes(job, t, v, &slow);
+    Whole whole = whole_of_lanes(job, t, v, NULL, &slow);
     Doubles above = {0}, before = (Doubles){0} - 1.0;
     double w[N_WEIGHTS];
     memcpy(w, job->weights, sizeof w);

@@ -99,6 +99,33 @@ INLINE int some_odd(Masks noted) {
 #endif
 }
 
+/* Lane by lane, which noted something odd. */
+INLINE Masks lanes_noted(Masks noted) {
+#if defined(__AVX512F__)
+    return (Masks)_mm512_movm_epi64(_mm512_cmpgt_epu64_mask((__m512i)noted, _mm512_set1_epi64(BITS_OF_TWO)));
+#else
+    return noted < 0;
+#endif
+}
+
+/* sum + value where x > bar. */
+INLINE Doubles add_where_greater(Doubles sum, Doubles x, Doubles bar, Doubles value) {
+#if defined(__AVX512F__) /* gcc 12 would turn the comparison into a vector first */
+    return (Doubles)_mm512_mask_add_pd((__m512d)sum, _mm512_cmp_pd_mask((__m512d)x, (__m512d)bar, _CMP_GT_OQ), (__m512d)sum, (__m512d)value);
+#else
+    return sum + where(x > bar, value);
+#endif
+}
+
+/* count + 1 where x == y. */
+INLINE Masks count_where_equal(Masks count, Doubles x, Doubles y) {
+#if defined(__AVX512F__)
+    return (Masks)_mm512_mask_add_epi64((__m512i)count, _mm512_cmp_pd_mask((__m512d)x, (__m512d)y, _CMP_EQ_OQ), (__m512i)count, _mm512_set1_epi64(1));
+#else
+    return count - (x == y);
+#endif
+}
+
 /* The product of the two halves of every word: one instruction where there is one. */
 INLINE WordVector times_own_half(WordVector w) {
 #if defined(__AVX512F__)

@@ -22,6 +22,14 @@ INLINE int32_t bits_of_float(float x) { int32_t bits; memcpy(&bits, &x, 4); retu
 
 INLINE float next_float(float x) { return float_of(bits_of_float(x) + 1); } /* of a positive number */
 
+#if defined(__AVX512F__) /* which reads the last labels of a row without those beyond */
+#define READS_IN_PLACE 1
+#else
+#define READS_IN_PLACE 0
+#endif
+/* Row i as single floats: where it lies, or in the room where load_rough left it. */
+INLINE const float *rough_of(const Job *job, int64_t i, int is_single, Scratch s) { return READS_IN_PLACE && is_single ? row_at(job, i) : s.rough; }
+
 /* The row as single floats, rounded if it was double (which keeps the order), filled up with what is never a member. Returns the largest. */
 INLINE float load_rough(const Job *job, const void *row, int is_single, float *rough) {
     int64_t columns = job->columns;
@@ -61,24 +69,26 @@ INLINE double sum_of_roughs(Roughs x) {
 }
 
 #if defined(__AVX512F__)
+/* Lanes that hold labels where `left` are left. */
+INLINE __mmask16 lanes_there(int64_t left) { return left >= SPAN ? 0xFFFF : left > 0 ? (__mmask16)((1u << left) - 1) : 0; }
 /* Sum up SPAN labels of a row above (or up to) the bar; tell which are above. */
-INLINE uint64_t add_span(const float *at, __m512 bar, int from_below, __m512 *mass) {
-    __m512 x = _mm512_loadu_ps(at);
+INLINE uint64_t add_span(const float *at, __mmask16 there, __m512 bar, int from_below, __m512 *mass) {
+    __m512 x = _mm512_mask_loadu_ps(_mm512_set1_ps(-FLT_MIN), there, at);
     __mmask16 in = _mm512_cmp_ps_mask(x, bar, _CMP_GT_OQ);
     *mass = _mm512_mask_add_ps(*mass, from_below ? _mm512_cmp_ps_mask(x, bar, _CMP_LE_OQ) : in, *mass, x);
     return in;
 }
 /* Rough mass above (or up to) the pivot, and the number of labels above. Four sums: one would wait for itself. */
-INLINE double rough_mass(const float *rough, int64_t spans, float pivot, int from_below, int64_t *count) {
+INLINE double rough_mass(const float *rough, int64_t n, float pivot, int from_below, int64_t *count) {
     __m512 bar = _mm512_set1_ps(pivot), mass[4];
     for (int k = 0; k < 4; k++) mass[k] = _mm512_setzero_ps();
-    int64_t above = 0, s = 0;
-    for (; s + 4 <= spans; s += 4) {
+    int64_t above = 0, j = 0;
+    for (; j + 4 * SPAN <= n; j += 4 * SPAN) {
         uint64_t in = 0;
-        for (int k = 0; k < 4; k++) in |= add_span(rough + (s + k) * SPAN, bar, from_below, mass + k) << 16 * k;
+        for (int k = 0; k < 4; k++) in |= add_span(rough + j + k * SPAN, 0xFFFF, bar, from_below, mass + k) << 16 * k;
         above += __builtin_popcountll(in);
     }
-    for (; s < spans; s++) above += __builtin_popcountll(add_span(rough + s * SPAN, bar, from_below, mass));
+    for (int k = 0; j < n; j += SPAN, k++) above += __builtin_popcountll(add_span(rough + j, lanes_there(n - j), bar, from_below, mass + k));
     *count = above;
     return (double)_mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(mass[0], mass[1]), _mm512_add_ps(mass[2], mass[3])));
 }
@@ -92,8 +102,7 @@ INLINE Front front_of(const Job *job, const Searched *in, float pivot, const Loa
     const float *rough = in->rough;
     Front f = {pivot, 0.0, 0.0, 0};
 #if defined(__AVX512F__)
-    double sum = from_below ? rough_mass(rough, spans_of(in->n), pivot, 1, &f.count)
-                            : rough_mass(rough, spans_of(in->n), pivot, 0, &f.count);
+    double sum = from_below ? rough_mass(rough, in->n, pivot, 1, &f.count) : rough_mass(rough, in->n, pivot, 0, &f.count);
 #else
     Roughs mass = {0}, more_mass = {0}; /* two sums: one would wait for itself */
     const RoughMasks turn = (RoughMasks){0} - from_below;
@@ -168,10 +177,10 @@ INLINE void widen(const float *rough, int64_t n, float *low, float *high) {
     *low = last < 0 ? -1.0f : float_of(last);
 }
 
-/* One bit for each of the SPAN labels from `bits` on that lies between low and high (bits of floats, none negative). */
-INLINE uint32_t between(const int32_t *bits, int32_t low, int32_t high) {
+/* One bit for each of the SPAN labels from `bits` on that lies between low and high (bits of floats, none negative); `left` of them are there. */
+INLINE uint32_t between(const int32_t *bits, int64_t left, int32_t low, int32_t high) {
 #if defined(__AVX512F__)
-    __m512i x = _mm512_loadu_si512(bits);
+    __m512i x = _mm512_mask_loadu_epi32(_mm512_set1_epi32(-1), lanes_there(left), bits);
     return _mm512_mask_cmple_epi32_mask(_mm512_cmpge_epi32_mask(x, _mm512_set1_epi32(low)), x, _mm512_set1_epi32(high));
 #elif defined(__AVX2__)
     __m256i x = _mm256_loadu_si256((const __m256i *)bits);
@@ -200,8 +209,10 @@ INLINE int64_t collect(const Job *job, int64_t i, const float *rough, float low,
         uint64_t filled = 0;
         for (int64_t w = 0; w < WORDS && first + w * step < spans; w++) {
             uint64_t word = 0;
-            for (int64_t k = 0; k < step && first + w * step + k < spans; k++)
-                word |= (uint64_t)between((const int32_t *)rough + (first + w * step + k) * SPAN, bits_of_float(low), bits_of_float(high)) << k * SPAN;
+            for (int64_t k = 0; k < step && first + w * step + k < spans; k++) {
+                int64_t j = (first + w * step + k) * SPAN;
+                word |= (uint64_t)between((const int32_t *)rough + j, job->columns - j, bits_of_float(low), bits_of_float(high)) << k * SPAN;
+            }
             words[w] = word;
             filled |= (uint64_t)(word != 0) << w;
         }
@@ -214,81 +225,5 @@ INLINE int64_t collect(const Job *job, int64_t i, const float *rough, float low,
         }
     }
     return n;
-}
-
-/* Exact mass of the labels above `high`, of which there are `count`. */
-INLINE int64_t mass_above(const Job *job, const void *row, int is_single, const float *rough, float high, int64_t count) {
-    Masks bits = {0}; /* of values + 2: what the twos add is taken off at the end */
-    int64_t j = 0, mass = 0;
-    if (count == 0) return 0;
-    for (; j + LANES <= job->columns; j += LANES) {
-        Doubles x = load_lanes(row, is_single, j);
-        bits += (Masks)(x + 2.0) & ((is_single ? x : load_lanes(rough, 1, j)) > (double)high);
-    }
-    for (; j < job->columns; j++) mass += rough[j] > high ? (int64_t)bits_of(AS_DOUBLE(row, is_single, j) + 2.0) : 0;
-    return (int64_t)((uint64_t)(sum_of(bits) + mass) - (uint64_t)count * (uint64_t)BITS_OF_TWO);
-}
-
-typedef struct {
-    float high;     /* every label above this is in */
-    int64_t before; /* how many those are */
-    int64_t among;  /* how many of the window, in order, are in as well */
-    int proven;     /* 0: the search was misled, or the cut lies among the labels without mass */
-} Position;
-
-/* What was found out about a window: its labels, the exact mass above it and above its first label that is out, and whether labels without
- * mass can be left aside. */
-typedef struct { Position cut; int64_t n, above, through; int has_mass; } Decision;
-
-/* Decide the n labels of s.window, below which exact mass stands above, by their scores: they are put in order. */
-INLINE Decision decide_window(const Job *job, const Loaded *row, double threshold, Front front, int64_t n, int64_t above, int proven_below,
-                              Scratch s) {
-    int64_t rank = 0, own = 1, behind = job->weights[BEHIND] != 0.0, through = above;
-    order_entries(s.window, s.spare, n, row->tie_seed);
-    for (; rank < n && (own = steps_of(s.window + rank)) >= behind; rank++, through += own) {
-        double score = mass_score(job->weights, (double)through, (double)own, (double)(front.count + rank + 1), row);
-        if (!(score <= threshold)) break;
-    }
-    int has_mass = own >= behind || threshold < 1.0;
-    int proven = (rank > 0 || front.count == 0) && (rank < n || proven_below) && has_mass;
-    return (Decision){{front.pivot, front.count, rank, proven}, n, above, through, has_mass};
-}
-
-/* Decide the labels of a row with low <= rough <= high. */
-INLINE Decision decide(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, float low, Front front,
-                       int proven_below, Scratch s) {
-    int64_t n = collect(job, i, s.rough, low, front.pivot, s.window);
-    int64_t above = mass_above(job, row_at(job, i), is_single, s.rough, front.pivot, front.count);
-    return decide_window(job, row, threshold, front, n, above, proven_below, s);
-}
-
-/* Whether the labels beside a window, the least above it and the largest below it, prove its cut: they often do where the cut lies right at
- * an end. Of equal ones the last is looked at above, the first below. */
-INLINE int holds_beside(const Job *job, const Loaded *row, double threshold, const Decision *d, float below, float above) {
-    int64_t own = grid_steps((double)above), next = grid_steps((double)below), rank = d->cut.before;
-    if (!d->has_mass || (d->cut.among == d->n && !(below >= 0x1p-51f))) return 0;
-    if (d->cut.among == 0 && rank > 0
-        && !(mass_score(job->weights, (double)(d->above - own), (double)own, (double)rank, row) <= threshold)) return 0;
-    return d->cut.among < d->n
-        || mass_score(job->weights, (double)d->through, (double)next, (double)(rank + d->n + 1), row) > threshold;
-}
-
-/* Cut a row that is not odd at a threshold. */
-INLINE Position find_cut(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, Scratch s) {
-    float low, top = load_rough(job, row_at(job, i), is_single, s.rough);
-    Aim aim = aim_at(job, threshold);
-    Front front = narrow_down(job, s.rough, top, row, aim, &low);
-    Decision found = decide(job, i, is_single, row, threshold, next_float(low), front, 0, s);
-    if (found.cut.proven) return found.cut;
-    /* The cut may lie right at an end of the window: look at one more label on each side, or decide again with them. Below, there may be
-     * nothing at all, or only labels without mass, which score more than 1. */
-    widen(s.rough, job->columns, &low, &front.pivot);
-    if (is_single && holds_beside(job, row, threshold, &found, low, front.pivot)) { found.cut.proven = 1; return found.cut; }
-    Searched whole = {s.rough, job->columns, {0}};
-    front = front_of(job, &whole, front.pivot, row, aim.from_below);
-    int zeros_are_out = job->weights[BEHIND] != 0.0 && threshold < 1.0;
-    int proven_below = low < 0.0f || (low < 0x1p-52f && zeros_are_out);
-    if (proven_below) low = zeros_are_out ? 0x1p-52f : 0.0f;
-    return decide(job, i, is_single, row, threshold, low, front, proven_below, s).cut;
 }
 #endif

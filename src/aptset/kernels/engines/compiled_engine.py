@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import blocks
+from aptset.kernels.buckets import FinerIndex, refined
 from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Waiting
 from aptset.kernels.formula import Floats
 from aptset.kernels.quotients import by_decimals, rounding_bits
@@ -84,7 +85,7 @@ class CompiledEngine:
 
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Count the scores below every label."""
-        of_scores = (calibrated.scores, calibrated.offsets, row_groups, *calibrated.index)
+        of_scores = (calibrated.scores, calibrated.offsets, row_groups, *self._index(calibrated))
         return int(self.loops.add_counts(*_job(rows, None), *of_scores, None, counts))
 
     def p_values(
@@ -94,8 +95,16 @@ class CompiledEngine:
         rounding = calibrated.kept.get(self.name)
         if rounding is None:
             rounding = calibrated.kept[self.name] = self._rounding(calibrated)
-        of_scores = (calibrated.scores, calibrated.offsets, row_groups, *calibrated.index, rounding)
+        of_scores = (calibrated.scores, calibrated.offsets, row_groups, *self._index(calibrated), rounding)
         return int(self.loops.p_values(*_job(rows, noted), *of_scores, p_values))
+
+    def _index(self, calibrated: Calibrated) -> FinerIndex:
+        """Return the index with finer buckets, worked out once."""
+        found: FinerIndex | None = calibrated.kept.get((self.name, "index"))
+        if found is None:
+            found = refined(calibrated.scores, calibrated.offsets, calibrated.index)
+            calibrated.kept[self.name, "index"] = found
+        return found
 
     def _rounding(self, calibrated: Calibrated) -> NDArray[np.uint8]:
         """Return the bits that go beside the nearest floats; none for offsets that the loops refuse."""
