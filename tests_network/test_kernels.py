@@ -19,7 +19,7 @@ from aptset.kernels.engines.cuda_engine import CudaEngine
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from aptset.kernels.seeding import hash_rows
-from aptset.kernels.softmax import softmax_by_blocks
+from aptset.kernels.logits import softmax_by_blocks
 from aptset.kernels.tensors import TensorRows
 from aptset.scores import SAPS, Adaptive, Homogeneous, Margin, Rank, Regularized
 

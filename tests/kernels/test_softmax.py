@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptset.kernels import softmax as module
+from aptset.kernels import logits as module
 from aptset.kernels.formula import normalised, raised, sum_of_row, tempered
-from aptset.kernels.softmax import exponential, softmax, softmax_by_blocks
+from aptset.kernels.logits import softmax_by_blocks
+from aptset.kernels.softmax import exponential, softmax
 from aptset.validation.matrices import softmax_of
 
 

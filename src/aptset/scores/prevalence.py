@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels.formula import Floats, Places
+from aptset.kernels.formula import Floats, OwnMass, Places
 from aptset.labels import plain_value
 from aptset.scores.checks import check_every_label, check_training_counts
 from aptset.scores.homogeneous import TIE_NOISE
@@ -23,7 +23,7 @@ class Prevalence:
     is that of any score: 1 - alpha over all rows. Equal scores come in random order and labels without mass share
     (1, 2], as in :class:`Homogeneous`, which this is where all labels are equally frequent.
 
-    There is no fast form: the loops of numpy score every label.
+    It has no order along a row, so that every label is scored.
 
     Parameters
     ----------
@@ -57,6 +57,11 @@ class Prevalence:
         times = np.array(list(self.counts.values()), dtype=np.float64) + 1.0
         factors: Floats = times.min() / times
         return factors
+
+    @cached_property
+    def own_mass(self) -> OwnMass:
+        """The same as the compiled loops take it."""
+        return OwnMass(self._factors, 1.0 - TIE_NOISE, TIE_NOISE)
 
     def of(self, places: Places) -> Floats:
         """Return the score of every label."""

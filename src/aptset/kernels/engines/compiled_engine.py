@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import blocks
-from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Waiting
-from aptset.kernels.formula import Floats
+from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, Waiting
+from aptset.kernels.formula import Floats, Places, Weights
 from aptset.kernels.quotients import by_decimals, rounding_bits
+from aptset.kernels.ratio_pairs import POWERS, TENTHS
 from aptset.kernels.rowhash import Words, column_keys
+from aptset.kernels.softmax import CONSTANTS
 
 if TYPE_CHECKING:
     from aptset.kernels.places import Rows
@@ -26,6 +28,11 @@ class CompiledEngine:
 
     loops: Any  # the extension module
     name: str = "compiled"
+
+    @cached_property
+    def for_functions(self) -> CompiledEngine:
+        """The same loops around scores that they do not know."""
+        return FreeEngine(self.loops)
 
     def step(self, rows: Rows) -> int:
         """Return larger blocks where nothing is copied: calls are few, and memory is bounded all the same."""
@@ -82,22 +89,37 @@ class CompiledEngine:
         bad, _ = self.loops.by_label(*_job(rows, noted), len(rows), thresholds, at_least, None, None, 1, flags)
         return int(bad)
 
+    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], at_least: int) -> tuple[int, list[Members]]:
+        """Score every label, and return the members at a threshold for every cell."""
+        scores = np.empty(rows.probabilities.shape)
+        bad = self.all_scores(rows, scores)
+        return bad, [self._members(rows, scores, wanted, at_least) for wanted in of_levels if bad < 0]
+
+    def _members(self, rows: Rows, scores: Floats, thresholds: Floats, at_least: int) -> Members:
+        """Return the sizes and members of rows with seeds."""
+        room, sizes = _room_for_members(rows), np.empty(len(rows), dtype=np.int32)
+        where = (*_at_cells(thresholds), at_least, sizes, room, room.itemsize, None)
+        written = self.loops.by_cell(*_job(rows, None), len(rows), scores, *where)
+        return sizes, room[:written].astype(np.int32)
+
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Count the scores below every label."""
-        of_scores = (calibrated.scores, calibrated.offsets, row_groups, *calibrated.index)
-        return int(self.loops.add_counts(*_job(rows, None), *of_scores, None, counts))
+        return int(self.loops.add_counts(*_job(rows, None), *_known(calibrated, row_groups), None, counts))
 
     def p_values(
         self, rows: Rows, calibrated: Calibrated, row_groups: Groups, p_values: Floats, noted: Words | None
     ) -> int:
         """Divide, and go one step up where the table says so."""
-        rounding = calibrated.kept.get(self.name)
-        if rounding is None:
-            rounding = calibrated.kept[self.name] = self._rounding(calibrated)
-        of_scores = (calibrated.scores, calibrated.offsets, row_groups, *calibrated.index, rounding)
+        of_scores = (*_known(calibrated, row_groups), self._rounding(calibrated))
         return int(self.loops.p_values(*_job(rows, noted), *of_scores, p_values))
 
     def _rounding(self, calibrated: Calibrated) -> NDArray[np.uint8]:
+        rounding: NDArray[np.uint8] | None = calibrated.kept.get(self.name)
+        if rounding is None:
+            rounding = calibrated.kept[self.name] = self._round(calibrated)
+        return rounding
+
+    def _round(self, calibrated: Calibrated) -> NDArray[np.uint8]:
         """Return the bits that go beside the nearest floats; none for offsets that the loops refuse."""
         sizes = np.diff(calibrated.offsets)
         if (sizes < 0).any() or calibrated.offsets[-1] > len(calibrated.scores):
@@ -123,6 +145,23 @@ class CompiledEngine:
     ) -> None:
         """Take the first members of each row."""
         self.loops.beginnings(members, longest, sizes, taken)
+
+    def codes(self, items: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Look the rows up in a table."""
+        numbers, firsts = np.empty(len(items), dtype=np.int32), np.empty(len(items), dtype=np.int64)
+        found = self.loops.codes(np.ascontiguousarray(items), numbers, firsts)
+        return numbers, firsts[:found].copy()
+
+    def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
+        """Exponentiate and divide."""
+        self.loops.softmax(np.ascontiguousarray(logits), logits.shape[1], CONSTANTS, probabilities)
+
+    def ratios(self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
+        """Divide one after the other."""
+        found, is_open = np.empty(numerators.shape), np.empty(numerators.shape, dtype=np.bool_)
+        pair = np.ascontiguousarray(numerators), np.ascontiguousarray(denominators)
+        self.loops.ratios(*pair, POWERS, TENTHS, found, is_open)
+        return found, is_open
 
     def p_value_table(self, n: int, counts: NDArray[Any]) -> Floats:
         """Return the p-values of all counts, which depend on n alone and are kept."""
@@ -157,6 +196,91 @@ class WaitingMembers:
         return ordered
 
 
+@dataclass(frozen=True)
+class FreeEngine(CompiledEngine):
+    """The loops around scores that have no weights: every label is scored first, and no order of scores is assumed.
+
+    Scores of a label's own mass are worked out in C; others are functions, which are told in C where labels stand.
+    """
+
+    def step(self, rows: Rows) -> int:
+        """Return blocks whose scores stay in the cache of a core."""
+        return max(1, blocks.BLOCK_CELLS // rows.n_columns)
+
+    def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
+        """Score one label of each row."""
+        own = rows.formula.own_mass
+        if own is not None:
+            return int(self.loops.own_mass(*_job(rows, noted), own.factors, own.constant, own.u, labels, scores))
+        every = np.empty(rows.probabilities.shape)
+        bad = self.all_scores(rows, every, noted)
+        scores[:] = np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
+        return bad
+
+    def all_scores(self, rows: Rows, scores: Floats, noted: Words | None = None) -> int:
+        """Score every label."""
+        own, of = rows.formula.own_mass, rows.formula.of
+        if own is not None:
+            return int(self.loops.own_mass(*_job(rows, noted), own.factors, own.constant, own.u, None, scores))
+        assert of is not None
+        of_labels, of_rows = np.empty((3, *scores.shape)), np.empty((5, len(scores), 1))
+        bad = int(self.loops.standing(*_job(rows, noted), of_labels, of_rows))
+        if bad < 0:
+            scores[:] = of(Places(*of_labels, *of_rows, scores.shape[1]))
+        return bad
+
+    def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
+        """Flag the members."""
+        rows, scores, bad = self._scored(rows, noted)
+        if bad < 0:
+            flags[:] = False
+            where = (*_at_cells(thresholds), at_least, None, None, 1, flags)
+            self.loops.by_cell(*_job(rows, None), len(rows), scores, *where)
+        return bad
+
+    def cut_by_label(
+        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+    ) -> tuple[int, Columns]:
+        """Return the members at a threshold for every column."""
+        rows, scores, bad = self._scored(rows, noted)
+        if bad >= 0:
+            return bad, np.empty(0, dtype=np.int32)
+        sizes[:], members = self._members(rows, scores, thresholds[None, :], at_least)
+        return bad, members
+
+    def mask_by_label(
+        self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
+    ) -> int:
+        """Flag the members at a threshold for every column."""
+        return self.mask(rows, thresholds[None, :], at_least, flags, noted)
+
+    def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
+        """Count the scores below every label."""
+        _, scores, bad = self._scored(rows, None)
+        if bad < 0:
+            self.loops.counts_of_scores(scores, rows.n_columns, *_known(calibrated, row_groups), None, counts)
+        return bad
+
+    def p_values(
+        self, rows: Rows, calibrated: Calibrated, row_groups: Groups, p_values: Floats, noted: Words | None
+    ) -> int:
+        """Count, divide, and go one step up where the table says so."""
+        _, scores, bad = self._scored(rows, noted)
+        if bad < 0:
+            of_scores = (*_known(calibrated, row_groups), self._rounding(calibrated))
+            self.loops.p_values_of_scores(scores, rows.n_columns, *of_scores, p_values)
+        return bad
+
+    def _scored(self, rows: Rows, noted: Words | None) -> tuple[Rows, Floats, int]:
+        """Return the rows with their seeds, the scores of all labels, and the first bad row or -1."""
+        scores = np.empty(rows.probabilities.shape)
+        if rows.seeds is not None:
+            return rows, scores, self.all_scores(rows, scores)
+        seeds = np.empty(len(rows), dtype=np.uint64) if noted is None else noted
+        bad = self.all_scores(rows, scores, seeds)
+        return replace(rows, seeds=seeds), scores, bad
+
+
 def _compute(loops: Any, n: int) -> Floats:
     table = np.empty(n + 1)
     done = loops.p_value_table(table)  # the smallest p-values are left to the decimals
@@ -164,6 +288,8 @@ def _compute(loops: Any, n: int) -> Floats:
     table.flags.writeable = False
     return table
 
+
+_NO_WEIGHTS = Weights().flat  # of a score that the loops do not know
 
 _LARGE = 2**14  # tables from here on take memory: few are kept
 _table = lru_cache(maxsize=256)(_compute)
@@ -173,9 +299,9 @@ _large_table = lru_cache(maxsize=2)(_compute)
 def _job(rows: Rows, noted: Words | None) -> tuple[object, ...]:
     """Return the arguments that every loop over probabilities takes first (``JOB_FORMAT`` in ``c/compiled.c``)."""
     values, weights = rows.probabilities, rows.formula.weights
-    assert weights is not None
+    flat = _NO_WEIGHTS if weights is None else weights.flat
     keys = column_keys(rows.key, values.shape[1])
-    return values, values.shape[1], weights.flat, keys, rows.key, rows.tolerance, rows.seeds, rows.u, noted
+    return values, values.shape[1], flat, keys, rows.key, rows.tolerance, rows.seeds, rows.u, noted
 
 
 _MANY = 48  # members a row: fewer are in order at once
@@ -188,6 +314,17 @@ def _room_for_members(rows: Rows) -> Columns:
     n_rows, n_columns = rows.probabilities.shape
     width = 1 if n_columns <= _WIDEST_TILE else 2 if n_columns <= 2**16 else 4
     return np.empty(n_rows * n_columns, dtype=f"u{width}" if width < 4 else np.int32)
+
+
+def _known(calibrated: Calibrated, row_groups: Groups) -> tuple[object, ...]:
+    """Return what is known of the calibration scores, but for the bits of rounding (``KNOWN_FORMAT``)."""
+    of_columns = None if calibrated.of_columns is None else calibrated.of_columns.astype(np.int32)
+    return calibrated.scores, calibrated.offsets, row_groups, of_columns, *calibrated.index
+
+
+def _at_cells(thresholds: Floats) -> tuple[object, ...]:
+    """Return the arguments of a threshold for every cell: whether rows, and labels, have their own."""
+    return np.ascontiguousarray(thresholds), len(thresholds) > 1, thresholds.shape[1] > 1
 
 
 def _wanted(thresholds: Floats, at_least: int) -> tuple[object, ...]:
