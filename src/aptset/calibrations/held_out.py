@@ -17,7 +17,7 @@ from aptset.groups import EVERYONE, Groups, Ids, Overlap
 from aptset.kernels.counts import Calibrated, add_counts, index_of, rank_at, sort_upward
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
-from aptset.labels import hashable
+from aptset.labels import Coded, hashable
 from aptset.validation.groups import (
     check_group_values,
     check_same_kind,
@@ -213,10 +213,12 @@ class HeldOut:
         if found is None or ids is None:
             return ids, self.size_of_group
         if self.overlapping is not None:
-            return ids, self.overlapping.sizes_of({name for cell in dict.fromkeys(found) for name in cell})
+            assert isinstance(found, Coded)
+            return ids, self.overlapping.sizes_of({name for cell in found.distinct() for name in cell})
         met = np.flatnonzero(np.bincount(ids + 1, minlength=len(sizes) + 1)[1:]).tolist()
         seen = {self.groups.names[number]: sizes[number] for number in met}
-        others = (found[row] for row in np.flatnonzero(ids < 0).tolist())
+        unknown = np.flatnonzero(ids < 0)
+        others = found.some(unknown).distinct() if isinstance(found, Coded) else (found[row] for row in unknown.tolist())
         never = {hashable(other.item() if isinstance(other, np.generic) else other): 0 for other in others}
         return ids, seen | never
 

@@ -28,10 +28,26 @@ def weight_needed(totals: NDArray[Any], alpha: Fraction) -> NDArray[Any]:
     return np.asarray(totals - (times * part + rest * part // whole))
 
 
+def weight_needed_of_sums(one: NDArray[Any], other: NDArray[Any], alpha: Fraction) -> NDArray[Any]:
+    """Return the same of sums of an entry of each: what is divided is the entries, not the sums."""
+    part, whole = alpha.numerator, alpha.denominator
+    if object in (one.dtype, other.dtype) or whole >= _NARROW:
+        return weight_needed(one + other, alpha)
+    (quotient, left), (also, more) = (_times_part(totals, part, whole) for totals in (one, other))
+    return np.asarray(((one - quotient) + (other - also)) - (left + more >= whole))
+
+
+def _times_part(totals: NDArray[Any], part: int, whole: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return totals times part / whole, rounded down, and what is left."""
+    times, rest = np.divmod(totals, whole)
+    more, left = np.divmod(rest * part, whole)
+    return times * part + more, left
+
+
 def ratios(numerators: NDArray[Any], denominators: NDArray[Any]) -> Floats:
     """Return for each ratio, in [0, 1], the smallest float whose decimal is not below it."""
     numerators, denominators = np.broadcast_arrays(numerators, denominators)
-    if denominators.dtype == object:
+    if object in (numerators.dtype, denominators.dtype):
         return _by_rationals(numerators, denominators)
     found, is_open = engines.chosen.ratios(numerators, denominators)
     is_open |= denominators >= _WIDE

@@ -14,11 +14,12 @@ from aptset.calibrations.tuning import Trial, Tuning, choose, some_rows
 from aptset.calibrations.weighted import Weighted
 from aptset.calibrations.weights import Scale, WeightedScores
 from aptset.chance import Chance, fingerprint_of
-from aptset.groups import Cells, Groups, groups_labels
+from aptset.groups import Groups, groups_labels
 from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.rowhash import Words
+from aptset.labels import Coded
 from aptset.probabilities.answers import NAME, looked_at, make_rows, scores_of_labels, stays_on_device
 from aptset.probabilities.weighing import EQUAL, Weighed, Weighing
 from aptset.scores import Adaptive, Score
@@ -146,8 +147,9 @@ def _some(values: Any, rows: NDArray[np.bool_]) -> Any:
     """Return the groups of some rows."""
     if values is None:
         return None
-    some = [values[row] for row in np.flatnonzero(rows).tolist()]
-    return Cells(some, values.overlap) if isinstance(values, Cells) else some
+    if isinstance(values, Coded):
+        return values.some(rows)
+    return [values[row] for row in np.flatnonzero(rows).tolist()]
 
 
 def take_ids(probabilities: Any, ids: Any) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@
 #include "masks.h"
 #include "own_mass.h"
 #include "places.h"
+#include "ratios.h"
 #include "scored.h"
 #include "slabs.h"
 #include "softmax.h"
@@ -30,6 +31,7 @@ typedef struct {
     int64_t (*own_mass)(const Job *, int64_t, Scratch, const OwnMass *, const int64_t *, double *);
     int64_t (*standing)(const Job *, int64_t, Scratch, Tile *, const Standing *);
     void (*softmax)(const Exponential *, const void *, int, int64_t, int64_t, double *, double *);
+    void (*ratios)(const int64_t *, const int64_t *, int64_t, const Decimals *, double *, uint8_t *);
 } Loops;
 
 extern const Loops baseline_loops, v3_loops, v4_loops;

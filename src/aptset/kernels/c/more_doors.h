@@ -3,7 +3,6 @@
 #define APTSET_MORE_DOORS_H
 #include <stdlib.h>
 #include "codes.h"
-#include "ratios.h"
 
 /* Counts (added to what is there) or p-values of a matrix of scores. */
 static PyObject *of_scores(PyObject *args, int with_p) {
@@ -136,17 +135,17 @@ static PyObject *softmax(PyObject *self, PyObject *args) {
     return room ? Py_NewRef(Py_None) : refuse(all_fits);
 }
 
-/* Ratios of whole numbers below 2^62; returns how many are marked as open. */
+/* Ratios of whole numbers below 2^62, and which of them are open. */
 static PyObject *ratios(PyObject *self, PyObject *args) {
     Py_buffer above, below, powers, tenths, to, is_open;
     if (!PyArg_ParseTuple(args, "y*y*y*y*w*w*", &above, &below, &powers, &tenths, &to, &is_open)) return NULL;
-    int64_t n = is_open.len, decades = tenths.len / 8, open = 0;
+    int64_t n = is_open.len, decades = tenths.len / 8;
     int all_fits = above.len == n * 8 && below.len == n * 8 && to.len == n * 8 && decades > 0
-        && powers.len >= (decades + LONG_DIGITS + 1) * (int64_t)sizeof(Pair);
+        && powers.len >= (decades + LONG_DIGITS + 1) * 16;
     if (all_fits) {
         Decimals decimals = {powers.buf, tenths.buf, decades};
         Py_BEGIN_ALLOW_THREADS
-        open = ratios_loop(above.buf, below.buf, n, &decimals, to.buf, is_open.buf);
+        loops->ratios(above.buf, below.buf, n, &decimals, to.buf, is_open.buf);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&above);
@@ -155,7 +154,7 @@ static PyObject *ratios(PyObject *self, PyObject *args) {
     PyBuffer_Release(&tenths);
     PyBuffer_Release(&to);
     PyBuffer_Release(&is_open);
-    return all_fits ? PyLong_FromLongLong(open) : refuse(0);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
 }
 
 #define FIRST_SLOTS 1024

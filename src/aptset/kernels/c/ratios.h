@@ -1,76 +1,90 @@
-/* Ratios of whole numbers, in [0, 1]: the smallest double whose decimal is not below each. What kernels/ratios.py does for arrays, one by one;
- * what is too close to call is marked and left to rationals. */
+/* Ratios of whole numbers, in [0, 1]: the smallest double whose decimal is not below each. Twin of kernels/ratio_pairs.py; what is too close to
+ * call is marked, and left to rationals. */
 #ifndef APTSET_RATIOS_H
 #define APTSET_RATIOS_H
-#include <math.h>
-#include "row.h"
+#include "vectors.h"
 
 #define SPLIT 134217729.0 /* 2^27 + 1 cuts a double into halves whose products are exact */
 #define CLOSE_TO_CALL 0x1p-20
 #define SHORT_DIGITS 15
 #define LONG_DIGITS 17
-#define SPACING(x) (from_bits(bits_of(x) + 1) - (x))
 
-typedef struct { double high, low; } Pair;
-/* Powers of ten as pairs, from 10^0 on, and one tenth, one hundredth, ... as doubles. */
-typedef struct { const Pair *powers; const double *tenths; int64_t decades; } Decimals;
+/* Powers of ten as pairs of doubles, from 10^0 on, and one tenth, one hundredth, ... */
+typedef struct { const double *powers, *tenths; int64_t decades; } Decimals;
+typedef struct { Doubles high, low; } Pair;
 
-INLINE Pair pair_of(int64_t whole) { double high = (double)whole; return (Pair){high, (double)(whole - (int64_t)high)}; }
+INLINE Doubles magnitude(Doubles x) { return (Doubles)((Masks)x & INT64_MAX); }
+INLINE Doubles half_spacing(Doubles x) { return ((Doubles)((Masks)x + 1) - x) / 2.0; }
+/* The nearest whole number of a number that is not negative: from 2^52 on all are whole. */
+INLINE Doubles whole_near(Doubles x) { return choose(x < 0x1p52, (x + 0x1p52) - 0x1p52, x); }
 
-INLINE Pair pair_product(double one, double other) {
-    double product = one * other, cut = one * SPLIT, other_cut = other * SPLIT;
-    double high = cut - (cut - one), other_high = other_cut - (other_cut - other), low = one - high, other_low = other - other_high;
+INLINE Pair pair_of(Masks whole) {
+    Doubles high = __builtin_convertvector(whole, Doubles);
+    return (Pair){high, __builtin_convertvector(whole - __builtin_convertvector(high, Masks), Doubles)};
+}
+
+INLINE Pair pair_product(Doubles one, Doubles other) {
+    Doubles product = one * other, cut = one * SPLIT, other_cut = other * SPLIT;
+    Doubles high = cut - (cut - one), other_high = other_cut - (other_cut - other), low = one - high, other_low = other - other_high;
     return (Pair){product, ((high * other_high - product) + high * other_low + low * other_high) + low * other_low};
 }
 
 /* By how much a double times the denominator exceeds the numerator. */
-INLINE double excess_of(double found, Pair above, Pair below) {
+INLINE Doubles excess_of(Doubles found, Pair above, Pair below) {
     Pair product = pair_product(found, below.high);
     return (product.high - above.high) + ((product.low + found * below.low) - above.low);
 }
 
-/* The nearest multiple of a power of a tenth less the double; tells whether it comes back as the double. */
-INLINE double to_digits(double found, Pair power, int *comes_back) {
+INLINE Pair powers_at(const Decimals *d, Masks decade, int64_t digits) {
+    Pair found = {{0}, {0}};
+    for (int i = 0; i < LANES; i++) found.high[i] = d->powers[2 * (decade[i] + digits)], found.low[i] = d->powers[2 * (decade[i] + digits) + 1];
+    return found;
+}
+
+/* A double less the nearest multiple of a power of a tenth, times that power of ten; and whether the multiple comes back as the double. */
+INLINE Doubles beyond_digits(Doubles found, Pair power, Masks *comes_back) {
     Pair product = pair_product(found, power.high);
-    double rest = (product.high - rint(product.high)) + (product.low + found * power.low);
-    rest = rest - rint(rest);
-    *comes_back = fabs(rest) <= SPACING(found) / 2 * power.high;
-    return -rest / power.high;
+    Doubles rest = (product.high - whole_near(product.high)) + (product.low + found * power.low);
+    rest = rest - ((rest + 0x1.8p52) - 0x1.8p52);
+    *comes_back = magnitude(rest) <= half_spacing(found) * power.high;
+    return rest;
 }
 
-/* The decimal that a double prints as less the double. */
-INLINE double decimal_off_by(double found, const Decimals *d) {
-    int64_t decade = 0;
-    int comes_back;
-    while (decade < d->decades && found < d->tenths[decade]) decade++;
-    Pair power = d->powers[decade + SHORT_DIGITS];
-    if (power.low != 0.0) to_digits(found, power, &comes_back);
-    else comes_back = rint(found * power.high) / power.high == found;
-    if (comes_back) return to_digits(found, power, &comes_back);
-    double off = to_digits(found, d->powers[decade + SHORT_DIGITS + 1], &comes_back);
-    return comes_back ? off : to_digits(found, d->powers[decade + LONG_DIGITS], &comes_back);
-}
-
-INLINE double one_ratio(int64_t numerator, int64_t denominator, const Decimals *d, uint8_t *is_open) {
-    Pair above = pair_of(numerator), below = pair_of(denominator);
-    double found = above.high / below.high;
-    if (denominator >= (int64_t)1 << 53) found = found - excess_of(found, above, below) / below.high;
-    *is_open = !(found >= d->tenths[d->decades - 1]);
-    if (*is_open) return 0.0;
-    double excess = excess_of(found, above, below), half = SPACING(found) / 2 * below.high;
-    double by_decimal = excess + decimal_off_by(found, d) * below.high;
-    *is_open = fabs(by_decimal) < CLOSE_TO_CALL * half || fabs(fabs(excess) - half) < CLOSE_TO_CALL * half;
-    return by_decimal < 0.0 ? from_bits(bits_of(found) + 1) : found;
-}
-
-/* Returns how many are open. A ratio that comes again right behind is not worked out again. */
-static int64_t ratios_loop(const int64_t *above, const int64_t *below, int64_t n, const Decimals *d, double *to, uint8_t *is_open) {
-    int64_t open = 0;
-    for (int64_t k = 0; k < n; k++) {
-        if (k && above[k] == above[k - 1] && below[k] == below[k - 1]) to[k] = to[k - 1], is_open[k] = is_open[k - 1];
-        else to[k] = one_ratio(above[k], below[k], d, is_open + k);
-        open += is_open[k];
+/* The decimal that a double prints as less the double: the shortest that comes back, the nearest of those. */
+INLINE Doubles decimal_off_by(Doubles found, const Decimals *d) {
+    Masks decade = {0}, smaller = found < d->tenths[0], comes_back, is_short, is_next;
+    for (int64_t k = 1; sum_of(smaller); k++) {
+        decade -= smaller;
+        smaller = k < d->decades ? found < d->tenths[k] : (Masks){0};
     }
-    return open;
+    Pair power = powers_at(d, decade, SHORT_DIGITS), next = powers_at(d, decade, SHORT_DIGITS + 1), last = powers_at(d, decade, LONG_DIGITS);
+    Doubles few = beyond_digits(found, power, &comes_back), more = beyond_digits(found, next, &is_next), most = beyond_digits(found, last, &is_short);
+    is_short = whole_near(found * power.high) / power.high == found;
+    is_short = ((power.low == 0.0) & is_short) | ((power.low != 0.0) & comes_back);
+    Doubles rest = choose(is_short, few, choose(is_next, more, most));
+    return -rest / choose(is_short, power.high, choose(is_next, next.high, last.high));
+}
+
+INLINE Doubles ratios_of_lanes(Masks numerator, Masks denominator, const Decimals *d, Masks *is_open) {
+    Pair above = pair_of(numerator), below = pair_of(denominator);
+    Doubles found = above.high / below.high;
+    found = choose(denominator >= (int64_t)1 << 53, found - excess_of(found, above, below) / below.high, found);
+    Doubles excess = excess_of(found, above, below), half = half_spacing(found) * below.high;
+    Doubles by_decimal = excess + decimal_off_by(found, d) * below.high;
+    *is_open = (magnitude(by_decimal) < CLOSE_TO_CALL * half) | (magnitude(magnitude(excess) - half) < CLOSE_TO_CALL * half)
+        | ~(found >= d->tenths[d->decades - 1]);
+    return (Doubles)((Masks)found - (by_decimal < 0.0)); /* one step up where the decimal is below */
+}
+
+static void ratios_loop(const int64_t *above, const int64_t *below, int64_t n, const Decimals *d, double *to, uint8_t *is_open) {
+    Masks numerator = (Masks){0} + 1, denominator = numerator, open;
+    for (int64_t k = 0; k < n; k += LANES) {
+        int64_t some = n - k < LANES ? n - k : LANES;
+        memcpy(&numerator, above + k, (size_t)some * 8);
+        memcpy(&denominator, below + k, (size_t)some * 8);
+        Doubles found = ratios_of_lanes(numerator, denominator, d, &open);
+        memcpy(to + k, &found, (size_t)some * 8);
+        for (int64_t i = 0; i < some; i++) is_open[k + i] = open[i] != 0;
+    }
 }
 #endif
