@@ -85,7 +85,7 @@ class Groups:
             return _look_up(values, table)
         if isinstance(values, Coded):  # each different value is looked at once
             ids = [table.get(hashable(value), -1) for value in values.values]
-            return np.array(ids, dtype=np.int32)[values.codes]
+            return np.take(np.array(ids, dtype=np.int32), values.codes)
         return np.fromiter((table.get(hashable(value), -1) for value in values), dtype=np.int32, count=n_rows)
 
     def _combinations(self, cells: Cells) -> Ids:
@@ -96,7 +96,7 @@ class Groups:
                 if cell not in self._numbers and known.issuperset(cell):
                     self._numbers[cell] = len(self._numbers)
             numbers = [self._numbers.get(cell, -1) for cell in cells.values]
-        return np.array(numbers, dtype=np.int32)[cells.codes]
+        return np.take(np.array(numbers, dtype=np.int32), cells.codes)
 
     @property
     def combinations(self) -> list[Any]:

@@ -15,10 +15,12 @@ from aptset.devices import on_host
 from aptset.kernels import engines
 from aptset.tables import plain_list
 
+_LONG = 2**10  # texts that are worth numbering
+
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """Labels, or other values, by number: that of row i is ``values[codes[i]]``. Each different one is looked at once."""
+    """Labels, or other values, by number: that of row i is ``values[codes[i]]``. Each is looked at once."""
 
     values: list[Any]
     codes: NDArray[Any]
@@ -85,6 +87,9 @@ def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]
     simple = labels.dtype.kind in "iu" and len(labels) and _number_columns(classes)
     if simple and labels.min() >= 0 and labels.max() < len(classes):  # the usual case: two passes and no search
         return labels.astype(np.int64, copy=False)
+    if labels.dtype.kind == "U" and len(labels) >= _LONG:  # each different text is looked up once
+        several = coded_array(labels)
+        return np.take(columns_of(as_objects(several.values), classes), several.codes)
     numeric = labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf" and _compare_exactly(labels, classes)
     if not numeric and not (labels.dtype.kind == classes.dtype.kind == "U"):
         table = {label: column for column, label in enumerate(classes.tolist())}

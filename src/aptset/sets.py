@@ -16,7 +16,7 @@ from aptset.labels import (
     columns_of,
     distinct,
 )
-from aptset.tables import Backend, Lists, is_table, make_table_with_lists, plain_list
+from aptset.tables import Backend, Lists, is_table, make_table_with_lists, plain_list, read_lists
 from aptset.validation.compressed import (
     check_label_rows,
     check_mask,
@@ -154,7 +154,11 @@ class PredictionSets(Sequence[NDArray[Any]]):
     @classmethod
     def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:
         """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
-        return cls.from_labels(plain_list(frame["labels"]), classes)
+        lists, names = read_lists(frame["labels"]), check_set_classes(classes)
+        columns = None if lists is None else columns_of(lists.names, names)
+        if lists is None or columns is None or (columns < 0).any():  # which says what is wrong
+            return cls.from_labels(plain_list(frame["labels"]), classes)
+        return cls(lists.pointers, columns[lists.positions].astype(np.int32), names)
 
     def named_as(self, rows: Any) -> PredictionSets:
         """Return the same sets with the names of the rows that they were made for, if these are pandas'."""

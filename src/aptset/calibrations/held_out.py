@@ -218,7 +218,9 @@ class HeldOut:
         met = np.flatnonzero(np.bincount(ids + 1, minlength=len(sizes) + 1)[1:]).tolist()
         seen = {self.groups.names[number]: sizes[number] for number in met}
         unknown = np.flatnonzero(ids < 0)
-        others = found.some(unknown).distinct() if isinstance(found, Coded) else (found[row] for row in unknown.tolist())
+        others = (
+            found.some(unknown).distinct() if isinstance(found, Coded) else (found[row] for row in unknown.tolist())
+        )
         never = {hashable(other.item() if isinstance(other, np.generic) else other): 0 for other in others}
         return ids, seen | never
 

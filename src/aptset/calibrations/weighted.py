@@ -215,7 +215,7 @@ class Facing(Weighted):
         return self._p_values(below, ids, lambda some, _: some)
 
     def _p_values(self, of_cells: NDArray[Any], ids: Ids | None, below: Below) -> Floats:
-        found = np.empty(of_cells.shape)
+        found: Floats = np.empty(of_cells.shape)
 
         def work(start: int, stop: int) -> None:
             some, mine = self.some(slice(start, stop)), None if ids is None else ids[start:stop]

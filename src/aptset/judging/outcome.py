@@ -14,7 +14,7 @@ from aptset.judging.checks import (
     check_confidence,
 )
 from aptset.judging.estimates import Estimate, mean_of_sizes, mean_of_sums, share_of_count
-from aptset.labels import columns_of, distinct
+from aptset.labels import as_objects, coded_array, columns_of, distinct
 from aptset.overlapping import Overlapping
 from aptset.sets import PredictionSets
 from aptset.validation.labels import check_length
@@ -121,8 +121,11 @@ class Outcome:
 
 def _parts(by: Any, labels: ArrayLike) -> list[Part]:
     values = check_by(by, labels)
-    names = distinct(values)
-    number = columns_of(values, names)
+    several = coded_array(values) if values.dtype.kind == "U" else None
+    looked_at = values if several is None else as_objects(several.values)
+    names = distinct(looked_at)
+    number = columns_of(looked_at, names)
+    number = number if several is None else number[several.codes]
     if len(names) < 2**15:
         number = number.astype(np.int16)  # which numpy sorts by digits
     order = np.argsort(number, kind="stable")

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.displays import Display
 from aptset.kernels.counts import size_needed
-from aptset.labels import hashable
 from aptset.monitors.bets import TIMES, Capital, log_of, reaches
 from aptset.monitors.checks import (
     check_alarm,
@@ -136,7 +135,7 @@ class CoverageMonitor:
         is_miss = ~check_covered(covered)
         names = None if groups is None else [groups] if np.ndim(covered) == 0 else plain_list(groups)
         known = self._urns.number_of if self._has_groups else None
-        numbers = check_row_groups(names, len(is_miss), known, hashable)
+        numbers = check_row_groups(names, len(is_miss), known)
         refuse_impossible_misses(is_miss, numbers, self._urns.first, list(self._urns.number_of))
         if len(is_miss):
             self._bet(numbers, is_miss)

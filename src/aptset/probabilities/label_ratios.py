@@ -123,7 +123,7 @@ def _by_likelihood(old: Floats, columns: NDArray[np.int64], new: Floats) -> Floa
 
 
 def _mean_under(new: Floats, ratios: Floats) -> Floats:
-    """Return the mean of rows that are multiplied by ratios and divided by their sums; a row of sum 0 stays as it is."""
+    """Return the mean of rows that are multiplied by ratios and divided by their sums; one of sum 0 stays as it is."""
     sums = np.zeros(new.shape[1])
     step = max(1, _BLOCK_CELLS // new.shape[1])
     for start in range(0, len(new), step):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.devices import is_on_device, is_tensor, on_host
-from aptset.labels import as_objects
+from aptset.labels import as_objects, coded_array
 from aptset.tables import column_values, is_table, names_of_columns, plain_list
 from aptset.validation.labels import (
     check_length,
@@ -87,6 +87,8 @@ def refuse_few_ids(n_distinct: int, n_rows: int, least_distinct: float = 0.5) ->
 
 
 def _count_distinct(ids: NDArray[Any]) -> int:
+    if ids.dtype.kind in "US":
+        return len(coded_array(ids).values)
     if ids.dtype.kind not in "iu":
         return len(set(ids.tolist()))
     upward = np.sort(ids)  # ten times quicker than np.unique, which hashes whole numbers

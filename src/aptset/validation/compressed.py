@@ -12,7 +12,7 @@ from aptset.labels import (
     as_objects,
     distinct,
 )
-from aptset.tables import matrix_of_table, names_of_columns, plain_list
+from aptset.tables import matrix_of_table, names_of_columns, plain_list, read_lists
 from aptset.validation.labels import (
     as_labels,
     check_classes,
@@ -99,6 +99,9 @@ def check_table_of_sets(frame: Any) -> tuple[NDArray[np.bool_] | None, NDArray[A
     """Return the mask in a data frame of booleans and its classes, or None and the labels in its column "labels"."""
     names = names_of_columns(frame)
     if "labels" in names:
+        lists = read_lists(frame["labels"])
+        if lists is not None:
+            return None, distinct(lists.names)
         rows = check_label_rows(plain_list(frame["labels"]))
         return None, distinct(as_objects([label for row in rows for label in row.tolist()]))
     matrix, _ = matrix_of_table(frame)

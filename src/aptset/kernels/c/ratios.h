@@ -36,8 +36,14 @@ INLINE Doubles excess_of(Doubles found, Pair above, Pair below) {
 }
 
 INLINE Pair powers_at(const Decimals *d, Masks decade, int64_t digits) {
-    Pair found = {{0}, {0}};
-    for (int i = 0; i < LANES; i++) found.high[i] = d->powers[2 * (decade[i] + digits)], found.low[i] = d->powers[2 * (decade[i] + digits) + 1];
+    double high[LANES], low[LANES];
+    for (int i = 0; i < LANES; i++) {
+        const double *power = d->powers + 2 * (decade[i] + digits);
+        high[i] = power[0], low[i] = power[1];
+    }
+    Pair found;
+    memcpy(&found.high, high, sizeof high);
+    memcpy(&found.low, low, sizeof low);
     return found;
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import blocks
+from aptset.kernels.engines.compiled_arguments import at_cells, job_of, known_of, room_for_members, wanted_at
 from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, Waiting
-from aptset.kernels.formula import Floats, Places, Weights
+from aptset.kernels.formula import Floats
 from aptset.kernels.quotients import by_decimals, rounding_bits
 from aptset.kernels.ratio_pairs import POWERS, TENTHS
 from aptset.kernels.rowhash import Words, column_keys
@@ -32,6 +33,8 @@ class CompiledEngine:
     @cached_property
     def for_functions(self) -> CompiledEngine:
         """The same loops around scores that they do not know."""
+        from aptset.kernels.engines.free_engine import FreeEngine  # which is made of this one
+
         return FreeEngine(self.loops)
 
     def step(self, rows: Rows) -> int:
@@ -41,24 +44,24 @@ class CompiledEngine:
 
     def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
         """Score one label of each row."""
-        return int(self.loops.label_scores(*_job(rows, noted), labels, scores))
+        return int(self.loops.label_scores(*job_of(rows, noted), labels, scores))
 
     def all_scores(self, rows: Rows, scores: Floats) -> int:
         """Score every label."""
-        return int(self.loops.all_scores(*_job(rows, None), scores))
+        return int(self.loops.all_scores(*job_of(rows, None), scores))
 
     def cut(
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns | Waiting]:
         """Return the members at the largest threshold; many of them wait to be put in order."""
-        room, values, tie_seeds, n_cells = _room_for_members(rows), None, None, rows.probabilities.size
+        room, values, tie_seeds, n_cells = room_for_members(rows), None, None, rows.probabilities.size
         # Sets at several thresholds are beginnings of one order; members of narrow rows come out in order anyhow.
         if thresholds.shape[1] == 1 and room.itemsize > 1 and n_cells >= _FEW_CELLS:
             values = np.empty(n_cells, dtype=rows.probabilities.dtype)
             tie_seeds = np.empty(len(rows.probabilities), dtype=np.uint64)
         found = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
         where = (found, room, room.itemsize, values, tie_seeds)
-        bad, written = self.loops.cuts(*_job(rows, noted), *_wanted(thresholds, at_least), *where)
+        bad, written = self.loops.cuts(*job_of(rows, noted), *wanted_at(thresholds, at_least), *where)
         if found is not sizes:
             sizes[:] = found
         if values is None or tie_seeds is None or bad >= 0:
@@ -71,22 +74,22 @@ class CompiledEngine:
 
     def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members."""
-        return int(self.loops.masks(*_job(rows, noted), *_wanted(thresholds, at_least), flags))
+        return int(self.loops.masks(*job_of(rows, noted), *wanted_at(thresholds, at_least), flags))
 
     def cut_by_label(
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns]:
         """Return the members at a threshold for every column."""
-        room = _room_for_members(rows)
+        room = room_for_members(rows)
         where = (len(rows), thresholds, at_least, sizes, room, room.itemsize, None)
-        bad, written = self.loops.by_label(*_job(rows, noted), *where)
+        bad, written = self.loops.by_label(*job_of(rows, noted), *where)
         return bad, room[:written].copy()
 
     def mask_by_label(
         self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
     ) -> int:
         """Flag the members at a threshold for every column."""
-        bad, _ = self.loops.by_label(*_job(rows, noted), len(rows), thresholds, at_least, None, None, 1, flags)
+        bad, _ = self.loops.by_label(*job_of(rows, noted), len(rows), thresholds, at_least, None, None, 1, flags)
         return int(bad)
 
     def cut_by_cell(self, rows: Rows, of_levels: list[Floats], at_least: int) -> tuple[int, list[Members]]:
@@ -97,21 +100,21 @@ class CompiledEngine:
 
     def _members(self, rows: Rows, scores: Floats, thresholds: Floats, at_least: int) -> Members:
         """Return the sizes and members of rows with seeds."""
-        room, sizes = _room_for_members(rows), np.empty(len(rows), dtype=np.int32)
-        where = (*_at_cells(thresholds), at_least, sizes, room, room.itemsize, None)
-        written = self.loops.by_cell(*_job(rows, None), len(rows), scores, *where)
+        room, sizes = room_for_members(rows), np.empty(len(rows), dtype=np.int32)
+        where = (*at_cells(thresholds), at_least, sizes, room, room.itemsize, None)
+        written = self.loops.by_cell(*job_of(rows, None), len(rows), scores, *where)
         return sizes, room[:written].astype(np.int32)
 
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Count the scores below every label."""
-        return int(self.loops.add_counts(*_job(rows, None), *_known(calibrated, row_groups), None, counts))
+        return int(self.loops.add_counts(*job_of(rows, None), *known_of(calibrated, row_groups), None, counts))
 
     def p_values(
         self, rows: Rows, calibrated: Calibrated, row_groups: Groups, p_values: Floats, noted: Words | None
     ) -> int:
         """Divide, and go one step up where the table says so."""
-        of_scores = (*_known(calibrated, row_groups), self._rounding(calibrated))
-        return int(self.loops.p_values(*_job(rows, noted), *of_scores, p_values))
+        of_scores = (*known_of(calibrated, row_groups), self._rounding(calibrated))
+        return int(self.loops.p_values(*job_of(rows, noted), *of_scores, p_values))
 
     def _rounding(self, calibrated: Calibrated) -> NDArray[np.uint8]:
         rounding: NDArray[np.uint8] | None = calibrated.kept.get(self.name)
@@ -156,8 +159,10 @@ class CompiledEngine:
         """Exponentiate and divide."""
         self.loops.softmax(np.ascontiguousarray(logits), logits.shape[1], CONSTANTS, probabilities)
 
-    def ratios(self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
-        """Divide one after the other."""
+    def ratios(
+        self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Divide lane by lane."""
         found, is_open = np.empty(numerators.shape), np.empty(numerators.shape, dtype=np.bool_)
         pair = np.ascontiguousarray(numerators), np.ascontiguousarray(denominators)
         self.loops.ratios(*pair, POWERS, TENTHS, found, is_open)
@@ -196,91 +201,6 @@ class WaitingMembers:
         return ordered
 
 
-@dataclass(frozen=True)
-class FreeEngine(CompiledEngine):
-    """The loops around scores that have no weights: every label is scored first, and no order of scores is assumed.
-
-    Scores of a label's own mass are worked out in C; others are functions, which are told in C where labels stand.
-    """
-
-    def step(self, rows: Rows) -> int:
-        """Return blocks whose scores stay in the cache of a core."""
-        return max(1, blocks.BLOCK_CELLS // rows.n_columns)
-
-    def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
-        """Score one label of each row."""
-        own = rows.formula.own_mass
-        if own is not None:
-            return int(self.loops.own_mass(*_job(rows, noted), own.factors, own.constant, own.u, labels, scores))
-        every = np.empty(rows.probabilities.shape)
-        bad = self.all_scores(rows, every, noted)
-        scores[:] = np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
-        return bad
-
-    def all_scores(self, rows: Rows, scores: Floats, noted: Words | None = None) -> int:
-        """Score every label."""
-        own, of = rows.formula.own_mass, rows.formula.of
-        if own is not None:
-            return int(self.loops.own_mass(*_job(rows, noted), own.factors, own.constant, own.u, None, scores))
-        assert of is not None
-        of_labels, of_rows = np.empty((3, *scores.shape)), np.empty((5, len(scores), 1))
-        bad = int(self.loops.standing(*_job(rows, noted), of_labels, of_rows))
-        if bad < 0:
-            scores[:] = of(Places(*of_labels, *of_rows, scores.shape[1]))
-        return bad
-
-    def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
-        """Flag the members."""
-        rows, scores, bad = self._scored(rows, noted)
-        if bad < 0:
-            flags[:] = False
-            where = (*_at_cells(thresholds), at_least, None, None, 1, flags)
-            self.loops.by_cell(*_job(rows, None), len(rows), scores, *where)
-        return bad
-
-    def cut_by_label(
-        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
-    ) -> tuple[int, Columns]:
-        """Return the members at a threshold for every column."""
-        rows, scores, bad = self._scored(rows, noted)
-        if bad >= 0:
-            return bad, np.empty(0, dtype=np.int32)
-        sizes[:], members = self._members(rows, scores, thresholds[None, :], at_least)
-        return bad, members
-
-    def mask_by_label(
-        self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
-    ) -> int:
-        """Flag the members at a threshold for every column."""
-        return self.mask(rows, thresholds[None, :], at_least, flags, noted)
-
-    def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
-        """Count the scores below every label."""
-        _, scores, bad = self._scored(rows, None)
-        if bad < 0:
-            self.loops.counts_of_scores(scores, rows.n_columns, *_known(calibrated, row_groups), None, counts)
-        return bad
-
-    def p_values(
-        self, rows: Rows, calibrated: Calibrated, row_groups: Groups, p_values: Floats, noted: Words | None
-    ) -> int:
-        """Count, divide, and go one step up where the table says so."""
-        _, scores, bad = self._scored(rows, noted)
-        if bad < 0:
-            of_scores = (*_known(calibrated, row_groups), self._rounding(calibrated))
-            self.loops.p_values_of_scores(scores, rows.n_columns, *of_scores, p_values)
-        return bad
-
-    def _scored(self, rows: Rows, noted: Words | None) -> tuple[Rows, Floats, int]:
-        """Return the rows with their seeds, the scores of all labels, and the first bad row or -1."""
-        scores = np.empty(rows.probabilities.shape)
-        if rows.seeds is not None:
-            return rows, scores, self.all_scores(rows, scores)
-        seeds = np.empty(len(rows), dtype=np.uint64) if noted is None else noted
-        bad = self.all_scores(rows, scores, seeds)
-        return replace(rows, seeds=seeds), scores, bad
-
-
 def _compute(loops: Any, n: int) -> Floats:
     table = np.empty(n + 1)
     done = loops.p_value_table(table)  # the smallest p-values are left to the decimals
@@ -289,45 +209,9 @@ def _compute(loops: Any, n: int) -> Floats:
     return table
 
 
-_NO_WEIGHTS = Weights().flat  # of a score that the loops do not know
-
 _LARGE = 2**14  # tables from here on take memory: few are kept
 _table = lru_cache(maxsize=256)(_compute)
 _large_table = lru_cache(maxsize=2)(_compute)
 
-
-def _job(rows: Rows, noted: Words | None) -> tuple[object, ...]:
-    """Return the arguments that every loop over probabilities takes first (``JOB_FORMAT`` in ``c/compiled.c``)."""
-    values, weights = rows.probabilities, rows.formula.weights
-    flat = _NO_WEIGHTS if weights is None else weights.flat
-    keys = column_keys(rows.key, values.shape[1])
-    return values, values.shape[1], flat, keys, rows.key, rows.tolerance, rows.seeds, rows.u, noted
-
-
 _MANY = 48  # members a row: fewer are in order at once
-_WIDEST_TILE = 40  # WIDEST_TILE in c/tile.h: narrow rows come out in order anyhow
 _FEW_CELLS = 2**14  # too few for waiting to be worth it
-
-
-def _room_for_members(rows: Rows) -> Columns:
-    """Return room in the smallest type for a column: what waits to be joined then takes little memory."""
-    n_rows, n_columns = rows.probabilities.shape
-    width = 1 if n_columns <= _WIDEST_TILE else 2 if n_columns <= 2**16 else 4
-    return np.empty(n_rows * n_columns, dtype=f"u{width}" if width < 4 else np.int32)
-
-
-def _known(calibrated: Calibrated, row_groups: Groups) -> tuple[object, ...]:
-    """Return what is known of the calibration scores, but for the bits of rounding (``KNOWN_FORMAT``)."""
-    of_columns = None if calibrated.of_columns is None else calibrated.of_columns.astype(np.int32)
-    return calibrated.scores, calibrated.offsets, row_groups, of_columns, *calibrated.index
-
-
-def _at_cells(thresholds: Floats) -> tuple[object, ...]:
-    """Return the arguments of a threshold for every cell: whether rows, and labels, have their own."""
-    return np.ascontiguousarray(thresholds), len(thresholds) > 1, thresholds.shape[1] > 1
-
-
-def _wanted(thresholds: Floats, at_least: int) -> tuple[object, ...]:
-    """Return the arguments that say where to cut (``WANTED_FORMAT`` in ``c/compiled.c``)."""
-    n_thresholds = thresholds.shape[1]
-    return thresholds, n_thresholds, n_thresholds if len(thresholds) > 1 else 0, at_least

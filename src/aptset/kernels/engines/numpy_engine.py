@@ -169,7 +169,9 @@ class NumpyEngine:
         with np.errstate(all="ignore"):
             probabilities[:] = softmax(logits.astype(np.float64))
 
-    def ratios(self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
+    def ratios(
+        self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]
+    ) -> tuple[Floats, NDArray[np.bool_]]:
         """Divide whole arrays."""
         with np.errstate(all="ignore"):  # what is odd is worked out again
             return by_pairs(numerators, denominators)

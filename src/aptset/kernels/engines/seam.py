@@ -50,8 +50,8 @@ NO_INDEX = Index()
 class Calibrated:
     """Calibration scores: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
 
-    The group of a label is that of its row, or what ``of_columns`` says of its column, or its own column. An index makes
-    counting faster and changes nothing.
+    The group of a label is that of its row, or what ``of_columns`` says of its column, or its own column. An index
+    makes counting faster and changes nothing.
     Engines may keep what they worked out from the scores in ``kept``, under their name (and their device).
     """
 
@@ -179,14 +179,16 @@ class Engine(Protocol):
         ...
 
     def codes(self, items: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Number the rows of a matrix of bytes by their content, in order of first appearance; and the first of each."""
+        """Number rows of bytes by their content, in order of first appearance; return the first of each number, too."""
         ...
 
     def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
         """Write the probabilities of a block of logits, float32 or float64, as :mod:`aptset.kernels.softmax` says."""
         ...
 
-    def ratios(self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
+    def ratios(
+        self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]
+    ) -> tuple[Floats, NDArray[np.bool_]]:
         """Return ratios rounded as :mod:`aptset.kernels.ratios` says, and which of them are too close to call."""
         ...
 
