@@ -32,7 +32,7 @@ class Coded:
         return self.values[self.codes[row]]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.in_full())
+        return (self.values[code] for code in self.codes.tolist())
 
     def some(self, rows: Any) -> Self:
         """Return those of some rows."""

@@ -1,7 +1,7 @@
 """One minus the probability over the prevalence of the label (PAS): rare labels get a fair cut."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -50,7 +50,7 @@ class Prevalence:
     def for_classes(self, classes: NDArray[Any]) -> "Prevalence":
         """Return the score of these classes, counts in the order of their columns."""
         found = check_every_label(self.counts, classes, "counts", "Pass 0 for a label without training rows.")
-        return Prevalence(dict(zip(classes.tolist(), found, strict=True)))
+        return replace(self, counts=dict(zip(classes.tolist(), found, strict=True)))
 
     @cached_property
     def _factors(self) -> Floats:

@@ -134,7 +134,7 @@ def formula_of(score: Score) -> Formula:
     weights = getattr(score, "weights", None)
     if weights is not None:
         return Formula(weights)
-    return Formula(None, _Checked(score), own_mass=score.own_mass if isinstance(score, Prevalence) else None)
+    return Formula(None, _Checked(score), own_mass=score.own_mass if type(score) is Prevalence else None)
 
 
 @dataclass(frozen=True)
