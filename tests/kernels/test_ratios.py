@@ -70,10 +70,14 @@ def test_weight_needed_is_the_ceiling(totals, level):
     assert weight_needed(np.array(totals, dtype=object), alpha).tolist() == expected
 
 
+_WEIGHTS = st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**61)), min_size=1, max_size=5)
+_LEVELS = [Fraction(1, 2), Fraction(1, 10), Fraction(3, 20), Fraction(1, 2**40)]
+
+
 @given(
-    one=st.lists(st.integers(0, 2**61), min_size=1, max_size=5),
-    other=st.lists(st.integers(0, 2**61), min_size=1, max_size=5),
-    alpha=st.one_of(st.fractions(Fraction(1, 10**6), Fraction(999, 1000)), st.just(Fraction(1, 2**40))),
+    one=_WEIGHTS,
+    other=_WEIGHTS,
+    alpha=st.one_of(st.sampled_from(_LEVELS), st.fractions(Fraction(1, 10**6), Fraction(999, 1000))),
 )
 def test_the_weight_of_sums_is_that_of_what_is_summed(one, other, alpha):
     rows, columns = np.array(one, dtype=np.int64)[:, None], np.array(other, dtype=np.int64)[None, :]

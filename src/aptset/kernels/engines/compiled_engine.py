@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import blocks
-from aptset.kernels.engines.compiled_arguments import at_cells, job_of, known_of, room_for_members, wanted_at
 from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, Waiting
-from aptset.kernels.formula import Floats
+from aptset.kernels.formula import Floats, Weights
 from aptset.kernels.quotients import by_decimals, rounding_bits
 from aptset.kernels.ratio_pairs import POWERS, TENTHS
 from aptset.kernels.rowhash import Words, column_keys
@@ -215,3 +214,39 @@ _large_table = lru_cache(maxsize=2)(_compute)
 
 _MANY = 48  # members a row: fewer are in order at once
 _FEW_CELLS = 2**14  # too few for waiting to be worth it
+_NO_WEIGHTS = Weights().flat  # of a score that the loops do not know
+
+
+def job_of(rows: Rows, noted: Words | None) -> tuple[object, ...]:
+    """Return the arguments that every loop over probabilities takes first (``JOB_FORMAT`` in ``c/compiled.c``)."""
+    values, weights = rows.probabilities, rows.formula.weights
+    flat = _NO_WEIGHTS if weights is None else weights.flat
+    keys = column_keys(rows.key, values.shape[1])
+    return values, values.shape[1], flat, keys, rows.key, rows.tolerance, rows.seeds, rows.u, noted
+
+
+_WIDEST_TILE = 40  # WIDEST_TILE in c/tile.h: narrow rows come out in order anyhow
+
+
+def room_for_members(rows: Rows) -> Columns:
+    """Return room in the smallest type for a column: what waits to be joined then takes little memory."""
+    n_rows, n_columns = rows.probabilities.shape
+    width = 1 if n_columns <= _WIDEST_TILE else 2 if n_columns <= 2**16 else 4
+    return np.empty(n_rows * n_columns, dtype=f"u{width}" if width < 4 else np.int32)
+
+
+def known_of(calibrated: Calibrated, row_groups: Groups) -> tuple[object, ...]:
+    """Return what is known of the calibration scores, but for the bits of rounding (``KNOWN_FORMAT``)."""
+    of_columns = None if calibrated.of_columns is None else calibrated.of_columns.astype(np.int32)
+    return calibrated.scores, calibrated.offsets, row_groups, of_columns, *calibrated.index
+
+
+def at_cells(thresholds: Floats) -> tuple[object, ...]:
+    """Return the arguments of a threshold for every cell: whether rows, and labels, have their own."""
+    return np.ascontiguousarray(thresholds), len(thresholds) > 1, thresholds.shape[1] > 1
+
+
+def wanted_at(thresholds: Floats, at_least: int) -> tuple[object, ...]:
+    """Return the arguments that say where to cut (``WANTED_FORMAT`` in ``c/compiled.c``)."""
+    n_thresholds = thresholds.shape[1]
+    return thresholds, n_thresholds, n_thresholds if len(thresholds) > 1 else 0, at_least

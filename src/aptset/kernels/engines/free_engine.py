@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import blocks
-from aptset.kernels.engines.compiled_arguments import at_cells, job_of, known_of
-from aptset.kernels.engines.compiled_engine import CompiledEngine
+from aptset.kernels.engines.compiled_engine import CompiledEngine, at_cells, job_of, known_of
 from aptset.kernels.engines.seam import Calibrated, Columns, Groups
 from aptset.kernels.formula import Floats, Places
 from aptset.kernels.rowhash import Words
