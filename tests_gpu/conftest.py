@@ -2,7 +2,7 @@
 
 import pytest
 
-from aptset import devices
+from aptset.data import devices
 
 
 @pytest.fixture(params=["cpu", "cuda by operations of torch", "cuda"])

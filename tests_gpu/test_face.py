@@ -10,7 +10,7 @@ import torch
 from ugly_rows import as_tensor, labels_for, same, ugly_rows
 
 import aptset
-from aptset import devices
+from aptset.data import devices
 from aptset.kernels.copies import CALIBRATION, PREDICTION
 from aptset.kernels.cuts import masks
 from aptset.kernels.engines.torch_rows import TORCH

@@ -129,6 +129,32 @@ def test_copies_in_a_graph(device):
     assert torch.equal(layer(many), layer.calibration.predict_mask(many, 0.1, logits=True))
 
 
+def rounded_products_in_sums(graph):
+    """List float64 products that may be rounded and go into a sum: compilers join the two, with one rounding."""
+    found = []
+    for node in graph.nodes:
+        if str(node.target).split(".")[1:2] not in (["add"], ["sub"]):
+            continue
+        for term in node.args:
+            if not str(getattr(term, "target", "")).startswith("aten.mul") or term.meta["val"].dtype != torch.float64:
+                continue
+            one, other = term.args
+            is_exact = other in (-1.0, 0.0, 1.0, 2.0) or (one is other and "sub" in str(one))  # halves of a root's bits
+            found += [] if is_exact else [str(term)]
+    return found
+
+
+@ROUGH
+@pytest.mark.parametrize("name", ["levels", "raps", "saps", "margin", "tempered", "normalize"])
+def test_no_compiler_of_graphs_can_change_a_bit(name):
+    """By joining a product with a sum, or by taking a product with the number of a column for an index of 32 bits."""
+    graph = torch.export.export(layer_for("cpu", **SETTINGS[name]), (NEW,)).run_decompositions().graph
+    assert rounded_products_in_sums(graph) == []
+    for node in graph.nodes:
+        if str(node.target).startswith("aten.mul") and node.meta["val"].dtype == torch.int64:
+            assert not any("arange" in str(factor) for factor in node.args), node
+
+
 @ROUGH
 def test_compiled_by_inductor(device):
     if device == "cpu":

@@ -9,7 +9,7 @@ import numpy as np
 
 from aptset.calibrations import CALIBRATIONS
 from aptset.calibrations.promises import Promises
-from aptset.groups import EVERYONE, GROUPINGS
+from aptset.data.groups.ids import EVERYONE, GROUPINGS
 from aptset.judging.metrics import BREAKDOWNS, METRICS
 from aptset.scores import ALIASES, SCORES
 

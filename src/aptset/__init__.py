@@ -10,7 +10,7 @@ from importlib import import_module
 _PUBLIC = {
     "audits.auditing": "audit",
     "audits.comparing": "compare",
-    "bands": "LabelBands",
+    "data.groups.bands": "LabelBands",
     "batches.calibrating": "calibrate_batches",
     "batches.predicting": "predict_batches",
     "estimator.classifier": "ConformalClassifier",
@@ -26,8 +26,8 @@ _PUBLIC = {
     "judging.planning": "calibration_size coverage_test",
     "judging.scorers": "coverage_score negative_mean_size negative_size_given_coverage scorer worst_slice_score",
     "judging.worst_slice": "WorstSlice worst_slice_coverage",
-    "monitors.coverage": "CoverageMonitor",
-    "overlapping": "Overlapping",
+    "judging.monitors.coverage": "CoverageMonitor",
+    "data.groups.overlapping": "Overlapping",
     "probabilities.calibrating": "calibrate",
     "probabilities.calibrating_folds": "calibrate_cv",
     "probabilities.calibration": "Calibration",
@@ -37,8 +37,8 @@ _PUBLIC = {
     "probabilities.oracle": "oracle_sets",
     "probabilities.tuning": "Tuned tune",
     "reports.making": "report",
-    "sets": "PredictionSets",
-    "streams.online": "Online",
+    "data.sets": "PredictionSets",
+    "probabilities.streams.online": "Online",
 }
 _ROOMS = {name: room for room, names in _PUBLIC.items() for name in names.split()}
 _OPEN = ("calibrations", "scores")  # rooms whose own __all__ is public: a line there is a name here

@@ -2,10 +2,12 @@
 
 from aptset.audits.auditing import audit as audit
 from aptset.audits.comparing import compare as compare
-from aptset.bands import LabelBands as LabelBands
 from aptset.batches.calibrating import calibrate_batches as calibrate_batches
 from aptset.batches.predicting import predict_batches as predict_batches
 from aptset.calibrations import *  # noqa: F403
+from aptset.data.groups.bands import LabelBands as LabelBands
+from aptset.data.groups.overlapping import Overlapping as Overlapping
+from aptset.data.sets import PredictionSets as PredictionSets
 from aptset.estimator.classifier import ConformalClassifier as ConformalClassifier
 from aptset.estimator.density import Ratio as Ratio
 from aptset.estimator.density import density_ratio as density_ratio
@@ -28,6 +30,7 @@ from aptset.judging.metrics import size_distribution as size_distribution
 from aptset.judging.metrics import size_given_coverage as size_given_coverage
 from aptset.judging.metrics import size_given_coverage_by as size_given_coverage_by
 from aptset.judging.metrics import size_stratified_coverage as size_stratified_coverage
+from aptset.judging.monitors.coverage import CoverageMonitor as CoverageMonitor
 from aptset.judging.planning import calibration_size as calibration_size
 from aptset.judging.planning import coverage_test as coverage_test
 from aptset.judging.scorers import coverage_score as coverage_score
@@ -37,8 +40,6 @@ from aptset.judging.scorers import scorer as scorer
 from aptset.judging.scorers import worst_slice_score as worst_slice_score
 from aptset.judging.worst_slice import WorstSlice as WorstSlice
 from aptset.judging.worst_slice import worst_slice_coverage as worst_slice_coverage
-from aptset.monitors.coverage import CoverageMonitor as CoverageMonitor
-from aptset.overlapping import Overlapping as Overlapping
 from aptset.probabilities.calibrating import calibrate as calibrate
 from aptset.probabilities.calibrating_folds import calibrate_cv as calibrate_cv
 from aptset.probabilities.calibration import Calibration as Calibration
@@ -48,11 +49,10 @@ from aptset.probabilities.formulas import conformal_rank as conformal_rank
 from aptset.probabilities.label_ratios import LabelRatios as LabelRatios
 from aptset.probabilities.label_ratios import label_ratios as label_ratios
 from aptset.probabilities.oracle import oracle_sets as oracle_sets
+from aptset.probabilities.streams.online import Online as Online
 from aptset.probabilities.tuning import Tuned as Tuned
 from aptset.probabilities.tuning import tune as tune
 from aptset.reports.making import report as report
 from aptset.scores import *  # noqa: F403
-from aptset.sets import PredictionSets as PredictionSets
-from aptset.streams.online import Online as Online
 
 __version__: str

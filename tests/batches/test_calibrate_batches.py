@@ -178,6 +178,16 @@ def test_logits_and_sums():
     assert found.threshold() == whole.threshold()
 
 
+def test_flags_of_a_prediction_are_those_of_predict_set():
+    counts = (P * 1000).round() + 1
+    whole = aptset.calibrate(P, LABELS, classes=NAMES, random_state=0)
+    for may_be_empty in (True, False):
+        flags = {"normalize": True, "allow_empty": may_be_empty}
+        made = sets_in(aptset.predict_batches(table(counts, Y), whole, alpha=0.7, prefix="p_", **flags).read_all())
+        assert made == lists_of(whole.predict_set(counts, 0.7, **flags))
+        assert ([] in made) == may_be_empty
+
+
 def test_what_it_cannot_do_is_said():
     found = aptset.calibrate_batches(table(P, Y), labels="y", prefix="p_", alpha=[0.1, 0.2], random_state=0)
     with pytest.raises(ValueError, match=r"alpha must be a level that was calibrated, one of 0.1, 0.2; got 0.05"):

@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from aptset import Bootstrap, ConformalClassifier, CVPlus, JackknifePlus, Minimax, OutOfBag
 from aptset.calibrations import CALIBRATIONS
-from aptset.groups import GROUPINGS
+from aptset.data.groups.ids import GROUPINGS
 from aptset.scores import SCORES
 
 X, Y = make_classification(

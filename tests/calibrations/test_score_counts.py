@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aptset.calibrations.counted import OnGrid
 from aptset.calibrations.order_statistics import OrderStatistics
 from aptset.calibrations.score_counts import TOP_LEVEL, ScoreCounts, keys_of, scores_of_keys
-from aptset.groups import EVERYONE
+from aptset.data.groups.ids import EVERYONE
 from aptset.kernels.quotients import by_counts
 
 # Ties, atoms, neighbours in the last bit, both signs, dust and giants.

@@ -2,9 +2,10 @@ import warnings
 
 import pytest
 from click.testing import CliRunner
+from parts_data import NAMES, cut
 
 from aptset.commands.cli import main
-from shell import messy
+from shell import messy, table
 
 
 @pytest.fixture
@@ -23,3 +24,17 @@ def command(monkeypatch, tmp_path):
         return done
 
     return call
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Hold rows to calibrate on and new ones: in one file each, and in a folder of parts of several kinds."""
+    for name, n, seed in (("val", 800, 0), ("new", 400, 1)):
+        frame = table(n, seed).drop(columns="note")  # a cell of two lines is no matter of parts
+        frame.to_parquet(tmp_path / f"{name}.parquet", index=False)
+        cut(frame, tmp_path / name, NAMES)
+        for tool in ("_SUCCESS", ".part-0.crc", "_metadata", "_temporary/part-9.parquet"):
+            path = tmp_path / name / tool
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(b"no data")
+    return tmp_path

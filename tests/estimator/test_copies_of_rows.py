@@ -5,10 +5,10 @@ import pytest
 from sklearn.dummy import DummyClassifier
 
 import aptset
-from aptset.chance.seeds import row_seeds
 from aptset.kernels.copies import CALIBRATION, PREDICTION, own_seeds
 from aptset.kernels.rowhash import uniforms
 from aptset.kernels.seeding import hash_rows
+from aptset.probabilities.chance.seeds import row_seeds
 
 Y = np.arange(300) % 3
 

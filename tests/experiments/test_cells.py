@@ -7,6 +7,7 @@ import pytest
 from sklearn.frozen import FrozenEstimator
 
 from aptset.baselines import ConformalQuantileClassifier
+from aptset.data.sets import PredictionSets
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments import cells
@@ -15,7 +16,6 @@ from aptset.experiments.cells import FAMILY_OF, Cell
 from aptset.experiments.measures import measure
 from aptset.experiments.models import Mixed
 from aptset.judging.metrics import OF_SPLITS
-from aptset.sets import PredictionSets
 
 SMALL = Cell("model1", 60, 200, "Oracle", "SC", 0)
 

@@ -11,7 +11,7 @@ from aptset.kernels.formula import Formula
 from aptset.kernels.late import in_order
 from aptset.kernels.places import Rows, all_scores_of_block
 from aptset.scores import SCORES
-from aptset.validation.scores import formula_of
+from aptset.scores.conformity import formula_of
 from rows_strategy import matrices
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aptset.data.labels import Coded, as_objects, coded_array, coded_list, columns_of
 from aptset.kernels import engines
-from aptset.labels import Coded, as_objects, coded_array, coded_list, columns_of
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 

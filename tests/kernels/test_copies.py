@@ -12,7 +12,7 @@ from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.rowhash import uniforms
 from aptset.kernels.seeding import hash_rows
 from aptset.scores import SCORES
-from aptset.validation.scores import formula_of
+from aptset.scores.conformity import formula_of
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORD = 2**64

@@ -7,7 +7,7 @@ from aptset.kernels.copies import CALIBRATION
 from aptset.kernels.counts import NO_INDEX, Calibrated, add_counts, index_of, p_values_of, p_values_of_rows
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from aptset.scores import SCORES
-from aptset.validation.scores import formula_of
+from aptset.scores.conformity import formula_of
 
 generator = np.random.default_rng(0)
 N = 9000

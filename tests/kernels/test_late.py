@@ -116,7 +116,7 @@ def test_sizes_coverage_and_masks_put_nothing_in_order(monkeypatch):
         patched.setattr(LateMembers, "in_order", refuse)
         mask, covered, sizes = sets.mask, sets.covers(labels), sets.sizes
         judged = aptset.evaluate(sets, labels, alpha=0.2)
-        named = sets.named_as(aptset.tables.make_table({"x": np.arange(250)}, "pandas"))
+        named = sets.named_as(aptset.data.tables.make_table({"x": np.arange(250)}, "pandas"))
         np.testing.assert_array_equal(named.mask, mask)
         with pytest.raises(AssertionError, match="put in order"):
             sets.labels()

@@ -14,7 +14,7 @@ from aptset.kernels.cuts import cut, masks
 from aptset.kernels.late import in_order
 from aptset.kernels.places import Rows
 from aptset.scores import SCORES
-from aptset.validation.scores import formula_of
+from aptset.scores.conformity import formula_of
 
 N, C = 150, 83
 NAMES = ["adaptive", "homogeneous", "regularized", "saps"]

@@ -192,7 +192,7 @@ def test_compiled_loops_stay_inside_of_their_arrays():
     from dataclasses import replace
 
     from aptset.calibrations.held_out import FoldScores, HeldOut
-    from aptset.groups import Groups
+    from aptset.data.groups.ids import Groups
     from aptset.kernels import engines
 
     if engines.chosen.name != "compiled":

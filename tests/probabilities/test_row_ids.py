@@ -72,7 +72,7 @@ def test_an_id_may_come_often_but_must_tell_many_rows_apart():
 
 def test_one_id_in_many_forms():
     pd = pytest.importorskip("pandas")
-    from aptset.chance.seeds import id_seeds
+    from aptset.probabilities.chance.seeds import id_seeds
 
     def seed(value):
         values = np.empty(1, dtype=object)

@@ -14,7 +14,7 @@ import reference
 from aptset import LabelBands, Prevalence
 from aptset.kernels.cuts import cut
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
-from aptset.validation.scores import check_conformity, for_classes, formula_of
+from aptset.scores.conformity import check_conformity, for_classes, formula_of
 from rows_strategy import matrices, uniforms
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)

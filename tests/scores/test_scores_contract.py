@@ -8,7 +8,7 @@ import pytest
 import aptset
 from aptset.kernels.places import Rows, all_scores_of_block
 from aptset.scores import SCORES
-from aptset.validation.scores import formula_of
+from aptset.scores.conformity import formula_of
 
 EVERY = pytest.mark.parametrize("name", sorted(SCORES))
 FAST = pytest.mark.parametrize("name", sorted(name for name in SCORES if hasattr(SCORES[name], "weights")))

@@ -14,7 +14,7 @@ from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from aptset.kernels.rules import broken_rule
 from aptset.scores import ALIASES, SCORES
-from aptset.validation.scores import formula_of
+from aptset.scores.conformity import formula_of
 from rows_strategy import matrices, uniforms
 
 EVERY = pytest.mark.parametrize("name", sorted(SCORES))

@@ -24,17 +24,17 @@ from aptset.audits.splits import as_conformal, split_and_measure
 from aptset.audits.values import Distribution, Records
 from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
 from aptset.calibrations import CALIBRATIONS
-from aptset.displays import Display
+from aptset.data.displays import Display
+from aptset.data.setting_checks import (
+    check_alpha,
+    check_option,
+)
+from aptset.data.tables import Backend, html_table, make_table
 from aptset.estimator.checks import check_estimator_can
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.judging.metrics import OF_SPLITS
 from aptset.reports.checks import check_page_path
 from aptset.reports.render import save_page
-from aptset.tables import Backend, html_table, make_table
-from aptset.validation.settings import (
-    check_alpha,
-    check_option,
-)
 
 ENDING = "  All checks together speak up for nothing in at most one of 100 audits."
 

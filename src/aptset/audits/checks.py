@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.tables import plain_list
-from aptset.validation.labels import check_length
-from aptset.validation.weights import refuse_with_weights
+from aptset.calibrations.weight_checks import refuse_with_weights
+from aptset.data.label_checks import check_length
+from aptset.data.tables import plain_list
 
 
 def check_repetitions(repetitions: Any) -> int:

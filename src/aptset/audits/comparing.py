@@ -17,10 +17,10 @@ from aptset.audits.pool import groups_shown, prepare
 from aptset.audits.results import Splits
 from aptset.audits.splits import as_conformal, split_and_measure
 from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
-from aptset.estimator.checks import check_estimator_can
-from aptset.validation.settings import (
+from aptset.data.setting_checks import (
     check_alpha,
 )
+from aptset.estimator.checks import check_estimator_can
 
 
 def rank(splits: Splits, verdicts: dict[str, Verdict]) -> list[str]:

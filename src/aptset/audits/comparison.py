@@ -11,15 +11,15 @@ from aptset.audits.pages import splits_page
 from aptset.audits.results import Splits
 from aptset.audits.values import Difference, Records
 from aptset.audits.verdicts import Verdict
-from aptset.displays import Display
+from aptset.data.displays import Display
+from aptset.data.setting_checks import (
+    check_option,
+)
+from aptset.data.tables import Backend, html_table
 from aptset.judging.estimates import Estimate, paired_mean, resampled_mean
 from aptset.judging.metrics import OF_SPLITS
 from aptset.reports.checks import check_page_path
 from aptset.reports.render import save_page
-from aptset.tables import Backend, html_table
-from aptset.validation.settings import (
-    check_option,
-)
 
 _ABOUT: tuple[Literal["models"], Literal["data"]] = ("models", "data")
 _BY_ROW = {"size": "values", "coverage": "hits"}  # metrics that are means over rows

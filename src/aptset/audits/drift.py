@@ -13,9 +13,9 @@ from aptset.audits.paths import PERMUTATIONS, columns_of_features, columns_of_la
 from aptset.audits.pool import Pool
 from aptset.audits.repeats import repeated_rows, repeats_test
 from aptset.audits.values import SplitResult, TestedRows
+from aptset.data.labels import columns_of, in_order
 from aptset.judging.estimates import in_p
 from aptset.judging.laws import coverage_law
-from aptset.labels import columns_of, in_order
 
 # For all checks together. An audit may speak up for nothing in 0.01 of cases; verdicts are sharp and get the rest.
 FALSE_ALARMS = 0.009

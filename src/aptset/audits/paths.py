@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.data.labels import columns_of, in_order
 from aptset.judging.features import features_of
-from aptset.labels import columns_of, in_order
 
 PERMUTATIONS = 1999
 _MOST_COLUMNS = 30

@@ -19,16 +19,16 @@ from aptset.audits.checks import (
     check_test_share,
     check_times,
 )
-from aptset.bands import LabelBands
-from aptset.chance.seeds import pair_seeds
+from aptset.data.groups.bands import LabelBands
+from aptset.data.groups.ids import groups_overlap
+from aptset.data.groups.overlapping_checks import refuse_overlapping
+from aptset.data.label_checks import check_length
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import take
-from aptset.groups import groups_overlap
+from aptset.estimator.order import pair_seeds
 from aptset.judging.evidence import as_group_list
 from aptset.judging.features import can_be_sliced, features_of
-from aptset.validation.labels import check_length
-from aptset.validation.overlapping import refuse_overlapping
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,16 +17,14 @@ from aptset.audits.checks import check_seed, check_unweighted
 from aptset.audits.pool import Pool, fingerprint
 from aptset.audits.results import Splits
 from aptset.audits.values import PartResult, SplitResult, TestedRows
+from aptset.data.labels import columns_of
+from aptset.data.sets import PredictionSets
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import fresh
 from aptset.judging.metrics import OF_SPLITS
+from aptset.judging.monitors.coverage import CoverageMonitor, rows_to_monitor
 from aptset.judging.outcome import Outcome
-from aptset.kernels.counts import size_needed
-from aptset.labels import columns_of
-from aptset.monitors.coverage import CoverageMonitor
 from aptset.running.runner import run_tasks
-from aptset.sets import PredictionSets
-from aptset.validation.settings import check_alpha
 
 _FORM = 3  # of what is written down: files of another form are left alone
 _MOST_TESTED = 2_000_000  # test rows over all splits of a candidate that something is written down about
@@ -97,7 +95,7 @@ class RandomSplit:
     def _monitored(self, model: ConformalClassifier, outcome: Outcome, test: NDArray[np.intp]) -> str | None:
         """Return what a monitor says along the last rows, after one split that is large enough for a miss."""
         held_out = model.calibration_.held_out
-        if held_out.groups.kind != "all" or held_out.n < size_needed(check_alpha(model.alpha)):
+        if held_out.groups.kind != "all" or held_out.n < rows_to_monitor(model.alpha):
             return None
         covered = outcome.covered[np.argsort(self.pool.position[test])]
         monitor = CoverageMonitor(held_out.n, model.alpha).update(covered)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from aptset.tables import Backend, make_table
+from aptset.data.tables import Backend, make_table
 
 Value = TypeVar("Value")
 

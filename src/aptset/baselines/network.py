@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aptset.baselines.checks import check_packages
-from aptset.kernels.formula import Floats
-from aptset.validation.settings import (
+from aptset.data.setting_checks import (
     check_alpha,
     check_generator,
 )
+from aptset.kernels.formula import Floats
 
 
 class NetworkQuantiles(BaseEstimator):  # type: ignore[misc]

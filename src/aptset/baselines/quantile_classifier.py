@@ -11,6 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from aptset.baselines.network import NetworkQuantiles
 from aptset.baselines.regressors import ForestQuantiles
+from aptset.data.labels import columns_of
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import (
+    check_alpha,
+    check_choice,
+    check_generator,
+    check_option,
+    warn_if_too_few,
+)
 from aptset.estimator.checks import (
     check_estimator_can,
     check_training_data,
@@ -18,15 +27,6 @@ from aptset.estimator.checks import (
 from aptset.estimator.fitting import probabilities_of, seed_unseeded, take
 from aptset.kernels.counts import rank_at
 from aptset.kernels.formula import Floats
-from aptset.labels import columns_of
-from aptset.sets import PredictionSets
-from aptset.validation.settings import (
-    check_alpha,
-    check_choice,
-    check_generator,
-    check_option,
-    warn_if_too_few,
-)
 
 REGRESSORS = {"network": NetworkQuantiles, "forest": ForestQuantiles}
 

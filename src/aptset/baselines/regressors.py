@@ -9,8 +9,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aptset.baselines.checks import check_packages
+from aptset.data.setting_checks import check_alpha
 from aptset.kernels.formula import Floats
-from aptset.validation.settings import check_alpha
 
 
 class ForestQuantiles(BaseEstimator):  # type: ignore[misc]

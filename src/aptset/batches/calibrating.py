@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from aptset.bands import LabelBands
 from aptset.batches.checks import check_column
 from aptset.batches.layout import Layout
 from aptset.batches.scoring import Scoring
 from aptset.batches.search import ThresholdSearch
+from aptset.batches.settings import Calibrating, Columns
 from aptset.batches.sources import Source, peeked
 from aptset.batches.state_checks import check_bucket_count, check_rows_found
-from aptset.chance import Chance
-from aptset.groups import Kind, groups_overlap, is_grouping
+from aptset.data.groups.bands import LabelBands
+from aptset.data.groups.ids import Kind, groups_overlap, is_grouping
+from aptset.data.groups.overlapping_checks import refuse_overlapping
+from aptset.data.setting_checks import check_alphas, check_flag, check_generator, draw_key
 from aptset.probabilities.calibration import Calibration
-from aptset.scores import Gridded, Places, Score
-from aptset.validation.overlapping import refuse_overlapping
-from aptset.validation.scores import check_conformity, for_classes
-from aptset.validation.settings import check_alphas, check_flag, check_generator, draw_key
+from aptset.probabilities.chance import Chance
+from aptset.scores import Conformity, Gridded
+from aptset.scores.conformity import check_conformity, for_classes
 
 
 def calibrate_batches(
@@ -34,7 +35,7 @@ def calibrate_batches(
     classes: ArrayLike | None = None,
     groups: str | LabelBands | None = None,
     ids: str | None = None,
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    conformity: Conformity = "adaptive",
     resolution: float | None = None,
     randomized: bool = True,
     allow_empty: bool = True,
@@ -103,24 +104,11 @@ def calibrate_batches(
     source = Source.of(batches)
     first, all_batches = peeked(source.batches())
     check_rows_found(0 if first is None else 1)
-    search = start_search(
-        first,
-        labels=labels,
-        alpha=alpha,
-        probabilities=probabilities,
-        prefix=prefix,
-        classes=classes,
-        groups=groups,
-        ids=ids,
-        conformity=conformity,
-        resolution=resolution,
-        randomized=randomized,
-        allow_empty=allow_empty,
-        normalize=normalize,
-        logits=logits,
-        random_state=random_state,
-        buckets=buckets,
+    columns = Columns(probabilities, prefix, groups, ids, labels, classes)
+    settings = Calibrating(
+        alpha, conformity, resolution, randomized, allow_empty, normalize, logits, random_state, buckets
     )
+    search = search_for(first, columns, settings)
     search = search.advance(search.state_of(all_batches))
     while not search.is_done:
         search = search.advance(search.state_of(source.batches(is_again=True)))
@@ -137,7 +125,7 @@ def start_search(
     classes: ArrayLike | None = None,
     groups: str | LabelBands | None = None,
     ids: str | None = None,
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    conformity: Conformity = "adaptive",
     resolution: float | None = None,
     randomized: bool = True,
     allow_empty: bool = True,
@@ -150,19 +138,29 @@ def start_search(
 
     The parameters are those of :func:`calibrate_batches`, which does with it what a cluster does on its partitions.
     """
-    score = check_conformity(conformity)
-    score = score if resolution is None else check_conformity(Gridded(score, resolution))
+    columns = Columns(probabilities, prefix, groups, ids, labels, classes)
+    settings = Calibrating(
+        alpha, conformity, resolution, randomized, allow_empty, normalize, logits, random_state, buckets
+    )
+    return search_for(first, columns, settings)
+
+
+def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Calibrating) -> ThresholdSearch:
+    """Return the first pass of a search; only here is looked at what was given."""
+    score = check_conformity(settings.conformity)
+    score = score if settings.resolution is None else check_conformity(Gridded(score, settings.resolution))
     schema = first if isinstance(first, pa.Schema) else first.schema
-    check_column(schema.names, labels, "labels")
+    check_column(schema.names, columns.labels, "labels")
+    groups = columns.groups
     refuse_overlapping("overlap" if groups_overlap(groups) else "", "batches", "Use aptset.calibrate.")
-    bands, column = (groups, None) if isinstance(groups, LabelBands) else (None, groups)
-    layout = Layout.of(first, probabilities, prefix, classes, labels, column, ids)
+    bands = groups if isinstance(groups, LabelBands) else None
+    layout = Layout.of(first, columns)
     score = for_classes(score, layout.classes)
     kind: Kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
-    chance = Chance.of(None, ids, check_flag(randomized, "randomized"))
-    flags = check_flag(normalize, "normalize"), check_flag(logits, "logits")
+    chance = Chance.of(None, columns.ids, check_flag(settings.randomized, "randomized"))
+    flags = check_flag(settings.normalize, "normalize"), check_flag(settings.logits, "logits")
     of_labels = None if bands is None else bands.groups_of(layout.classes)
-    key = draw_key(check_generator(random_state))
+    key = draw_key(check_generator(settings.random_state))
     scoring = Scoring(layout, score, kind, key, chance, *flags, of_labels)
-    levels = tuple(dict.fromkeys(check_alphas(alpha)[0]))
-    return ThresholdSearch(scoring, levels, check_bucket_count(buckets), check_flag(allow_empty, "allow_empty"))
+    levels, buckets = tuple(dict.fromkeys(check_alphas(settings.alpha)[0])), check_bucket_count(settings.buckets)
+    return ThresholdSearch(scoring, levels, buckets, check_flag(settings.allow_empty, "allow_empty"))

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import as_objects, some
+from aptset.data.labels import as_objects, some
 
 _WAYS = (
     "Pass a table or a frame with __arrow_c_stream__ (pyarrow, polars, duckdb, daft, pandas), an iterator of record "

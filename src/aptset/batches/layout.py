@@ -22,9 +22,10 @@ from aptset.batches.checks import (
     refuse_kind,
     refuse_unknown_width,
 )
-from aptset.groups import labels_decide
-from aptset.labels import hashable
-from aptset.validation.labels import check_classes
+from aptset.batches.settings import Columns
+from aptset.data.groups.ids import labels_decide
+from aptset.data.label_checks import check_classes
+from aptset.data.labels import hashable
 
 
 @dataclass(frozen=True)
@@ -42,31 +43,32 @@ class Layout:
     def of(
         cls,
         first: pa.RecordBatch | pa.Schema,
-        probabilities: str | Sequence[str] | None = None,
-        prefix: str | None = None,
-        classes: Any = None,
-        labels: str | None = None,
-        groups: str | None = None,
-        ids: str | None = None,
+        named: Columns,
         width: int | None = None,
     ) -> Layout:
         """Find the columns in a schema, or in a first batch: that tells how long lists are, if ``width`` does not."""
         schema = first if isinstance(first, pa.Schema) else first.schema
         names = list(schema.names)
         check_distinct_names(names)
-        by_label = labels_decide(groups)
-        others = {"labels": labels, "groups": None if by_label else groups, "ids": ids}
+        by_label, classes = labels_decide(named.groups), named.classes
+        others = {"labels": named.labels, "groups": None if by_label else named.groups, "ids": named.ids}
         for argument, name in others.items():
             if name is not None:
                 check_column(names, name, argument)
         taken = {name for name in others.values() if name is not None}
-        columns, holds_lists = _probability_columns(schema, probabilities, prefix, taken)
-        named = [name.removeprefix(prefix or "") for name in columns]
+        columns, holds_lists = _probability_columns(schema, named.probabilities, named.prefix, taken)
         if holds_lists:
             known = check_classes(classes, _width(first, columns[0], classes, width), None, [])
         else:
-            known = check_classes(named if classes is None else classes, len(columns), None, [])
+            rest = [name.removeprefix(named.prefix or "") for name in columns]
+            known = check_classes(rest if classes is None else classes, len(columns), None, [])
         return cls(columns, known, holds_lists, **others)
+
+    @property
+    def read(self) -> list[str]:
+        """The columns that are looked at, each once."""
+        others = (name for name in (self.labels, self.groups, self.ids) if name is not None)
+        return list(dict.fromkeys([*self.columns, *others]))
 
     def travelling(self, schema: pa.Schema) -> list[str]:
         """Return the columns that are no probabilities."""

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from aptset.batches.checks import check_first_batch
-from aptset.batches.sets import set_maker
+from aptset.batches.sets import maker_for
+from aptset.batches.settings import Columns, Predicting
 from aptset.batches.sources import Source, peeked
 from aptset.probabilities.calibration import Calibration
 
@@ -58,16 +59,7 @@ def predict_batches(
     ['truth', 'size', 'set']
     """
     first, all_batches = peeked(Source.of(batches).batches())
-    make = set_maker(
-        calibration,
-        check_first_batch(first),
-        alpha=alpha,
-        probabilities=probabilities,
-        prefix=prefix,
-        groups=groups,
-        ids=ids,
-        normalize=normalize,
-        logits=logits,
-        allow_empty=allow_empty,
-    )
+    columns = Columns(probabilities, prefix, groups, ids)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
+    make = maker_for(calibration, check_first_batch(first), columns, settings)
     return pa.RecordBatchReader.from_batches(make.schema, make(all_batches))

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from aptset.batches.layout import Layout
 from aptset.batches.state_checks import check_grid_scores
 from aptset.calibrations.score_counts import Keys, keys_of
-from aptset.chance import Chance
-from aptset.groups import Groups, Kind
+from aptset.data.groups.ids import Groups, Kind
 from aptset.kernels.copies import CALIBRATION
 from aptset.kernels.formula import Formula
 from aptset.kernels.rowhash import Words
 from aptset.probabilities.answers import make_rows, scores_of_labels
+from aptset.probabilities.chance import Chance
 from aptset.scores import Gridded, Score
-from aptset.validation.scores import formula_of
+from aptset.scores.conformity import formula_of
 
 PARTITION_ROWS = 2**40  # rows of partition p are numbered from p times this: their copies are copies of their own
 

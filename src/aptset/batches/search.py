@@ -26,7 +26,7 @@ from aptset.batches.states import KEPT_IDS, Collector, State, merged_state
 from aptset.calibrations.counted import Counted, KnownThresholds, OnGrid
 from aptset.calibrations.order_statistics import OrderStatistics
 from aptset.probabilities.calibration import Calibration
-from aptset.validation.chance import refuse_few_ids
+from aptset.probabilities.chance.checks import refuse_few_ids
 
 _FEWEST = 16  # buckets for each that is looked into: every pass then gains bits, however many there are
 

@@ -15,17 +15,18 @@ from aptset.batches.checks import check_classes_known, check_room, check_width, 
 from aptset.batches.layout import Layout
 from aptset.batches.scoring import PARTITION_ROWS
 from aptset.batches.set_columns import columns_of_sets, names_of_sets
+from aptset.batches.settings import Columns, Predicting
 from aptset.batches.sources import pieces, record_batches
 from aptset.batches.state_checks import check_partition
 from aptset.calibrations.counted import KnownThresholds
+from aptset.calibrations.weight_checks import refuse_with_weights
 from aptset.calibrations.weighted import Weighted
-from aptset.groups import labels_decide
-from aptset.labels import as_objects
+from aptset.data.groups.checks import check_same_kind
+from aptset.data.groups.ids import labels_decide
+from aptset.data.groups.overlapping_checks import refuse_overlapping
+from aptset.data.labels import as_objects
+from aptset.data.setting_checks import check_alphas
 from aptset.probabilities.calibration import Calibration
-from aptset.validation.groups import check_same_kind
-from aptset.validation.overlapping import refuse_overlapping
-from aptset.validation.settings import check_alphas
-from aptset.validation.weights import refuse_with_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class SetMaker:
     order: tuple[int, ...]  # where each class of the calibration stands in the layout
     levels: tuple[Fraction, ...]
     schema: pa.Schema
-    options: dict[str, Any]
+    settings: Predicting
 
     def __call__(self, batches: Any, partition: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition with their sets, piece by piece.
@@ -65,7 +66,7 @@ class SetMaker:
         by = None if groups is None else as_objects(groups[0])[groups[1]]
         of_rows = {"groups": by, "ids": self.layout.id_values(piece), "first_row": first_row}
         levels: list[Any] = list(self.levels)
-        sets = self.calibration.predict_set(matrix, levels, **of_rows, **self.options)
+        sets = self.calibration.predict_set(matrix, levels, **of_rows, **self.settings.flags)
         made = columns_of_sets(sets, self._names, self._classes)
         return [made[name] if name in made else piece.column(name) for name in self.schema.names]
 
@@ -102,11 +103,20 @@ def set_maker(
 
     The parameters are those of :func:`predict_batches`. What it returns can be pickled, and called on every partition.
     """
+    columns = Columns(probabilities, prefix, groups, ids)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
+    return maker_for(calibration, first, columns, settings)
+
+
+def maker_for(
+    calibration: Calibration, first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Predicting
+) -> SetMaker:
+    """Return a function from batches to batches with sets; only here is looked at what was given."""
     refuse_overlapping(calibration.held_out.groups.kind, "batches", "Call calibration.predict_set with their groups.")
     check_without_row_weights(calibration)
-    levels = levels_of(calibration, alpha)
+    levels, groups = levels_of(calibration, settings.alpha), columns.groups
     schema = first if isinstance(first, pa.Schema) else first.schema
-    layout = Layout.of(first, probabilities, prefix, None, None, groups, ids, len(calibration.classes))
+    layout = Layout.of(first, columns, len(calibration.classes))
     check_same_kind(calibration.held_out.groups.kind, None if labels_decide(groups) else [groups] if groups else None)
     wanted, found = calibration.classes.tolist(), layout.classes.tolist()
     check_width(layout.columns[0], len(found) if layout.holds_lists else len(wanted), len(wanted))
@@ -117,8 +127,7 @@ def set_maker(
     of_set = pa.list_(class_array(calibration).type)
     added = [field for size, labels in names for field in ((size, pa.int32()), (labels, of_set))]
     made = pa.schema([*(schema.field(name) for name in kept), *(pa.field(name, kind) for name, kind in added)])
-    options = {"normalize": normalize, "logits": logits, "allow_empty": allow_empty}
-    return SetMaker(calibration, layout, tuple(order), tuple(levels), made, options)
+    return SetMaker(calibration, layout, tuple(order), tuple(levels), made, settings)
 
 
 def check_without_row_weights(calibration: Calibration) -> None:

@@ -18,7 +18,7 @@ from aptset.calibrations.checks import (
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.tally import ScoreAll, Tally, plain_mass
-from aptset.groups import Groups, Ids
+from aptset.data.groups.ids import Groups, Ids
 from aptset.kernels.counts import add_counts
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores

@@ -10,16 +10,16 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import (
+from aptset.data.label_checks import (
+    as_labels,
+    check_hashable,
+    check_length,
+)
+from aptset.data.labels import (
     columns_of,
     distinct,
     hashable,
     some,
-)
-from aptset.validation.labels import (
-    as_labels,
-    check_hashable,
-    check_length,
 )
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.checks import refuse_other_level, refuse_without_scores
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.score_counts import EVERYTHING, ScoreCounts, scores_of_keys
-from aptset.groups import Groups, Ids
+from aptset.data.groups.ids import Groups, Ids
 from aptset.kernels.counts import rank_at
 from aptset.kernels.engines.seam import columns_in
 from aptset.kernels.formula import Floats

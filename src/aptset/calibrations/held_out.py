@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.overlapping_scores import OverlappingScores
-from aptset.groups import EVERYONE, Groups, Ids, Overlap
-from aptset.kernels.counts import Calibrated, add_counts, index_of, rank_at, sort_upward
-from aptset.kernels.formula import Floats
-from aptset.kernels.places import Rows, label_scores
-from aptset.labels import Coded, hashable
-from aptset.validation.groups import (
+from aptset.calibrations.weight_checks import check_new_weights
+from aptset.data.groups.checks import (
     check_group_values,
     check_same_kind,
 )
-from aptset.validation.matrices import check_rows
-from aptset.validation.settings import warn_if_too_few
-from aptset.validation.weights import check_new_weights
+from aptset.data.groups.ids import EVERYONE, Groups, Ids, Overlap
+from aptset.data.labels import Coded, hashable
+from aptset.data.matrix_checks import check_rows
+from aptset.data.setting_checks import warn_if_too_few
+from aptset.kernels.counts import Calibrated, add_counts, index_of, rank_at, sort_upward
+from aptset.kernels.formula import Floats
+from aptset.kernels.places import Rows, label_scores
 
 _MOST_LEVELS = 256  # whose thresholds are kept
 _MOST_SELECTED = 3  # order statistics before all scores are put in order

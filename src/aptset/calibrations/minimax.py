@@ -17,7 +17,7 @@ from aptset.calibrations.cross import JackknifePlus, folds_of_splitter, random_f
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.tally import Tally
-from aptset.groups import Ids
+from aptset.data.groups.ids import Ids
 from aptset.kernels.counts import count_below, lower
 from aptset.kernels.places import Rows
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.overlap import Design, Programme
-from aptset.groups import Groups, Ids
+from aptset.data.groups.ids import Groups, Ids
 from aptset.kernels.formula import Floats
 
 

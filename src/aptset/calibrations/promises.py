@@ -13,9 +13,9 @@ from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.weighted import Weighted
-from aptset.groups import EVERYONE, Groups, Ids
+from aptset.data.groups.ids import EVERYONE, Groups, Ids
+from aptset.data.setting_checks import check_reachable
 from aptset.kernels.counts import rank_at
-from aptset.validation.settings import check_reachable
 
 
 class Promises:

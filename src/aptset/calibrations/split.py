@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.bounds import FoldSizes, Line
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.tally import Tally
-from aptset.validation.settings import check_share
+from aptset.data.setting_checks import check_share
 
 
 @dataclass(frozen=True)

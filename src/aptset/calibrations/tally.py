@@ -15,16 +15,16 @@ from aptset.calibrations.counted import Counted
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.weighted import Facing
-from aptset.groups import Groups, Ids
+from aptset.data.groups.ids import Groups, Ids
+from aptset.data.groups.overlapping_checks import WITHOUT_P_VALUES, refuse_overlapping
+from aptset.data.matrix_checks import check_rows
+from aptset.data.sets import PredictionSets
 from aptset.kernels.counts import p_values_of, p_values_of_rows
 from aptset.kernels.cuts import Cut, cut, cut_by_label, masks, masks_by_label
 from aptset.kernels.engines.seam import columns_in
 from aptset.kernels.formula import Floats
 from aptset.kernels.free_cuts import FreeCut
 from aptset.kernels.places import Rows
-from aptset.sets import PredictionSets
-from aptset.validation.matrices import check_rows
-from aptset.validation.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 
 # Adding and subtracting this rounds a probability to 2^-36: sums over a hundred thousand folds are then exact, so the
 # mean does not depend on the order in which workers deliver.

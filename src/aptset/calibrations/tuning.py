@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.data.matrix_checks import check_rows
 from aptset.kernels.counts import rank_at, size_needed
 from aptset.kernels.cuts import masks
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows, label_scores
 from aptset.scores import SAPS, Adaptive, Homogeneous, Margin, Rank, Regularized, Score, Tempered
-from aptset.validation.matrices import check_rows
-from aptset.validation.scores import formula_of
+from aptset.scores.conformity import formula_of
 
 MOST_ROWS = 4000  # more choose no better, and cost time and calibration rows
 POWERS = (0.5, 0.75, 1.0, 1.5, 2.0)

@@ -16,8 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores, HeldOut, join_folds, join_groups
+from aptset.calibrations.weight_checks import (
+    check_new_weights,
+    refuse_with_weights,
+    warn_of_infinite_thresholds,
+    warn_of_small_size,
+)
 from aptset.calibrations.weights import Scale, WeightedScores, Whole, join_weighted, narrowed
-from aptset.groups import Groups, Ids
+from aptset.data.groups.ids import Groups, Ids
+from aptset.data.setting_checks import warn_if_too_few
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.cuts import Cut, cut, cut_by_label, masks, masks_by_label
 from aptset.kernels.engines.seam import columns_in
@@ -25,13 +32,6 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.free_cuts import FreeCut, cut_by_cell, mask_of
 from aptset.kernels.places import Rows
 from aptset.kernels.ratios import ratios, weight_needed_of_sums
-from aptset.validation.settings import warn_if_too_few
-from aptset.validation.weights import (
-    check_new_weights,
-    refuse_with_weights,
-    warn_of_infinite_thresholds,
-    warn_of_small_size,
-)
 
 Below = Callable[[NDArray[Any], Ids | None], Whole]  # from what is known of cells, and the groups of their rows
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import FoldScores
-from aptset.groups import Groups, Ids
+from aptset.data.groups.ids import Groups, Ids
 from aptset.kernels.counts import add_counts
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows

@@ -17,8 +17,8 @@ from aptset.commands.table_jobs import Settings
 from aptset.commands.tables import Choice, model_for, read_rows
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.reports.render import need_jinja
+from aptset.running.path_checks import check_other_files
 from aptset.running.writing import atomic_path
-from aptset.validation.paths import check_other_files
 
 
 def audit_table(

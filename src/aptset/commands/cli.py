@@ -108,7 +108,7 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
       aptset run patients.csv --target diagnosis --model forest --calibration cv+ --out results
       aptset predict new.csv -c results -o sets.csv
     """
-    from aptset.validation.paths import check_other_files, check_target_folder
+    from aptset.running.path_checks import check_other_files, check_target_folder
 
     folder = check_target_folder(Path(out or ("." if table is None else "aptset-run")))
     if table is None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.probabilities.checks import is_storable
-from aptset.validation.paths import as_utf8
+from aptset.running.path_checks import as_utf8
 
 _BLOCK = 4 << 20
 _QUOTE, _LINE_ENDS, _CELL_ENDS = 34, (10, 13), np.frombuffer(b',\n\r"', dtype=np.uint8)

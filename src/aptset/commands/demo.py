@@ -18,11 +18,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from aptset.commands.probability_jobs import write_json
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_alpha
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.saving import save_classifier
 from aptset.judging.metrics import coverage, mean_size, size_given_coverage
-from aptset.sets import PredictionSets
-from aptset.validation.settings import check_alpha
 
 NAMES = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
 

@@ -35,11 +35,11 @@ from aptset.commands.reading import (
     names_of,
     only_empty_is_missing,
 )
+from aptset.data.setting_checks import check_alpha
 from aptset.judging.evaluation import Evaluation
 from aptset.judging.running_sums import Codes, RunningSums
+from aptset.running.path_checks import as_utf8
 from aptset.running.progress import counting
-from aptset.validation.paths import as_utf8
-from aptset.validation.settings import check_alpha
 
 
 def evaluate_file(

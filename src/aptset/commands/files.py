@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from aptset.batches.arrow_arrays import as_numbers
+from aptset.batches.sources import in_whole_blocks
 from aptset.commands.checks import (
     check_columns,
     check_distinct_columns,
@@ -40,10 +41,9 @@ from aptset.commands.reading import (
     only_empty_is_missing,
     with_newlines,
 )
-from aptset.kernels.copies import BLOCK_ROWS
-from aptset.labels import Coded
-from aptset.validation.matrices import softmax_of
-from aptset.validation.paths import as_utf8
+from aptset.data.labels import Coded
+from aptset.data.matrix_checks import softmax_of
+from aptset.running.path_checks import as_utf8
 
 BATCH_ROWS = 65_536
 
@@ -183,7 +183,7 @@ class ProbabilityFile:
 
     @property
     def _step(self) -> int:
-        return -(-self.batch_rows // BLOCK_ROWS) * BLOCK_ROWS
+        return in_whole_blocks(self.batch_rows)
 
     @cached_property
     def _schema(self) -> pa.Schema:

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from aptset.bands import LabelBands
 from aptset.commands.checks import check_columns
 from aptset.commands.inputs import open_table, path_of
 from aptset.commands.reading import as_texts, read_table
+from aptset.data.groups.bands import LabelBands
 from aptset.scores import Prevalence, Score
 
 _BY_PREVALENCE = ("pas", "prevalence")

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from aptset.estimator.folders import TRUSTED
+from aptset.estimator.stored_models import TRUSTED
 
 
 def unknown_model(name: str, names: list[str]) -> ValueError:

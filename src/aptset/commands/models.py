@@ -25,7 +25,7 @@ from aptset.commands.model_checks import (
     unknown_model,
 )
 from aptset.commands.probability_jobs import beside_the_user
-from aptset.validation.paths import check_exists
+from aptset.running.path_checks import check_exists
 
 
 def _of_library(module: str, name: str, **settings: Any) -> Callable[[], Any]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from aptset.commands.checks import check_same_monitor, check_still_there
 from aptset.commands.evaluation_jobs import outcomes_of
+from aptset.judging.monitors.coverage import CoverageMonitor
 from aptset.judging.running_sums import Codes
-from aptset.monitors.coverage import CoverageMonitor
 from aptset.probabilities.calibration import Calibration
 
 

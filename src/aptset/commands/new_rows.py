@@ -13,11 +13,10 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from aptset.batches.sources import in_whole_blocks
 from aptset.commands.checks import (
     check_columns,
     check_distinct_columns,
-    check_finite_features,
-    check_number_columns,
     check_row_count,
     check_rows_present,
     shifted_rows,
@@ -25,8 +24,8 @@ from aptset.commands.checks import (
 from aptset.commands.columns import Plan
 from aptset.commands.reading import Keys, as_texts, count_of, key_columns, kind_of, names_of, pieces_of
 from aptset.commands.tables import some_of
-from aptset.kernels.copies import BLOCK_ROWS
-from aptset.labels import as_objects
+from aptset.commands.training_checks import check_finite_features, check_number_columns
+from aptset.data.labels import as_objects
 
 _ALL = 1 << 62
 
@@ -83,7 +82,7 @@ class NewTable:
 
     def pieces(self, batch_rows: int) -> Iterator[NewRows]:
         """Yield the rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
-        yield from self._pieces(-(-batch_rows // BLOCK_ROWS) * BLOCK_ROWS)
+        yield from self._pieces(in_whole_blocks(batch_rows))
 
     def _pieces(self, step: int) -> Iterator[NewRows]:
         start, rows = 0, self.rows

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aptset.commands.checks import (
-    check_columns,
-    check_target,
-)
+from aptset.commands.checks import check_columns
 from aptset.commands.columns import Plan
 from aptset.commands.new_rows import NewRows, NewTable
 from aptset.commands.probability_jobs import beside_the_user
 from aptset.commands.reading import as_texts
 from aptset.commands.tables import TableRows
+from aptset.commands.training_checks import check_target
 from aptset.commands.writer import SetsWriter
+from aptset.data.labels import as_objects
 from aptset.estimator.folders import check_table
 from aptset.estimator.loading import load_folder
 from aptset.estimator.pieces import SetsOfPieces
-from aptset.labels import as_objects
 from aptset.running.progress import counting
 
 

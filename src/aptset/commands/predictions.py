@@ -65,8 +65,8 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     from aptset.calibrations.weighted import effective_in_words
     from aptset.commands.label_tables import label_settings
     from aptset.commands.probability_jobs import calibrate_files
+    from aptset.running.path_checks import check_other_files
     from aptset.running.progress import counting
-    from aptset.validation.paths import check_other_files
 
     check_other_files([Path(out)], files_read(options, label))
     sources, one = sources_of(options, label, quiet)
@@ -118,8 +118,8 @@ def predict(
     from aptset.commands.parts.predicting import goes_to_folder, predict_parts
     from aptset.commands.probability_jobs import load_artefact, predict_file
     from aptset.commands.standard_output import to_standard_output
+    from aptset.running.path_checks import check_other_files
     from aptset.running.progress import counting
-    from aptset.validation.paths import check_other_files
 
     artefact = artefact_of(calibration)
     is_run = artefact.is_dir()
@@ -215,7 +215,7 @@ def monitor(
     """
     from aptset.commands.monitor_jobs import monitor_file
     from aptset.commands.probability_jobs import load_artefact
-    from aptset.validation.paths import check_other_files
+    from aptset.running.path_checks import check_other_files
 
     state = None if options["state"] is None else Path(options["state"])
     path = open_table(sets, options["sep"], options["encoding"], quiet, is_growing=state is not None)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aptset.calibrations.weight_checks import check_some_weight
 from aptset.calibrations.weighted import Weighted
 from aptset.commands.checks import (
     check_labels_present,
@@ -23,21 +24,20 @@ from aptset.commands.checks import (
 from aptset.commands.files import Batch, ProbabilityFile
 from aptset.commands.reading import as_texts
 from aptset.commands.writer import SetsWriter
+from aptset.data.setting_checks import check_alphas
 from aptset.judging.evaluation import Evaluation
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.calibrating import calibrate, calibration_of, load_calibration
 from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.chance.checks import check_ids
 from aptset.probabilities.stored_scores import find_score
 from aptset.probabilities.weighing import Weighing
 from aptset.running.writing import atomic_write
 from aptset.scores import Score
-from aptset.validation.chance import check_ids
-from aptset.validation.scores import (
+from aptset.scores.conformity import (
     AUTO,
     check_conformity,
 )
-from aptset.validation.settings import check_alphas
-from aptset.validation.weights import check_some_weight
 
 OnRows = Callable[[int], None]
 

@@ -27,8 +27,8 @@ from aptset.commands.delimited import (
     nearest_row_error,
     open_text,
 )
-from aptset.labels import Coded
-from aptset.validation.paths import as_utf8
+from aptset.data.labels import Coded
+from aptset.running.path_checks import as_utf8
 
 Keys = tuple[tuple[str, str | None], ...]  # what folders say about all rows of a file: region=north
 # Bytes of a CSV at a time, more where a row is longer than that. The reader holds up to 32 blocks ahead.

@@ -101,7 +101,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     from aptset.commands import report_jobs as reportjob
     from aptset.commands.probability_jobs import evaluation_as_json, load_artefact
     from aptset.commands.table_jobs import Settings, evaluations_as_json
-    from aptset.validation.paths import check_other_files
+    from aptset.running.path_checks import check_other_files
 
     page, title, alpha, artefact = (
         Path(out),

@@ -9,11 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from aptset.running.writing import claim, undisturbed
-from aptset.validation.paths import (
+from aptset.running.path_checks import (
     check_exists,
     check_standard_input,
 )
+from aptset.running.writing import claim, undisturbed
 
 _ENDINGS = {
     b"PAR1": ".parquet",

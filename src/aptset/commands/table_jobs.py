@@ -11,24 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from aptset.bands import LabelBands
 from aptset.calibrations.split import Split
 from aptset.commands.models import make_model, takes_raw_columns
 from aptset.commands.probability_jobs import as_json, evaluation_as_json, imported_score
 from aptset.commands.reading import as_texts, read_table
 from aptset.commands.tables import Choice, TableRows, model_for, read_rows
 from aptset.commands.writer import SetsWriter
+from aptset.data.groups.bands import LabelBands
+from aptset.data.groups.ids import is_grouping
+from aptset.data.labels import as_objects
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_share_of_split
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.saving import FACTS, save_classifier
-from aptset.groups import is_grouping
 from aptset.judging.estimates import in_p
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.planning import coverage_test
-from aptset.labels import as_objects
 from aptset.running.writing import atomic_path
 from aptset.scores import Score
-from aptset.sets import PredictionSets
-from aptset.validation.settings import check_share_of_split
 
 WRITTEN = ("sets.parquet", "evaluation.json", FACTS)
 

@@ -10,20 +10,14 @@ from typing import Any
 import pandas as pd
 from numpy.typing import NDArray
 
-from aptset.commands.checks import (
-    check_columns,
-    check_distinct_columns,
-    check_finite_features,
-    check_no_regression,
-    check_target,
-    shifted_rows,
-)
+from aptset.commands.checks import check_columns, check_distinct_columns, shifted_rows
 from aptset.commands.columns import Column, Plan, plan_columns
 from aptset.commands.models import takes_raw_columns
 from aptset.commands.reading import as_texts, kind_of, read_table
+from aptset.commands.training_checks import check_finite_features, check_no_regression, check_target
+from aptset.data.groups.ids import is_grouping
+from aptset.data.labels import as_objects
 from aptset.estimator.columns import dates_of
-from aptset.groups import is_grouping
-from aptset.labels import as_objects
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from aptset.commands.checks import (
     check_flat_columns,
     check_sets_file,
 )
+from aptset.running.path_checks import as_utf8
 from aptset.running.writing import atomic_path
-from aptset.validation.paths import as_utf8
 
 
 class SetsWriter:

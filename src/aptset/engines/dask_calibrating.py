@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dask
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from aptset.batches import ThresholdSearch, merge_states, start_search
+from aptset.batches import ThresholdSearch, merge_states
+from aptset.batches.calibrating import search_for
+from aptset.batches.settings import Calibrating, Columns, Conformity
 from aptset.engines.dask_partitions import ArrayReader, FrameReader, partitions_of
 from aptset.probabilities.calibration import Calibration
-from aptset.scores import Places, Score
 
 _MERGED_AT_ONCE = 8
 
@@ -27,7 +28,7 @@ def calibrate(
     classes: ArrayLike | None = None,
     groups: Any = None,
     ids: Any = None,
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    conformity: Conformity = "adaptive",
     resolution: float | None = None,
     randomized: bool = True,
     allow_empty: bool = True,
@@ -79,23 +80,11 @@ def calibrate(
     """
     columns = {"labels": labels, "groups": groups, "ids": ids}
     partitions, names = partitions_of(rows, columns, probabilities, prefix, classes)
-    search = start_search(
-        partitions.schema,
-        **names,
-        alpha=alpha,
-        classes=classes,
-        conformity=conformity,
-        resolution=resolution,
-        randomized=randomized,
-        allow_empty=allow_empty,
-        normalize=normalize,
-        logits=logits,
-        random_state=random_state,
-        buckets=buckets,
+    settings = Calibrating(
+        alpha, conformity, resolution, randomized, allow_empty, normalize, logits, random_state, buckets
     )
-    layout = search.scoring.layout
-    wanted = [*layout.columns, *(name for name in (layout.labels, layout.groups, layout.ids) if name is not None)]
-    wanted = list(dict.fromkeys(wanted))
+    search = search_for(partitions.schema, Columns(**names, classes=classes), settings)
+    wanted = search.scoring.layout.read
     blocks, reader = partitions.blocks(wanted), partitions.reader(wanted)
     while not search.is_done:
         search = search.advance(_merged_state(search, reader, blocks), n_partitions=len(blocks))

@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from aptset.data.groups.ids import groups_overlap, labels_decide
+from aptset.data.groups.overlapping_checks import refuse_overlapping
 from aptset.engines.dask_checks import (
     check_block,
     check_cut_alike,
@@ -24,8 +26,6 @@ from aptset.engines.dask_checks import (
     check_texts,
     refuse_collection,
 )
-from aptset.groups import groups_overlap, labels_decide
-from aptset.validation.overlapping import refuse_overlapping
 
 PROBABILITIES = "probabilities"
 

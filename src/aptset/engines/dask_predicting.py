@@ -11,7 +11,8 @@ import dask.dataframe
 import pandas as pd
 import pyarrow as pa
 
-from aptset.batches import SetMaker, set_maker
+from aptset.batches.sets import SetMaker, maker_for
+from aptset.batches.settings import Columns, Predicting
 from aptset.engines.dask_partitions import ArrayReader, FrameReader, partitions_of
 from aptset.probabilities.calibration import Calibration
 
@@ -73,12 +74,10 @@ def predict_set(
     """
     columns = {"groups": groups, "ids": ids}
     partitions, names = partitions_of(rows, columns, probabilities, prefix, calibration.classes)
-    options: dict[str, Any] = {"normalize": normalize, "logits": logits, "allow_empty": allow_empty}
-    make = set_maker(calibration, partitions.schema, alpha=alpha, **names, **options)
-    layout = make.layout
-    wanted = [*layout.columns, *(name for name in (layout.groups, layout.ids) if name is not None)]
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
+    make = maker_for(calibration, partitions.schema, Columns(**names), settings)
     sets_alone = replace(make, schema=pa.schema(list(make.schema)[-2 * len(make.levels) :]))
-    work = _MakingSets(sets_alone, partitions.reader(list(dict.fromkeys(wanted))))
+    work = _MakingSets(sets_alone, partitions.reader(make.layout.read))
     shared = dask.delayed(work, traverse=False)
     cut = zip(partitions.first_rows, partitions.blocks(), strict=True)
     parts = [dask.delayed(_make_sets)(shared, number, first, *some) for number, (first, some) in enumerate(cut)]

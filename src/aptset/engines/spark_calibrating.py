@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from aptset.batches import ThresholdSearch, merge_states, start_search
+from aptset.batches import ThresholdSearch, merge_states
+from aptset.batches.calibrating import search_for
 from aptset.batches.checks import check_column
 from aptset.batches.layout import Layout
+from aptset.batches.settings import Calibrating, Columns, Conformity
 from aptset.batches.state_checks import check_rows_found
 from aptset.engines.spark_errors import plain_errors
 from aptset.engines.spark_frames import Frame
 from aptset.probabilities.calibration import Calibration
-from aptset.scores import Places, Score
 
 _STATE = "state binary"
 
@@ -31,7 +32,7 @@ def calibrate(
     classes: ArrayLike | None = None,
     groups: str | None = None,
     ids: str | None = None,
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    conformity: Conformity = "adaptive",
     resolution: float | None = None,
     randomized: bool = True,
     allow_empty: bool = True,
@@ -84,28 +85,15 @@ def calibrate(
     rows = Frame.of(frame, probabilities, prefix)
     schema = rows.arrow_schema
     check_column(schema.names, labels, "labels")
-    names, layout = None, Layout.of(schema, rows.probabilities, prefix, None, labels, groups, ids, width=2)
+    columns = Columns(rows.probabilities, prefix, groups, ids, labels)
+    names, layout = None, Layout.of(schema, columns, width=2)
     if layout.holds_lists:
         with plain_errors():
             classes, names = rows.class_names(layout.columns[0], labels, classes)
-    search = start_search(
-        schema,
-        labels=labels,
-        alpha=alpha,
-        probabilities=rows.probabilities,
-        prefix=prefix,
-        classes=classes,
-        groups=groups,
-        ids=ids,
-        conformity=conformity,
-        resolution=resolution,
-        randomized=randomized,
-        allow_empty=allow_empty,
-        normalize=normalize,
-        logits=logits,
-        random_state=random_state,
-        buckets=buckets,
+    settings = Calibrating(
+        alpha, conformity, resolution, randomized, allow_empty, normalize, logits, random_state, buckets
     )
+    search = search_for(schema, replace(columns, classes=classes), settings)
     while not search.is_done:
         search = search.advance(_merged_state(search, rows))
     return _named(search, names).calibration()
@@ -113,9 +101,7 @@ def calibrate(
 
 def _merged_state(search: ThresholdSearch, rows: Frame) -> pa.Table:
     """Return the state of all partitions: one row, which executors have merged in two steps."""
-    layout = search.scoring.layout
-    wanted = [*layout.columns, *(name for name in (layout.labels, layout.groups, layout.ids) if name is not None)]
-    states = rows.on_partitions(list(dict.fromkeys(wanted)), search, _STATE)
+    states = rows.on_partitions(search.scoring.layout.read, search, _STATE)
     with plain_errors():
         some = states.hint("rebalance").mapInArrow(merge_states, _STATE)  # as many tasks as the bytes of states need
         one = some.repartition(1).mapInArrow(merge_states, _STATE).toArrow()

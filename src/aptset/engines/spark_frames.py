@@ -13,9 +13,9 @@ from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import DataFrame, functions
 
 from aptset.batches.checks import check_distinct_names
+from aptset.data.label_checks import as_labels, check_classes
 from aptset.engines.spark_checks import check_class_names, check_frame
 from aptset.engines.spark_workers import Batches, Work, run_on_partition
-from aptset.validation.labels import as_labels, check_classes
 
 PROBABILITY = "probability"  # what Spark ML calls it
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?")

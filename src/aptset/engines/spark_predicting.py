@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from aptset.batches import SetMaker, set_maker
+from aptset.batches.sets import SetMaker, maker_for
+from aptset.batches.settings import Columns, Predicting
 from aptset.engines.spark_frames import Frame
 from aptset.engines.spark_workers import make_sets
 from aptset.probabilities.calibration import Calibration
@@ -62,18 +63,9 @@ def predict_set(
      |    |-- element: string (containsNull = true)
     """
     rows = Frame.of(frame, probabilities, prefix)
-    maker = set_maker(
-        calibration,
-        rows.arrow_schema,
-        alpha=alpha,
-        probabilities=rows.probabilities,
-        prefix=prefix,
-        groups=groups,
-        ids=ids,
-        normalize=normalize,
-        logits=logits,
-        allow_empty=allow_empty,
-    )
+    columns = Columns(rows.probabilities, prefix, groups, ids)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
+    maker = maker_for(calibration, rows.arrow_schema, columns, settings)
     return rows.on_partitions(rows.frame.columns, partial(make_sets, maker), _made_schema(maker, rows))
 
 

@@ -12,6 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from aptset.calibrations.checks import warn_no_promise
 from aptset.calibrations.promises import Promises
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_alpha, check_alphas
+from aptset.data.tables import Backend, make_table
 from aptset.estimator.conventions import Conventions
 from aptset.estimator.fitted import Fitted
 from aptset.estimator.fitting import mean_probabilities
@@ -19,9 +22,6 @@ from aptset.estimator.frames import frame_of_rows
 from aptset.kernels.formula import Floats
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.cross import CrossCalibration
-from aptset.sets import PredictionSets
-from aptset.tables import Backend, make_table
-from aptset.validation.settings import check_alpha, check_alphas
 
 
 class Answering(Conventions):

@@ -14,9 +14,9 @@ from sklearn.utils import check_consistent_length, column_or_1d, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
+from aptset.data.label_checks import refuse_masked
+from aptset.data.labels import columns_of, hashable, in_order, plain_labels, some
 from aptset.estimator.label_checks import are_things, check_one_kind
-from aptset.labels import columns_of, hashable, in_order, plain_labels, some
-from aptset.validation.labels import refuse_masked
 
 
 def check_estimator_can(estimator: Any) -> None:

@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
-from aptset.bands import LabelBands
 from aptset.calibrations.scheme import Scheme
+from aptset.data.groups.bands import LabelBands
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_alpha, check_alphas
 from aptset.estimator.answering import Answering
 from aptset.estimator.checks import warn_unseen_labels
 from aptset.estimator.conformal import fit, fit_and_predict, prepare
 from aptset.estimator.saving import save_classifier
-from aptset.scores import Places, Score
-from aptset.sets import PredictionSets
-from aptset.validation.settings import check_alpha, check_alphas
+from aptset.scores import Conformity
 
 
 class ConformalClassifier(Answering):
@@ -113,7 +113,7 @@ class ConformalClassifier(Answering):
         estimator: Any,
         *,
         calibration: str | Scheme = "split",
-        conformity: str | Score | Callable[[Places], Any] = "adaptive",
+        conformity: Conformity = "adaptive",
         alpha: float = 0.1,
         groups: str | int | LabelBands | Callable[[Any], Any] | None = None,
         level: Literal["nominal", "guaranteed"] = "nominal",

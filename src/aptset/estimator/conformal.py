@@ -15,7 +15,21 @@ from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme, opens_ensemble
 from aptset.calibrations.split import Split
 from aptset.calibrations.tally import Tally
-from aptset.chance import Chance
+from aptset.calibrations.weight_checks import check_weighing, check_weights_of_scheme
+from aptset.data.groups.checks import (
+    check_group_values,
+)
+from aptset.data.groups.ids import Groups, groups_overlap
+from aptset.data.groups.overlapping_checks import WITHOUT_WEIGHTS, refuse_overlapping
+from aptset.data.labels import columns_of
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import (
+    check_choice,
+    check_flag,
+    check_generator,
+    check_option,
+    draw_key,
+)
 from aptset.estimator import fitting
 from aptset.estimator.checks import (
     check_estimator_can,
@@ -30,31 +44,17 @@ from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.label_checks import check_label_space
 from aptset.estimator.order import canonical_places
 from aptset.estimator.tuning import set_aside_and_choose
-from aptset.groups import Groups, groups_overlap
-from aptset.labels import columns_of
-from aptset.scores import Adaptive
-from aptset.sets import PredictionSets
-from aptset.validation.chance import (
+from aptset.probabilities.chance import Chance
+from aptset.probabilities.chance.checks import (
     check_ids,
     column_or_values,
 )
-from aptset.validation.groups import (
-    check_group_values,
-)
-from aptset.validation.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
-from aptset.validation.scores import (
+from aptset.scores import Adaptive
+from aptset.scores.conformity import (
     AUTO,
     check_conformity,
     for_classes,
 )
-from aptset.validation.settings import (
-    check_choice,
-    check_flag,
-    check_generator,
-    check_option,
-    draw_key,
-)
-from aptset.validation.weights import check_weighing, check_weights_of_scheme
 
 
 def prepare(

@@ -11,14 +11,14 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routi
 from sklearn.utils.validation import check_is_fitted
 
 from aptset.calibrations.promises import Promises
+from aptset.calibrations.weight_checks import refuse_guaranteed
+from aptset.data.label_checks import as_labels, check_length
+from aptset.data.labels import columns_of
+from aptset.data.setting_checks import check_alpha, check_option
+from aptset.data.tables import html_note
 from aptset.estimator.fitted import Fitted
 from aptset.estimator.label_checks import are_things
 from aptset.estimator.state import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
-from aptset.labels import columns_of
-from aptset.tables import html_note
-from aptset.validation.labels import as_labels, check_length
-from aptset.validation.settings import check_alpha, check_option
-from aptset.validation.weights import refuse_guaranteed
 
 _LEARNED = ("fitted_", "classes_", "models_", "n_calibration_", "unseen_label_chance_", "conformity_")
 

@@ -14,12 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import _num_samples
 
+from aptset.data.setting_checks import check_generator
+from aptset.data.tables import is_table
 from aptset.estimator.checks import check_estimator_can
 from aptset.estimator.density_checks import check_odds, check_places, check_ratio_folds
 from aptset.estimator.fitting import fresh, seed_unseeded, take
 from aptset.kernels.formula import Floats
-from aptset.tables import is_table
-from aptset.validation.settings import check_generator
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from aptset.data.tables import is_table, names_of_columns
 from aptset.kernels.formula import Floats
-from aptset.tables import is_table, names_of_columns
 
 _LARGEST_ODDS = 1e6
 

@@ -17,34 +17,34 @@ from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
 from aptset.calibrations.weighted import effective_in_words
-from aptset.chance import Chance
-from aptset.chance.seeds import row_seeds
+from aptset.data.groups.checks import (
+    check_group_values,
+    check_same_kind,
+)
+from aptset.data.groups.ids import Groups, GroupValues
+from aptset.data.matrix_checks import OF_ESTIMATOR
+from aptset.data.sets import PredictionSets, concatenate
+from aptset.data.setting_checks import warn_if_too_few
 from aptset.estimator import fitting
 from aptset.estimator.checks import (
     check_models_kept,
     check_some_rows,
 )
-from aptset.groups import Groups, GroupValues
 from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.probabilities.calibration import Calibration
-from aptset.probabilities.cross import CrossCalibration
-from aptset.scores import Score
-from aptset.sets import PredictionSets, concatenate
-from aptset.validation.chance import (
+from aptset.probabilities.chance import Chance
+from aptset.probabilities.chance.checks import (
     check_first_row,
     column_or_values,
 )
-from aptset.validation.groups import (
-    check_group_values,
-    check_same_kind,
-)
-from aptset.validation.matrices import OF_ESTIMATOR
-from aptset.validation.scores import (
+from aptset.probabilities.chance.seeds import row_seeds
+from aptset.probabilities.cross import CrossCalibration
+from aptset.scores import Score
+from aptset.scores.conformity import (
     formula_of,
 )
-from aptset.validation.settings import warn_if_too_few
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,16 @@ from sklearn.utils.validation import _check_method_params
 from aptset.calibrations.folds import Fold
 from aptset.calibrations.held_out import HeldOut, score_fold, scores_of
 from aptset.calibrations.tally import Tally, on_mean_grid
+from aptset.calibrations.weight_checks import check_some_weight, check_weights
 from aptset.calibrations.weighted import Weighted
 from aptset.calibrations.weights import Scale, WeightedScores
+from aptset.data.groups.ids import Groups, Ids
+from aptset.data.labels import columns_of
+from aptset.data.matrix_checks import (
+    OF_ESTIMATOR,
+    check_rows,
+    tolerance_of,
+)
 from aptset.estimator.checks import (
     check_model_probabilities,
     fold_error,
@@ -29,19 +37,11 @@ from aptset.estimator.checks import (
     warn_constant_model,
 )
 from aptset.estimator.encoding import Encoding
-from aptset.groups import Groups, Ids
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
 from aptset.kernels.rowhash import Words
-from aptset.labels import columns_of
 from aptset.running.progress import with_bar
 from aptset.running.sharing import Shared
-from aptset.validation.matrices import (
-    OF_ESTIMATOR,
-    check_rows,
-    tolerance_of,
-)
-from aptset.validation.weights import check_some_weight, check_weights
 
 _DROPPED_BITS = 20  # of the 52 of a float64 probability: see `_steady`
 _BATCHES = 64  # many folds are tallied in this many pieces of work, whatever the number of workers

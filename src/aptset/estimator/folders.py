@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import groups_labels
+from aptset.data.groups.ids import groups_labels
 from aptset.probabilities.checks import (
     LONGEST_TEXT,
     check_stored_groups,
@@ -20,7 +20,7 @@ from aptset.probabilities.checks import (
     is_storable,
     unknown_kind,
 )
-from aptset.validation.paths import check_plain_file
+from aptset.running.path_checks import check_plain_file
 
 NEWEST = 1
 _FACTS: dict[str, Any] = {
@@ -49,33 +49,6 @@ _FACTS: dict[str, Any] = {
     "digest": str,
 }
 _TENSORS = {"scores": ("<f8", 1), "offsets": ("<i8", 2), "labels": ("<i8", 1), "label_counts": ("<i8", 1)}
-# Types that skops itself does not list, and that the models which people use are made of.
-TRUSTED = (
-    "collections.OrderedDict",
-    "numpy.dtype",
-    "catboost.core.CatBoostClassifier",
-    "lightgbm.basic.Booster",
-    "lightgbm.sklearn.LGBMClassifier",
-    "xgboost.core.Booster",
-    "xgboost.sklearn.XGBClassifier",
-    "aptset.estimator.columns",
-    "sklearn._loss",
-    "sklearn.ensemble._hist_gradient_boosting",
-    "sklearn.metrics._dist_metrics",
-    "sklearn.model_selection._split",
-    "sklearn.neighbors._ball_tree",
-    "sklearn.neighbors._kd_tree",
-    "sklearn.tree._tree.Tree",
-)
-
-
-def need_skops() -> Any:
-    """Return skops.io, or say how to get it."""
-    try:
-        import skops.io
-    except ImportError as error:
-        raise ModuleNotFoundError("A saved classifier needs skops: pip install 'aptset[save]'") from error
-    return skops.io
 
 
 def check_saveable(state: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -179,7 +152,7 @@ def read_tensors(folder: Path, facts: dict[str, Any]) -> dict[str, NDArray[Any]]
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    content = _read_file(folder, facts, "scores")
+    content = read_file(folder, facts, "scores")
     try:
         tensors: dict[str, NDArray[Any]] = load(content)
     except (SafetensorError, ValueError, KeyError) as error:
@@ -223,43 +196,8 @@ def _check_sorted(folder: Path, scores: NDArray[Any], offsets: NDArray[Any]) -> 
         raise broken(folder, "scores must be sorted within each group")
 
 
-def read_models(folder: Path, facts: dict[str, Any], trust: Collection[str]) -> dict[str, Any]:
-    """Return the estimator, the models and the settings of the calibration; types that nobody vouched for are named."""
-    skops = need_skops()
-    content = _read_file(folder, facts, "models")
-    try:
-        asked = skops.get_untrusted_types(data=content)
-    except Exception as error:
-        raise broken(folder, f"its models are no file of skops ({error})") from error
-    unknown = [name for name in asked if not _is_trusted(name, (*TRUSTED, *trust))]
-    if unknown:
-        raise ValueError(
-            f"{folder} holds {', '.join(unknown[:8])}, which nobody vouched for: to open it runs their code. If you "
-            f"trust who made it, pass trust={unknown[:8]!r} (on the command line {_as_options(unknown[:8])})."
-        )
-    try:
-        found = skops.loads(content, trusted=asked)
-    except Exception as error:
-        wrote = ", ".join(f"{name} {number}" for name, number in facts["versions"].items() if number)
-        raise ValueError(
-            f"{folder} has models that cannot be opened here: {' '.join(str(error).split())[:300]}. They were written "
-            f"with {wrote}."
-        ) from error
-    is_whole = isinstance(found, dict) and found.keys() == {"estimator", "models", "calibration"}
-    if not is_whole or len(found["models"]) != facts["n_models"]:
-        raise broken(folder, "its models are incomplete")
-    return dict(found)
-
-
-def _as_options(names: list[str]) -> str:
-    return " ".join(f"--trust {name}" for name in names)
-
-
-def _is_trusted(name: str, trusted: Iterable[str]) -> bool:
-    return any(name == one or name.startswith(f"{one}.") for one in trusted)
-
-
-def _read_file(folder: Path, facts: dict[str, Any], what: str) -> bytes:
+def read_file(folder: Path, facts: dict[str, Any], what: str) -> bytes:
+    """Return what stands in a file of the folder, which must match its digest."""
     entry = facts["files"].get(what)
     name, digest = (entry.get("name"), entry.get("digest")) if isinstance(entry, dict) else (None, None)
     if not isinstance(name, str) or re.fullmatch(r"[a-z]+-[0-9a-f]{12}\.[a-z]+", name) is None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from aptset.data.sets import PredictionSets
+from aptset.data.tables import Backend, make_table
 from aptset.kernels.formula import Floats
-from aptset.sets import PredictionSets
-from aptset.tables import Backend, make_table
 
 
 def frame_of_rows(sets: PredictionSets, values: Floats, probabilities: Any, backend: Backend = "pandas") -> Any:

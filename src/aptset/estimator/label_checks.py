@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import columns_of, hashable, in_order, some
-from aptset.tables import plain_list
-from aptset.validation.labels import as_labels, check_hashable
+from aptset.data.label_checks import as_labels, check_hashable
+from aptset.data.labels import columns_of, hashable, in_order, some
+from aptset.data.tables import plain_list
 
 _PLAIN = {"numbers": (Real, np.bool_), "texts": (str,), "bytes": (bytes,)}
 

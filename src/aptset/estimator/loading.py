@@ -50,13 +50,9 @@ def load_folder(
 ) -> tuple[Any, dict[str, Any]]:
     """Return a classifier and the facts of its folder."""
     from aptset.estimator.classifier import ConformalClassifier
-    from aptset.estimator.folders import (
-        check_settings,
-        read_facts,
-        read_models,
-        read_tensors,
-    )
+    from aptset.estimator.folders import check_settings, read_facts, read_tensors
     from aptset.estimator.state import rebuild
+    from aptset.estimator.stored_models import read_models
     from aptset.probabilities.stored_scores import check_counted_classes, find_score
 
     trust = [trust] if isinstance(trust, str) else list(trust)

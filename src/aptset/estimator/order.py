@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.validation import _is_arraylike, _num_samples
 
-from aptset.chance.seeds import row_seeds
-from aptset.kernels.rowhash import hash_words, keys_of_columns, seeds_of
+from aptset.kernels.rowhash import Words, hash_words, keys_of_columns, mix, seeds_of
+from aptset.probabilities.chance.seeds import row_seeds
 
 
 def canonical_places(X: Any, y: NDArray[Any], fit_params: dict[str, Any], key: int) -> NDArray[np.intp]:
@@ -25,6 +25,11 @@ def canonical_places(X: Any, y: NDArray[Any], fit_params: dict[str, Any], key: i
     places = np.empty(len(y), dtype=np.intp)
     places[np.argsort(seeds_of(hashes, key), kind="stable")] = np.arange(len(y))
     return places
+
+
+def pair_seeds(X: Any, y: Any, key: int) -> Words:
+    """Return the seed of each row of X together with its entry of y."""
+    return mix(row_seeds(X, key) + mix(row_seeds(y, key)))
 
 
 def _of_rows(fit_params: dict[str, Any], n_rows: int) -> Iterator[Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_alphas, warn_if_too_few
 from aptset.kernels.rowhash import Words
-from aptset.sets import PredictionSets
-from aptset.validation.chance import check_ids
-from aptset.validation.settings import check_alphas, warn_if_too_few
+from aptset.probabilities.chance.checks import check_ids
 
 
 class SetsOfPieces:

@@ -23,17 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.estimator.folders import (
-    check_saveable,
-    digest_of_facts,
-    need_skops,
-)
+from aptset.data.groups.ids import groups_labels
+from aptset.estimator.folders import check_saveable, digest_of_facts
 from aptset.estimator.state import FORMAT_VERSION, flatten
-from aptset.groups import groups_labels
+from aptset.estimator.stored_models import need_skops
 from aptset.probabilities.artefacts import as_plain_labels, plain_groups, plain_value
 from aptset.probabilities.stored_scores import describe_score
+from aptset.running.path_checks import check_target_folder
 from aptset.running.writing import atomic_path, atomic_write
-from aptset.validation.paths import check_target_folder
 
 FACTS = "aptset.json"
 _DIGITS = 12  # of the digest in a name

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.bands import LabelBands
 from aptset.calibrations import CALIBRATIONS
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.weighted import Weighted
 from aptset.calibrations.weights import Scale, WeightedScores
-from aptset.chance import Chance
+from aptset.data.groups.bands import LabelBands
+from aptset.data.groups.ids import Groups, flat_groups, full_groups, groups_labels
+from aptset.data.labels import columns_of
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.ensembles import Member
 from aptset.estimator.fitted import Fitted, Rule
-from aptset.groups import Groups, flat_groups, full_groups, groups_labels
-from aptset.labels import columns_of
+from aptset.probabilities.chance import Chance
 from aptset.probabilities.checks import unknown_kind
 from aptset.probabilities.stored_scores import describe_score, find_score
 from aptset.probabilities.stored_weights import weights_of

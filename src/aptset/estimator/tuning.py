@@ -10,19 +10,19 @@ from sklearn.utils.validation import _check_method_params
 
 from aptset.calibrations.cross import random_folds
 from aptset.calibrations.tuning import Tuning, choose
-from aptset.chance.seeds import id_seeds, row_seeds
-from aptset.estimator import fitting
-from aptset.groups import EVERYONE
-from aptset.kernels.places import Rows
-from aptset.labels import columns_of
-from aptset.running.progress import with_bar
-from aptset.scores import Adaptive, Score
-from aptset.validation.matrices import (
+from aptset.data.groups.ids import EVERYONE
+from aptset.data.labels import columns_of
+from aptset.data.matrix_checks import (
     OF_ESTIMATOR,
     tolerance_of,
 )
-from aptset.validation.scores import formula_of
-from aptset.validation.settings import check_alpha
+from aptset.data.setting_checks import check_alpha
+from aptset.estimator import fitting
+from aptset.kernels.places import Rows
+from aptset.probabilities.chance.seeds import id_seeds, row_seeds
+from aptset.running.progress import with_bar
+from aptset.scores import Adaptive, Score
+from aptset.scores.conformity import formula_of
 
 _FOLDS = 5
 

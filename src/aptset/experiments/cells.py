@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from aptset.baselines import ConformalQuantileClassifier
+from aptset.data.sets import PredictionSets
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments.boxes import make_box
@@ -21,7 +22,6 @@ from aptset.experiments.datasets import load_data, source_tag
 from aptset.experiments.measures import measure
 from aptset.experiments.models import MODELS, Model, draw_labels
 from aptset.probabilities.oracle import oracle_sets
-from aptset.sets import PredictionSets
 
 # Methods of one family share their fits: SC, HCC and the oracle's own sets are cells of one family.
 FAMILY_OF = {"SC": "SC", "HCC": "SC", "oracle": "SC", "CV+": "CV+", "JK+": "JK+", "CQC": "CQC", "CQC-RF": "CQC-RF"}

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.data.sets import PredictionSets
 from aptset.experiments.models import Model
 from aptset.judging.metrics import OF_SPLITS
 from aptset.judging.outcome import Outcome
-from aptset.sets import PredictionSets
 
 
 def measure(

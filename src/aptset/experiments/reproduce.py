@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptset.baselines.checks import check_packages
+from aptset.data.setting_checks import check_alpha
 from aptset.experiments.cells import FAMILY_OF, Cell
 from aptset.experiments.checks import (
     check_finished_folder,
@@ -25,7 +26,6 @@ from aptset.experiments.results import as_frame, write_results
 from aptset.running.checks import check_folder
 from aptset.running.runner import read_results, run_tasks
 from aptset.running.writing import atomic_write
-from aptset.validation.settings import check_alpha
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.labels import as_objects, with_one_missing
-from aptset.tables import is_table, matrix_of_table, plain_list
-from aptset.validation.labels import (
+from aptset.data.label_checks import (
     as_labels,
     check_length,
 )
-from aptset.validation.settings import check_sample_size
+from aptset.data.labels import as_objects, with_one_missing
+from aptset.data.setting_checks import check_sample_size
+from aptset.data.tables import is_table, matrix_of_table, plain_list
 
 
 class Checked(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.displays import Display
+from aptset.data.displays import Display
 from aptset.judging.evidence import Evidence
 from aptset.judging.laws import central_range
 

@@ -8,7 +8,15 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from aptset.displays import Display, drawable
+from aptset.data.displays import Display, drawable
+from aptset.data.groups.overlapping import Overlapping
+from aptset.data.label_checks import check_length
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import (
+    check_alpha,
+    check_option,
+)
+from aptset.data.tables import Backend, html_table, make_table
 from aptset.judging.checks import check_needs_p_values, check_what_is_needed
 from aptset.judging.curves import show_curve
 from aptset.judging.estimates import Estimate
@@ -16,14 +24,6 @@ from aptset.judging.evidence import Evidence, as_group_list
 from aptset.judging.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
 from aptset.judging.outcome import Outcome
 from aptset.judging.worst_slice import WorstSlice
-from aptset.overlapping import Overlapping
-from aptset.sets import PredictionSets
-from aptset.tables import Backend, html_table, make_table
-from aptset.validation.labels import check_length
-from aptset.validation.settings import (
-    check_alpha,
-    check_option,
-)
 
 _BY_NAME = {one.name: one for one in BREAKDOWNS}
 

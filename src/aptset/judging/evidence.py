@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import groups_labels
+from aptset.data.groups.ids import groups_labels
+from aptset.data.groups.overlapping import Overlapping
+from aptset.data.label_checks import as_labels
+from aptset.data.labels import columns_of, with_one_missing
+from aptset.data.sets import PredictionSets
+from aptset.data.tables import is_table, plain_list
 from aptset.judging.checks import (
     check_evidence,
     check_rows_of_calibration,
 )
 from aptset.judging.laws import FoldCounts
 from aptset.kernels.formula import Floats
-from aptset.labels import columns_of, with_one_missing
-from aptset.overlapping import Overlapping
-from aptset.sets import PredictionSets
-from aptset.tables import is_table, plain_list
-from aptset.validation.labels import as_labels
 
 
 def as_group_list(groups: Any) -> list[Any] | None:

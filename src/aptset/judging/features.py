@@ -9,13 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.data.labels import hashable
+from aptset.data.tables import is_table, iterate_columns, names_of_columns
 from aptset.judging.checks import (
     check_features,
     check_projections,
 )
 from aptset.kernels.formula import Floats
-from aptset.labels import hashable
-from aptset.tables import is_table, iterate_columns, names_of_columns
 
 MOST_VALUES = 50  # of a text that slices are made of; one of more values is a name, an id or prose
 _ROWS_AT_ONCE = 4096  # few enough to stay in the cache

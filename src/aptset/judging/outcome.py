@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.data.groups.overlapping import Overlapping
+from aptset.data.label_checks import check_length
+from aptset.data.labels import as_objects, coded_array, columns_of, distinct
+from aptset.data.sets import PredictionSets
 from aptset.judging.checks import (
     check_by,
     check_confidence,
 )
 from aptset.judging.estimates import Estimate, mean_of_sizes, mean_of_sums, share_of_count
-from aptset.labels import as_objects, coded_array, columns_of, distinct
-from aptset.overlapping import Overlapping
-from aptset.sets import PredictionSets
-from aptset.validation.labels import check_length
 
 Chosen = NDArray[np.bool_] | NDArray[np.intp]  # some rows: a flag for each, or their numbers
 

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from aptset.displays import Display
+from aptset.data.displays import Display
+from aptset.data.setting_checks import (
+    check_alpha,
+    check_sample_size,
+)
 from aptset.judging.checks import (
     check_confidence,
     check_counts,
@@ -18,10 +22,6 @@ from aptset.judging.checks import (
 from aptset.judging.laws import beta_binomial, central_range, chance_within, realised_coverage
 from aptset.kernels.counts import rank_at, size_needed
 from aptset.kernels.formula import Floats
-from aptset.validation.settings import (
-    check_alpha,
-    check_sample_size,
-)
 
 
 @dataclass(frozen=True)

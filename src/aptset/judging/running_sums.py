@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.data.labels import (
+    as_objects,
+    distinct,
+)
+from aptset.data.setting_checks import check_alpha
 from aptset.judging.checks import check_confidence
 from aptset.judging.estimates import Estimate, mean_of_sums, share_of_count
 from aptset.judging.evaluation import Evaluation
 from aptset.judging.metrics import METRICS
 from aptset.judging.outcome import Outcome
-from aptset.labels import (
-    as_objects,
-    distinct,
-)
-from aptset.validation.settings import check_alpha
 
 
 class Codes(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_option
 from aptset.judging.checks import check_can_predict_sets
 from aptset.judging.metrics import METRICS
 from aptset.judging.outcome import Outcome
-from aptset.sets import PredictionSets
-from aptset.validation.settings import check_option
 
 
 def predict_set_of(estimator: Any, X: Any) -> tuple[PredictionSets, Any]:

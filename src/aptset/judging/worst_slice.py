@@ -10,6 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.data.setting_checks import (
+    check_flag,
+    check_generator,
+    check_option,
+)
+from aptset.data.tables import is_table
 from aptset.judging.checks import (
     check_confidence,
     check_delta,
@@ -25,12 +31,6 @@ from aptset.kernels import engines
 from aptset.kernels.blocks import thread_count
 from aptset.kernels.formula import Floats
 from aptset.kernels.slabs import Slab, find_slab
-from aptset.tables import is_table
-from aptset.validation.settings import (
-    check_flag,
-    check_generator,
-    check_option,
-)
 
 _DIRECTIONS_AT_ONCE = 16
 _LEAST_SPECIAL = 0.1  # standard deviations that a column must be away to be worth a word

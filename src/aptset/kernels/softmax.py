@@ -28,7 +28,7 @@ def exponential(values: Floats, xp: Operations = NUMPY) -> Floats:
     kept = xp.where(values < _LOWEST, _LOWEST, values)
     twos = xp.nearest(kept * _PER_LOG)
     rest = (kept - xp.product(twos, _LOG)) - xp.product(twos, _LOG_REST)
-    power = rest * _SERIES[-1]
+    power = xp.product(rest, _SERIES[-1])
     for term in reversed(_SERIES[1:-1]):
         power = xp.step(power, term, rest)
     scaled: Floats = xp.where(values < _LOWEST, 0.0, (power + 1.0) * xp.power_of_two(twos))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.chance import Draw
-from aptset.devices import is_on_device, stand_in, tensor_of
+from aptset.data.devices import is_on_device, stand_in, tensor_of
+from aptset.data.matrix_checks import check_rows, softmax_of, tolerance_of
+from aptset.data.sets import PredictionSets
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import LabelScores, Rows, label_scores
+from aptset.probabilities.chance import Draw
 from aptset.probabilities.weighing import corrected
-from aptset.sets import PredictionSets
-from aptset.validation.matrices import check_rows, softmax_of, tolerance_of
 
 if TYPE_CHECKING:
     from aptset.probabilities.tensors import OnDevice

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.counted import Counted
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.weighted import Weighted
-from aptset.chance import Chance
-from aptset.groups import Groups, flat_groups
+from aptset.data.groups.ids import Groups, flat_groups
 from aptset.probabilities.artefact_checks import (
     CROSS,
     check_artefact,
@@ -35,6 +34,7 @@ from aptset.probabilities.artefact_checks import (
     check_shapes,
     hash_of,
 )
+from aptset.probabilities.chance import Chance
 from aptset.probabilities.checks import (
     check_stored_columns,
     check_stored_groups,
@@ -57,8 +57,8 @@ from aptset.probabilities.stored_counts import (
 from aptset.probabilities.stored_schemes import describe_scheme, find_scheme
 from aptset.probabilities.stored_scores import check_counted_classes, describe_score, find_score
 from aptset.probabilities.stored_weights import describe_weights, weighted_from, weights_of
+from aptset.running.path_checks import check_plain_file
 from aptset.running.writing import atomic_path
-from aptset.validation.paths import check_plain_file
 
 FORMAT_VERSION = 1
 

@@ -13,37 +13,37 @@ from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.tuning import Trial, Tuning, choose, some_rows
 from aptset.calibrations.weighted import Weighted
 from aptset.calibrations.weights import Scale, WeightedScores
-from aptset.chance import Chance, fingerprint_of
-from aptset.groups import Groups, groups_labels
+from aptset.data.groups.checks import check_group_values
+from aptset.data.groups.ids import Groups, groups_labels
+from aptset.data.groups.overlapping_checks import WITHOUT_WEIGHTS, refuse_overlapping
+from aptset.data.label_checks import check_labels
+from aptset.data.labels import Coded
+from aptset.data.matrix_checks import (
+    check_named_columns,
+    check_probabilities,
+)
+from aptset.data.setting_checks import (
+    check_flag,
+    check_generator,
+    draw_key,
+)
+from aptset.data.tables import without_column
 from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.rowhash import Words
-from aptset.labels import Coded
 from aptset.probabilities.answers import NAME, looked_at, make_rows, scores_of_labels, stays_on_device
-from aptset.probabilities.weighing import EQUAL, Weighed, Weighing
-from aptset.scores import Adaptive, Score
-from aptset.tables import without_column
-from aptset.validation.chance import (
+from aptset.probabilities.chance import Chance, fingerprint_of
+from aptset.probabilities.chance.checks import (
     check_first_row,
     column_or_values,
 )
-from aptset.validation.groups import check_group_values
-from aptset.validation.labels import check_labels
-from aptset.validation.matrices import (
-    check_named_columns,
-    check_probabilities,
-)
-from aptset.validation.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
-from aptset.validation.scores import (
+from aptset.probabilities.weighing import EQUAL, Weighed, Weighing
+from aptset.scores import Adaptive, Score
+from aptset.scores.conformity import (
     check_conformity,
     for_classes,
     formula_of,
-)
-from aptset.validation.settings import (
-    check_flag,
-    check_generator,
-    draw_key,
 )
 
 __all__ = ["NAME", "Scored", "score_labels", "take_ids"]

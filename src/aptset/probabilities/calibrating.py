@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from aptset.bands import LabelBands
 from aptset.calibrations.tuning import Tuning
-from aptset.overlapping import Overlapping
+from aptset.data.groups.bands import LabelBands
+from aptset.data.groups.overlapping import Overlapping
+from aptset.data.setting_checks import check_flag
 from aptset.probabilities.border import Scored, score_labels
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.weighing import EQUAL, Weighing
-from aptset.scores import Places, Score
-from aptset.validation.scores import AUTO
-from aptset.validation.settings import check_flag
+from aptset.scores import Conformity
+from aptset.scores.conformity import AUTO
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ def calibrate(
     probabilities: Any,
     labels: ArrayLike,
     *,
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    conformity: Conformity = "adaptive",
     classes: ArrayLike | None = None,
     groups: str | LabelBands | Overlapping | ArrayLike | None = None,
     randomized: bool = True,

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aptset.bands import LabelBands
 from aptset.calibrations.checks import check_fold_ids
 from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.minimax import Minimax
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.tally import Tally
+from aptset.calibrations.weight_checks import check_weights_of_scheme
+from aptset.data.groups.bands import LabelBands
+from aptset.data.groups.overlapping_checks import refuse_overlapping
+from aptset.data.setting_checks import check_flag, check_option
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.cross import CrossCalibration
 from aptset.probabilities.weighing import EQUAL, Weighing
-from aptset.scores import Places, Score
-from aptset.validation.overlapping import refuse_overlapping
-from aptset.validation.settings import check_flag, check_option
-from aptset.validation.weights import check_weights_of_scheme
+from aptset.scores import Conformity
 
 _COMBINE: dict[str, Scheme] = {"plus": CVPlus(), "minimax": Minimax()}
 
@@ -31,7 +30,7 @@ def calibrate_cv(
     folds: ArrayLike,
     *,
     combine: Literal["plus", "minimax"] = "plus",
-    conformity: str | Score | Callable[[Places], Any] = "adaptive",
+    conformity: Conformity = "adaptive",
     classes: ArrayLike | None = None,
     groups: str | LabelBands | ArrayLike | None = None,
     randomized: bool = True,

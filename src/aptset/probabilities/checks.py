@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.groups import Groups, full_groups
-from aptset.validation.overlapping import MOST_INDICATORS
+from aptset.data.groups.ids import Groups, full_groups
+from aptset.data.groups.overlapping_checks import MOST_INDICATORS
 
 if TYPE_CHECKING:
     from pathlib import Path

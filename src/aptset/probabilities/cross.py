@@ -10,37 +10,25 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.calibrations.checks import (
-    check_same_shape,
-    folds_in_order,
-    warn_no_promise,
-)
+from aptset.calibrations.checks import check_same_shape, folds_in_order, warn_no_promise
 from aptset.calibrations.cross import CVPlus
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.tally import Tally
 from aptset.calibrations.weighted import effective_in_words
-from aptset.chance import BY_CONTENT, Chance
-from aptset.groups import Ids
+from aptset.data.groups.ids import Ids
+from aptset.data.matrix_checks import check_new_probabilities, check_rows, tolerance_of
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_alpha, check_alphas, check_flag_or_none
+from aptset.data.tables import html_table
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.probabilities.border import NAME, take_ids
+from aptset.probabilities.chance import BY_CONTENT, Chance
 from aptset.probabilities.merging import merged_folds
 from aptset.scores import Score
-from aptset.sets import PredictionSets
-from aptset.tables import html_table
-from aptset.validation.matrices import (
-    check_new_probabilities,
-    check_rows,
-    tolerance_of,
-)
-from aptset.validation.scores import formula_of
-from aptset.validation.settings import (
-    check_alpha,
-    check_alphas,
-    check_flag_or_none,
-)
+from aptset.scores.conformity import formula_of
 
 
 @dataclass(frozen=True, repr=False, eq=False)

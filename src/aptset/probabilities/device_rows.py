@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aptset.devices import stand_in
+from aptset.data.devices import stand_in
+from aptset.data.matrix_checks import check_rows, refuse_probabilities
 from aptset.kernels.engines.torch_rows import TORCH
 from aptset.kernels.engines.torch_words import own_seeds
 from aptset.kernels.formula import Formula, normalised, tempered
 from aptset.kernels.softmax import softmax
 from aptset.kernels.tensors import Tensor, TensorEngine, TensorRows, engine_for
-from aptset.validation.matrices import check_rows, refuse_probabilities
 
 _READ = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _PREPARED_CELLS = 2**19  # of rows that are prepared at a time: a few temporary matrices of so many float64

@@ -6,26 +6,26 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from aptset.kernels.copies import CALIBRATION
-from aptset.kernels.counts import rank_at
-from aptset.kernels.formula import Floats
-from aptset.kernels.places import Rows, label_scores
-from aptset.scores import Adaptive
-from aptset.validation.labels import check_labels
-from aptset.validation.matrices import (
+from aptset.data.label_checks import check_labels
+from aptset.data.matrix_checks import (
     check_named_columns,
     check_probabilities,
     check_rows,
     check_u,
     tolerance_of,
 )
-from aptset.validation.scores import formula_of
-from aptset.validation.settings import (
+from aptset.data.setting_checks import (
     check_alpha,
     check_generator,
     check_sample_size,
     draw_key,
 )
+from aptset.kernels.copies import CALIBRATION
+from aptset.kernels.counts import rank_at
+from aptset.kernels.formula import Floats
+from aptset.kernels.places import Rows, label_scores
+from aptset.scores import Adaptive
+from aptset.scores.conformity import formula_of
 
 
 def adaptive_scores(

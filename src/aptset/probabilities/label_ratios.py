@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.data.label_checks import check_labels
+from aptset.data.matrix_checks import check_named_columns, check_new_probabilities, check_probabilities
+from aptset.data.setting_checks import check_generator, check_option
 from aptset.kernels.formula import Floats
 from aptset.probabilities.answers import NAME
 from aptset.probabilities.ratio_checks import check_condition, check_every_class, check_plain_rows
-from aptset.validation.labels import check_labels
-from aptset.validation.matrices import check_named_columns, check_new_probabilities, check_probabilities
-from aptset.validation.settings import check_generator, check_option
 
 _NEW = "new_probabilities"
 _MOST_STEPS = 2000

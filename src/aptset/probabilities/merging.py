@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from aptset.calibrations.checks import check_fold_ids
 from aptset.calibrations.held_out import join_groups
 from aptset.calibrations.weighted import joined, same_kind_of_weights
-from aptset.labels import as_objects
+from aptset.data.labels import as_objects
+from aptset.probabilities.chance.checks import warn_of_equal_shards
 from aptset.probabilities.checks import check_mergeable, check_own_folds, check_same_face
-from aptset.validation.chance import warn_of_equal_shards
 
 if TYPE_CHECKING:
     from aptset.probabilities.calibration import Calibration

@@ -7,23 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aptset.kernels.cuts import cut
-from aptset.kernels.places import Rows
-from aptset.scores import Adaptive
-from aptset.sets import PredictionSets
-from aptset.validation.matrices import (
+from aptset.data.matrix_checks import (
     check_named_columns,
     check_probabilities,
     check_rows,
     check_u,
     tolerance_of,
 )
-from aptset.validation.scores import formula_of
-from aptset.validation.settings import (
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import (
     check_alpha,
     check_generator,
     draw_key,
 )
+from aptset.kernels.cuts import cut
+from aptset.kernels.places import Rows
+from aptset.scores import Adaptive
+from aptset.scores.conformity import formula_of
 
 
 def oracle_sets(

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.data.labels import some
+from aptset.data.matrix_checks import check_rows, tolerance_of
 from aptset.kernels.formula import Floats
-from aptset.labels import some
-from aptset.validation.matrices import check_rows, tolerance_of
 
 _WORST = 1e8  # a condition from here on leaves nothing of what was measured
 

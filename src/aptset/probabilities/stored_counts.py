@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from aptset.calibrations.counted import Counted, KnownThresholds, OnGrid
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.score_counts import ScoreCounts
-from aptset.groups import Groups
+from aptset.data.groups.ids import Groups
 from aptset.kernels.counts import rank_at
 from aptset.probabilities.checks import damaged
 from aptset.scores import Gridded

@@ -17,7 +17,7 @@ import numpy as np
 
 from aptset.probabilities.checks import check_stored_values, damaged
 from aptset.scores import SCORES, Gridded, OfFunction, Prevalence, Score, Tempered
-from aptset.validation.scores import check_conformity
+from aptset.scores.conformity import check_conformity
 
 TEMPERED, GRIDDED, PREVALENCE = "tempered", "gridded", "prevalence"
 _AROUND: dict[str, Any] = {TEMPERED: Tempered, GRIDDED: Gridded}  # scores that hold another one

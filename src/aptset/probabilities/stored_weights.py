@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.weighted import Weighted
 from aptset.calibrations.weights import Scale, WeightedScores
-from aptset.groups import Groups
+from aptset.data.groups.ids import Groups
 from aptset.kernels.formula import Floats
 from aptset.probabilities.checks import damaged
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aptset.devices import is_tensor
-from aptset.labels import columns_of
-from aptset.sets import PredictionSets
-from aptset.validation.labels import as_labels, check_length
+from aptset.data.devices import is_tensor
+from aptset.data.label_checks import as_labels, check_length
+from aptset.data.labels import columns_of
+from aptset.data.sets import PredictionSets
 
 Tensor = Any
 

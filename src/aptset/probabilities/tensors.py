@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.tally import by_label_thresholds, thresholds_of
-from aptset.groups import Ids
+from aptset.data.groups.ids import Ids
 from aptset.kernels.engines.seam import Calibrated
 from aptset.kernels.places import LabelScores
 from aptset.kernels.tensors import Tensor, TensorRows

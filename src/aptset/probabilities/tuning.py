@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.bands import LabelBands
 from aptset.calibrations.tuning import Trial, Tuning
-from aptset.overlapping import Overlapping
-from aptset.probabilities.border import score_labels
-from aptset.probabilities.calibrating import calibration_of
-from aptset.probabilities.calibration import Calibration
-from aptset.scores import Score
-from aptset.validation.scores import (
-    AUTO,
-    check_conformity,
-)
-from aptset.validation.settings import (
+from aptset.data.groups.bands import LabelBands
+from aptset.data.groups.overlapping import Overlapping
+from aptset.data.setting_checks import (
     check_alpha,
     check_flag,
     check_list,
     check_share,
     check_slack,
+)
+from aptset.probabilities.border import score_labels
+from aptset.probabilities.calibrating import calibration_of
+from aptset.probabilities.calibration import Calibration
+from aptset.scores import Score
+from aptset.scores.conformity import (
+    AUTO,
+    check_conformity,
 )
 
 

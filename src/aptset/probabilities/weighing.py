@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels.blocks import over_blocks
-from aptset.kernels.formula import Floats, normalised
-from aptset.validation.settings import check_flag
-from aptset.validation.weights import (
+from aptset.calibrations.weight_checks import (
     check_label_weights,
     check_one_kind_of_weights,
     check_some_weight,
     check_weights,
 )
+from aptset.data.setting_checks import check_flag
+from aptset.kernels.blocks import over_blocks
+from aptset.kernels.formula import Floats, normalised
 
 
 class Weighed(NamedTuple):

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from aptset.calibrations.held_out import FoldScores, HeldOut
 from aptset.calibrations.tally import p_values_of_one_model, sets_of_one_model
 from aptset.calibrations.weighted import Weighted
-from aptset.groups import Groups, Ids
+from aptset.data.groups.ids import Groups, Ids
+from aptset.data.matrix_checks import (
+    OF_ESTIMATOR,
+    check_rows,
+)
+from aptset.data.sets import PredictionSets
 from aptset.judging.laws import FoldCounts
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.probabilities.cross import CrossCalibration
-from aptset.sets import PredictionSets
-from aptset.validation.matrices import (
-    OF_ESTIMATOR,
-    check_rows,
-)
 
 Columns = NDArray[np.int64]
 _PIECES = 20  # that a model is asked in: enough for a bar, few enough to cost nothing

@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from aptset.data.setting_checks import check_flag
 from aptset.judging.evaluation import Evaluation
 from aptset.reports.checks import (
     check_example_count,
@@ -18,7 +19,6 @@ from aptset.reports.render import need_jinja, render, save_page
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import summarise
 from aptset.running.progress import counting
-from aptset.validation.settings import check_flag
 
 
 @dataclass(frozen=True, repr=False)

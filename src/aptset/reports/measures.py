@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.judging.evidence import Evidence
-from aptset.kernels.formula import Floats
-from aptset.labels import (
+from aptset.data.labels import (
     as_objects,
     columns_of,
     distinct,
 )
+from aptset.judging.evidence import Evidence
+from aptset.kernels.formula import Floats
 from aptset.reports.packing import Packed, pack
 
 # The page holds all p-values if they are no more than so many, and take no more than so many bytes when packed (the

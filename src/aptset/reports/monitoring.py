@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from aptset.judging.evidence import Evidence
-from aptset.kernels.counts import size_needed
-from aptset.monitors.coverage import CoverageMonitor
-from aptset.validation.settings import check_alpha
+from aptset.judging.monitors.coverage import CoverageMonitor, rows_to_monitor
 
 
 def along_the_rows(evidence: Evidence, alpha: float) -> str | None:
@@ -16,7 +14,7 @@ def along_the_rows(evidence: Evidence, alpha: float) -> str | None:
     if of_row is None:
         return None
     sizes = np.array(evidence.origin.group_sizes)
-    judged = (of_row >= 0) & (sizes[of_row] >= size_needed(check_alpha(alpha)))
+    judged = (of_row >= 0) & (sizes[of_row] >= rows_to_monitor(alpha))
     if not judged.any():
         return None
     met = {group: int(sizes[group]) for group in np.unique(of_row[judged]).tolist()}

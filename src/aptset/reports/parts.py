@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aptset.data.setting_checks import check_alpha
 from aptset.judging.evidence import Evidence, Origin
 from aptset.judging.laws import chance_of_so_few, coverage_law
 from aptset.reports.measures import Partition
-from aptset.validation.settings import check_alpha
 
 
 class Part(NamedTuple):

@@ -15,27 +15,27 @@ from aptset.calibrations.held_out import HeldOut
 from aptset.calibrations.promises import Promises
 from aptset.calibrations.scheme import Scheme
 from aptset.calibrations.split import Split
+from aptset.calibrations.weight_checks import check_new_weights
 from aptset.calibrations.weighted import Weighted, effective_in_words
-from aptset.chance import Chance
-from aptset.groups import Groups, groups_overlap
+from aptset.data.groups.ids import Groups, groups_overlap
+from aptset.data.groups.overlapping_checks import WITHOUT_P_VALUES, refuse_overlapping
+from aptset.data.label_checks import (
+    as_labels,
+    check_length,
+)
+from aptset.data.labels import columns_of
+from aptset.data.matrix_checks import check_new_probabilities
+from aptset.data.sets import PredictionSets
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.evidence import Evidence, Origin, as_group_list
 from aptset.judging.features import can_be_sliced
 from aptset.judging.laws import FoldCounts
-from aptset.labels import columns_of
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.chance import Chance
 from aptset.probabilities.cross import CrossCalibration
 from aptset.reports.asking import ask, folds_of_calibration, group_of_rows
 from aptset.reports.checks import check_report_source
-from aptset.sets import PredictionSets
-from aptset.validation.labels import (
-    as_labels,
-    check_length,
-)
-from aptset.validation.matrices import check_new_probabilities
-from aptset.validation.overlapping import WITHOUT_P_VALUES, refuse_overlapping
-from aptset.validation.weights import check_new_weights
 
 OnRows = Callable[[float], None]
 # At this level a set holds no label but the one that keeps it from being empty (and labels that are always in).

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.data.setting_checks import check_generator
 from aptset.judging.checks import check_reportable
 from aptset.judging.curves import LEVELS, coverage_curve
 from aptset.judging.estimates import Estimate
@@ -26,7 +27,6 @@ from aptset.reports.monitoring import along_the_rows
 from aptset.reports.packing import pack
 from aptset.reports.parts import laws_of_parts
 from aptset.reports.slices import slice_in_words
-from aptset.validation.settings import check_generator
 
 CONFIDENCE = 0.95
 # Levels of the slider where p-values are too many to travel: every half percent, finer at the small end.

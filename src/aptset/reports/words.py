@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aptset.data.setting_checks import check_alpha
 from aptset.judging.estimates import Estimate, share_of_count
 from aptset.judging.evidence import Evidence, Origin
 from aptset.judging.laws import NEGLIGIBLE, FoldCounts, coverage_law, folds_chance
 from aptset.reports.measures import Partition
 from aptset.reports.parts import too_low
-from aptset.validation.settings import check_alpha
 
 # A verdict speaks against the promise only if a valid calibration looks like this in fewer than one of 100 cases.
 FALSE_ALARMS = 0.01

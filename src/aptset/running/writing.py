@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from aptset.validation.paths import check_target_file
+from aptset.running.path_checks import check_target_file
 
 try:
     import fcntl

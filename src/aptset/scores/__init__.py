@@ -14,6 +14,7 @@ from aptset.scores.prevalence import Prevalence
 from aptset.scores.rank import Rank
 from aptset.scores.regularized import Regularized
 from aptset.scores.saps import SAPS
+from aptset.scores.seam import Conformity as Conformity
 from aptset.scores.seam import OfFunction as OfFunction
 from aptset.scores.seam import Score as Score
 from aptset.scores.tempered import Tempered

@@ -1,14 +1,10 @@
 """What the settings of the scores may be."""
 
-from collections.abc import Mapping
 from math import isfinite
 from numbers import Integral, Real
 from typing import Any
 
-from numpy.typing import NDArray
-
 from aptset.kernels.formula import POWER_STEP
-from aptset.labels import as_objects, hashable, some
 
 
 def check_penalty(penalty: Any) -> None:
@@ -41,35 +37,3 @@ def check_resolution(resolution: Any) -> None:
         raise ValueError(
             f"resolution must be a power of two from 2**-{_FINEST} to 1; got {resolution!r}. 2**-20 is about 1e-6."
         )
-
-
-def check_training_counts(counts: Any) -> None:
-    """Refuse what does not say how many training rows each label has."""
-    check_label_table(counts, "counts", "its number of training rows", "Pass collections.Counter(y_train).")
-    for label, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, Integral) or not 0 <= int(count) < 2**53 - 1:
-            raise ValueError(
-                f"counts must be whole numbers of training rows, 0 or more; got {count!r} for the label {label!r}. "
-                "Pass collections.Counter(y_train), not shares."
-            )
-
-
-def check_label_table(table: Any, name: str, what: str, way_out: str) -> None:
-    """Refuse what is no dictionary of labels: a Series, for instance, may hold labels or be indexed by them."""
-    if not isinstance(table, Mapping):
-        raise TypeError(f"{name} must be a dictionary from each label to {what}; got {type(table).__name__}. {way_out}")
-    if not len(table):
-        raise ValueError(f"{name} must be a dictionary from each label to {what}; it is empty. {way_out}")
-    if any(hashable(label) is None and label is not None for label in table):
-        raise ValueError(f"{name} must not have a missing label: NaN equals nothing, not even itself.")
-
-
-def check_every_label(table: Mapping[Any, Any], labels: NDArray[Any], name: str, way_out: str) -> list[Any]:
-    """Return what a table says of each label; refuse a label that it leaves out."""
-    missing = list(dict.fromkeys(label for label in labels.tolist() if label not in table))
-    if missing:
-        raise ValueError(
-            f"{name} must speak of every label; {some(as_objects(missing))} are not in it, which has "
-            f"{some(as_objects(list(table)))}. {way_out}"
-        )
-    return [table[label] for label in labels.tolist()]

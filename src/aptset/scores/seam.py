@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from aptset.kernels.formula import Floats, Places
 
@@ -21,6 +21,9 @@ class Score(Protocol):
         Blocks of rows may come from several threads at once.
         """
         ...
+
+
+Conformity: TypeAlias = str | Score | Callable[[Places], Any]  # what ``conformity=`` takes: a name, a score, a function
 
 
 @dataclass(frozen=True)

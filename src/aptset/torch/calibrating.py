@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import distributed
 
+from aptset.data.setting_checks import check_generator
 from aptset.kernels.copies import BLOCK_ROWS
 from aptset.probabilities.calibrating import calibrate
 from aptset.probabilities.calibration import Calibration
 from aptset.running.progress import Bar
 from aptset.torch.checks import check_column_numbers, check_outputs, check_pair, raise_for_all, refuse_empty_loader
-from aptset.validation.settings import check_generator
 
 _CHUNK_ROWS = 16 * BLOCK_ROWS  # whose outputs are held at a time; whole blocks, so that copies are those of all rows
 _ROWS_OF_A_RANK = 2**40  # more than any shard has: each rank numbers its rows from a place of its own

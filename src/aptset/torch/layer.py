@@ -11,7 +11,10 @@ from numpy.typing import ArrayLike
 from torch import nn
 
 from aptset.calibrations.tally import by_label_thresholds
-from aptset.devices import stand_in
+from aptset.data.devices import stand_in
+from aptset.data.label_checks import check_classes
+from aptset.data.matrix_checks import tolerance_of
+from aptset.data.setting_checks import check_alphas, check_flag, warn_if_too_few
 from aptset.kernels.copies import PREDICTION
 from aptset.kernels.engines.torch_rows import in_numbers_of_python
 from aptset.kernels.engines.torch_words import signed
@@ -20,13 +23,10 @@ from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.device_rows import DeviceRows
 from aptset.probabilities.tensor_sets import TensorSets
 from aptset.probabilities.tensors import mask_at, sets_at, sets_by_label
+from aptset.scores.conformity import check_conformity, formula_of
 from aptset.torch.checks import check_can_be_a_layer, check_fast, check_inputs, check_layer_groups, check_n_classes
 from aptset.torch.graph import masks_in_graph
 from aptset.torch.states import described, differences
-from aptset.validation.labels import check_classes
-from aptset.validation.matrices import tolerance_of
-from aptset.validation.scores import check_conformity, formula_of
-from aptset.validation.settings import check_alphas, check_flag, warn_if_too_few
 
 Tensor = Any
 

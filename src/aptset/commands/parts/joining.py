@@ -18,7 +18,7 @@ from aptset.commands.parts.checks import check_joined, check_one_kind
 from aptset.commands.parts.many import Parts
 from aptset.commands.parts.opening import scratch_folder
 from aptset.commands.reading import key_columns, kind_of, names_of, pieces_of
-from aptset.validation.paths import as_utf8
+from aptset.running.path_checks import as_utf8
 
 _ROWS = 65_536
 

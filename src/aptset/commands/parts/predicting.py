@@ -23,11 +23,11 @@ from aptset.commands.parts.stores import is_url, place_of
 from aptset.commands.probability_jobs import load_artefact, predict_file
 from aptset.commands.reading import Keys, kind_of, names_of
 from aptset.commands.writer import SetsWriter
+from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import check_alphas
 from aptset.probabilities.artefacts import read
+from aptset.running.path_checks import as_utf8
 from aptset.running.versions import versions
-from aptset.sets import PredictionSets
-from aptset.validation.paths import as_utf8
-from aptset.validation.settings import check_alphas
 
 _FILES = (".csv", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".npz", ".npy", ".gz", ".bz2", ".zst")
 _OPTIONS = ("prefix", "logits", "normalize", "row_id", "groups", "weights", "batch_rows", "sep", "encoding")

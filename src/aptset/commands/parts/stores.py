@@ -21,8 +21,8 @@ from aptset.commands.parts.checks import (
     check_store_installed,
     check_url_known,
 )
+from aptset.running.path_checks import as_utf8
 from aptset.running.writing import atomic_write, undisturbed
-from aptset.validation.paths import as_utf8
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _QUERY = re.compile(r"\?(\w+=[^/]*)$")  # settings of the store; any other question mark belongs to a glob

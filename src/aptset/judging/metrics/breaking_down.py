@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from numpy.typing import ArrayLike
 
+from aptset.data.label_checks import as_labels
+from aptset.data.sets import PredictionSets
 from aptset.judging.outcome import Outcome
-from aptset.sets import PredictionSets
-from aptset.validation.labels import as_labels
 
 Value = TypeVar("Value")
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aptset.data.setting_checks import check_alpha
 from aptset.judging.checks import (
     check_bins,
     check_confidence,
 )
 from aptset.judging.estimates import Estimate, share_of_count
 from aptset.judging.outcome import Outcome
-from aptset.validation.settings import check_alpha
 
 
 def coverage(sets: Any, labels: ArrayLike, *, classes: ArrayLike | None = None, confidence: float = 0.95) -> Estimate:

@@ -7,10 +7,10 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from aptset.data.setting_checks import check_alpha
 from aptset.judging.checks import check_confidence, check_level
 from aptset.judging.estimates import Estimate, share_of_count
 from aptset.judging.outcome import Outcome
-from aptset.validation.settings import check_alpha
 
 
 def macro_coverage(

@@ -18,7 +18,9 @@ Tensor = Any
 
 _LOW = 0xFFFFFFFF
 _NAN = 0x7FF8000000000000
-_LEAST = -(2**63)  # the bits of -0.0; flipped, it also turns an order of signed words into one of unsigned
+_MOST = (
+    2**63 - 1
+)  # compilers of graphs write numbers out, and -(2**63) would be 2**63, which no word holds, with a minus
 
 
 def signed(word: int) -> int:
@@ -45,7 +47,7 @@ def mix(words: Tensor) -> Tensor:
 def words_of(values: Tensor) -> Tensor:
     """Return the bits of float64 values, with one zero; those of values that are not negative are in their order."""
     words = values.view(torch.int64)
-    return torch.where(words == _LEAST, 0, words)
+    return torch.where(words < -_MOST, 0, words)  # -0.0 is the least word
 
 
 def seeds_of_rows(words: Tensor, key: Any) -> Tensor:
@@ -71,7 +73,7 @@ def uniforms(seeds: Tensor) -> Tensor:
 def ties(seeds: Tensor, u: Tensor, words: Tensor) -> Tensor:
     """Tie-breaker of every label of every row, in the order of signed words."""
     of_rows = mix(seeds ^ mix(words_of(u)))
-    return mix(of_rows[:, None] + _numbers(words) * _GOLDEN) ^ _LEAST
+    return mix(of_rows[:, None] + _numbers(words) * _GOLDEN) - _MOST - 1  # unsigned words in the order of signed ones
 
 
 def own_seeds(seeds: Tensor, side: int, first_row: int) -> tuple[Tensor, Tensor]:
@@ -89,5 +91,10 @@ def own_seeds(seeds: Tensor, side: int, first_row: int) -> tuple[Tensor, Tensor]
 
 
 def _numbers(words: Tensor) -> Tensor:
-    """Return 1, 2, ... for the columns."""
-    return torch.arange(1, words.shape[1] + 1, device=words.device)
+    """Return 1, 2, ... for the columns.
+
+    A compiler of graphs takes numbers of places for indices, of 32 bits, and products with them, too; what comes from
+    words is none.
+    """
+    numbers = torch.arange(1, words.shape[1] + 1, device=words.device)
+    return numbers + (words & 0) if torch.compiler.is_compiling() else numbers

@@ -1,0 +1,106 @@
+"""How the u of each row arises: from its content, from an id, or from the caller. New rows must get theirs alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.data.matrix_checks import uniforms_of
+from aptset.kernels.formula import Floats
+from aptset.kernels.rowhash import Words
+from aptset.probabilities.chance.checks import (
+    check_both_sides,
+    check_ids,
+    check_one_of_two,
+    refuse_default_index,
+    warn_of_single_rows,
+)
+from aptset.probabilities.chance.seeds import id_seeds
+
+Source = Literal["content", "ids", "given"]
+
+
+class Draw(NamedTuple):
+    """What the caller decides about the chance of some rows; None where the rows' content decides."""
+
+    seeds: Words | None
+    u: Floats | None
+
+
+NO_DRAW = Draw(None, None)
+
+
+@dataclass(frozen=True)
+class Chance:
+    """How the u of the calibration rows arose.
+
+    Parameters
+    ----------
+    source : {"content", "ids", "given"}
+        From the content of each row (and which copy it is), from the caller's ids, or the caller's own uniforms.
+    randomized : bool
+        Whether u is drawn at all; otherwise it is 1 everywhere, and the source only decides the order of ties.
+    copies : float
+        The share of the calibration rows that are copies of other ones.
+    """
+
+    source: Source = "content"
+    randomized: bool = True
+    copies: float = 0.0
+
+    @classmethod
+    def of(cls, u: Any, ids: Any, randomized: bool) -> Chance:
+        """Return the chance of a calibration that was passed these."""
+        check_one_of_two(u, ids)
+        return cls("given" if u is not None else "ids" if ids is not None else "content", randomized)
+
+    def with_copies(self, n_copies: float, n_rows: int) -> Chance:
+        """Return the same, knowing how many of the rows are copies."""
+        return replace(self, copies=n_copies / n_rows)
+
+    def calibrates(
+        self, u: ArrayLike | None, ids: ArrayLike | None, n_rows: int, key: int, least_distinct: float = 0.5
+    ) -> Draw:
+        """Return the draw of calibration rows."""
+        return self._draw(u, check_ids(ids, n_rows, least_distinct), n_rows, key)
+
+    def predicts(
+        self,
+        u: ArrayLike | None,
+        ids: ArrayLike | None,
+        n_rows: int,
+        key: int,
+        is_whole: bool = True,
+        stacklevel: int = 4,
+    ) -> Draw:
+        """Return the draw of new rows; a mixture with the calibration's that is not valid is refused."""
+        if u is None and ids is None and self.source != "given" and (n_rows > 1 or not is_whole or not self.copies):
+            return NO_DRAW if self.randomized else Draw(None, np.ones(n_rows))
+        check_one_of_two(u, ids)
+        refuse_default_index(ids)
+        # How many ids a piece of a table holds depends on where it was cut: that is for those who see all of it.
+        draw = self._draw(u, check_ids(ids, n_rows, least_distinct=0.05 if is_whole else 0.0, fewest=100), n_rows, key)
+        check_both_sides(self.source == "given", u is not None)
+        if n_rows == 1 and is_whole and ids is None and u is None:
+            warn_of_single_rows(self.copies, self.randomized, stacklevel)
+        return draw
+
+    def _draw(self, u: ArrayLike | None, ids: NDArray[Any] | None, n_rows: int, key: int) -> Draw:
+        seeds = None if ids is None else id_seeds(ids, key)
+        return Draw(seeds, uniforms_of(u, n_rows, self.randomized))
+
+
+BY_CONTENT = Chance()
+
+
+_ALL_ROWS = 2**16  # up to here every row counts; of more, one in 64 does: a fingerprint must not cost a pass
+
+
+def fingerprint_of(seeds: Words, scores: Floats) -> int:
+    """Return a number that tells calibration rows apart from others; of rows together it is the sum."""
+    step = 1 if len(seeds) <= _ALL_ROWS else 64
+    words = (seeds[::step], scores.view(np.uint64)[::step])
+    return sum(int(word.sum(dtype=np.uint64)) for word in words) & 0xFFFFFFFFFFFFFFFF

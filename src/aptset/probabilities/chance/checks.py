@@ -1,0 +1,153 @@
+"""Where u comes from: uniforms, ids, and what fits together."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.data.devices import is_on_device, is_tensor, on_host
+from aptset.data.label_checks import (
+    check_length,
+    refuse_masked,
+)
+from aptset.data.labels import as_objects, coded_array
+from aptset.data.tables import column_values, is_table, names_of_columns, plain_list
+
+_MANY_COPIES = 0.05  # of the calibration rows: from here on, single rows without ids are worth a warning
+_FEWEST_ROWS = 20  # below this many rows nobody can tell an id from a group
+
+
+def check_one_of_two(u: Any, ids: Any) -> None:
+    """Refuse uniforms beside ids."""
+    if u is not None and ids is not None:
+        raise ValueError("u and ids must not both be passed: u comes from the ids then. Leave one of the two out.")
+
+
+def check_both_sides(was_given: bool, is_given: bool) -> None:
+    """Refuse uniforms that are the caller's on one side only: the coverage would be lost."""
+    if is_given and not was_given:
+        raise ValueError(
+            "u must be given on both sides or on none; calibration drew its own, and u came with the new rows. Leave "
+            "u out here (pass ids=... to choose what it is drawn from), or pass u=... when you calibrate as well."
+        )
+    if was_given and not is_given:
+        raise ValueError(
+            "u must be given on both sides or on none; calibration was passed u, and none came with the new rows. Pass "
+            "u=... here, independent uniforms, or calibrate again without u."
+        )
+
+
+def column_or_values(ids: Any, table: Any) -> Any:
+    """Return the ids themselves, or the column of a data frame that a text names."""
+    if not isinstance(ids, str):
+        return ids
+    values = column_values(table, ids) if is_table(table) else None
+    if values is None:
+        where = f"The columns are {names_of_columns(table)}." if is_table(table) else "There is no data frame."
+        raise ValueError(
+            f"ids must be one id per row, or name a column of a data frame; got {ids!r}. {where} For the index of a "
+            "data frame pass ids=frame.index."
+        )
+    return values
+
+
+def check_ids(ids: Any, n_rows: int, least_distinct: float, fewest: int = _FEWEST_ROWS) -> NDArray[Any] | None:
+    """Return the ids as an array; refuse missing ones and, from so many rows on, a column that is hardly an id."""
+    if ids is None:
+        return None
+    refuse_masked(ids, "ids")
+    ids = np.asarray(on_host(ids)) if is_tensor(ids) or is_on_device(ids) else ids
+    found = ids if isinstance(ids, np.ndarray) and ids.dtype != object else as_objects(plain_list(ids))
+    if found.ndim != 1:
+        raise ValueError(f"ids must be 1-D, one id per row; got shape {found.shape}.")
+    check_length(found, n_rows, "ids")
+    odd = next((v for v in found if isinstance(v, list | dict | set)), None) if found.dtype == object else None
+    if odd is not None:
+        raise TypeError(f"ids must hold one number, text or other plain value per row; got {odd!r}.")
+    missing = _missing(found)
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise ValueError(f"ids must not be missing; got {found[row]!r} in row {row}. Give every row an id of its own.")
+    if n_rows >= fewest and least_distinct > 0:
+        refuse_few_ids(_count_distinct(found), n_rows, least_distinct)
+    return found
+
+
+def refuse_few_ids(n_distinct: int, n_rows: int, least_distinct: float = 0.5) -> None:
+    """Refuse a column that is hardly an id."""
+    if n_distinct < least_distinct * n_rows and n_rows >= _FEWEST_ROWS:
+        raise ValueError(
+            f"ids must tell rows apart; got {n_distinct} different ids for {n_rows} rows. Rows that share an id "
+            "share their chance: whole groups would be in or out together. Pass a column that names the row, or "
+            "leave ids out."
+        )
+
+
+def _count_distinct(ids: NDArray[Any]) -> int:
+    if ids.dtype.kind in "US":
+        return len(coded_array(ids).values)
+    if ids.dtype.kind not in "iu":
+        return len(set(ids.tolist()))
+    upward = np.sort(ids)  # ten times quicker than np.unique, which hashes whole numbers
+    return int(np.count_nonzero(upward[1:] != upward[:-1])) + min(1, len(ids))
+
+
+def _missing(ids: NDArray[Any]) -> NDArray[np.bool_]:
+    if ids.dtype.kind in "fcmM":
+        return np.asarray(np.isnan(ids) if ids.dtype.kind in "fc" else np.isnat(ids))
+    if ids.dtype != object:
+        return np.zeros(len(ids), dtype=np.bool_)
+    return np.array([value is None or _is_not_itself(value) for value in ids], dtype=np.bool_)
+
+
+def _is_not_itself(value: Any) -> bool:
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):  # pandas' NA is neither equal nor different
+        return True
+
+
+def refuse_default_index(ids: Any) -> None:
+    """Refuse the numbers that pandas gives the rows of every frame: the first row of every call would be one row."""
+    if type(ids).__name__ == "RangeIndex" and ids.name is None and ids.start == 0:
+        raise ValueError(
+            "ids must name the row wherever it comes; got the default index of a data frame, which starts at 0 in "
+            "every call. Pass a column that names it, or an index of your own (frame.set_index(...).index)."
+        )
+
+
+def warn_of_equal_shards(copies: float, stacklevel: int = 3, by_ids_alone: bool = False) -> None:
+    """Say that copies in two shards share their chance."""
+    if copies >= _MANY_COPIES:
+        way_out = "" if by_ids_alone else "a first_row of its own (multiples of 4096), or with "
+        warnings.warn(
+            f"{copies:.0%} of the rows are copies of others, and both calibrations start at the same row: copies in "
+            "different shards share their chance, and coverage varies more than n says. Calibrate each shard with "
+            f"{way_out}ids=....",
+            stacklevel=stacklevel,
+        )
+
+
+def warn_of_single_rows(copies: float, randomized: bool, stacklevel: int) -> None:
+    """Say that requests with one content share one u, where calibration met many copies."""
+    if copies >= _MANY_COPIES and randomized:
+        warnings.warn(
+            f"{copies:.0%} of the calibration rows are copies of others, and a single row came without an id: all "
+            "requests with the same content get the same set, and may miss together. Pass ids=... (one per request), "
+            "or calibrate with randomized=False.",
+            stacklevel=stacklevel,
+        )
+
+
+def check_first_row(first_row: Any, block: int) -> int:
+    """Return the number of the first row of a piece of a longer table."""
+    is_number = isinstance(first_row, int | np.integer) and not isinstance(first_row, bool)
+    if not is_number or first_row < 0 or first_row % block:
+        raise ValueError(
+            f"first_row must be a multiple of {block}, the number of the first row of a piece; got {first_row!r}. "
+            f"Cut long tables into pieces of a multiple of {block} rows."
+        )
+    return int(first_row)
