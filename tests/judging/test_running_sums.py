@@ -1,13 +1,17 @@
 """Rows that go by in batches are judged exactly as all rows at once."""
 
+import random
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import aptset
+from aptset.commands import evaluation_jobs
 from aptset.commands.evaluation_jobs import evaluate_file
 
 LABELS = ["a", "b", "c d", "é"]
@@ -48,6 +52,40 @@ def test_a_file_is_judged_as_its_rows_in_memory(tmp_path_factory, ending):
         assert [(row[:3], repr(row[3]), row[3].n, row[3].count) for row in found.rows()] == named
 
     check()
+
+
+TEXTS = {
+    "texts": (pa.string(), pa.list_(pa.string())),
+    "large": (pa.large_string(), pa.large_list(pa.large_string())),
+    "coded": (pa.dictionary(pa.int8(), pa.string()), pa.list_(pa.dictionary(pa.int32(), pa.string()))),
+}
+PAGES = [{}, {"use_dictionary": False}, {"dictionary_pagesize_limit": 8}, {"store_schema": False}]
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("pages", PAGES, ids=str)
+@pytest.mark.parametrize("long_group", [1, 10**9], ids=["by row group", "together"])
+def test_how_a_file_keeps_its_texts_decides_nothing(tmp_path, monkeypatch, kind, pages, long_group):
+    draw = random.Random(5)
+    truth = [draw.choice(LABELS) + str(row // 25) for row in range(100)]  # each row group has labels of its own
+    members = [draw.sample([*LABELS, None, label], draw.randrange(5)) for label in truth]
+    sets = [None if draw.random() < 0.1 else some for some in members]
+    groups = [draw.choice(["x", "y", None]) for _ in truth]
+    table = pa.table({"y": truth, "set": pa.array(sets, pa.list_(pa.string())), "g": pa.array(groups, pa.string())})
+    expected = evaluate_file(written(tmp_path / "plain.arrow", table), "y", None, "g")
+    assert 0 < expected.coverage < 1
+    of_truth, of_sets = TEXTS[kind]
+    same = pa.table({"y": table["y"].cast(of_truth), "set": table["set"].cast(of_sets), "g": table["g"].cast(of_truth)})
+    pq.write_table(same, tmp_path / "s.parquet", row_group_size=25, **pages)
+    monkeypatch.setattr(evaluation_jobs, "_LONG_GROUP", long_group)
+    found = evaluate_file(tmp_path / "s.parquet", "y", None, "g")
+    assert [(row[:3], repr(row[3])) for row in found.rows()] == [(row[:3], repr(row[3])) for row in expected.rows()]
+
+
+def written(path, table):
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+    return path
 
 
 def test_sets_that_are_none(tmp_path):

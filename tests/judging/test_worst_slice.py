@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from scipy import sparse, stats
 
 import aptset
+from aptset.judging import slab_search
+from aptset.judging.features import project
+from aptset.kernels.slabs import least_mean_by_rounds
 
 
 def sets_for(covered):
@@ -43,6 +46,25 @@ def test_in_sample_minimum_equals_brute_force(rows, delta):
     assert covered[inside].mean() == pytest.approx(best, abs=1e-12)
     assert inside.mean() == pytest.approx(found.share)
     assert found.coverage.n == inside.sum()
+
+
+@pytest.mark.parametrize("n", [60, 700])
+def test_the_first_of_the_worst_directions_is_found(path, monkeypatch, n):
+    """As by looking at every direction in turn, where several are the same and many tie; at 700 rows also by a second,
+    closer look."""
+    monkeypatch.setattr(slab_search, "_COARSE", 16)
+    generator = np.random.default_rng(n)
+    for _ in range(4):
+        X, covered = generator.normal(size=(n, 3)).round(1), generator.random(n) < 0.85
+        some = generator.normal(size=(40, 3))
+        directions = np.vstack([some, -some, some])
+        found = worst(covered, X, method="in-sample", directions=directions)
+        means = []
+        for place in project(X, directions):
+            order = np.argsort(place)
+            means.append(least_mean_by_rounds(place[order], covered[order].astype(np.uint8), -(-n // 10)))
+        assert found.found == float(min(means))
+        np.testing.assert_array_equal(found.direction, directions[int(np.argmin(means))])
 
 
 def test_held_out_estimate_is_unbiased_and_the_minimum_is_not():

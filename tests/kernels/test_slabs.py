@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aptset.judging.features import project
 from aptset.kernels import engines
 from aptset.kernels.slabs import find_slab
 
@@ -45,26 +46,47 @@ def test_long_random_sequences(path):
         assert engines.chosen.least_mean(position, covered, least) == brute_force(position, covered, least)
 
 
-@settings(max_examples=400)
-@given(
-    points=st.lists(
-        st.tuples(st.sampled_from([0.0, 0.1, 1.0, 2.0, 3.5, 3.6, 50.0]), st.booleans()), min_size=1, max_size=60
-    ),
-    data=st.data(),
-)
-def test_no_slab_falls_below_the_bound(points, data):
-    place = np.array([p for p, _ in points])
-    covered = np.array([c for _, c in points], dtype=np.uint8)
+PLACES = st.sampled_from([*range(12), 0.1, 3.6, -1e-320, 1e300])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(points=st.lists(st.tuples(PLACES, PLACES, st.booleans()), min_size=1, max_size=40), data=st.data())
+def test_no_slab_falls_below_the_bound(path, points, data):
+    matrix = np.array([point[:2] for point in points], dtype=float)
+    covered = np.array([point[2] for point in points], dtype=np.uint8)
+    vectors = np.array([[1.0, 0.0], [0.3, -0.7], [0.0, 1.0]])
     least = data.draw(st.integers(1, len(points)))
-    order = np.argsort(place)
-    (bound,) = engines.chosen.least_mean_bounds(place[None, :], covered, least)
-    assert bound <= engines.chosen.least_mean(place[order], covered[order], least) + 1e-12
+    orders = [(place, np.argsort(place)) for place in project(matrix, vectors)]
+    means = [engines.chosen.least_mean(place[order], covered[order], least) for place, order in orders]
+    known = data.draw(st.one_of(st.sampled_from(means), st.fractions(0, 1, max_denominator=20)))
+    n_bins = data.draw(st.sampled_from([1, 2, 16, 1000]))
+    bounds = engines.chosen.least_mean_bounds(matrix, vectors, covered, least, known, n_bins)
+    for mean, bound in zip(means, bounds.tolist(), strict=True):
+        assert bound <= mean + 1e-12 or (bound > known and mean > known)
+
+
+def test_bounds_of_many_rows_and_features(path):
+    """Rows come in several pieces, and some lie outside of what a sample of them spans."""
+    generator = np.random.default_rng(1)
+    for n, features in ((3001, 3), (1500, 200), (700, 1)):
+        matrix = generator.standard_t(2, size=(n, features))
+        covered = (generator.random(n) < 0.8).astype(np.uint8)
+        vectors = generator.normal(size=(5, features))
+        bounds = engines.chosen.least_mean_bounds(matrix, vectors, covered, n // 10, Fraction(1), n // 5)
+        for place, bound in zip(project(matrix, vectors), bounds.tolist(), strict=True):
+            order = np.argsort(place)
+            mean = engines.chosen.least_mean(place[order], covered[order], n // 10)
+            assert bound <= mean
 
 
 def test_the_bound_is_worth_its_while():
-    """Half of the random directions are ruled out by their bound alone."""
+    """Half of the random directions are ruled out by their bound alone, with and without a mean that is known."""
     generator = np.random.default_rng(0)
-    places, covered = generator.normal(size=(100, 2000)), (generator.random(2000) < 0.9).astype(np.uint8)
-    means = [float(engines.chosen.least_mean(np.sort(place), covered[np.argsort(place)], 200)) for place in places]
-    bounds = engines.chosen.least_mean_bounds(places, covered, 200)
-    assert (bounds > min(means)).mean() > 0.5
+    matrix, covered = generator.normal(size=(2000, 5)), (generator.random(2000) < 0.9).astype(np.uint8)
+    vectors = generator.normal(size=(100, 5))
+    orders = [(place, np.argsort(place)) for place in project(matrix, vectors)]
+    least = min(engines.chosen.least_mean(place[order], covered[order], 200) for place, order in orders)
+    for known in (Fraction(1), least):
+        bounds = engines.chosen.least_mean_bounds(matrix, vectors, covered, 200, known, 400)
+        assert (bounds > float(least)).mean() > 0.5
+        assert bounds.min() <= float(least)

@@ -22,6 +22,17 @@ def as_numbers(column: Any) -> NDArray[Any]:
     return np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize)
 
 
+def filled_numbers(column: Any, missing: int) -> NDArray[Any]:
+    """Return the whole numbers of a column, with a value where there is none."""
+    if not column.null_count:
+        return as_numbers(column)
+    numbers = column.cast(pa.int64())
+    is_there, values = numbers.buffers()
+    end = numbers.offset + len(numbers)
+    flags = np.unpackbits(np.frombuffer(is_there, np.uint8), count=end, bitorder="little")
+    return np.where(flags, np.frombuffer(values, np.int64, end), missing)[numbers.offset :]
+
+
 def of_numbers(values: NDArray[Any]) -> Any:
     """Return whole numbers as an array of Arrow, without a copy."""
     return pa.Array.from_buffers(_TYPES[values.dtype], len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])

@@ -43,7 +43,7 @@ class FoldSizes(NamedTuple):
 
 def sizes_by_group(sizes: NDArray[np.int64]) -> list[FoldSizes]:
     """Return the sizes of each group that has a row, from a matrix (folds, groups)."""
-    kinds, counts = np.unique(sizes, axis=0, return_counts=True)
+    kinds, counts = np.unique(sizes, axis=0, return_counts=True) if len(sizes) > 1 else (sizes, np.ones(1, np.int64))
     found = []
     for column, of_kinds in zip(sizes.T, kinds.T, strict=True):
         has_some = of_kinds > 0

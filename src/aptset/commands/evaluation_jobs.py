@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from aptset.batches.arrow_arrays import filled_numbers
 from aptset.commands.checks import (
     check_columns,
     check_distinct_members,
@@ -41,6 +44,8 @@ from aptset.judging.running_sums import Codes, RunningSums
 from aptset.running.path_checks import as_utf8
 from aptset.running.progress import counting
 
+_LONG_GROUP = 4_096  # rows of a row group from which on it is worth a batch of its own
+
 
 def evaluate_file(
     path: Path, label: str, alpha: float | None, group: str | None = None, progress: bool = False
@@ -60,6 +65,7 @@ def evaluate_files(
     if alpha is not None:
         check_alpha(alpha)
     sums, rows, path = RunningSums(), 0, Path()
+    Thread(target=import_module, args=["scipy.special"]).start()  # intervals need it at the end: while rows are read
     for path, keys in files:
         for some in outcomes_of(path, keys, label, alpha, group, progress):
             sums.add(some.sizes, some.covered, some.held, some.truth, some.groups)
@@ -112,7 +118,7 @@ def _with_keys(batches: Iterator[pa.RecordBatch], keys: Keys, own: list[str]) ->
 def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
     wanted = list(dict.fromkeys(columns))
     if kind_of(path) == "parquet":
-        yield from pq.ParquetFile(as_utf8(path), pre_buffer=False).iter_batches(65_536, columns=wanted)
+        yield from _parquet_batches(path, wanted)
     elif kind_of(path) == "arrow":
         yield from (batch.select(wanted) for batch in arrow_batches(path))
     else:
@@ -121,14 +127,28 @@ def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
         yield from csv_batches(path, options)
 
 
+def _parquet_batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield texts as the file holds them: each once, and its number for every row; a row group has its own numbers.
+
+    Where row groups are short, they are read together, as plain texts.
+    """
+    said = pq.ParquetFile(as_utf8(path))
+    n_groups, leaves = said.num_row_groups, said.schema
+    is_long = said.metadata.num_rows >= _LONG_GROUP * n_groups
+    texts = [leaf.path for leaf in leaves if leaf.logical_type.type == "STRING" and leaf.path.split(".")[0] in columns]
+    file = pq.ParquetFile(as_utf8(path), pre_buffer=False, read_dictionary=texts if is_long else None)
+    one_by_one = is_long or "dictionary" in str(said.schema_arrow)  # lists with several such are not read at once
+    for groups in [[number] for number in range(n_groups)] if one_by_one else [list(range(n_groups))]:
+        yield from file.iter_batches(65_536, row_groups=groups, columns=columns)
+
+
 def _codes(column: pa.Array) -> Codes:
     """Return values as texts, each of them once; a number is the same text in every kind of file."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     texts = as_texts(encoded.dictionary)
     known = {text: number for number, text in enumerate(dict.fromkeys([*texts, None]))}
     places = np.array([known[text] for text in texts] + [known[None]], dtype=np.intp)
-    of_rows = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(np.intp)
-    return Codes(places[of_rows], list(known))
+    return Codes(places[filled_numbers(encoded.indices, len(texts))], list(known))
 
 
 def _outcome(
@@ -137,7 +157,7 @@ def _outcome(
     """Return the size of each set, whether it holds the true label, and all labels that sets hold."""
     kind = check_sets_column(path, column.type)
     lists: Any = column if kind == "lists" else pc.split_pattern(column.cast(pa.string()), "|")
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = filled_numbers(pc.list_value_length(lists), 0).astype(np.int64)
     members = _codes(pc.list_flatten(lists))
     row = np.repeat(np.arange(len(lengths)), lengths)
     if kind == "texts":  # "" is no label there: an empty set, or two bars side by side
@@ -148,5 +168,5 @@ def _outcome(
     in_truth = np.array([-1 if name is None else known.get(name, -1) for name in members.names], dtype=np.intp)
     covered = np.zeros(len(lengths), dtype=np.bool_)
     covered[row[in_truth[members.of_rows] == truth.of_rows[row]]] = True
-    held = {members.names[code] for code in np.unique(members.of_rows).tolist()}
+    held = {members.names[code] for code in np.flatnonzero(np.bincount(members.of_rows)).tolist()}
     return np.bincount(row, minlength=len(lengths)), covered, held

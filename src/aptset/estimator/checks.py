@@ -90,7 +90,9 @@ def check_training_data(
     (X,) = indexable(X)
     check_one_label_a_row(y)
     check_one_kind(y)
-    y = column_or_1d(plain_labels(y), warn=True)
+    y = plain_labels(y)
+    if type(y) is not np.ndarray or y.ndim != 1 or y.dtype.kind not in "iub":
+        y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)
     check_no_missing(y)
     if y.dtype.kind not in "iub" and not are_things(y):  # whole numbers are classes
@@ -101,7 +103,7 @@ def check_training_data(
         raise ValueError(
             f"X must have at least {minimum} rows to train and to calibrate; got n_samples={_num_samples(X)}."
         )
-    classes = _classes_of(y)
+    classes = in_order(y)
     if len(classes) < 2 and known is None:
         raise ValueError(f"y must hold at least 2 classes; got one class only, {classes.tolist()[0]!r}.")
     return X, y, classes
@@ -137,13 +139,6 @@ def check_workers(n_jobs: Any) -> None:
         raise ValueError(
             f"n_jobs must be None, a positive whole number, or -1 for one worker per core; got {n_jobs!r}."
         )
-
-
-def _classes_of(y: NDArray[Any]) -> NDArray[Any]:
-    """Return the distinct labels, sorted; small whole numbers are counted rather than looked up."""
-    if y.dtype.kind != "i" or len(y) == 0 or y.min() < 0 or y.max() > len(y):
-        return in_order(y)
-    return np.flatnonzero(np.bincount(y)).astype(y.dtype)
 
 
 def check_model_probabilities(model: Any, probabilities: Any, classes: NDArray[Any]) -> NDArray[np.generic]:

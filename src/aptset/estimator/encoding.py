@@ -66,9 +66,8 @@ class Encoding:
 
     def __init__(self, y: NDArray[Any]) -> None:
         self.labels = in_order(y)
-        codes = columns_of(y, self.labels)
         self.plain = self.labels.dtype.kind in "iu" and bool(np.array_equal(self.labels, np.arange(len(self.labels))))
-        self.y: NDArray[Any] = y if self.plain else codes
+        self.y: NDArray[Any] = y if self.plain else columns_of(y, self.labels)
 
     def settle(self, model: Any) -> None:
         """Put numbers into the settings of a model that name labels."""

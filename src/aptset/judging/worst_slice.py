@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -26,13 +24,11 @@ from aptset.judging.checks import (
 from aptset.judging.estimates import Estimate, share
 from aptset.judging.features import Features, features_of, project
 from aptset.judging.outcome import Outcome
+from aptset.judging.slab_search import search
 from aptset.judging.slice_words import in_words
-from aptset.kernels import engines
-from aptset.kernels.blocks import thread_count
 from aptset.kernels.formula import Floats
-from aptset.kernels.slabs import Slab, find_slab
+from aptset.kernels.slabs import Slab
 
-_DIRECTIONS_AT_ONCE = 16
 _LEAST_SPECIAL = 0.1  # standard deviations that a column must be away to be worth a word
 
 
@@ -195,43 +191,10 @@ def worst_slice_coverage(
         order = generator.permutation(len(covered))
         n_find = max(1, round(check_share_to_find(share_to_find) * len(covered)))
         find, judge = order[:n_find], order[n_find:]
-    slab, vector = _search(features.matrix[find], covered[find], vectors, least_share)
+    slab, vector = search(features.matrix[find], covered[find], vectors, least_share)
     (projection,) = project(features.matrix, vector[None, :])
     inside = (projection >= slab.low) & (projection <= slab.high)
     return _summarise(features, covered, vector, slab, find, judge, inside, sure, method)
-
-
-def _search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Fraction) -> tuple[Slab, Floats]:
-    """Return the worst slab over all directions (the first of equal ones)."""
-    least = max(1, -int(-delta * len(covered) // 1))  # ceil, exactly
-    flags = covered.astype(np.uint8)
-
-    bounds = _bounds(matrix, flags, vectors, least)
-    best: tuple[Fraction, int, Slab] | None = None
-    for number in np.argsort(bounds, kind="stable").tolist():
-        if best is not None and bounds[number] > float(best[0]) + 1e-9:
-            break  # neither this direction nor any later one can be worse
-        (projection,) = project(matrix, vectors[number : number + 1])
-        order = np.argsort(projection)
-        mean = engines.chosen.least_mean(projection[order], flags[order], least)
-        if best is None or (mean, number) < best[:2]:
-            best = mean, number, find_slab(projection[order], flags[order], least, mean)
-    assert best is not None  # there is at least one direction
-    return best[2], vectors[best[1]]
-
-
-def _bounds(matrix: Any, flags: NDArray[np.uint8], vectors: Floats, least: int) -> Floats:
-    """Return what no slab of each direction falls below, a few directions at a time on every core."""
-    starts = range(0, len(vectors), _DIRECTIONS_AT_ONCE)
-
-    def work(start: int) -> Floats:
-        projections = project(matrix, vectors[start : start + _DIRECTIONS_AT_ONCE])
-        return engines.chosen.least_mean_bounds(projections, flags, least)
-
-    if len(flags) * len(vectors) < 50_000:
-        return np.concatenate([work(start) for start in starts])
-    with ThreadPoolExecutor(thread_count()) as pool:
-        return np.concatenate(list(pool.map(work, starts)))
 
 
 def _summarise(

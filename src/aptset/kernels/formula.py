@@ -1,7 +1,7 @@
 """The score of a label from where it stands in its row. Twin of ``mass_score`` and ``zero_score`` in ``c/row.h``."""
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property, reduce
 from operator import mul
 from typing import Any, NamedTuple
@@ -77,7 +77,8 @@ class Weights:
     def flat(self) -> Floats:
         """The numbers in the order of the enumeration in ``c/row.h``."""
         *numbers, first = (getattr(self, field.name) for field in fields(self))
-        return np.array([*numbers, first is not None, *astuple(first or First())], dtype=np.float64)
+        of_first = [getattr(first or First(), field.name) for field in fields(First)]
+        return np.array([*numbers, first is not None, *of_first], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels.formula import Floats, Places, Weights, mass_score, zero_score
-from aptset.kernels.rowhash import Words, canonical_words, column_keys, hash_words, seeds_of, ties, uniforms
+from aptset.kernels.rowhash import Words, column_keys, hash_words, seeds_of, ties, uniforms
 
 if TYPE_CHECKING:
     from aptset.kernels.places import Rows
@@ -37,20 +37,22 @@ class OpenBlock:
 def open_block(block: Rows, noted: Words | None = None) -> OpenBlock:
     """Widen, put on the grid, sum and check a block (``load_row`` in ``c/order.h``); note the seeds that are hashed."""
     # Short rows lie side by side, so that sums over them run along memory; sums are exact, so their order is free.
-    values = block.probabilities.astype(np.float64, order="F" if block.n_columns < _SHORT else "C") + 0.0
+    values = block.probabilities.astype(np.float64, order="F" if block.n_columns < _SHORT else "C")
+    values += 0.0
     with np.errstate(all="ignore"):
-        mass = (values + 2.0) - 2.0  # the grid of exact sums: see docs/design/0002
+        mass = values + 2.0  # the grid of exact sums: see docs/design/0002
+        mass -= 2.0
         total = mass.sum(axis=1)
-        invalid = ~((values >= 0.0) & (values <= 2.0)).all(axis=1)
-        bad = invalid | ~(np.abs(total - 1.0) <= block.tolerance)
+        is_good = (values.min(axis=1) >= 0.0) & (values.max(axis=1) <= 2.0) & (np.abs(total - 1.0) <= block.tolerance)
     seeds = block.seeds
-    if seeds is None:
-        keys = column_keys(block.key, block.n_columns)
-        seeds = seeds_of(hash_words(canonical_words(values), keys).sum(axis=1, dtype=np.uint64), block.key)
+    if seeds is None:  # of a missing value any word will do: its row is bad
+        hashes = hash_words(values.view(np.uint64), column_keys(block.key, block.n_columns))
+        seeds = seeds_of(hashes.sum(axis=1, dtype=np.uint64), block.key)
         if noted is not None:
             noted[:] = seeds
     u = uniforms(seeds) if block.u is None else block.u
-    return OpenBlock(block.probabilities, values, mass, total, seeds, u, int(np.argmax(bad)) if bad.any() else -1)
+    first_bad = -1 if is_good.all() else int(np.argmin(is_good))
+    return OpenBlock(block.probabilities, values, mass, total, seeds, u, first_bad)
 
 
 def order_of(block: OpenBlock) -> tuple[NDArray[np.intp], Floats]:
@@ -105,22 +107,38 @@ def order_and_scores(block: Rows, noted: Words | None = None) -> tuple[NDArray[n
 def label_scores_of(opened: OpenBlock, weights: Weights, labels: NDArray[np.int64]) -> Floats:
     """Score of one label a row, without an order of the others."""
     values, mass, u = opened.values, opened.mass, opened.u
-    mine = np.take_along_axis(values, labels[:, None], axis=1)
-    own = np.take_along_axis(mass, labels[:, None], axis=1)[:, 0]
+    at = np.arange(len(values)), labels
+    mine, own = values[at][:, None], mass[at]
     is_greater = values > mine
+    greater, equal = _count(is_greater), _count(values == mine)
     before = np.zeros(len(values))
-    tied = np.flatnonzero((values == mine).sum(axis=1) > 1)
+    tied = np.flatnonzero(equal > 1)
     if len(tied):
         breakers = opened.ties(tied)
         my_breaker = np.take_along_axis(breakers, labels[tied, None], axis=1)
         before[tied] = ((values[tied] == mine[tied]) & (breakers < my_breaker)).sum(axis=1)
-    greater = is_greater.sum(axis=1)
     above = np.where(is_greater, mass, 0.0).sum(axis=1) + before * own
     rank = greater + before + 1.0
-    second, top = np.partition(mass, -2, axis=1)[:, -2:].T
+    top, second = _top_two(mass, weights)
     scores = mass_score(weights, above, own, top, second, opened.total, rank, u)
-    if not weights.behind:
-        return scores
-    with_mass = (mass > 0.0).sum(axis=1)
-    zeros = np.maximum(values.shape[1] - with_mass, 1)
-    return np.where(own > 0.0, scores, zero_score(weights, greater - with_mass + before, zeros, rank, u))
+    none = np.flatnonzero(own == 0.0)
+    if weights.behind and len(none):
+        with_mass = (mass[none] > 0.0).sum(axis=1)
+        zeros = np.maximum(values.shape[1] - with_mass, 1)
+        position = greater[none] - with_mass + before[none]
+        scores[none] = zero_score(weights, position, zeros, rank[none], u[none])
+    return scores
+
+
+def _count(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Count the flags of each row; those of short rows in bytes."""
+    in_bytes = flags.view(np.uint8).sum(axis=1, dtype=np.uint8 if flags.shape[1] < _SHORT else np.int64)
+    return np.asarray(in_bytes, dtype=np.int64)
+
+
+def _top_two(mass: Floats, weights: Weights) -> tuple[Floats, Floats]:
+    """Return the two largest masses of each row, or zeros if no weight asks for them."""
+    if weights.top == 0.0 and weights.first is None:
+        return np.zeros(len(mass)), np.zeros(len(mass))
+    second, top = np.partition(mass, -2, axis=1)[:, -2:].T
+    return top, second

@@ -14,6 +14,7 @@ Words = NDArray[np.uint64]
 GOLDEN = 0x9E3779B97F4A7C15
 _ALL = 0xFFFFFFFFFFFFFFFF
 _NAN = np.uint64(0x7FF8000000000000)
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 def mix(z: Words) -> Words:
@@ -48,9 +49,11 @@ def canonical_words(values: NDArray[np.float64]) -> Words:
 
 def hash_words(words: Words, keys: Words) -> Words:
     """Hash each word with the secret beside it (not summed yet)."""
-    low = words.astype(np.uint32) + keys.astype(np.uint32)
-    high = (words >> np.uint64(32)).astype(np.uint32) + (keys >> np.uint64(32)).astype(np.uint32)
-    return low.astype(np.uint64) * high.astype(np.uint64)
+    low, high = words + keys, (words >> _HALF) + (keys >> _HALF)
+    low &= _LOW
+    high &= _LOW
+    high *= low
+    return high
 
 
 def seeds_of(hashes: Words, key: int) -> Words:

@@ -392,23 +392,45 @@ static PyObject *least_mean_(PyObject *self, PyObject *args) {
     return prefix ? Py_BuildValue("LL", (long long)sum, (long long)count) : PyErr_NoMemory();
 }
 
+/* Room for the bounds of many directions, as directions.h asks for it; NULL if there is none. */
+static void *take_search_room(const Search *s, SearchRoom *r) {
+    size_t at_once = (size_t)rows_at_once(s->features), bins = (size_t)s->n_bins, directions = (size_t)s->directions;
+    size_t bytes = WIDEST_VECTOR + (at_once * (size_t)s->features + at_once) * sizeof(double) + directions * sizeof(Span)
+                 + (at_once + directions * bins) * sizeof(uint64_t) + bins * (sizeof(Prefix) + sizeof(int64_t)) + at_once * sizeof(int32_t);
+    char *room = PyMem_Malloc(bytes);
+    if (!room) return NULL;
+    r->column = (double *)(((uintptr_t)room + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR);
+    r->place = r->column + at_once * (size_t)s->features;
+    r->span = (Span *)(r->place + at_once);
+    r->count = (uint64_t *)(r->span + directions);
+    r->bins = r->count + at_once;
+    r->start = (Prefix *)(r->bins + directions * bins);
+    r->hull = (int64_t *)(r->start + bins);
+    r->index = (int32_t *)(r->hull + bins);
+    return room;
+}
+
 static PyObject *least_mean_bounds(PyObject *self, PyObject *args) {
-    Py_buffer places, covered, bounds;
-    long long least, n_bins;
-    if (!PyArg_ParseTuple(args, "y*y*LLw*", &places, &covered, &least, &n_bins, &bounds)) return NULL;
-    Bin *bins = PyMem_Malloc((size_t)n_bins * (sizeof(Bin) + sizeof(Prefix) + sizeof(int64_t)));
-    if (bins) {
-        Prefix *start = (Prefix *)(bins + n_bins);
+    Py_buffer matrix, vectors, covered, bounds;
+    long long least, sum, count, n_bins;
+    if (!PyArg_ParseTuple(args, "y*y*y*LLLLw*", &matrix, &vectors, &covered, &least, &sum, &count, &n_bins, &bounds)) return NULL;
+    Search search = {matrix.buf, vectors.buf, covered.buf, covered.len, 0, bounds.len / 8, least, n_bins, sum, count};
+    search.features = search.n ? matrix.len / 8 / search.n : 0;
+    int all_fits = search.features > 0 && n_bins > 0 && n_bins < INT32_MAX && matrix.len == search.n * search.features * 8
+                && vectors.len == search.directions * search.features * 8;
+    SearchRoom room;
+    void *taken = all_fits ? take_search_room(&search, &room) : NULL;
+    if (taken) {
         Py_BEGIN_ALLOW_THREADS
-        loops->bounds(places.buf, covered.buf, covered.len, bounds.len / 8, least, bins, n_bins, start,
-                    (int64_t *)(start + n_bins), bounds.buf);
+        loops->bounds(&search, &room, bounds.buf);
         Py_END_ALLOW_THREADS
-        PyMem_Free(bins);
+        PyMem_Free(taken);
     }
-    PyBuffer_Release(&places);
+    PyBuffer_Release(&matrix);
+    PyBuffer_Release(&vectors);
     PyBuffer_Release(&covered);
     PyBuffer_Release(&bounds);
-    if (!bins) return PyErr_NoMemory();
+    if (!taken) return refuse(all_fits);
     Py_RETURN_NONE;
 }
 
@@ -435,7 +457,7 @@ static PyMethodDef methods[] = {
     {"p_values", p_values, METH_VARARGS, "The p-value of every label."},
     {"by_label", by_label, METH_VARARGS, "Members of each row at a threshold for every label."},
     {"least_mean", least_mean_, METH_VARARGS, "Least mean of a slab of sorted points."},
-    {"least_mean_bounds", least_mean_bounds, METH_VARARGS, "What no slab of unsorted points falls below."},
+    {"least_mean_bounds", least_mean_bounds, METH_VARARGS, "What no slab falls below, for each of many directions."},
     {"masks", masks, METH_VARARGS, "Flags of the members of each row at its threshold."},
     {"beginnings", beginnings, METH_VARARGS, "The first members of each row."},
     {"order", order, METH_VARARGS, "Members of each row in order."},

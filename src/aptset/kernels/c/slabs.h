@@ -36,33 +36,16 @@ static void least_mean(const double *position, const uint8_t *covered, int64_t n
     }
 }
 
-typedef struct { int64_t points, missed; } Bin;
-
-INLINE void fill_bins(const double *place, const uint8_t *covered, int64_t n, Bin *bins, int64_t n_bins) {
-    double low = place[0], high = place[0];
-    for (int64_t k = 1; k < n; k++) {
-        low = place[k] < low ? place[k] : low;
-        high = place[k] > high ? place[k] : high;
-    }
-    double scale = high > low ? (double)n_bins / (high - low) : 0.0;
-    memset(bins, 0, (size_t)n_bins * sizeof(Bin));
-    for (int64_t k = 0; k < n; k++) {
-        double at = (place[k] - low) * scale;
-        int64_t b = at > 0.0 && at < (double)n_bins ? (int64_t)at : (at > 0.0 ? n_bins - 1 : 0);
-        bins[b].points++;
-        bins[b].missed += !covered[k];
-    }
-}
-
-/* A mean that no slab of these (unsorted) points falls below, from counts in bins alone. A slab takes whole bins but for
+/* A mean that no slab of these (unsorted) points falls below, from counts in bins alone (points; missed ones in the upper half). A slab takes whole bins but for
  * the first and the last; at its worst it takes there the missed points only, and covered ones just to be long enough.
  * Starts and ends are then points of two staircases, and the steepest way between them is found as in least_mean. */
-INLINE double least_mean_bound(const Bin *bins, int64_t n_bins, int64_t least, Prefix *start, int64_t *hull) {
+INLINE double least_mean_bound(const uint64_t *bins, int64_t n_bins, int64_t least, Prefix *start, int64_t *hull) {
     int64_t points = 0, missed = 0, waiting = 0, front = 0, back = 0, first = 0, missed_before_first = 0;
     int64_t sum = 1, count = 1;
     double bound = 1.0;
     for (int64_t j = 0; j < n_bins; j++) {
-        Prefix end = {points + bins[j].missed, points - missed};
+        int64_t points_here = (uint32_t)bins[j], missed_here = (int64_t)(bins[j] >> 32);
+        Prefix end = {points + missed_here, points - missed};
         for (; waiting < j && end.points - start[waiting].points >= least; waiting++) {
             while (back - front > 1 && no_steeper(start[hull[back - 2]], start[hull[back - 1]], start[waiting])) back--;
             hull[back++] = waiting;
@@ -73,23 +56,36 @@ INLINE double least_mean_bound(const Bin *bins, int64_t n_bins, int64_t least, P
             if (inside * count < sum * length) sum = inside, count = length;
         }
         /* Slabs whose missed points and whole bins are too few: `least` points, all the missed of their bins among them. */
-        points += bins[j].points;
-        missed += bins[j].missed;
-        for (; first < waiting; first++) missed_before_first += bins[first].missed;
+        points += points_here;
+        missed += missed_here;
+        for (; first < waiting; first++) missed_before_first += (int64_t)(bins[first] >> 32);
         double short_of = 1.0 - (double)(missed - missed_before_first) / (double)least;
         bound = short_of < bound ? short_of : bound;
-        start[j] = (Prefix){points - bins[j].missed, points - missed};
+        start[j] = (Prefix){points - missed_here, points - missed};
     }
     double whole = (double)sum / (double)count;
     bound = whole < bound ? whole : bound;
     return bound > 0.0 ? bound : 0.0;
 }
 
-static void bounds_loop(const double *places, const uint8_t *covered, int64_t n, int64_t directions, int64_t least,
-                                      Bin *bins, int64_t n_bins, Prefix *start, int64_t *hull, double *bounds) {
-    for (int64_t v = 0; v < directions; v++) {
-        fill_bins(places + v * n, covered, n, bins, n_bins);
-        bounds[v] = least_mean_bound(bins, n_bins, least, start, hull);
+/* Whether every slab that least_mean_bound thinks of lies above a mean, sum / count: without hull or quotient, most directions are ruled
+ * out so. Products stay exact: whole numbers up to the square of the rows. */
+INLINE int all_above(const uint64_t *bins, int64_t n_bins, int64_t least, int64_t sum, int64_t count, Prefix *start) {
+    int64_t points = 0, missed = 0, waiting = 0, missed_before = 0, highest = INT64_MIN / 2;
+    int64_t most_missed = 0;
+    for (int64_t j = 0; j < n_bins; j++) {
+        int64_t points_here = (uint32_t)bins[j], missed_here = (int64_t)(bins[j] >> 32), end = points + missed_here;
+        for (; waiting < j && end - start[waiting].points >= least; waiting++) {
+            int64_t balance = count * start[waiting].covered - sum * start[waiting].points;
+            highest = balance > highest ? balance : highest;
+            missed_before += (int64_t)(bins[waiting] >> 32);
+        }
+        if (count * (points - missed) - sum * end <= highest) return 0;
+        points += points_here;
+        missed += missed_here;
+        most_missed = missed - missed_before > most_missed ? missed - missed_before : most_missed;
+        start[j] = (Prefix){points - missed_here, points - missed};
     }
+    return (least - most_missed) * count > sum * least;
 }
 #endif

@@ -175,10 +175,12 @@ class CompiledEngine:
         """Return the least mean of a slab."""
         return Fraction(*self.loops.least_mean(position, covered, least))
 
-    def least_mean_bounds(self, places: Floats, covered: NDArray[np.uint8], least: int) -> Floats:
+    def least_mean_bounds(
+        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction, n_bins: int
+    ) -> Floats:
         """Return what no slab falls below."""
-        bounds, n_bins = np.zeros(len(places)), min(max(len(covered) // 5, 16), 4096)
-        self.loops.least_mean_bounds(np.ascontiguousarray(places), covered, least, n_bins, bounds)
+        bounds, rows, some = np.zeros(len(vectors)), np.ascontiguousarray(matrix), np.ascontiguousarray(vectors)
+        self.loops.least_mean_bounds(rows, some, covered, least, known.numerator, known.denominator, n_bins, bounds)
         return bounds
 
 

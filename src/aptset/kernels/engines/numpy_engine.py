@@ -132,6 +132,8 @@ class NumpyEngine:
 
     def copies(self, seeds: Words, side: int, first_row: int) -> Copies:
         """Find the copies."""
+        if not has_copies(seeds):
+            return Copies(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.uint64))
         block = np.arange(len(seeds)) // BLOCK_ROWS
         order = np.lexsort((seeds, block))  # stable: equal ones stay in the order of the rows
         starts = np.flatnonzero(np.append(True, (np.diff(seeds[order]) != 0) | (np.diff(block[order]) != 0)))
@@ -185,13 +187,10 @@ class NumpyEngine:
         return least_mean_by_rounds(position, covered, least)
 
     def least_mean_bounds(
-        self,
-        places: Floats,
-        covered: NDArray[np.uint8],
-        least: int,
+        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction, n_bins: int
     ) -> Floats:
         """Say nothing."""
-        return np.zeros(len(places))
+        return np.zeros(len(vectors))
 
 
 def filled(inside: NDArray[np.bool_], at_least: int) -> NDArray[np.bool_]:
@@ -203,6 +202,16 @@ def filled(inside: NDArray[np.bool_], at_least: int) -> NDArray[np.bool_]:
 
 def _columns(group: int, calibrated: Calibrated) -> tuple[slice, slice | NDArray[np.intp]]:
     return np.s_[:, columns_in(group, calibrated.of_columns)]
+
+
+def has_copies(seeds: Words) -> bool:
+    """Tell whether some seed comes twice in a block of rows; sorting seeds alone is quick, and mostly all it takes."""
+    whole = len(seeds) // BLOCK_ROWS * BLOCK_ROWS
+    for some in (seeds[:whole].reshape(-1, BLOCK_ROWS), seeds[None, whole:]):
+        in_order = np.sort(some, axis=1)
+        if (in_order[:, 1:] == in_order[:, :-1]).any():
+            return True
+    return False
 
 
 def count_below(scores: Floats, calibrated: Calibrated, row_groups: Groups) -> NDArray[np.int32]:

@@ -203,6 +203,12 @@ class Engine(Protocol):
         """Return the least mean over slabs with at least ``least`` points; positions are sorted."""
         ...
 
-    def least_mean_bounds(self, places: Floats, covered: NDArray[np.uint8], least: int) -> Floats:
-        """Return for each direction (a row of places) a mean that none of its slabs falls below; 0 says nothing."""
+    def least_mean_bounds(
+        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction, n_bins: int
+    ) -> Floats:
+        """Return for each direction a mean that none of its slabs falls below; 0 says nothing.
+
+        Of a direction whose slabs all lie above a mean that is known from another one, it may be anything above that.
+        Points are counted in so many bins: more of them tell more, and take longer. Projections are finite.
+        """
         ...
