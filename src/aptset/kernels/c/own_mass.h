@@ -4,7 +4,7 @@
 #include "cuts.h"
 #include "tile.h"
 
-#define STEP 0x1p-51 /* of the grid of masses */
+#define MASS_STEP 0x1p-51 /* of the grid of masses */
 
 /* A label scores -(mass * factor) / total + (constant + noise * u); those without mass stand behind. */
 typedef struct { const double *factors; double constant, noise; } OwnMass;
@@ -26,7 +26,7 @@ INLINE double score_without_mass(int64_t place, int64_t count, double u) { retur
 
 INLINE void score_own_mass(const Job *job, int64_t i, int is_single, const Loaded *row, const OwnMass *f, Scratch s, double *scores) {
     const void *source = row_at(job, i);
-    const double total = (double)row->total * STEP, rest = f->constant + f->noise * row->u;
+    const double total = (double)row->total * MASS_STEP, rest = f->constant + f->noise * row->u;
     int64_t without = 0;
     for (int64_t j = 0; j < job->columns; j++) {
         double own = (AS_DOUBLE(source, is_single, j) + 2.0) - 2.0;
@@ -40,7 +40,7 @@ INLINE void score_own_mass(const Job *job, int64_t i, int is_single, const Loade
 
 INLINE double score_own_label(const Job *job, int64_t i, int64_t label, const Loaded *row, const OwnMass *f, Scratch s) {
     double own = (AS_DOUBLE(row_at(job, i), job->is_single, label) + 2.0) - 2.0;
-    if (own > 0.0) return -(own * f->factors[label]) / ((double)row->total * STEP) + (f->constant + f->noise * row->u);
+    if (own > 0.0) return -(own * f->factors[label]) / ((double)row->total * MASS_STEP) + (f->constant + f->noise * row->u);
     int64_t count = order_without_mass(job, i, row, s), place = 0;
     while (s.entries[place].column != label) place++;
     return score_without_mass(place, count, row->u);
@@ -74,11 +74,11 @@ INLINE void stand_row(const Job *job, int64_t i, const Loaded *row, const Standi
     order_entries(s.entries, s.spare, columns, row->tie_seed);
     for (int64_t r = 0; r < columns; r++) {
         int64_t own = steps_of(s.entries + r), cell = i * columns + s.entries[r].column;
-        to->own[cell] = (double)own * STEP, to->above[cell] = (double)above * STEP, to->rank[cell] = (double)(r + 1);
+        to->own[cell] = (double)own * MASS_STEP, to->above[cell] = (double)above * MASS_STEP, to->rank[cell] = (double)(r + 1);
         above += own;
     }
-    double top = (double)steps_of(s.entries) * STEP, second = (double)steps_of(s.entries + 1) * STEP;
-    note_row(to, i, top, second, (double)row->total * STEP, (double)row->with_mass, row->u);
+    double top = (double)steps_of(s.entries) * MASS_STEP, second = (double)steps_of(s.entries + 1) * MASS_STEP;
+    note_row(to, i, top, second, (double)row->total * MASS_STEP, (double)row->with_mass, row->u);
 }
 
 /* The places of the rows of a lane group, all of whose labels have masses of their own; `slow` where they have not. */
