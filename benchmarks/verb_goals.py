@@ -15,6 +15,13 @@ _NARROW = {
     "covers": ("predict_mask", 1.0),
     "to_frame pyarrow": ("predict_set", 3.0),
     "to_frame polars": ("predict_set", 3.0),
+    "p_values, Prevalence": ("predict_set", 10.0),
+    "p_values by band": ("predict_set", 10.0),
+    "p_values, weights": ("predict_set", 10.0),
+    "predict_set, overlapping groups": ("predict_set", 10.0),
+    "predict_set, logits": ("predict_set", 10.0),
+    "predict_set by group as text": ("predict_set", 10.0),
+    "label_ratios": ("predict_set", 20.0),
 }
 _WIDE = {
     "p_values": ("predict_mask", 10.0),

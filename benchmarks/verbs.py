@@ -12,6 +12,7 @@ import numpy as np
 
 import aptset
 from benchmarks.data import of_kind
+from benchmarks.more_verbs import less_usual
 from benchmarks.timing import Line, Work, race, race_in_pairs, stream
 from benchmarks.yardsticks import ALPHA
 
@@ -45,7 +46,7 @@ def ours(p: np.ndarray, labels: np.ndarray) -> dict[str, Work]:
         "to_frame polars": lambda: sets.to_frame("polars"),
         "to_frame pandas": lambda: sets.to_frame("pandas"),
     }
-    return works | in_words(p, labels, groups, sets)
+    return works | in_words(p, labels, groups, sets) | less_usual(p, labels, sets)
 
 
 def in_words(p: np.ndarray, labels: np.ndarray, groups: np.ndarray, sets: aptset.PredictionSets) -> dict[str, Work]:

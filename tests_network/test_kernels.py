@@ -17,9 +17,9 @@ from aptset.kernels.cuda import chunks
 from aptset.kernels.cuda.layout import layout_of
 from aptset.kernels.engines.cuda_engine import CudaEngine
 from aptset.kernels.formula import Formula
+from aptset.kernels.logits import softmax_by_blocks
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from aptset.kernels.seeding import hash_rows
-from aptset.kernels.softmax import softmax_by_blocks
 from aptset.kernels.tensors import TensorRows
 from aptset.scores import SAPS, Adaptive, Homogeneous, Margin, Rank, Regularized
 

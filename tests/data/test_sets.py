@@ -179,3 +179,25 @@ def test_bad_masks_and_labels(sets):
         PredictionSets.from_mask([[1, 0]])
     with pytest.raises(ValueError, match="must be among the classes"):
         PredictionSets.from_labels([["wolf"]], CLASSES)
+
+
+@pytest.mark.parametrize(
+    "classes", [np.array(["ant", "bee", "cat"]), np.array([10, 20, 30]), np.array([0.5, 1.5, 2.5])]
+)
+@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
+def test_frames_of_every_library_are_read_back(classes, backend):
+    mask = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0], [1, 1, 1]], dtype=np.bool_)
+    sets = PredictionSets.from_mask(mask, classes)
+    frame = sets.to_frame(backend)
+    assert PredictionSets.from_frame(frame, classes) == sets
+    assert PredictionSets.of(frame).covers(classes[[0, 1, 1, 2]]).tolist() == [True, False, True, True]
+    with pytest.raises(ValueError, match=r"must be among the classes \['none'\]"):
+        PredictionSets.from_frame(frame, ["none"])
+
+
+def test_lists_with_missing_entries_are_told():
+    pl = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match="list of labels for each row; got None in row 1"):
+        PredictionSets.from_frame(pl.DataFrame({"labels": [["a"], None]}), ["a"])
+    with pytest.raises(ValueError, match="must be among the classes"):
+        PredictionSets.from_frame(pl.DataFrame({"labels": [["a", None]]}), ["a"])

@@ -5,11 +5,11 @@ from math import ceil
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aptset.kernels.quotients import by_counts
-from aptset.kernels.ratios import ratios, weight_needed
+from aptset.kernels.ratios import ratios, weight_needed, weight_needed_of_sums
 
 
 def smallest_not_below(above, below):
@@ -29,8 +29,9 @@ def pairs(draw):
     return above, below
 
 
-@given(st.lists(pairs(), min_size=1, max_size=20))
-def test_ratios_are_the_smallest_floats_whose_decimal_is_not_below(some):
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(some=st.lists(pairs(), min_size=1, max_size=20))
+def test_ratios_are_the_smallest_floats_whose_decimal_is_not_below(path, some):
     above, below = np.array(some, dtype=np.int64).T
     found = ratios(above, below)
     assert found.tolist() == [smallest_not_below(*pair) for pair in some]
@@ -38,7 +39,7 @@ def test_ratios_are_the_smallest_floats_whose_decimal_is_not_below(some):
 
 
 @pytest.mark.parametrize("below", [3, 10, 999, 2**32, 2**32 * 7 + 1, 2**53 + 1, 2**61 + 12345])
-def test_many_ratios_of_every_size(below):
+def test_many_ratios_of_every_size(path, below):
     generator = np.random.default_rng(below % 1000)
     above = np.unique((below * generator.random(3000) ** 8).astype(np.int64))
     found = ratios(above, np.array([below]))
@@ -67,3 +68,19 @@ def test_weight_needed_is_the_ceiling(totals, level):
     expected = [ceil((1 - alpha) * total) for total in totals]
     assert weight_needed(np.array(totals), alpha).tolist() == expected
     assert weight_needed(np.array(totals, dtype=object), alpha).tolist() == expected
+
+
+_WEIGHTS = st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**61)), min_size=1, max_size=5)
+_LEVELS = [Fraction(1, 2), Fraction(1, 10), Fraction(3, 20), Fraction(1, 2**40)]
+
+
+@given(
+    one=_WEIGHTS,
+    other=_WEIGHTS,
+    alpha=st.one_of(st.sampled_from(_LEVELS), st.fractions(Fraction(1, 10**6), Fraction(999, 1000))),
+)
+def test_the_weight_of_sums_is_that_of_what_is_summed(one, other, alpha):
+    rows, columns = np.array(one, dtype=np.int64)[:, None], np.array(other, dtype=np.int64)[None, :]
+    expected = [[ceil((1 - alpha) * (a + b)) for b in other] for a in one]
+    assert weight_needed_of_sums(rows, columns, alpha).tolist() == expected
+    assert weight_needed_of_sums(rows.astype(object), columns, alpha).tolist() == expected

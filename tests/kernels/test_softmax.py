@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aptset.data.matrix_checks import softmax_of
-from aptset.kernels import softmax as module
+from aptset.kernels import logits as module
 from aptset.kernels.formula import normalised, raised, sum_of_row, tempered
-from aptset.kernels.softmax import exponential, softmax, softmax_by_blocks
+from aptset.kernels.logits import softmax_by_blocks
+from aptset.kernels.softmax import exponential, softmax
 
 
 def exact(value):
@@ -34,6 +35,18 @@ def test_ends_of_the_exponential():
     assert found[3:].tolist() == [0.0, 0.0, 0.0]
     with np.errstate(invalid="ignore"):
         assert np.isnan(exponential(np.array([np.nan])))[0]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 7, 8, 9, 16, 33, 1000, 2500])
+def test_engines_give_the_same_softmax(path, n_classes):
+    generator = np.random.default_rng(n_classes)
+    logits = generator.normal(size=(60, n_classes)) * generator.choice([1e-3, 1.0, 50.0, 500.0], size=(60, 1))
+    logits[3, 0], logits[4], logits[5, -1], logits[6, 1], logits[7] = np.nan, -np.inf, -np.inf, np.inf, -0.0
+    logits[8, 0] = 800.0
+    for given_logits in (logits, logits.astype(np.float32), np.asfortranarray(logits)):
+        with np.errstate(all="ignore"):
+            expected = softmax(given_logits.astype(np.float64, order="C"))
+        np.testing.assert_array_equal(softmax_by_blocks(given_logits), expected)
 
 
 def test_rows_of_a_softmax_depend_on_themselves_alone(monkeypatch):

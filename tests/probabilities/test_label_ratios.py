@@ -85,3 +85,33 @@ def test_nothing_shifts_where_the_new_rows_are_the_old_ones():
     labels = np.append([0, 1, 2], generator.choice(3, p=[0.2, 0.6, 0.2], size=397))
     found = aptset.label_ratios(probabilities, labels, probabilities, method="em")
     np.testing.assert_allclose(list(found.values()), 1.0, atol=1e-5)
+
+
+def literal_em(old, new, steps=2000):
+    """Go from proportions to proportions as Saerens, Latinne and Decaestecker say, row by row."""
+    source, ratios = old.mean(axis=0), np.ones(new.shape[1])
+    for _ in range(steps):
+        shares = [row * ratios / (row * ratios).sum() if (row * ratios).sum() > 0 else row for row in new]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            last, ratios = ratios, np.where(source > 0, np.mean(shares, axis=0) / source, 0.0)
+        if np.abs((ratios - last) * source).max() < 1e-7:
+            break
+    return ratios
+
+
+@pytest.mark.parametrize("block_cells", [2**16, 12])
+def test_em_is_the_literal_one(monkeypatch, block_cells):
+    monkeypatch.setattr("aptset.probabilities.label_ratios._BLOCK_CELLS", block_cells)
+    p, y = world(120, SOURCE, 5)
+    new = world(90, [0.1, 0.1, 0.8], 6)[0]
+    found = aptset.label_ratios(p, y, new)
+    np.testing.assert_allclose([*found.values()], literal_em(p, new), rtol=1e-9)
+
+
+def test_rows_whose_labels_lose_all_their_mass_do_not_break_em():
+    """Ratios of labels that no new row needs fall below any float; rows of such a label alone keep what they are."""
+    p = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]] * 10)
+    new = np.vstack([np.tile([0.05, 0.95, 0.0], (60, 1)), np.tile([1e-200, 0.0, 1.0], (3, 1)), [[1.0, 0.0, 0.0]]])
+    found = aptset.label_ratios(p, [0, 1, 2] * 10, new)
+    assert np.isfinite([*found.values(), *found.errors.values()]).all()
+    np.testing.assert_allclose([*found.values()], literal_em(p, new), rtol=1e-6)

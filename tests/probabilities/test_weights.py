@@ -268,3 +268,44 @@ def test_a_known_shift_is_covered():
     assert weighted >= 235
     assert plain < 235
     assert forgotten < weighted
+
+
+@pytest.mark.parametrize("groups", ["label", "band", "row"])
+def test_thresholds_group_by_group_are_those_of_all_at_once(monkeypatch, groups):
+    """Cells are looked up in the range of their group; a group of few cells goes with the others."""
+    generator = np.random.default_rng(4)
+    p, y, q = (
+        generator.dirichlet(np.ones(4), size=300),
+        generator.integers(4, size=300),
+        generator.dirichlet(np.ones(4), size=80),
+    )
+    w, v, of_rows = generator.gamma(1.0, size=300), generator.gamma(1.0, size=80), generator.integers(3, size=380)
+    by = {"label": "label", "band": aptset.LabelBands({0: 0, 1: 1, 2: 0, 3: 1}), "row": of_rows[:300]}[groups]
+    passed = {"groups": of_rows[300:] + (np.arange(80) == 7) * 5} if groups == "row" else {}
+    found = []
+    for few in (1, 10**9):
+        monkeypatch.setattr("aptset.calibrations.weighted._FEW_CELLS", few)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            calibration = aptset.calibrate(p, y, weights=w, groups=by, random_state=0)
+            sets = calibration.predict_set(q, 0.2, weights=v, **passed)
+            assert np.array_equal(sets.mask, calibration.p_values(q, weights=v, **passed) > 0.2)
+            found.append((sets, calibration.predict_mask(q, 0.2, weights=v, **passed)))
+    assert found[0][0] == found[1][0]
+    assert np.array_equal(found[0][1], found[1][1])
+
+
+def test_columns_are_corrected_in_blocks_as_at_once(monkeypatch):
+    p = np.random.default_rng(0).dirichlet(np.ones(3), size=50)
+    p[4] = [0.0, 0.0, 1.0]
+    ratios = {0: 2.0, 1: 0.5, 2: 0.0}
+    found = []
+    for cells in (2**15, 7):
+        monkeypatch.setattr("aptset.probabilities.weighing._BLOCK_CELLS", cells)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            calibration = aptset.calibrate(
+                p, np.arange(50) % 2, label_weights=ratios, prior_correction=True, random_state=0
+            )
+            found.append(calibration.p_values(p))
+    assert np.array_equal(*found)

@@ -187,3 +187,18 @@ def test_rare_labels_of_real_scores(long_tail):
     for name in ("prevalence", "bands"):
         assert found[name][0] > 0.875
         assert found[name][1] < 5 / 3 * found["plain"][1]
+
+
+class Flipped(Prevalence):
+    """Score the other way round."""
+
+    def of(self, places):
+        return -super().of(places)
+
+
+def test_a_score_made_of_it_is_asked_itself():
+    counts = {k: k for k in range(5)}
+    plain, flipped = (
+        aptset.calibrate(P, Y, conformity=score(counts), random_state=0) for score in (Prevalence, Flipped)
+    )
+    np.testing.assert_array_equal(flipped.scores, -plain.scores[::-1])

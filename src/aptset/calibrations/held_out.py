@@ -19,7 +19,7 @@ from aptset.data.groups.checks import (
     check_same_kind,
 )
 from aptset.data.groups.ids import EVERYONE, Groups, Ids, Overlap
-from aptset.data.labels import hashable
+from aptset.data.labels import Coded, hashable
 from aptset.data.matrix_checks import check_rows
 from aptset.data.setting_checks import warn_if_too_few
 from aptset.kernels.counts import Calibrated, add_counts, index_of, rank_at, sort_upward
@@ -213,10 +213,14 @@ class HeldOut:
         if found is None or ids is None:
             return ids, self.size_of_group
         if self.overlapping is not None:
-            return ids, self.overlapping.sizes_of({name for cell in dict.fromkeys(found) for name in cell})
+            assert isinstance(found, Coded)
+            return ids, self.overlapping.sizes_of({name for cell in found.distinct() for name in cell})
         met = np.flatnonzero(np.bincount(ids + 1, minlength=len(sizes) + 1)[1:]).tolist()
         seen = {self.groups.names[number]: sizes[number] for number in met}
-        others = (found[row] for row in np.flatnonzero(ids < 0).tolist())
+        unknown = np.flatnonzero(ids < 0)
+        others = (
+            found.some(unknown).distinct() if isinstance(found, Coded) else (found[row] for row in unknown.tolist())
+        )
         never = {hashable(other.item() if isinstance(other, np.generic) else other): 0 for other in others}
         return ids, seen | never
 

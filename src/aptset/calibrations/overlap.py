@@ -36,6 +36,15 @@ def rounded_down(value: Fraction) -> float:
     return nearest if Fraction(nearest) <= value else nextafter(nearest, -inf)
 
 
+def common_unit(values: Floats) -> int:
+    """Return the smallest power of two that all of some floats are whole numbers of, when they are multiplied by it."""
+    share, exponents = np.frexp(values[values != 0.0])
+    mantissas = np.abs(share * 2.0**53).astype(np.int64)
+    _, zeros = np.frexp((mantissas & -mantissas).astype(np.float64))  # one more than the zeros at the end
+    shifts = 53 - exponents - (zeros - 1)
+    return 1 << max(0, int(shifts.max(initial=0)))
+
+
 @dataclass(frozen=True)
 class Design:
     """The different phi of calibration rows (cells), and the scores of each.
@@ -147,7 +156,7 @@ class Programme:
     def __init__(self, design: Design, alpha: Fraction) -> None:
         self.design = design
         self.lower, self.upper = -alpha.numerator, alpha.denominator - alpha.numerator  # bounds, times the denominator
-        self._unit = max((float(value).as_integer_ratio()[1] for value in design.values), default=1)
+        self._unit = common_unit(design.values)
         start = self._start(float(alpha))
         self._base = self._solved(start, np.zeros(len(design.kept), dtype=np.int64)) or start
 
@@ -208,7 +217,7 @@ class Programme:
     def _outside(self, basis: Basis, phi: Signs) -> tuple[int, int] | None:
         """Return the first score of the basis whose eta is out of its bounds, and which way phi'b has to go there."""
         design, mine = self.design, [place.score for place in basis.places]
-        times = np.diff(design.before)[mine]
+        times = design.before[np.array(mine) + 1] - design.before[mine]
         below = design.before[basis.edges] - design.before[design.starts[:-1]]
         above = design.before[design.starts[1:]] - design.before[basis.edges]
         above[[place.cell for place in basis.places]] -= times

@@ -35,9 +35,11 @@ class OverlappingScores:
 
     def thresholds(self, ids: Ids, alpha: Fraction) -> Floats:
         """Return the threshold of each row from the number of its combination; infinite for groups never seen."""
-        met, which = np.unique(ids, return_inverse=True)
+        met = np.flatnonzero(np.bincount(ids + 1)) - 1
         cells = self._groups.combinations
-        return np.array([self._threshold(number, cells, alpha) for number in met.tolist()])[which]
+        found = np.full(len(cells) + 1, np.inf)  # last: of groups never seen
+        found[met] = [self._threshold(number, cells, alpha) for number in met.tolist()]
+        return found[ids]
 
     def _threshold(self, number: int, cells: list[Any], alpha: Fraction) -> float:
         if number < 0:

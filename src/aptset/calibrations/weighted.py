@@ -6,7 +6,7 @@ calibration samples (of the group) and v that of the new row, or of the label it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -27,13 +27,17 @@ from aptset.data.groups.ids import Groups, Ids
 from aptset.data.setting_checks import warn_if_too_few
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.cuts import Cut, cut, cut_by_label, masks, masks_by_label
+from aptset.kernels.engines.seam import columns_in
 from aptset.kernels.formula import Floats
 from aptset.kernels.free_cuts import FreeCut, cut_by_cell, mask_of
 from aptset.kernels.places import Rows
-from aptset.kernels.ratios import ratios, weight_needed
+from aptset.kernels.ratios import ratios, weight_needed_of_sums
+
+Below = Callable[[NDArray[Any], Ids | None], Whole]  # from what is known of cells, and the groups of their rows
 
 _LONGEST = 2**63
 _BLOCK_ROWS = 2**15
+_FEW_CELLS = 256  # of a group: fewer are not worth a look at the group alone
 _NO_THRESHOLD = "this asks for a threshold for all rows, and with weights every row has its own"
 
 
@@ -142,7 +146,7 @@ class Facing(Weighted):
     def needed(self, ids: Ids | None, alpha: Fraction) -> tuple[Whole, Whole]:
         """Return the weight that must stay above that of the scores below a label, and the weight of the group."""
         total = self.totals[self._group(ids)]
-        return weight_needed(total + self.own, alpha), total
+        return weight_needed_of_sums(total, self.own, alpha), total
 
     def _limits(self, alpha: Fraction) -> Whole:
         """Return up to what weight of its own a row or label has a threshold, in each group: alpha / (1 - alpha) W."""
@@ -157,10 +161,17 @@ class Facing(Weighted):
         is_finite = (wanted <= total) & (total > 0)
         before = np.append(fold.cumulative[fold.offsets[:-1]], 0)[self._group(ids)]
         needles = before + np.minimum(wanted, total).astype(np.int64, copy=False)
-        # Weights of new rows are small beside that of all samples: their thresholds stand close together.
-        low, high = np.searchsorted(fold.cumulative, [needles.min(), needles.max()])
-        place = low + np.searchsorted(fold.cumulative[low : high + 1], needles)
+        place = _places_among(fold.cumulative, needles, self._cells(ids, needles.shape))
         return np.where(is_finite, fold.scores[np.maximum(place, 1) - 1], np.inf)
+
+    def _cells(self, ids: Ids | None, shape: tuple[int, ...]) -> list[Any]:
+        """Return the cells of each group, where groups are few; else all at once."""
+        n_groups = len(self.groups.names)
+        if n_groups == 1 or n_groups * _FEW_CELLS > shape[0] * shape[1]:
+            return [np.s_[:, :]]
+        if ids is None:
+            return [np.s_[:, columns_in(group, self.groups.of_columns)] for group in range(n_groups)]
+        return [np.s_[np.flatnonzero(ids == group)] for group in range(-1, n_groups)]
 
     def cut(self, rows: Rows, ids: Ids | None, alphas: list[Fraction], at_least: int) -> Cut | FreeCut:
         """Return the sets at each level."""
@@ -196,19 +207,23 @@ class Facing(Weighted):
     def p_values(self, rows: Rows, ids: Ids | None) -> tuple[Floats, int]:
         """Return the p-value of every label under the only model, and the first bad row or -1."""
         (fold,) = self.parts
-        below, first_bad = fold.added(rows.seeded(), ids, np.zeros((), dtype=np.int64))
-        return (self.p_values_of(below, ids) if first_bad < 0 else np.empty(below.shape)), first_bad
+        counts, first_bad = fold.counted(rows.seeded(), ids)
+        return (self._p_values(counts, ids, fold.below) if first_bad < 0 else np.empty(counts.shape)), first_bad
 
     def p_values_of(self, below: NDArray[np.int64], ids: Ids | None) -> Floats:
         """Return the share of the weight, a label's own included, that is not below its score."""
-        found = np.empty(below.shape)
+        return self._p_values(below, ids, lambda some, _: some)
+
+    def _p_values(self, of_cells: NDArray[Any], ids: Ids | None, below: Below) -> Floats:
+        found: Floats = np.empty(of_cells.shape)
 
         def work(start: int, stop: int) -> None:
             some, mine = self.some(slice(start, stop)), None if ids is None else ids[start:stop]
-            together = np.broadcast_to(self.totals[self._group(mine)] + some.own, below[start:stop].shape)
-            found[start:stop] = np.where(together > 0, ratios(together - below[start:stop], together), 1.0)
+            together = self.totals[self._group(mine)] + some.own
+            shares = ratios(together - below(of_cells[start:stop], mine), together)
+            found[start:stop] = shares if together.all() else np.where(together > 0, shares, 1.0)
 
-        over_blocks(len(below), max(1, BLOCK_CELLS // 4 // below.shape[1]), work)
+        over_blocks(len(found), max(1, BLOCK_CELLS // 4 // found.shape[1]), work)
         return found
 
     def inside(self, below: NDArray[np.int64], ids: Ids | None, alpha: Fraction) -> NDArray[np.bool_]:
@@ -233,6 +248,20 @@ class Facing(Weighted):
         if share > 0.01:
             of_what = "rows" if not self._by_label else "labels" if not self._by_row else "pairs of row and label"
             warn_of_infinite_thresholds(share, of_what, alpha, stacklevel + 1)
+
+
+def _places_among(cumulative: Whole, needles: Whole, parts: list[Any]) -> NDArray[np.intp]:
+    """Return where needles stand, part by part.
+
+    Weights of new rows are small beside that of all samples of their group: their places are close together.
+    """
+    place = np.empty(needles.shape, dtype=np.intp)
+    for part in parts:
+        some = needles[part]
+        if some.size:
+            low, high = np.searchsorted(cumulative, [some.min(), some.max()])
+            place[part] = low + np.searchsorted(cumulative[low : high + 1], some)
+    return place
 
 
 def effective_in_words(held_out: HeldOut) -> str:

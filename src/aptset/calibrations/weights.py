@@ -87,11 +87,20 @@ class WeightedScores(FoldScores):
 
     def added(self, rows: Rows, ids: Ids | None, sums: NDArray[Any]) -> tuple[NDArray[Any], int]:
         """Add to every label the weight of the scores below its own; return the first bad row or -1 as well."""
+        counts, first_bad = self.counted(rows, ids)
+        return sums + self.below(counts, ids), first_bad
+
+    def counted(self, rows: Rows, ids: Ids | None) -> tuple[NDArray[np.int32], int]:
+        """Return how many scores are below that of each label, and the first bad row or -1."""
         counts = np.zeros(rows.probabilities.shape, dtype=np.int32)
-        first_bad = add_counts(rows, self.calibrated, ids, counts)
+        return counts, add_counts(rows, self.calibrated, ids, counts)
+
+    def below(self, counts: NDArray[np.int32], ids: Ids | None) -> NDArray[np.int64]:
+        """Return the weight of so many of the smallest scores of a group."""
         starts = np.append(self.offsets[:-1], 0)  # of a group never seen nothing is counted
         start = self.groups.by_column(starts)[None, :] if ids is None else starts[ids][:, None]
-        return sums + (self.cumulative[start + counts] - self.cumulative[start]), first_bad
+        found: NDArray[np.int64] = self.cumulative[start + counts] - self.cumulative[start]
+        return found
 
 
 def join_weighted(parts: Sequence[tuple[WeightedScores, Groups]], groups: Groups, scale: Scale) -> WeightedScores:

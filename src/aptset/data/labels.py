@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import repeat
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.data.devices import on_host
 from aptset.data.tables import plain_list
+from aptset.kernels import engines
+
+_LONG = 2**10  # texts that are worth numbering
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Coded:
-    """Labels by number: that of row i is ``values[codes[i]]``. Each different one is looked at once."""
+    """Labels, or other values, by number: that of row i is ``values[codes[i]]``. Each is looked at once."""
 
     values: list[Any]
     codes: NDArray[Any]
@@ -24,10 +28,40 @@ class Coded:
     def __len__(self) -> int:
         return len(self.codes)
 
+    def __getitem__(self, row: int) -> Any:
+        return self.values[self.codes[row]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.values[code] for code in self.codes.tolist())
+
+    def some(self, rows: Any) -> Self:
+        """Return those of some rows."""
+        return replace(self, codes=self.codes[rows])
+
+    def distinct(self) -> list[Any]:
+        """Return the values that come, in order of first appearance."""
+        n_rows = len(self.codes)
+        first = np.full(len(self.values), n_rows)
+        first[self.codes[::-1]] = np.arange(n_rows)[::-1]  # what is written last stays
+        return [self.values[number] for number in np.argsort(first)[: np.count_nonzero(first < n_rows)].tolist()]
+
     def in_full(self) -> list[Any]:
         """Return the label of each row."""
         found: list[Any] = as_objects(self.values)[self.codes].tolist()
         return found
+
+
+def coded_array(values: NDArray[Any]) -> Coded:
+    """Return an array of texts, bytes or numbers by number: values of equal bytes have one."""
+    items = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.dtype.itemsize)
+    codes, firsts = engines.chosen.codes(items)
+    return Coded(values[firsts].tolist(), codes)
+
+
+def coded_list(values: list[Any]) -> Coded:
+    """Return Python values by number: those that dictionaries take for the same have one."""
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    return Coded(list(numbers), np.fromiter(map(numbers.__getitem__, values), dtype=np.int32, count=len(values)))
 
 
 def distinct(values: NDArray[Any]) -> NDArray[Any]:
@@ -53,6 +87,9 @@ def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]
     simple = labels.dtype.kind in "iu" and len(labels) and _number_columns(classes)
     if simple and labels.min() >= 0 and labels.max() < len(classes):  # the usual case: two passes and no search
         return labels.astype(np.int64, copy=False)
+    if labels.dtype.kind == "U" and len(labels) >= _LONG:  # each different text is looked up once
+        several = coded_array(labels)
+        return np.take(columns_of(as_objects(several.values), classes), several.codes)
     numeric = labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf" and _compare_exactly(labels, classes)
     if not numeric and not (labels.dtype.kind == classes.dtype.kind == "U"):
         table = {label: column for column, label in enumerate(classes.tolist())}

@@ -12,13 +12,14 @@ from aptset.data.label_checks import as_labels, check_classes, check_length, ref
 from aptset.data.labels import columns_of, some
 from aptset.data.tables import is_table, matrix_of_table, names_of_columns
 from aptset.kernels.formula import Floats
-from aptset.kernels.softmax import softmax_by_blocks
+from aptset.kernels.logits import softmax_by_blocks
 
 OF_ESTIMATOR = "probabilities of the estimator"
 
 # How far a row may sum from 1 before it is refused: what rounding to the dtype can explain, with room to spare.
 _TOLERANCES = {np.dtype(np.float16): 2e-2, np.dtype(np.float32): 1e-3}
 _TOLERANCE = 1e-5  # of float64 and integers: float64 that was float32 once must pass
+_LOOKED_AT = 2**17  # cells that are asked at a time whether they are probabilities
 
 
 def check_probabilities(probabilities: Any, name: str) -> tuple[NDArray[np.generic], NDArray[Any] | None]:
@@ -161,10 +162,16 @@ def _look_like_logits(matrix: NDArray[np.generic]) -> bool:
 
 def softmax_of(matrix: NDArray[np.generic], name: str) -> Floats:
     """Return the probabilities of logits; refuse what is a matrix of probabilities already."""
-    wide = matrix.astype(np.float64, order="C")  # the order of a sum must not depend on the layout, nor on the batch
+    step = max(1, _LOOKED_AT // matrix.shape[1])
+    parts = (matrix[start : start + step] for start in range(0, len(matrix), step))
+    refuse_probabilities(all(map(_are_probabilities, parts)), name)  # logits show after a few rows
+    return softmax_by_blocks(matrix)
+
+
+def _are_probabilities(rows: NDArray[np.generic]) -> bool:
     with np.errstate(invalid="ignore", over="ignore"):
-        refuse_probabilities(bool((wide >= 0).all() and (np.abs(wide.sum(axis=1) - 1) <= _TOLERANCE).all()), name)
-    return softmax_by_blocks(wide)
+        wide = rows.astype(np.float64, order="C")  # the order of a sum must not depend on the layout
+        return bool((wide >= 0).all() and (np.abs(wide.sum(axis=1) - 1) <= _TOLERANCE).all())
 
 
 def refuse_probabilities(are_probabilities: bool, name: str) -> None:

@@ -149,6 +149,25 @@ def without_column(frame: Any, name: Any) -> Any:
     return nw.from_native(frame, eager_only=True).drop(name).to_native()
 
 
+def read_lists(column: Any) -> Lists | None:
+    """Return a column of lists of texts or whole numbers, of polars or pyarrow; None for any other."""
+    arrow = column.to_arrow() if hasattr(column, "to_arrow") else column
+    arrow = arrow.combine_chunks() if hasattr(arrow, "combine_chunks") else arrow
+    if not hasattr(arrow, "value_lengths") or arrow.null_count:
+        return None
+    import pyarrow as pa  # which made the column
+
+    members = arrow.flatten()
+    is_plain = pa.types.is_integer(members.type) or str(members.type) in ("string", "large_string")
+    if not is_plain or members.null_count:
+        return None
+    found, lengths = members.dictionary_encode(), arrow.value_lengths().to_numpy(zero_copy_only=False)
+    names = np.empty(len(found.dictionary), dtype=object)
+    names[:] = found.dictionary.to_pylist()
+    pointers = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    return Lists(pointers, found.indices.to_numpy(zero_copy_only=False), names)
+
+
 def plain_list(values: Any) -> list[Any]:
     """Return the values of an array or a column of any library as a list of Python values."""
     for method in ("to_pylist", "tolist", "to_list"):

@@ -144,11 +144,8 @@ _NEVER_MISSING = "biuU"  # kinds of arrays
 
 
 def _without_missing(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values among which every missing one is the same: whole numbers as they are, others as objects."""
-    if values.dtype.kind in "biu":
-        return values
-    plain = values.tolist()
-    return as_objects(plain if values.dtype.kind in _NEVER_MISSING else with_one_missing(plain))
+    """Return values among which every missing one is the same: numbers and texts as they are, others as objects."""
+    return values if values.dtype.kind in _NEVER_MISSING else as_objects(with_one_missing(values.tolist()))
 
 
 def check_bins(bins: Any) -> NDArray[np.int64]:

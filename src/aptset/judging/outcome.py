@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.data.groups.overlapping import Overlapping
 from aptset.data.label_checks import check_length
-from aptset.data.labels import columns_of, distinct
+from aptset.data.labels import as_objects, coded_array, columns_of, distinct
 from aptset.data.sets import PredictionSets
 from aptset.judging.checks import (
     check_by,
@@ -121,8 +121,11 @@ class Outcome:
 
 def _parts(by: Any, labels: ArrayLike) -> list[Part]:
     values = check_by(by, labels)
-    names = distinct(values)
-    number = columns_of(values, names)
+    several = coded_array(values) if values.dtype.kind == "U" else None
+    looked_at = values if several is None else as_objects(several.values)
+    names = distinct(looked_at)
+    number = columns_of(looked_at, names)
+    number = number if several is None else number[several.codes]
     if len(names) < 2**15:
         number = number.astype(np.int16)  # which numpy sorts by digits
     order = np.argsort(number, kind="stable")

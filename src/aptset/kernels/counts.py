@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.bands import add_counts_by_band, p_values_by_band
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks, thread_count
 from aptset.kernels.buckets import buckets_between
 from aptset.kernels.engines.numpy_engine import count_below
@@ -87,11 +86,9 @@ def _starts_of(scores: Floats) -> tuple[NDArray[np.int32], float, float]:
 def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
     """Add to the count of every label the calibration scores of its group that are strictly below its score.
 
-    The group of a label is the one of its row (-1 for none, which adds nothing), or its own column if ``row_groups`` is
-    None. Returns the first bad row or -1.
+    The group of a label is the one of its row (-1 for none, which adds nothing), or that of its column if
+    ``row_groups`` is None. Returns the first bad row or -1.
     """
-    if row_groups is None and calibrated.of_columns is not None:
-        return add_counts_by_band(rows, calibrated, counts)
 
     def work(block: Rows, start: int, stop: int) -> int:
         groups = None if row_groups is None else np.ascontiguousarray(row_groups[start:stop])
@@ -103,8 +100,6 @@ def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: N
 
 def p_values_of_rows(rows: Rows, calibrated: Calibrated, row_groups: Groups) -> tuple[Floats, int]:
     """Return the p-value of every label, and the first bad row or -1."""
-    if row_groups is None and calibrated.of_columns is not None:
-        return p_values_by_band(rows, calibrated)
     noted, p_values = rows.room_for_seeds(), np.empty(rows.probabilities.shape)
 
     def work(block: Rows, start: int, stop: int) -> int:

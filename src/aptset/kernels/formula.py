@@ -81,6 +81,18 @@ class Weights:
         return np.array([*numbers, first is not None, *of_first], dtype=np.float64)
 
 
+@dataclass(frozen=True, eq=False)
+class OwnMass:
+    """The fast form of a score that only looks at the mass p of a label: ``-(p * factor) / total + constant + u * U``.
+
+    Each column has a factor. Labels without mass stand behind (:attr:`Places.behind`). No order of the scores follows.
+    """
+
+    factors: Floats
+    constant: float
+    u: float
+
+
 @dataclass(frozen=True)
 class Places:
     """Where the labels of some rows stand: all that a score may look at.
@@ -145,6 +157,8 @@ class Places:
 class Formula:
     """A score as the loops take it: weights, or any function of places; and the power that probabilities are raised to.
 
+    A function may come with a fast form of its own (``own_mass``), which means the same to the last bit.
+
     The power is a multiple of ``POWER_STEP``: products and square roots then give it, with the same bits everywhere.
     With a ``grid``, a power of two, the score is rounded up to a multiple of it. Calibration scores are; those of new
     rows need not be, since g < s and g < (s rounded up) are the same for every multiple g of the grid.
@@ -154,6 +168,7 @@ class Formula:
     of: Callable[[Places], Floats] | None = None
     power: float = 1.0
     grid: float | None = None
+    own_mass: OwnMass | None = None
 
     def on_grid(self, scores: Floats) -> Floats:
         """Return calibration scores as they are compared: rounded up, if there is a grid."""

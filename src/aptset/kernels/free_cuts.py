@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels.engines.numpy_engine import filled
+from aptset.kernels.engines.seam import Members
 from aptset.kernels.formula import Floats
 from aptset.kernels.late import LateMembers, in_order
-from aptset.kernels.opened import order_and_scores
 from aptset.kernels.places import Rows, first_bad_row
 
 Set = tuple[NDArray[np.int64], NDArray[np.int32] | LateMembers]
@@ -48,21 +47,19 @@ def cut_by_cell(rows: Rows, of_block: Callable[[int, int], list[Floats]], at_lea
     """
     rows = rows.seeded()
 
-    def work(block: Rows, start: int, stop: int) -> tuple[int, list[tuple[NDArray[np.int64], NDArray[np.int32]]]]:
-        order, ordered, bad = order_and_scores(block)
-        found = []
-        for wanted in of_block(start, stop):
-            at = wanted if wanted.shape[1] == 1 else np.take_along_axis(wanted, order, axis=1)
-            inside = filled(ordered <= at, at_least)
-            found.append((inside.sum(axis=1), order[inside].astype(np.int32)))
+    def work(block: Rows, start: int, stop: int) -> tuple[int, list[Members]]:
+        bad, found = block.engine.cut_by_cell(block, of_block(start, stop), at_least)
         return (start + bad if bad >= 0 else -1), found
 
     results = rows.over_blocks(work)
+    first_bad = first_bad_row([bad for bad, _ in results])
+    if first_bad >= 0:
+        return FreeCut([], first_bad)
     sets: list[Set] = []
     for of_level in zip(*(found for _, found in results), strict=True):
         pointers = np.concatenate([[0], np.cumsum(np.concatenate([sizes for sizes, _ in of_level]), dtype=np.int64)])
         sets.append((pointers, np.concatenate([members for _, members in of_level])))
-    return FreeCut(sets, first_bad_row([bad for bad, _ in results]))
+    return FreeCut(sets, -1)
 
 
 def mask_of(found: FreeCut, n_columns: int) -> NDArray[np.bool_]:

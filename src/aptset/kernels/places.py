@@ -111,8 +111,8 @@ class Rows:
 
     @property
     def engine(self) -> Engine:
-        """What runs the loops over these rows: only numpy takes any function of places."""
-        return engines.NUMPY if self.formula.weights is None else engines.chosen
+        """What runs the loops over these rows."""
+        return engines.chosen.for_functions if self.formula.weights is None else engines.chosen
 
 
 def first_bad_row(rows_of_blocks: list[int]) -> int:

@@ -11,22 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.kernels import engines
 from aptset.kernels.formula import Floats
 
 _NARROW = 2**31  # denominators of levels below this: no product of remainders exceeds 63 bits
-_EXACT = 2**53  # whole numbers below this are floats
 _WIDE = 2**62  # denominators of ratios from here on are left to rationals
-_SPLIT = 2.0**27 + 1  # cuts a float into two halves of 26 bits, whose products are exact
-_CLOSE = 2.0**-20  # of half a step: errors of the pairs stay below 2^-50 of it
-_DECADES = 60  # of ratios: smaller ones are left to rationals
-_SHORT, _LONG = 15, 17  # digits: so many always come back as they were, and so many always tell floats apart
-
-
-def _pair(whole: int) -> tuple[float, float]:
-    return float(whole), float(whole - int(float(whole)))
-
-
-_POWERS = np.array([_pair(10**k) for k in range(_DECADES + _LONG + 1)])
 
 
 def weight_needed(totals: NDArray[Any], alpha: Fraction) -> NDArray[Any]:
@@ -39,85 +28,32 @@ def weight_needed(totals: NDArray[Any], alpha: Fraction) -> NDArray[Any]:
     return np.asarray(totals - (times * part + rest * part // whole))
 
 
+def weight_needed_of_sums(one: NDArray[Any], other: NDArray[Any], alpha: Fraction) -> NDArray[Any]:
+    """Return the same of sums of an entry of each: what is divided is the entries, not the sums."""
+    part, whole = alpha.numerator, alpha.denominator
+    if object in (one.dtype, other.dtype) or whole >= _NARROW:
+        return weight_needed(one + other, alpha)
+    (quotient, left), (also, more) = (_times_part(totals, part, whole) for totals in (one, other))
+    return np.asarray(((one - quotient) + (other - also)) - (left + more >= whole))
+
+
+def _times_part(totals: NDArray[Any], part: int, whole: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return totals times part / whole, rounded down, and what is left."""
+    times, rest = np.divmod(totals, whole)
+    more, left = np.divmod(rest * part, whole)
+    return times * part + more, left
+
+
 def ratios(numerators: NDArray[Any], denominators: NDArray[Any]) -> Floats:
     """Return for each ratio, in [0, 1], the smallest float whose decimal is not below it."""
     numerators, denominators = np.broadcast_arrays(numerators, denominators)
-    if denominators.dtype == object:
+    if object in (numerators.dtype, denominators.dtype):
         return _by_rationals(numerators, denominators)
-    with np.errstate(all="ignore"):  # what is odd is worked out again
-        found, is_open = _by_pairs(numerators, denominators)
+    found, is_open = engines.chosen.ratios(numerators, denominators)
     is_open |= denominators >= _WIDE
     if is_open.any():
         found[is_open] = _by_rationals(numerators[is_open], denominators[is_open])
     return found
-
-
-def _by_pairs(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the ratios, and which of them are too close to call."""
-    above, below = _whole(numerators), _whole(denominators)
-    found: Floats = above[0] / below[0]
-    if denominators.max() >= _EXACT:  # both were rounded: this is the nearest float all the same
-        found = found - _excess(found, above, below) / below[0]
-    excess = _excess(found, above, below)
-    half = np.spacing(found) / 2 * below[0]
-    by_decimal = excess + _off_by(found.ravel()).reshape(found.shape) * below[0]
-    is_open = (np.abs(by_decimal) < _CLOSE * half) | (np.abs(np.abs(excess) - half) < _CLOSE * half)
-    is_open |= ~(found >= 10.0**-_DECADES)
-    return np.where(by_decimal < 0, np.nextafter(found, 2.0), found), is_open
-
-
-def _whole(numbers: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return whole numbers as sums of two floats."""
-    high = numbers.astype(np.float64)
-    return high, (numbers - high.astype(np.int64)).astype(np.float64)
-
-
-def _product(one: Floats, other: Floats) -> tuple[Floats, Floats]:
-    """Return a product as the sum of two floats."""
-    product = one * other
-    cut, other_cut = one * _SPLIT, other * _SPLIT
-    high, other_high = cut - (cut - one), other_cut - (other_cut - other)
-    low, other_low = one - high, other - other_high
-    return product, ((high * other_high - product) + high * other_low + low * other_high) + low * other_low
-
-
-def _excess(found: Floats, above: tuple[Floats, Floats], below: tuple[Floats, Floats]) -> Floats:
-    """Return by how much a float times the denominator exceeds the numerator."""
-    high, low = _product(found, below[0])
-    return (high - above[0]) + ((low + found * below[1]) - above[1])
-
-
-def _off_by(found: Floats) -> Floats:
-    """Return the decimal that a float prints as less the float: the shortest that comes back, the nearest of those."""
-    off = np.empty(len(found))
-    decade = np.minimum(np.searchsorted(_TENTHS, -found), _DECADES)
-    is_short = _is_short(found, decade + _SHORT)
-    left = np.flatnonzero(~is_short)
-    off[is_short], _ = _to_digits(found[is_short], decade[is_short] + _SHORT)
-    for digits in range(_SHORT + 1, _LONG + 1):
-        off[left], comes_back = _to_digits(found[left], decade[left] + digits)
-        left = left[~comes_back]
-    return off
-
-
-def _is_short(found: Floats, power: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Tell which floats print as so few digits: those are whole numbers that floats hold, over a power of ten."""
-    high, low = _POWERS[:, 0][power], _POWERS[:, 1][power]
-    comes_back: NDArray[np.bool_] = np.rint(found * high) / high == found
-    comes_back[low != 0] = _to_digits(found[low != 0], power[low != 0])[1]
-    return comes_back
-
-
-def _to_digits(found: Floats, power: NDArray[np.intp]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the nearest multiple of 10^-power less the float, and whether it comes back as the float."""
-    high, low = _POWERS[:, 0][power], _POWERS[:, 1][power]
-    product, rest = _product(found, high)
-    rest = (product - np.rint(product)) + (rest + found * low)
-    rest = rest - np.rint(rest)
-    return -rest / high, np.abs(rest) <= np.spacing(found) / 2 * high
-
-
-_TENTHS = -(10.0 ** -np.arange(1.0, _DECADES + 1))
 
 
 def _by_rationals(numerators: NDArray[Any], denominators: NDArray[Any]) -> Floats:

@@ -8,14 +8,13 @@ from math import factorial
 
 import numpy as np
 
-from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import NUMPY, Floats, Operations, sum_of_row
 
-_BLOCK_CELLS = 2**14  # some temporary matrices of so many float64 stay in the cache of a core
 _LOWEST = -708.0  # below this the exponential is no normal number any more: no mass at all
 _PER_LOG = 1.4426950408889634  # 1 / ln 2
 _LOG, _LOG_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # ln 2; the first times 2^20 is exact
 _SERIES = tuple(1.0 / factorial(n) for n in range(14))  # up to ln 2 / 2 what is left out is below half a unit
+CONSTANTS = np.array([_LOWEST, _PER_LOG, _LOG, _LOG_REST, *_SERIES])  # in the order of Exponential in c/softmax.h
 
 
 def softmax(logits: Floats, xp: Operations = NUMPY) -> Floats:
@@ -34,15 +33,3 @@ def exponential(values: Floats, xp: Operations = NUMPY) -> Floats:
         power = xp.step(power, term, rest)
     scaled: Floats = xp.where(values < _LOWEST, 0.0, (power + 1.0) * xp.power_of_two(twos))
     return scaled
-
-
-def softmax_by_blocks(logits: Floats) -> Floats:
-    """Return the same of many rows, on several threads."""
-    found = np.empty(logits.shape)
-
-    def work(start: int, stop: int) -> None:
-        with np.errstate(all="ignore"):
-            found[start:stop] = softmax(logits[start:stop])
-
-    over_blocks(len(logits), max(1, _BLOCK_CELLS // logits.shape[1]), work)
-    return found

@@ -14,9 +14,10 @@ from aptset.calibrations.tuning import Trial, Tuning, choose, some_rows
 from aptset.calibrations.weighted import Weighted
 from aptset.calibrations.weights import Scale, WeightedScores
 from aptset.data.groups.checks import check_group_values
-from aptset.data.groups.ids import Cells, Groups, groups_labels
+from aptset.data.groups.ids import Groups, groups_labels
 from aptset.data.groups.overlapping_checks import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.data.label_checks import check_labels
+from aptset.data.labels import Coded
 from aptset.data.matrix_checks import (
     check_named_columns,
     check_probabilities,
@@ -146,8 +147,9 @@ def _some(values: Any, rows: NDArray[np.bool_]) -> Any:
     """Return the groups of some rows."""
     if values is None:
         return None
-    some = [values[row] for row in np.flatnonzero(rows).tolist()]
-    return Cells(some, values.overlap) if isinstance(values, Cells) else some
+    if isinstance(values, Coded):
+        return values.some(rows)
+    return [values[row] for row in np.flatnonzero(rows).tolist()]
 
 
 def take_ids(probabilities: Any, ids: Any) -> tuple[Any, Any]:

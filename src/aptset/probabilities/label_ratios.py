@@ -17,6 +17,8 @@ from aptset.probabilities.ratio_checks import check_condition, check_every_class
 _NEW = "new_probabilities"
 _MOST_STEPS = 2000
 _CLOSE = 1e-7  # to the proportions of the last step: EM is done
+_BLOCK_CELLS = 2**16  # of rows that are looked at twice while they are in the cache of a core
+_TINY = 1e-290  # sums of rows from here on can be inverted
 _DRAWS = 30  # of rows with replacement, for the standard errors
 _MOST_DRAWN = 20_000  # rows of new probabilities that the draws look at; errors of more rows are scaled
 
@@ -112,14 +114,28 @@ def _by_likelihood(old: Floats, columns: NDArray[np.int64], new: Floats) -> Floa
     source = old.mean(axis=0)  # what the model takes the shares to be: where nothing shifts, its errors cancel
     ratios = np.ones(new.shape[1])
     for _ in range(_MOST_STEPS):
-        scaled = new * ratios
-        total = scaled.sum(axis=1, keepdims=True)
-        target = np.divide(scaled, total, out=new.copy(), where=total > 0).mean(axis=0)
+        target = _mean_under(new, ratios)
         with np.errstate(divide="ignore", invalid="ignore"):
             last, ratios = ratios, np.where(source > 0, target / source, 0.0)
         if np.abs((ratios - last) * source).max() < _CLOSE:
             break
     return ratios
+
+
+def _mean_under(new: Floats, ratios: Floats) -> Floats:
+    """Return the mean of rows that are multiplied by ratios and divided by their sums; one of sum 0 stays as it is."""
+    sums = np.zeros(new.shape[1])
+    step = max(1, _BLOCK_CELLS // new.shape[1])
+    for start in range(0, len(new), step):
+        rows = new[start : start + step]
+        total = rows @ ratios
+        is_tiny = total < _TINY
+        if is_tiny.any():
+            scaled, of_scaled = rows[is_tiny] * ratios, total[is_tiny, None]
+            sums += np.divide(scaled, of_scaled, out=rows[is_tiny], where=of_scaled > 0).sum(axis=0)
+            rows, total = rows[~is_tiny], total[~is_tiny]
+        sums += (1.0 / total) @ rows * ratios
+    return sums / len(new)
 
 
 def _confusion(old: Floats, columns: NDArray[np.int64], n_classes: int) -> Floats:

@@ -15,6 +15,7 @@ from aptset.calibrations.weight_checks import (
     check_weights,
 )
 from aptset.data.setting_checks import check_flag
+from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats, normalised
 
 
@@ -59,6 +60,8 @@ class Weighing:
 
 EQUAL = Weighing()
 
+_BLOCK_CELLS = 2**15  # some temporary matrices of so many float64 stay in the cache of a core
+
 
 def corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, normalize: bool) -> NDArray[np.generic]:
     """Multiply each column by its factor and divide rows by their new sums; bad rows stay what they are.
@@ -68,11 +71,21 @@ def corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, no
     """
     if (factors == factors[0]).all():
         return matrix
+    found, shares = np.empty(matrix.shape), factors / factors.max()
+
+    def work(start: int, stop: int) -> None:
+        found[start:stop] = _corrected(matrix[start:stop], shares, tolerance, normalize)
+
+    over_blocks(len(matrix), max(1, _BLOCK_CELLS // matrix.shape[1]), work)
+    return found
+
+
+def _corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, normalize: bool) -> Floats:
     with np.errstate(all="ignore"):
         wide = matrix.astype(np.float64, order="C")
         wide = normalised(wide) if normalize else wide
         total = ((wide + 2.0) - 2.0).sum(axis=1, keepdims=True)  # on the grid, where sums are exact
         is_good = (abs(total - 1.0) <= tolerance) & (wide >= 0.0).all(axis=1, keepdims=True)
-        times = wide * (factors / factors.max())
+        times = wide * factors
         found = normalised(np.where(times.any(axis=1, keepdims=True), times, wide))
     return np.where(is_good, found, wide)

@@ -132,7 +132,9 @@ def formula_of(score: Score) -> Formula:
     if isinstance(score, Gridded):
         return replace(formula_of(score.score), grid=float(score.resolution))
     weights = getattr(score, "weights", None)
-    return Formula(weights) if weights is not None else Formula(None, _Checked(score))
+    if weights is not None:
+        return Formula(weights)
+    return Formula(None, _Checked(score), own_mass=score.own_mass if type(score) is Prevalence else None)
 
 
 @dataclass(frozen=True)

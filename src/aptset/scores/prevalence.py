@@ -1,7 +1,7 @@
 """One minus the probability over the prevalence of the label (PAS): rare labels get a fair cut."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aptset.data.label_checks import check_every_label, check_training_counts
 from aptset.data.labels import plain_value
-from aptset.kernels.formula import Floats, Places
+from aptset.kernels.formula import Floats, OwnMass, Places
 from aptset.scores.homogeneous import TIE_NOISE
 
 
@@ -23,7 +23,7 @@ class Prevalence:
     is that of any score: 1 - alpha over all rows. Equal scores come in random order and labels without mass share
     (1, 2], as in :class:`Homogeneous`, which this is where all labels are equally frequent.
 
-    There is no fast form: the loops of numpy score every label.
+    It has no order along a row, so that every label is scored.
 
     Parameters
     ----------
@@ -50,13 +50,18 @@ class Prevalence:
     def for_classes(self, classes: NDArray[Any]) -> "Prevalence":
         """Return the score of these classes, counts in the order of their columns."""
         found = check_every_label(self.counts, classes, "counts", "Pass 0 for a label without training rows.")
-        return Prevalence(dict(zip(classes.tolist(), found, strict=True)))
+        return replace(self, counts=dict(zip(classes.tolist(), found, strict=True)))
 
     @cached_property
     def _factors(self) -> Floats:
         times = np.array(list(self.counts.values()), dtype=np.float64) + 1.0
         factors: Floats = times.min() / times
         return factors
+
+    @cached_property
+    def own_mass(self) -> OwnMass:
+        """The same as the compiled loops take it."""
+        return OwnMass(self._factors, 1.0 - TIE_NOISE, TIE_NOISE)
 
     def of(self, places: Places) -> Floats:
         """Return the score of every label."""

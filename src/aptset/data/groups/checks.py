@@ -15,11 +15,10 @@ from aptset.data.groups.ids import (
     groups_labels,
     groups_overlap,
     is_grouping,
-    some_of_each,
 )
 from aptset.data.groups.overlapping_checks import check_cells
 from aptset.data.label_checks import check_length
-from aptset.data.labels import as_objects, hashable
+from aptset.data.labels import Coded, as_objects, coded_array, coded_list, hashable
 from aptset.data.tables import column_values, is_table, names_of_columns, plain_list
 
 
@@ -75,6 +74,9 @@ def _as_values(values: Any, n_rows: int) -> GroupValues:
             "groups=LabelBands(...) speaks of labels, not of rows: pass it to calibrate or ConformalClassifier, and "
             "nothing with the rows."
         )
+    if isinstance(values, Coded):  # which were checked before
+        check_length(values, n_rows, "groups")
+        return values
     values = np.asarray(on_host(values)) if is_tensor(values) or is_on_device(values) else values
     if isinstance(values, str) or np.ndim(values) == 0:
         raise TypeError(
@@ -88,16 +90,21 @@ def _as_values(values: Any, n_rows: int) -> GroupValues:
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
         check_length(values, n_rows, "groups")
         return values  # whole numbers are looked up without a Python object per row
+    if isinstance(values, np.ndarray) and values.dtype.kind in "bUS" and values.dtype.itemsize:
+        check_length(values, n_rows, "groups")
+        return coded_array(values)
     found = plain_list(values)
     check_length(found, n_rows, "groups")
-    if isinstance(values, np.ndarray) and values.dtype.kind in "bUS":
-        return found
-    for value in some_of_each(found):
+    try:
+        several: GroupValues = coded_list(found)
+    except TypeError:  # some cannot be looked up
+        several = found
+    for value in several.values if isinstance(several, Coded) else several:
         try:
             hash(hashable(value))
         except (TypeError, ValueError) as error:  # of two numbers, it cannot be told whether an array equals itself
             raise TypeError(f"groups must hold one plain value per row; got {value!r}.") from error
-    return found
+    return several
 
 
 def _column(column: Any, X: Any) -> Any:

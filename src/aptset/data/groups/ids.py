@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.data.labels import hashable, plain_value
+from aptset.data.labels import Coded, hashable, plain_value
 
 Ids = NDArray[np.int32]
-GroupValues = list[Any] | NDArray[Any]  # of rows; whole numbers may come as an array
+GroupValues = list[Any] | NDArray[Any] | Coded  # of rows; whole numbers may come as an array
 Kind = Literal["all", "label", "band", "row", "overlap"]
 
 _NUMBERING = Lock()  # combinations of groups are numbered as they are met, by one thread at a time
@@ -35,12 +35,12 @@ class Overlap(NamedTuple):
     is_flag: tuple[bool, ...] = ()
 
 
-class Cells(list[tuple[Any, ...]]):
+@dataclass(frozen=True, eq=False)
+class Cells(Coded):
     """For each row the names of the groups that it is in; ``given`` is what they were read from."""
 
-    def __init__(self, cells: Iterable[tuple[Any, ...]], overlap: Overlap, given: Any = None) -> None:
-        super().__init__(cells)
-        self.overlap, self.given = overlap, given
+    overlap: Overlap
+    given: Any = None
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,11 @@ class Groups:
     def of(cls, values: Iterable[Any] | None, setting: Any, classes: NDArray[Any]) -> Groups:
         """Return the groups that occur among the values (in order of first appearance), or the labels, or one group."""
         if isinstance(values, Cells):
-            return cls("overlap", tuple(dict.fromkeys(values)), overlap=values.overlap)
+            return cls("overlap", tuple(values.distinct()), overlap=values.overlap)
         if values is not None:
             plain = values.tolist() if isinstance(values, np.ndarray) else values
-            return cls("row", tuple(dict.fromkeys(_plain_name(value) for value in some_of_each(plain))))
+            several = plain.distinct() if isinstance(plain, Coded) else some_of_each(plain)
+            return cls("row", tuple(dict.fromkeys(_plain_name(value) for value in several)))
         if groups_labels(setting):
             found: Groups = setting.groups_of(classes)
             return found
@@ -77,26 +78,25 @@ class Groups:
             return None
         if values is None:
             return np.zeros(n_rows, dtype=np.int32)
-        if self.kind == "overlap":
+        if isinstance(values, Cells):
             return self._combinations(values)
         table = {name: number for number, name in enumerate(self.names)}
         if isinstance(values, np.ndarray):
             return _look_up(values, table)
-        try:  # equal values have one id: each of them is looked at once, rows only go through the dictionary
-            ids = {value: table.get(hashable(value), -1) for value in dict.fromkeys(values)}
-        except TypeError:
-            return np.fromiter((table.get(hashable(value), -1) for value in values), dtype=np.int32, count=n_rows)
-        return np.fromiter(map(ids.__getitem__, values), dtype=np.int32, count=n_rows)
+        if isinstance(values, Coded):  # each different value is looked at once
+            ids = [table.get(hashable(value), -1) for value in values.values]
+            return np.take(np.array(ids, dtype=np.int32), values.codes)
+        return np.fromiter((table.get(hashable(value), -1) for value in values), dtype=np.int32, count=n_rows)
 
-    def _combinations(self, values: GroupValues) -> Ids:
+    def _combinations(self, cells: Cells) -> Ids:
         """Return the number of each row's combination, new ones behind those of calibration; -1 for unknown groups."""
-        known, wanted = set(self.overlap.names if self.overlap else ()), dict.fromkeys(values)
+        known = set(self.overlap.names if self.overlap else ())
         with _NUMBERING:
-            for cell in wanted:
+            for cell in cells.distinct():
                 if cell not in self._numbers and known.issuperset(cell):
                     self._numbers[cell] = len(self._numbers)
-            numbers = {cell: self._numbers.get(cell, -1) for cell in wanted}
-        return np.fromiter(map(numbers.__getitem__, values), dtype=np.int32, count=len(values))
+            numbers = [self._numbers.get(cell, -1) for cell in cells.values]
+        return np.take(np.array(numbers, dtype=np.int32), cells.codes)
 
     @property
     def combinations(self) -> list[Any]:

@@ -51,7 +51,8 @@ class Overlapping:
 
     def members(self, name: Any) -> NDArray[np.intp]:
         """Return the numbers of the rows that are in a group."""
-        return np.flatnonzero([name in cell for cell in self.cells])
+        is_in = np.array([name in cell for cell in self.cells.values], dtype=np.bool_)
+        return np.flatnonzero(is_in[self.cells.codes])
 
     def __len__(self) -> int:
         return len(self.cells)

@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 from aptset.data.devices import is_on_device, is_tensor, on_host
 from aptset.data.groups.ids import Cells, Overlap, groups_overlap
 from aptset.data.label_checks import check_length
-from aptset.data.labels import hashable, plain_value
+from aptset.data.labels import Coded, coded_list, hashable, plain_value
 from aptset.data.tables import column_values, is_table, names_of_columns
+from aptset.kernels import engines
 
 WITHOUT_P_VALUES = (
     "Ask for sets at each level; aptset.evaluate(sets, labels, groups=aptset.Overlapping(...)) shows every group."
 )
 WITHOUT_WEIGHTS = ("promise for weights", "Leave the weights out, or give each row one group.")
 MOST_INDICATORS = 64
+_ALIKE = {str, int, float, type(None)}  # of which equal values have the same text
 MOST_COMBINATIONS = 2000  # of groups among the new rows of one call
 
 
@@ -41,7 +43,7 @@ def check_cells(passed: Any, known: Overlap | None, n_rows: int) -> Cells:
     """Return the groups of some new rows, or of calibration rows where none are known; refuse too many combinations."""
     cells = passed if isinstance(passed, Cells) else check_overlapping(passed, known)
     check_length(cells, n_rows, "groups")
-    if known is not None and (found := len(set(cells))) > MOST_COMBINATIONS:
+    if known is not None and (found := len(cells.distinct())) > MOST_COMBINATIONS:
         raise ValueError(
             f"groups must have at most {MOST_COMBINATIONS:,} different combinations among the rows of one call; got "
             f"{found:,}. Each of them is a linear programme over all calibration rows: milliseconds with 5 groups, a "
@@ -59,7 +61,7 @@ def _flags(groups: Any, width: int | None) -> NDArray[np.bool_]:
     if not is_wide:
         columns = "one column for each group" if width is None else f"the {width} columns of the calibration"
         raise ValueError(f"groups must be a matrix of True and False with {columns}; got shape {matrix.shape}.")
-    if matrix.dtype.kind not in "biuf" or not np.isin(matrix, (0, 1)).all():
+    if matrix.dtype.kind not in "biuf" or not (matrix.dtype == np.bool_ or np.isin(matrix, (0, 1)).all()):
         raise ValueError(
             "groups must be a matrix of True and False: is a row in a group or not. Pass a data frame for columns of "
             "other values, which become one group for each value."
@@ -97,7 +99,7 @@ def _of_frame(frame: Any, known: Overlap | None) -> Cells:
 
 
 def _is_flag(column: Any, values: list[Any], known: bool | None) -> bool:
-    found = all(isinstance(value, bool | np.bool_) for value in values)
+    found = {*map(type, values)} <= {bool, np.bool_}
     if known and not found:
         odd = next(value for value in values if not isinstance(value, bool | np.bool_))
         raise ValueError(f"groups must have True or False in the column {column!r}, as at calibration; got {odd!r}.")
@@ -107,11 +109,12 @@ def _is_flag(column: Any, values: list[Any], known: bool | None) -> bool:
 def _of_column(column: Any, values: list[Any], is_flag: bool) -> dict[Any, NDArray[np.bool_]]:
     if is_flag:
         return {column: np.array(values, dtype=np.bool_)}
-    texts = [_text(hashable(plain_value(value))) for value in values]
+    several = coded_list(values) if {*map(type, values)} <= _ALIKE else Coded(values, np.arange(len(values)))
+    texts = [_text(hashable(plain_value(value))) for value in several.values]
     number_of = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     if len(number_of) > MOST_INDICATORS:
         _refuse_so_many(len(number_of), f" in the column {column!r}")
-    numbers = np.array([number_of[text] for text in texts])
+    numbers = np.array([number_of[text] for text in texts], dtype=np.int64)[several.codes]
     return {f"{column}={text}": numbers == number for text, number in number_of.items()}
 
 
@@ -123,9 +126,8 @@ def _text(value: Any) -> str:
 def _cells(given: Any, matrix: NDArray[np.bool_], overlap: Overlap) -> Cells:
     names = np.empty(len(overlap.names), dtype=object)
     names[:] = overlap.names
-    distinct, which = np.unique(matrix, axis=0, return_inverse=True)
-    tuples = [tuple(names[flags].tolist()) for flags in distinct]
-    return Cells([tuples[number] for number in which.ravel().tolist()], overlap, given)
+    codes, firsts = engines.chosen.codes(matrix.view(np.uint8))
+    return Cells([tuple(names[flags].tolist()) for flags in matrix[firsts]], codes, overlap, given)
 
 
 def _refuse_so_many(found: int, where: str) -> NoReturn:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aptset.data.label_checks import as_labels, check_classes, check_length, refuse_masked
 from aptset.data.labels import as_objects, distinct
-from aptset.data.tables import matrix_of_table, names_of_columns, plain_list
+from aptset.data.tables import matrix_of_table, names_of_columns, plain_list, read_lists
 
 
 def check_pointers(indptr: Any, indices: Any, n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -91,6 +91,9 @@ def check_table_of_sets(frame: Any) -> tuple[NDArray[np.bool_] | None, NDArray[A
     """Return the mask in a data frame of booleans and its classes, or None and the labels in its column "labels"."""
     names = names_of_columns(frame)
     if "labels" in names:
+        lists = read_lists(frame["labels"])
+        if lists is not None:
+            return None, distinct(lists.names)
         rows = check_label_rows(plain_list(frame["labels"]))
         return None, distinct(as_objects([label for row in rows for label in row.tolist()]))
     matrix, _ = matrix_of_table(frame)

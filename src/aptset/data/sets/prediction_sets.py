@@ -23,7 +23,7 @@ from aptset.data.sets.checks import (
 )
 from aptset.data.sets.compressed import any_of_row, in_one, pointers_of
 from aptset.data.sets.words import as_html, as_text
-from aptset.data.tables import Backend, Lists, is_table, make_table_with_lists, plain_list
+from aptset.data.tables import Backend, Lists, is_table, make_table_with_lists, plain_list, read_lists
 from aptset.kernels.late import LateMembers
 
 if TYPE_CHECKING:
@@ -144,7 +144,11 @@ class PredictionSets(Sequence[NDArray[Any]]):
     @classmethod
     def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:
         """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
-        return cls.from_labels(plain_list(frame["labels"]), classes)
+        lists, names = read_lists(frame["labels"]), check_set_classes(classes)
+        columns = None if lists is None else columns_of(lists.names, names)
+        if lists is None or columns is None or (columns < 0).any():  # which says what is wrong
+            return cls.from_labels(plain_list(frame["labels"]), classes)
+        return cls(lists.pointers, columns[lists.positions].astype(np.int32), names)
 
     def named_as(self, rows: Any) -> PredictionSets:
         """Return the same sets with the names of the rows that they were made for, if these are pandas'."""

@@ -66,12 +66,11 @@ class Capital:
 
         Rows that are given one by one and rows that are given at once go through the same operations.
         """
-        odds = _odds(expected, is_miss, alpha)
         found = []
         start = 0
         while start < len(expected):
             stop = min(len(expected), start + _AT_ONCE * BLOCK - (row + start) % BLOCK)
-            found.append(self._bet_blocks(row + start, odds[:, start:stop]))
+            found.append(self._bet_blocks(row + start, _odds(expected[start:stop], is_miss[start:stop], alpha)))
             start = stop
         return Evidence(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 

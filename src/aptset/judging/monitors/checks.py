@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 from numbers import Real
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.data.labels import hashable
+from aptset.data.labels import coded_list, hashable, with_one_missing
 from aptset.data.setting_checks import check_sample_size, stored_fraction
 
 MOST = 2**53  # rows: beyond this, counts are no exact numbers
@@ -58,9 +58,7 @@ def check_covered(covered: Any) -> NDArray[np.bool_]:
     return found.astype(np.bool_)
 
 
-def check_row_groups(
-    groups: Sequence[Any] | None, n_rows: int, known: Mapping[Any, int] | None, plain: Callable[[Any], Any]
-) -> NDArray[np.intp]:
+def check_row_groups(groups: Sequence[Any] | None, n_rows: int, known: Mapping[Any, int] | None) -> NDArray[np.intp]:
     """Return the number of each row's group; 0 for every row of a monitor without groups."""
     if known is None:
         if groups is not None:
@@ -70,12 +68,12 @@ def check_row_groups(
         raise ValueError(f"groups must be passed: this monitor has {len(known)} of them. Pass the group of each row.")
     if len(groups) != n_rows:
         raise ValueError(f"groups must have one entry per row: {n_rows} rows, but {len(groups)} entries came.")
-    found = [plain(group) for group in groups]
-    for row, group in enumerate(found):
+    several = coded_list(with_one_missing(list(groups)))
+    for number, group in enumerate(several.values):
         if group not in known:
-            shown = ", ".join(repr(name) for name in list(known)[:6])
+            shown, row = ", ".join(repr(name) for name in list(known)[:6]), int(np.argmax(several.codes == number))
             raise ValueError(f"groups must be among those of the monitor ({shown}); got {group!r} in row {row}.")
-    return np.array([known[group] for group in found], dtype=np.intp)
+    return np.take(np.array([known[group] for group in several.values], dtype=np.intp), several.codes)
 
 
 def refuse_impossible_misses(

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.data.displays import Display
-from aptset.data.labels import hashable
 from aptset.data.setting_checks import check_alpha, stored_fraction
 from aptset.data.tables import plain_list
 from aptset.judging.monitors.bets import TIMES, Capital, log_of, reaches
@@ -141,7 +140,7 @@ class CoverageMonitor:
         is_miss = ~check_covered(covered)
         names = None if groups is None else [groups] if np.ndim(covered) == 0 else plain_list(groups)
         known = self._urns.number_of if self._has_groups else None
-        numbers = check_row_groups(names, len(is_miss), known, hashable)
+        numbers = check_row_groups(names, len(is_miss), known)
         refuse_impossible_misses(is_miss, numbers, self._urns.first, list(self._urns.number_of))
         if len(is_miss):
             self._bet(numbers, is_miss)

@@ -21,10 +21,11 @@ class Trail:
 
     def add(self, row: int, evidence: Evidence, misses: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
         """Keep the points that are kept among rows from ``row`` on, counted from 1; misses are those up to each."""
-        for at in range(-row % self.every, len(misses), self.every):
-            if (row + at) % self.every == 0:  # it may have grown on the way
-                number, exponent = float(evidence.numbers[at]), int(evidence.exponents[at])
-                self._keep(row + at, log_of(number, exponent), int(misses[at]))
+        at = -row % self.every
+        while at < len(misses):
+            number, exponent = float(evidence.numbers[at]), int(evidence.exponents[at])
+            self._keep(row + at, log_of(number, exponent), int(misses[at]))
+            at += self.every - (row + at) % self.every  # which may have grown
         last = 0
         for stop in [*(np.flatnonzero(np.diff(evidence.exponents)) + 1).tolist(), len(misses)]:  # of one exponent each
             highest, exponent = float(evidence.numbers[last:stop].max()), int(evidence.exponents[last])

@@ -143,23 +143,43 @@ static PyObject *all_scores(PyObject *self, PyObject *args) {
     return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
 }
 
+#define KNOWN_FORMAT "y*y*z*z*z*z*z*z*z*z*" /* sorted scores, offsets, groups of rows and of columns, the index, bits of rounding */
+
+typedef struct { Py_buffer sorted, offsets, row_groups, of_columns, starts, firsts, low, scale, finer, rounding; } Known;
+
+#define KNOWN_ARGUMENTS(k) \
+    &(k).sorted, &(k).offsets, &(k).row_groups, &(k).of_columns, &(k).starts, &(k).firsts, &(k).low, &(k).scale, &(k).finer, &(k).rounding
+
+static Calibrated calibrated_of(const Known *k) {
+    Index index = {k->starts.buf, k->firsts.buf, k->low.buf, k->scale.buf, k->finer.buf};
+    return (Calibrated){k->sorted.buf, k->offsets.buf, k->row_groups.buf, k->of_columns.buf, index, k->rounding.buf};
+}
+
+static int known_fits(const Known *k, int64_t n, int64_t columns, int with_p) {
+    return calibrated_fits(&k->sorted, &k->offsets, &k->row_groups, &k->of_columns, n, columns)
+        && index_fits(&k->starts, &k->firsts, &k->low, &k->scale, &k->finer, &k->offsets) && (!with_p || rounding_fits(&k->rounding, &k->offsets));
+}
+
+static void release_known(Known *k) {
+    Py_buffer *all[] = {KNOWN_ARGUMENTS(*k)};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) PyBuffer_Release(all[i]);
+}
+
 /* Counts (added to what is there) or, with the bits of their rounding, p-values. */
 static PyObject *count_labels(PyObject *args, int with_p) {
     Arguments a = {0};
-    Py_buffer sorted, offsets, row_groups, starts, firsts, low, scale, finer, rounding, out;
+    Known k = {0};
+    Py_buffer out;
     Scratch scratch;
     Tile *tile;
     long long columns;
     unsigned long long key;
-    if (!PyArg_ParseTuple(args, JOB_FORMAT "y*y*z*z*z*z*z*z*z*w*", JOB_ARGUMENTS(a, columns, key), &sorted, &offsets, &row_groups,
-                          &starts, &firsts, &low, &scale, &finer, &rounding, &out))
-        return NULL;
+    if (!PyArg_ParseTuple(args, JOB_FORMAT KNOWN_FORMAT "w*", JOB_ARGUMENTS(a, columns, key), KNOWN_ARGUMENTS(k), &out)) return NULL;
     int width = with_p ? 8 : 4;
     complete(&a, columns, key, rows_of(out.len, width * columns));
-    Calibrated calibrated = {sorted.buf, offsets.buf, row_groups.buf, {starts.buf, firsts.buf, low.buf, scale.buf, finer.buf}, rounding.buf};
+    Calibrated calibrated = calibrated_of(&k);
     int64_t bad = -1;
-    int all_fits = fits(&a) && out.len == a.n * columns * width && calibrated_fits(&sorted, &offsets, &row_groups, a.n, columns)
-        && index_fits(&starts, &firsts, &low, &scale, &finer, &offsets) && (!with_p || rounding_fits(&rounding, &offsets));
+    int all_fits = fits(&a) && out.len == a.n * columns * width && known_fits(&k, a.n, columns, with_p);
     void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
@@ -169,15 +189,7 @@ static PyObject *count_labels(PyObject *args, int with_p) {
         PyMem_Free(room);
     }
     release(&a);
-    PyBuffer_Release(&sorted);
-    PyBuffer_Release(&offsets);
-    PyBuffer_Release(&row_groups);
-    PyBuffer_Release(&starts);
-    PyBuffer_Release(&firsts);
-    PyBuffer_Release(&low);
-    PyBuffer_Release(&scale);
-    PyBuffer_Release(&finer);
-    PyBuffer_Release(&rounding);
+    release_known(&k);
     PyBuffer_Release(&out);
     return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
 }
@@ -432,6 +444,8 @@ static PyObject *use_level(PyObject *self, PyObject *args) {
     return PyUnicode_FromString(loops->level);
 }
 
+#include "more_doors.h"
+
 static PyMethodDef methods[] = {
     {"use_level", use_level, METH_VARARGS, "Choose the loops by the level of the machine."},
     {"label_scores", label_scores, METH_VARARGS, "Score of one label per row."},
@@ -447,6 +461,7 @@ static PyMethodDef methods[] = {
     {"masks", masks, METH_VARARGS, "Flags of the members of each row at its threshold."},
     {"beginnings", beginnings, METH_VARARGS, "The first members of each row."},
     {"order", order, METH_VARARGS, "Members of each row in order."},
+    MORE_DOORS
     {"cuts", cuts, METH_VARARGS, "Members of each row at its thresholds."},
     {NULL, NULL, 0, NULL},
 };

@@ -68,7 +68,17 @@ INLINE int32_t count_from(const double *sorted, const int32_t *bucket, int64_t n
 }
 
 /* `rounding` has a bit for every count of every group: whether its p-value is one step above the nearest float. */
-typedef struct { const double *sorted; const int64_t *offsets; const int32_t *row_groups; Index index; const uint8_t *rounding; } Calibrated;
+typedef struct {
+    const double *sorted;
+    const int64_t *offsets;
+    const int32_t *row_groups, *of_columns; /* the group of a label is that of its row, else what its column says, else its column */
+    Index index;
+    const uint8_t *rounding;
+} Calibrated;
+
+INLINE int32_t group_of(const Calibrated *c, int64_t i, int64_t column) {
+    return c->row_groups ? c->row_groups[i] : c->of_columns ? c->of_columns[column] : (int32_t)column;
+}
 
 #define CHUNK 64 /* scores that are looked up together: memory is asked for all of them before the first answer is needed */
 #define NEAR_SCORES 65536 /* so many are in a near cache anyhow */
@@ -180,7 +190,7 @@ INLINE void count_row(const Counting *w, int64_t i, int64_t columns, int64_t n, 
     for (int64_t first = 0; first < n; first += CHUNK) {
         int64_t m = n - first < CHUNK ? n - first : CHUNK;
         const int32_t *column = s.columns + first;
-        for (int64_t k = 0; k < m; k++) groups[k] = row_groups ? row_groups[i] : column[k];
+        for (int64_t k = 0; k < m; k++) groups[k] = group_of(w->calibrated, i, column[k]);
         count_chunk(w->calibrated, s.scores + first, groups, is_one_group, m, counts);
         if (w->counts) {
             for (int64_t k = 0; k < m; k++) w->counts[i * columns + column[k]] += counts[k];
@@ -202,7 +212,7 @@ INLINE void count_lanes(const Counting *w, const Tile *t, int64_t start, int64_t
         int64_t m = (columns - first < CHUNK / LANES ? columns - first : CHUNK / LANES) * LANES;
         for (int64_t k = 0; k < m; k++) {
             int64_t i = k % LANES;
-            groups[k] = row_groups ? row_groups[start + (i < rows ? i : 0)] : (int32_t)column_in_lane(t, first + k / LANES, i);
+            groups[k] = group_of(w->calibrated, start + (i < rows ? i : 0), column_in_lane(t, first + k / LANES, i));
         }
         count_chunk(w->calibrated, (const double *)(t->score + first), groups, is_one_group, m, counts);
         if (w->p_values) p_values_of_chunk(w->calibrated, groups, is_one_group, counts, m, p);
@@ -228,10 +238,11 @@ INLINE double most_of_group(const Calibrated *c, int64_t group) {
 INLINE Reach start_counting(const Counting *w, int64_t columns, Scratch s) {
     const Calibrated *c = w->calibrated;
     Reach reach = {-INFINITY, 0};
-    for (int64_t g = 0; g < columns && !c->row_groups; g++) {
+    for (int64_t j = 0; j < columns && !c->row_groups; j++) {
+        int64_t g = group_of(c, 0, j);
         double most = most_of_group(c, g);
         reach.most = most > reach.most ? most : reach.most;
-        if (w->p_values) s.least[g] = p_value_of(c, g, c->offsets[g + 1] - c->offsets[g]);
+        if (w->p_values) s.least[j] = p_value_of(c, g, c->offsets[g + 1] - c->offsets[g]);
     }
     return reach;
 }
@@ -246,7 +257,10 @@ INLINE void count_as_beyond(const Counting *w, int64_t i, int64_t columns, Scrat
         for (int64_t j = 0; j < columns; j++) p[j] = c->row_groups ? least : s.least[j];
     } else {
         int32_t *counts = w->counts + i * columns;
-        for (int64_t j = 0; j < columns; j++) counts[j] += c->row_groups ? whole : (int32_t)(c->offsets[j + 1] - c->offsets[j]);
+        for (int64_t j = 0; j < columns; j++) {
+            int64_t g = c->row_groups ? 0 : group_of(c, i, j);
+            counts[j] += c->row_groups ? whole : (int32_t)(c->offsets[g + 1] - c->offsets[g]);
+        }
     }
 }
 
@@ -267,7 +281,7 @@ INLINE int count_wide_row(const Job *job, int64_t i, Scratch s, const Counting *
     note_columns(found, s);
     count_as_beyond(w, i, columns, s);
     for (int64_t k = 0; k < found && w->counts; k++) { /* these are counted right below */
-        int64_t group = c->row_groups ? c->row_groups[i] : s.columns[k];
+        int64_t group = group_of(c, i, s.columns[k]);
         w->counts[i * columns + s.columns[k]] -= group < 0 ? 0 : (int32_t)(c->offsets[group + 1] - c->offsets[group]);
     }
     count_row(w, i, columns, found, s);

@@ -13,15 +13,18 @@ static int job_fits(const Py_buffer *rows, const Py_buffer *weights, const Py_bu
         && (!seeds->buf || seeds->len == n * 8) && (!u->buf || u->len == n * 8);
 }
 
-/* Offsets must rise from 0 within the scores; there must be a group for every column, or for every id of a row. */
-static int calibrated_fits(const Py_buffer *sorted, const Py_buffer *offsets, const Py_buffer *row_groups, int64_t n,
+/* Offsets must rise from 0 within the scores; there must be a group for every column, for what columns say, or for every id of a row. */
+static int calibrated_fits(const Py_buffer *sorted, const Py_buffer *offsets, const Py_buffer *row_groups, const Py_buffer *of_columns, int64_t n,
                            int64_t columns) {
     const int64_t *offset = offsets->buf, groups = offsets->len / 8 - 1;
-    const int32_t *group = row_groups->buf;
+    const int32_t *group = row_groups->buf, *of_column = of_columns->buf;
     if (groups < 0 || offset[0] < 0 || offset[groups] > sorted->len / 8) return 0;
     for (int64_t g = 0; g < groups; g++)
         if (offset[g] > offset[g + 1]) return 0;
-    if (!group) return groups >= columns;
+    if (of_column && of_columns->len != columns * 4) return 0;
+    for (int64_t j = 0; j < columns && of_column; j++)
+        if (of_column[j] < 0 || of_column[j] >= groups) return 0;
+    if (!group) return of_column || groups >= columns;
     if (row_groups->len != n * 4) return 0;
     for (int64_t i = 0; i < n; i++)
         if (group[i] >= groups) return 0;

@@ -8,7 +8,11 @@
 #include "directions.h"
 #include "hashes.h"
 #include "masks.h"
+#include "own_mass.h"
 #include "places.h"
+#include "ratios.h"
+#include "scored.h"
+#include "softmax.h"
 
 typedef struct {
     const char *level;
@@ -22,6 +26,12 @@ typedef struct {
     int64_t (*masks)(const Job *, int64_t, Scratch, Tile *, const Wanted *, uint8_t *);
     void (*hash_rows)(const void *, int, int64_t, int64_t, const uint64_t *, uint64_t, uint64_t *);
     void (*bounds)(const Search *, const SearchRoom *, double *);
+    void (*counts_of_scores)(const Calibrated *, int64_t, int64_t, const double *, int32_t *, double *);
+    int64_t (*by_cell)(const Job *, int64_t, Scratch, const ByCell *);
+    int64_t (*own_mass)(const Job *, int64_t, Scratch, const OwnMass *, const int64_t *, double *);
+    int64_t (*standing)(const Job *, int64_t, Scratch, Tile *, const Standing *);
+    void (*softmax)(const Exponential *, const void *, int, int64_t, int64_t, double *, double *);
+    void (*ratios)(const int64_t *, const int64_t *, int64_t, const Decimals *, double *, uint8_t *);
 } Loops;
 
 extern const Loops baseline_loops, v3_loops, v4_loops;

@@ -1,6 +1,6 @@
 """Engines of the loops: one object each, with the members of :class:`~aptset.kernels.engines.seam.Engine`.
 
-``chosen`` runs all scores that have a fast form; a plain function of places runs on numpy. Callers never ask which
+``chosen`` runs all scores; its ``for_functions`` those that are plain functions of places. Callers never ask which
 engine they have. Set ``APTSET_KERNELS=numpy`` to leave the compiled loops unused.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from aptset.kernels import blocks
 from aptset.kernels.buckets import FinerIndex, refined
-from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Waiting
-from aptset.kernels.formula import Floats
+from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, Waiting
+from aptset.kernels.formula import Floats, Weights
 from aptset.kernels.quotients import by_decimals, rounding_bits
+from aptset.kernels.ratio_pairs import POWERS, TENTHS
 from aptset.kernels.rowhash import Words, column_keys
+from aptset.kernels.softmax import CONSTANTS
 
 if TYPE_CHECKING:
     from aptset.kernels.places import Rows
@@ -28,6 +30,13 @@ class CompiledEngine:
     loops: Any  # the extension module
     name: str = "compiled"
 
+    @cached_property
+    def for_functions(self) -> CompiledEngine:
+        """The same loops around scores that they do not know."""
+        from aptset.kernels.engines.free_engine import FreeEngine  # which is made of this one
+
+        return FreeEngine(self.loops)
+
     def step(self, rows: Rows) -> int:
         """Return larger blocks where nothing is copied: calls are few, and memory is bounded all the same."""
         cells = blocks.BLOCK_CELLS * (blocks.READ_IN_PLACE if rows.is_plain else 1)
@@ -35,24 +44,24 @@ class CompiledEngine:
 
     def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
         """Score one label of each row."""
-        return int(self.loops.label_scores(*_job(rows, noted), labels, scores))
+        return int(self.loops.label_scores(*job_of(rows, noted), labels, scores))
 
     def all_scores(self, rows: Rows, scores: Floats) -> int:
         """Score every label."""
-        return int(self.loops.all_scores(*_job(rows, None), scores))
+        return int(self.loops.all_scores(*job_of(rows, None), scores))
 
     def cut(
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns | Waiting]:
         """Return the members at the largest threshold; many of them wait to be put in order."""
-        room, values, tie_seeds, n_cells = _room_for_members(rows), None, None, rows.probabilities.size
+        room, values, tie_seeds, n_cells = room_for_members(rows), None, None, rows.probabilities.size
         # Sets at several thresholds are beginnings of one order; members of narrow rows come out in order anyhow.
         if thresholds.shape[1] == 1 and room.itemsize > 1 and n_cells >= _FEW_CELLS:
             values = np.empty(n_cells, dtype=rows.probabilities.dtype)
             tie_seeds = np.empty(len(rows.probabilities), dtype=np.uint64)
         found = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
         where = (found, room, room.itemsize, values, tie_seeds)
-        bad, written = self.loops.cuts(*_job(rows, noted), *_wanted(thresholds, at_least), *where)
+        bad, written = self.loops.cuts(*job_of(rows, noted), *wanted_at(thresholds, at_least), *where)
         if found is not sizes:
             sizes[:] = found
         if values is None or tie_seeds is None or bad >= 0:
@@ -65,48 +74,55 @@ class CompiledEngine:
 
     def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members."""
-        return int(self.loops.masks(*_job(rows, noted), *_wanted(thresholds, at_least), flags))
+        return int(self.loops.masks(*job_of(rows, noted), *wanted_at(thresholds, at_least), flags))
 
     def cut_by_label(
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns]:
         """Return the members at a threshold for every column."""
-        room = _room_for_members(rows)
+        room = room_for_members(rows)
         where = (len(rows), thresholds, at_least, sizes, room, room.itemsize, None)
-        bad, written = self.loops.by_label(*_job(rows, noted), *where)
+        bad, written = self.loops.by_label(*job_of(rows, noted), *where)
         return bad, room[:written].copy()
 
     def mask_by_label(
         self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
     ) -> int:
         """Flag the members at a threshold for every column."""
-        bad, _ = self.loops.by_label(*_job(rows, noted), len(rows), thresholds, at_least, None, None, 1, flags)
+        bad, _ = self.loops.by_label(*job_of(rows, noted), len(rows), thresholds, at_least, None, None, 1, flags)
         return int(bad)
+
+    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], at_least: int) -> tuple[int, list[Members]]:
+        """Score every label, and return the members at a threshold for every cell."""
+        scores = np.empty(rows.probabilities.shape)
+        bad = self.all_scores(rows, scores)
+        return bad, [self._members(rows, scores, wanted, at_least) for wanted in of_levels if bad < 0]
+
+    def _members(self, rows: Rows, scores: Floats, thresholds: Floats, at_least: int) -> Members:
+        """Return the sizes and members of rows with seeds."""
+        room, sizes = room_for_members(rows), np.empty(len(rows), dtype=np.int32)
+        where = (*at_cells(thresholds), at_least, sizes, room, room.itemsize, None)
+        written = self.loops.by_cell(*job_of(rows, None), len(rows), scores, *where)
+        return sizes, room[:written].astype(np.int32)
 
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Count the scores below every label."""
-        of_scores = (calibrated.scores, calibrated.offsets, row_groups, *self._index(calibrated))
-        return int(self.loops.add_counts(*_job(rows, None), *of_scores, None, counts))
+        return int(self.loops.add_counts(*job_of(rows, None), *known_of(calibrated, row_groups), None, counts))
 
     def p_values(
         self, rows: Rows, calibrated: Calibrated, row_groups: Groups, p_values: Floats, noted: Words | None
     ) -> int:
         """Divide, and go one step up where the table says so."""
-        rounding = calibrated.kept.get(self.name)
-        if rounding is None:
-            rounding = calibrated.kept[self.name] = self._rounding(calibrated)
-        of_scores = (calibrated.scores, calibrated.offsets, row_groups, *self._index(calibrated), rounding)
-        return int(self.loops.p_values(*_job(rows, noted), *of_scores, p_values))
-
-    def _index(self, calibrated: Calibrated) -> FinerIndex:
-        """Return the index with finer buckets, worked out once."""
-        found: FinerIndex | None = calibrated.kept.get((self.name, "index"))
-        if found is None:
-            found = refined(calibrated.scores, calibrated.offsets, calibrated.index)
-            calibrated.kept[self.name, "index"] = found
-        return found
+        of_scores = (*known_of(calibrated, row_groups), self._rounding(calibrated))
+        return int(self.loops.p_values(*job_of(rows, noted), *of_scores, p_values))
 
     def _rounding(self, calibrated: Calibrated) -> NDArray[np.uint8]:
+        rounding: NDArray[np.uint8] | None = calibrated.kept.get(self.name)
+        if rounding is None:
+            rounding = calibrated.kept[self.name] = self._round(calibrated)
+        return rounding
+
+    def _round(self, calibrated: Calibrated) -> NDArray[np.uint8]:
         """Return the bits that go beside the nearest floats; none for offsets that the loops refuse."""
         sizes = np.diff(calibrated.offsets)
         if (sizes < 0).any() or calibrated.offsets[-1] > len(calibrated.scores):
@@ -132,6 +148,25 @@ class CompiledEngine:
     ) -> None:
         """Take the first members of each row."""
         self.loops.beginnings(members, longest, sizes, taken)
+
+    def codes(self, items: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Look the rows up in a table."""
+        numbers, firsts = np.empty(len(items), dtype=np.int32), np.empty(len(items), dtype=np.int64)
+        found = self.loops.codes(np.ascontiguousarray(items), numbers, firsts)
+        return numbers, firsts[:found].copy()
+
+    def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
+        """Exponentiate and divide."""
+        self.loops.softmax(np.ascontiguousarray(logits), logits.shape[1], CONSTANTS, probabilities)
+
+    def ratios(
+        self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Divide lane by lane."""
+        found, is_open = np.empty(numerators.shape), np.empty(numerators.shape, dtype=np.bool_)
+        pair = np.ascontiguousarray(numerators), np.ascontiguousarray(denominators)
+        self.loops.ratios(*pair, POWERS, TENTHS, found, is_open)
+        return found, is_open
 
     def p_value_table(self, n: int, counts: NDArray[Any]) -> Floats:
         """Return the p-values of all counts, which depend on n alone and are kept."""
@@ -180,28 +215,49 @@ _LARGE = 2**14  # tables from here on take memory: few are kept
 _table = lru_cache(maxsize=256)(_compute)
 _large_table = lru_cache(maxsize=2)(_compute)
 
+_MANY = 48  # members a row: fewer are in order at once
+_FEW_CELLS = 2**14  # too few for waiting to be worth it
+_NO_WEIGHTS = Weights().flat  # of a score that the loops do not know
 
-def _job(rows: Rows, noted: Words | None) -> tuple[object, ...]:
+
+def job_of(rows: Rows, noted: Words | None) -> tuple[object, ...]:
     """Return the arguments that every loop over probabilities takes first (``JOB_FORMAT`` in ``c/compiled.c``)."""
     values, weights = rows.probabilities, rows.formula.weights
-    assert weights is not None
+    flat = _NO_WEIGHTS if weights is None else weights.flat
     keys = column_keys(rows.key, values.shape[1])
-    return values, values.shape[1], weights.flat, keys, rows.key, rows.tolerance, rows.seeds, rows.u, noted
+    return values, values.shape[1], flat, keys, rows.key, rows.tolerance, rows.seeds, rows.u, noted
 
 
-_MANY = 48  # members a row: fewer are in order at once
 _WIDEST_TILE = 40  # WIDEST_TILE in c/tile.h: narrow rows come out in order anyhow
-_FEW_CELLS = 2**14  # too few for waiting to be worth it
 
 
-def _room_for_members(rows: Rows) -> Columns:
+def room_for_members(rows: Rows) -> Columns:
     """Return room in the smallest type for a column: what waits to be joined then takes little memory."""
     n_rows, n_columns = rows.probabilities.shape
     width = 1 if n_columns <= _WIDEST_TILE else 2 if n_columns <= 2**16 else 4
     return np.empty(n_rows * n_columns, dtype=f"u{width}" if width < 4 else np.int32)
 
 
-def _wanted(thresholds: Floats, at_least: int) -> tuple[object, ...]:
+def known_of(calibrated: Calibrated, row_groups: Groups) -> tuple[object, ...]:
+    """Return what is known of the calibration scores, but for the bits of rounding (``KNOWN_FORMAT``)."""
+    of_columns = None if calibrated.of_columns is None else calibrated.of_columns.astype(np.int32)
+    return calibrated.scores, calibrated.offsets, row_groups, of_columns, *_index_of(calibrated)
+
+
+def _index_of(calibrated: Calibrated) -> FinerIndex:
+    """Return the index with finer buckets, worked out once."""
+    found: FinerIndex | None = calibrated.kept.get("finer index")
+    if found is None:
+        found = calibrated.kept["finer index"] = refined(calibrated.scores, calibrated.offsets, calibrated.index)
+    return found
+
+
+def at_cells(thresholds: Floats) -> tuple[object, ...]:
+    """Return the arguments of a threshold for every cell: whether rows, and labels, have their own."""
+    return np.ascontiguousarray(thresholds), len(thresholds) > 1, thresholds.shape[1] > 1
+
+
+def wanted_at(thresholds: Floats, at_least: int) -> tuple[object, ...]:
     """Return the arguments that say where to cut (``WANTED_FORMAT`` in ``c/compiled.c``)."""
     n_thresholds = thresholds.shape[1]
     return thresholds, n_thresholds, n_thresholds if len(thresholds) > 1 else 0, at_least

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import blocks
-from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, columns_in
+from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, columns_in
 from aptset.kernels.formula import Floats
 from aptset.kernels.opened import label_scores_of, open_block, order_and_scores
 from aptset.kernels.quotients import by_decimals
+from aptset.kernels.ratio_pairs import by_pairs
 from aptset.kernels.rowhash import GOLDEN, Words, canonical_words, column_keys, hash_words, mix, seeds_of
 from aptset.kernels.slabs import least_mean_by_rounds
+from aptset.kernels.softmax import softmax
 
 if TYPE_CHECKING:
     from aptset.kernels.places import Rows
@@ -27,6 +29,11 @@ class NumpyEngine:
     """Loops in numpy; the only ones that also take any function of places."""
 
     name: str = "numpy"
+
+    @property
+    def for_functions(self) -> NumpyEngine:
+        """The same."""
+        return self
 
     def step(self, rows: Rows) -> int:
         """Return blocks that stay in the cache of a core."""
@@ -83,6 +90,16 @@ class NumpyEngine:
         np.put_along_axis(flags, order, filled(scores <= thresholds[order], at_least), axis=1)
         return bad
 
+    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], at_least: int) -> tuple[int, list[Members]]:
+        """Return the members at a threshold for every cell."""
+        order, scores, bad = order_and_scores(rows)
+        found = []
+        for wanted in of_levels if bad < 0 else ():
+            at = wanted if wanted.shape[1] == 1 else np.take_along_axis(wanted, order, axis=1)
+            inside = filled(scores <= at, at_least)
+            found.append((inside.sum(axis=1, dtype=np.int32), order[inside].astype(np.int32)))
+        return bad, found
+
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Count the scores below every label."""
         scores = np.empty(rows.probabilities.shape)
@@ -102,7 +119,8 @@ class NumpyEngine:
         counts = count_below(scores, calibrated, row_groups)
         p_values[:] = 1.0
         for group, n in enumerate(np.diff(calibrated.offsets).tolist()):
-            mine = np.s_[:, group] if row_groups is None else np.flatnonzero(row_groups == group)
+            by_column = row_groups is None
+            mine = _columns(group, calibrated) if by_column else np.flatnonzero(row_groups == group)
             p_values[mine] = self.p_value_table(n, counts[mine])[counts[mine]]
         return bad
 
@@ -139,6 +157,27 @@ class NumpyEngine:
         ends = np.cumsum(sizes, dtype=np.int64)
         taken[:] = members[np.arange(len(taken)) + np.repeat(starts - (ends - sizes), sizes)]
 
+    def codes(self, items: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Sort the rows, and number them by their first appearance."""
+        whole = np.ascontiguousarray(items).view([("", np.uint8)] * items.shape[1]).ravel()
+        _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        number = np.empty(len(first), dtype=np.int32)
+        number[order] = np.arange(len(first))
+        return number[which.ravel()], first[order].astype(np.int64)
+
+    def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
+        """Exponentiate and divide."""
+        with np.errstate(all="ignore"):
+            probabilities[:] = softmax(logits.astype(np.float64))
+
+    def ratios(
+        self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Divide whole arrays."""
+        with np.errstate(all="ignore"):  # what is odd is worked out again
+            return by_pairs(numerators, denominators)
+
     def p_value_table(self, n: int, counts: NDArray[Any]) -> Floats:
         """Return a table that is right at these counts: a decimal for each of them."""
         return by_decimals(n, np.flatnonzero(np.bincount(counts.ravel(), minlength=n + 1)))
@@ -161,6 +200,10 @@ def filled(inside: NDArray[np.bool_], at_least: int) -> NDArray[np.bool_]:
     return inside
 
 
+def _columns(group: int, calibrated: Calibrated) -> tuple[slice, slice | NDArray[np.intp]]:
+    return np.s_[:, columns_in(group, calibrated.of_columns)]
+
+
 def has_copies(seeds: Words) -> bool:
     """Tell whether some seed comes twice in a block of rows; sorting seeds alone is quick, and mostly all it takes."""
     whole = len(seeds) // BLOCK_ROWS * BLOCK_ROWS
@@ -176,6 +219,6 @@ def count_below(scores: Floats, calibrated: Calibrated, row_groups: Groups) -> N
     counts = np.zeros(scores.shape, dtype=np.int32)
     for group, (start, stop) in enumerate(pairwise(calibrated.offsets.tolist())):
         by_column = row_groups is None
-        mine = np.s_[:, columns_in(group, calibrated.of_columns)] if by_column else np.flatnonzero(row_groups == group)
+        mine = _columns(group, calibrated) if by_column else np.flatnonzero(row_groups == group)
         counts[mine] = np.searchsorted(calibrated.scores[start:stop], scores[mine], side="left")
     return counts

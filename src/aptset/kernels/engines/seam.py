@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Columns = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]
 Groups = NDArray[np.int32] | None
+Members = tuple[NDArray[np.int32], NDArray[np.int32]]  # sizes of the sets, and their labels one row after the other
 
 BLOCK_ROWS = 4096  # of copies; COPY_BITS in c/copies.h
 
@@ -49,9 +50,8 @@ NO_INDEX = Index()
 class Calibrated:
     """Calibration scores: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
 
-    The group of a label is that of its row, or its own column, or what ``of_columns`` says of its column (engines never
-    see that: callers spread thresholds over the columns, and count band by band). An index makes counting faster and
-    changes nothing.
+    The group of a label is that of its row, or what ``of_columns`` says of its column, or its own column. An index
+    makes counting faster and changes nothing.
     Engines may keep what they worked out from the scores in ``kept``, under their name (and their device).
     """
 
@@ -95,6 +95,11 @@ class Engine(Protocol):
         """What ``APTSET_KERNELS`` calls it."""
         ...
 
+    @property
+    def for_functions(self) -> Engine:
+        """The engine of scores without weights, which are functions of places."""
+        ...
+
     def step(self, rows: Rows) -> int:
         """Return how many of the rows the engine takes at a time."""
         ...
@@ -135,10 +140,17 @@ class Engine(Protocol):
         """Flag the members where each column has a threshold of its own; flags come as False."""
         ...
 
+    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], at_least: int) -> tuple[int, list[Members]]:
+        """Return the members at each level, most likely first, where every label of every row may have a threshold.
+
+        Thresholds are (rows, labels), with one row or one column where it is the same for all. Rows have seeds.
+        """
+        ...
+
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Add to the count of every label the calibration scores of its group that are strictly below its score.
 
-        The group of a row may be -1 (none): it adds nothing. Without ``row_groups`` each column is a group.
+        The group of a row may be -1 (none): it adds nothing. Without ``row_groups`` the column of a label decides.
         """
         ...
 
@@ -164,6 +176,20 @@ class Engine(Protocol):
         taken: NDArray[np.int32],
     ) -> None:
         """Take the first ``sizes[i]`` of the ``longest[i]`` members of each row."""
+        ...
+
+    def codes(self, items: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Number rows of bytes by their content, in order of first appearance; return the first of each number, too."""
+        ...
+
+    def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
+        """Write the probabilities of a block of logits, float32 or float64, as :mod:`aptset.kernels.softmax` says."""
+        ...
+
+    def ratios(
+        self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return ratios rounded as :mod:`aptset.kernels.ratios` says, and which of them are too close to call."""
         ...
 
     def p_value_table(self, n: int, counts: NDArray[Any]) -> Floats:

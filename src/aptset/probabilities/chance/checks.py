@@ -13,7 +13,7 @@ from aptset.data.label_checks import (
     check_length,
     refuse_masked,
 )
-from aptset.data.labels import as_objects
+from aptset.data.labels import as_objects, coded_array
 from aptset.data.tables import column_values, is_table, names_of_columns, plain_list
 
 _MANY_COPIES = 0.05  # of the calibration rows: from here on, single rows without ids are worth a warning
@@ -87,6 +87,8 @@ def refuse_few_ids(n_distinct: int, n_rows: int, least_distinct: float = 0.5) ->
 
 
 def _count_distinct(ids: NDArray[Any]) -> int:
+    if ids.dtype.kind in "US":
+        return len(coded_array(ids).values)
     if ids.dtype.kind not in "iu":
         return len(set(ids.tolist()))
     upward = np.sort(ids)  # ten times quicker than np.unique, which hashes whole numbers

@@ -1,0 +1,201 @@
+/* More of Python's doors, to what starts from scores and to plain arrays; part of compiled.c. */
+#ifndef APTSET_MORE_DOORS_H
+#define APTSET_MORE_DOORS_H
+#include <stdlib.h>
+#include "codes.h"
+
+/* Counts (added to what is there) or p-values of a matrix of scores. */
+static PyObject *of_scores(PyObject *args, int with_p) {
+    Known k = {0};
+    Py_buffer scores, out;
+    long long columns;
+    if (!PyArg_ParseTuple(args, "y*L" KNOWN_FORMAT "w*", &scores, &columns, KNOWN_ARGUMENTS(k), &out)) return NULL;
+    int64_t n = rows_of(scores.len, 8 * columns);
+    int all_fits = n >= 0 && scores.len == n * columns * 8 && out.len == n * columns * (with_p ? 8 : 4) && known_fits(&k, n, columns, with_p);
+    if (all_fits) {
+        Calibrated calibrated = calibrated_of(&k);
+        Py_BEGIN_ALLOW_THREADS
+        loops->counts_of_scores(&calibrated, n, columns, scores.buf, with_p ? NULL : out.buf, with_p ? out.buf : NULL);
+        Py_END_ALLOW_THREADS
+    }
+    release_known(&k);
+    PyBuffer_Release(&scores);
+    PyBuffer_Release(&out);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
+static PyObject *counts_of_scores(PyObject *self, PyObject *args) { return of_scores(args, 0); }
+static PyObject *p_values_of_scores(PyObject *self, PyObject *args) { return of_scores(args, 1); }
+
+/* Sets of rows with seeds at a threshold for every cell: sizes and members, or flags (zeros that came). Returns how many members there are. */
+static PyObject *by_cell(PyObject *self, PyObject *args) {
+    Arguments a = {0};
+    Py_buffer scores, thresholds, sizes, members, flags;
+    Scratch scratch;
+    Tile *tile;
+    long long columns, n, by_row, by_column, at_least, width;
+    unsigned long long key;
+    if (!PyArg_ParseTuple(args, JOB_FORMAT "Ly*y*LLLz*z*Lz*", JOB_ARGUMENTS(a, columns, key), &n, &scores, &thresholds, &by_row, &by_column, &at_least,
+                          &sizes, &members, &width, &flags))
+        return NULL;
+    complete(&a, columns, key, n);
+    int64_t wide = by_column ? columns : 1, written = 0;
+    ByCell wanted = {scores.buf, thresholds.buf, by_row ? wide : 0, by_column ? 1 : 0, at_least, sizes.buf, {members.buf, (int)width}, flags.buf};
+    int all_fits = fits(&a) && a.seeds.buf && scores.len == n * columns * 8 && thresholds.len == (by_row ? n : 1) * wide * 8
+        && (flags.buf ? flags.len == n * columns : sizes.buf && members.buf && sizes.len == n * 4 && members.len >= n * columns * width);
+    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    if (room) {
+        Py_BEGIN_ALLOW_THREADS
+        written = loops->by_cell(&a.job, n, scratch, &wanted);
+        Py_END_ALLOW_THREADS
+        PyMem_Free(room);
+    }
+    release(&a);
+    PyBuffer_Release(&scores);
+    PyBuffer_Release(&thresholds);
+    PyBuffer_Release(&sizes);
+    PyBuffer_Release(&members);
+    PyBuffer_Release(&flags);
+    return room ? PyLong_FromLongLong(written) : refuse(all_fits);
+}
+
+/* Scores of own mass times a factor: of every label, or of one of each row where labels come. Returns the first bad row or -1. */
+static PyObject *own_mass(PyObject *self, PyObject *args) {
+    Arguments a = {0};
+    Py_buffer factors, labels, scores;
+    Scratch scratch;
+    Tile *tile;
+    double constant, noise;
+    long long columns;
+    unsigned long long key;
+    if (!PyArg_ParseTuple(args, JOB_FORMAT "y*ddz*w*", JOB_ARGUMENTS(a, columns, key), &factors, &constant, &noise, &labels, &scores)) return NULL;
+    complete(&a, columns, key, rows_of(scores.len, 8 * (labels.buf ? 1 : columns)));
+    OwnMass formula = {factors.buf, constant, noise};
+    int64_t bad = -1;
+    int all_fits = fits(&a) && factors.len == columns * 8 && scores.len == a.n * (labels.buf ? 1 : columns) * 8
+        && (!labels.buf || labels_fit(&labels, a.n, columns));
+    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    if (room) {
+        Py_BEGIN_ALLOW_THREADS
+        bad = loops->own_mass(&a.job, a.n, scratch, &formula, labels.buf, scores.buf);
+        Py_END_ALLOW_THREADS
+        PyMem_Free(room);
+    }
+    release(&a);
+    PyBuffer_Release(&factors);
+    PyBuffer_Release(&labels);
+    PyBuffer_Release(&scores);
+    return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
+}
+
+/* Where labels stand: own, above and rank, one after the other; then top, second, total, with_mass and u. Returns the first bad row or -1. */
+static PyObject *standing(PyObject *self, PyObject *args) {
+    Arguments a = {0};
+    Py_buffer of_labels, of_rows;
+    Scratch scratch;
+    Tile *tile;
+    long long columns;
+    unsigned long long key;
+    if (!PyArg_ParseTuple(args, JOB_FORMAT "w*w*", JOB_ARGUMENTS(a, columns, key), &of_labels, &of_rows)) return NULL;
+    complete(&a, columns, key, rows_of(of_rows.len, 5 * 8));
+    int64_t bad = -1, cells = a.n * columns;
+    int all_fits = fits(&a) && columns > 1 && of_labels.len == 3 * cells * 8 && of_rows.len == 5 * a.n * 8;
+    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    if (room) {
+        double *label = of_labels.buf, *row = of_rows.buf;
+        Standing to = {label, label + cells, label + 2 * cells, row, row + a.n, row + 2 * a.n, row + 3 * a.n, row + 4 * a.n};
+        Py_BEGIN_ALLOW_THREADS
+        bad = loops->standing(&a.job, a.n, scratch, tile, &to);
+        Py_END_ALLOW_THREADS
+        PyMem_Free(room);
+    }
+    release(&a);
+    PyBuffer_Release(&of_labels);
+    PyBuffer_Release(&of_rows);
+    return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
+}
+
+static PyObject *softmax(PyObject *self, PyObject *args) {
+    Py_buffer logits, constants, to;
+    long long columns;
+    if (!PyArg_ParseTuple(args, "y*Ly*w*", &logits, &columns, &constants, &to)) return NULL;
+    int64_t n = rows_of(to.len, 8 * columns);
+    int is_single = logits.len == n * columns * 4;
+    int all_fits = n >= 0 && to.len == n * columns * 8 && (is_single || logits.len == to.len) && constants.len == sizeof(Exponential);
+    double *room = all_fits ? PyMem_Malloc((size_t)columns * 8) : NULL;
+    if (room) {
+        Py_BEGIN_ALLOW_THREADS
+        loops->softmax(constants.buf, logits.buf, is_single, n, columns, room, to.buf);
+        Py_END_ALLOW_THREADS
+        PyMem_Free(room);
+    }
+    PyBuffer_Release(&logits);
+    PyBuffer_Release(&constants);
+    PyBuffer_Release(&to);
+    return room ? Py_NewRef(Py_None) : refuse(all_fits);
+}
+
+/* Ratios of whole numbers below 2^62, and which of them are open. */
+static PyObject *ratios(PyObject *self, PyObject *args) {
+    Py_buffer above, below, powers, tenths, to, is_open;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*w*", &above, &below, &powers, &tenths, &to, &is_open)) return NULL;
+    int64_t n = is_open.len, decades = tenths.len / 8;
+    int all_fits = above.len == n * 8 && below.len == n * 8 && to.len == n * 8 && decades > 0
+        && powers.len >= (decades + LONG_DIGITS + 1) * 16;
+    if (all_fits) {
+        Decimals decimals = {powers.buf, tenths.buf, decades};
+        Py_BEGIN_ALLOW_THREADS
+        loops->ratios(above.buf, below.buf, n, &decimals, to.buf, is_open.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&above);
+    PyBuffer_Release(&below);
+    PyBuffer_Release(&powers);
+    PyBuffer_Release(&tenths);
+    PyBuffer_Release(&to);
+    PyBuffer_Release(&is_open);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
+#define FIRST_SLOTS 1024
+
+/* Number items; returns how many are different, or -1 where memory is short. */
+static int64_t number_all(const uint8_t *items, int64_t n, int64_t width, int32_t *codes, int64_t *firsts) {
+    int64_t found = 0, done = 0;
+    for (uint64_t slots = FIRST_SLOTS;; slots *= 4) {
+        Table table = {calloc(slots, sizeof(int32_t)), slots - 1};
+        if (!table.slots) return -1;
+        fill_table(items, width, firsts, found, table);
+        done = number_items(items, done, n, width, table, codes, firsts, &found);
+        free(table.slots);
+        if (done == n) return found;
+    }
+}
+
+/* The number of each item of so many bytes, and the first row of each number. */
+static PyObject *codes(PyObject *self, PyObject *args) {
+    Py_buffer items, numbers, firsts;
+    if (!PyArg_ParseTuple(args, "y*w*w*", &items, &numbers, &firsts)) return NULL;
+    int64_t n = numbers.len / 4, width = n ? items.len / n : 0, found = 0;
+    int all_fits = items.len == n * width && firsts.len == n * 8;
+    if (all_fits) {
+        Py_BEGIN_ALLOW_THREADS
+        found = number_all(items.buf, n, width, numbers.buf, firsts.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&items);
+    PyBuffer_Release(&numbers);
+    PyBuffer_Release(&firsts);
+    return all_fits && found >= 0 ? PyLong_FromLongLong(found) : refuse(all_fits);
+}
+
+#define MORE_DOORS \
+    {"counts_of_scores", counts_of_scores, METH_VARARGS, "Calibration scores below each of a matrix of scores."}, \
+    {"p_values_of_scores", p_values_of_scores, METH_VARARGS, "The p-value of each of a matrix of scores."}, \
+    {"by_cell", by_cell, METH_VARARGS, "Members of each row at a threshold for every cell."}, \
+    {"own_mass", own_mass, METH_VARARGS, "Scores of own mass times a factor."}, \
+    {"standing", standing, METH_VARARGS, "Where every label stands."}, \
+    {"softmax", softmax, METH_VARARGS, "The probabilities of logits."}, \
+    {"ratios", ratios, METH_VARARGS, "Ratios of whole numbers, rounded like p-values."}, \
+    {"codes", codes, METH_VARARGS, "The number of each item among the different ones."},
+#endif
