@@ -139,7 +139,7 @@ def test_rows_alone_and_in_blocks(path, monkeypatch):
 def test_lengths_that_do_not_fit_are_refused():
     loops = pytest.importorskip("aptset.kernels._compiled")
     two, out = np.zeros((2, 3)), np.zeros((2, 3))
-    scores, offsets, nothing = np.zeros(4), np.array([0, 4]), (None, None, None, None, None)
+    scores, offsets, nothing = np.zeros(4), np.array([0, 4]), (None,) * 6
     groups = np.zeros(2, dtype=np.int32)
     calls = [
         lambda: loops.p_values_of_scores(two, 3, scores, offsets, groups, None, *nothing, out),  # without rounding
