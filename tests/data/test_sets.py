@@ -201,3 +201,11 @@ def test_lists_with_missing_entries_are_told():
         PredictionSets.from_frame(pl.DataFrame({"labels": [["a"], None]}), ["a"])
     with pytest.raises(ValueError, match="must be among the classes"):
         PredictionSets.from_frame(pl.DataFrame({"labels": [["a", None]]}), ["a"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "row"), [([["a", "b"], ["a"], ["q"]], 2), ([["a", "q"], []], 0), ([[], [], ["q", "a"]], 2)]
+)
+def test_a_label_that_is_no_class_is_told_with_its_row(labels, row):
+    with pytest.raises(ValueError, match=rf"got 'q' in row {row}\. Pass classes=\.\.\. with every label"):
+        PredictionSets.from_labels(labels, classes=["a", "b"])

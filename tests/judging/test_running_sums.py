@@ -117,3 +117,15 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 8 * peaks[0] + 4_000_000, peaks  # batches of 20,000 against 65,536 rows
+
+
+@pytest.mark.parametrize("n", [4095, 4096])
+@pytest.mark.parametrize("is_coded", [False, True])
+def test_sets_as_texts_in_long_row_groups(n, is_coded, tmp_path):
+    """From 4,096 rows on texts are read as Parquet holds them: each once, and its number for every row."""
+    texts = pa.array((["a|b", "b"] * n)[:n])
+    table = pa.table({"set": texts.dictionary_encode() if is_coded else texts, "y": ["a"] * n})
+    pq.write_table(table, tmp_path / "sets.parquet")
+    found = evaluate_file(tmp_path / "sets.parquet", "y", None)
+    assert float(found.coverage) == -(-n // 2) / n
+    assert "labels below 0.8" in repr(found), "no alpha was given"

@@ -1,6 +1,8 @@
 """Scores without weights, bands and thresholds for every cell: every engine gives the bits of numpy's."""
 
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import aptset
 from aptset.kernels import engines
 from aptset.kernels.counts import Calibrated, add_counts, index_of, p_values_of_rows
 from aptset.kernels.cuts import cut, cut_by_label, masks, masks_by_label
+from aptset.kernels.engines.compiled_engine import job_of
 from aptset.kernels.formula import Formula
 from aptset.kernels.free_cuts import cut_by_cell
 from aptset.kernels.late import in_order
@@ -141,6 +144,12 @@ def test_lengths_that_do_not_fit_are_refused():
     two, out = np.zeros((2, 3)), np.zeros((2, 3))
     scores, offsets, nothing = np.zeros(4), np.array([0, 4]), (None,) * 6
     groups = np.zeros(2, dtype=np.int32)
+    cells = (two, np.ones(1), 0, 0, 0, groups)  # scores, one threshold, at least none, sizes
+
+    def seeded_job(n):
+        rows = Rows(np.full((n, 3), 1 / 3), Formula(aptset.Adaptive().weights), 3, 1e-5)
+        return job_of(replace(rows, seeds=np.zeros(n, dtype=np.uint64)), None)
+
     calls = [
         lambda: loops.p_values_of_scores(two, 3, scores, offsets, groups, None, *nothing, out),  # without rounding
         lambda: loops.counts_of_scores(two, 3, scores, offsets, groups[:1], None, *nothing, np.zeros(6, np.int32)),
@@ -151,6 +160,11 @@ def test_lengths_that_do_not_fit_are_refused():
             two, 3, scores, offsets, None, np.full(2, 0, np.int32), *nothing, np.zeros(6, np.int32)
         ),
         lambda: loops.counts_of_scores(two, 0, scores, offsets, groups, None, *nothing, np.zeros(6, np.int32)),
+        *(
+            partial(loops.by_cell, *seeded_job(2), 2, *cells, np.zeros(0, np.uint8), width, None)
+            for width in (-1, 0, 3)
+        ),
+        lambda: loops.by_cell(*seeded_job(0), 2**61, *cells, np.zeros(0, np.uint8), 1, None),
         lambda: loops.softmax(two, 3, np.zeros(17), out),
         lambda: loops.softmax(two, 0, np.zeros(18), out),
         lambda: loops.ratios(groups, groups, two, scores, out, np.zeros(2, np.bool_)),

@@ -117,3 +117,12 @@ def test_no_index_where_it_would_not_help():
     assert index_of(np.zeros(10_000), whole) is NO_INDEX
     assert index_of(np.arange(50.0), np.array([0, 50])) is NO_INDEX
     assert index_of(np.array([0.0] * 5000 + [5e-324] * 5000), whole) is NO_INDEX, "a scale that no float holds"
+
+
+def test_scores_too_far_apart_for_a_span_have_no_index():
+    scores = np.sort(np.concatenate([np.linspace(-1.7e308, -1e308, 200), np.linspace(1e308, 1.7e308, 300)]))
+    index = index_of(scores, np.array([0, 500]))
+    calibrated = Calibrated(scores, np.array([0, 500]), index)
+    rows = Rows(P[:40], formula_of(SCORES["adaptive"]()), 3, 1e-6).seeded()
+    found = p_values_of_rows(rows, calibrated, np.zeros(40, dtype=np.int32))[0]
+    assert (found == p_values_of(np.array([200]), 500)).all()

@@ -214,7 +214,8 @@ def check_same_classes(path: Path, found: list[str], wanted: list[str]) -> list[
         extra = sorted(where.keys() - set(wanted))
         raise ValueError(
             f"{path} must have one column of probabilities for each class of the calibration; missing "
-            f"{missing[:6]}, unknown {extra[:6]}."
+            f"{missing[:6]}, unknown {extra[:6]}. Rename the columns, or say what their names begin with: --prefix p_, "
+            "for instance."
         )
     return [where[name] for name in wanted]
 

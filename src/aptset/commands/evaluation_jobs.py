@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -65,13 +66,19 @@ def evaluate_files(
     if alpha is not None:
         check_alpha(alpha)
     sums, rows, path = RunningSums(), 0, Path()
-    Thread(target=import_module, args=["scipy.special"]).start()  # intervals need it at the end: while rows are read
+    Thread(target=_load_ahead).start()
     for path, keys in files:
         for some in outcomes_of(path, keys, label, alpha, group, progress):
             sums.add(some.sizes, some.covered, some.held, some.truth, some.groups)
             rows += len(some.covered)
     check_rows_present(path, rows)
     return sums.evaluation(alpha)
+
+
+def _load_ahead() -> None:
+    """Load what intervals need at the end, while rows are read; they say it if it cannot be loaded."""
+    with suppress(Exception):
+        import_module("scipy.special")
 
 
 class Outcomes(NamedTuple):
@@ -155,6 +162,8 @@ def _outcome(
     path: Path, start: int, column: pa.Array, truth: Codes
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], set[Any]]:
     """Return the size of each set, whether it holds the true label, and all labels that sets hold."""
+    if pa.types.is_dictionary(column.type):  # texts as Parquet holds them
+        column = column.cast(column.type.value_type)
     kind = check_sets_column(path, column.type)
     lists: Any = column if kind == "lists" else pc.split_pattern(column.cast(pa.string()), "|")
     lengths = filled_numbers(pc.list_value_length(lists), 0).astype(np.int64)

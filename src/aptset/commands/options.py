@@ -1,4 +1,4 @@
-"""Options and helpers that commands share: still parsing, no logic."""
+"""Options that commands share: still parsing, no logic."""
 
 from __future__ import annotations
 

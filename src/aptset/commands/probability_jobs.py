@@ -42,11 +42,6 @@ from aptset.scores.conformity import (
 OnRows = Callable[[int], None]
 
 
-def calibrate_file(source: ProbabilityFile, on_rows: OnRows, by_labels: Any = None, **settings: Any) -> Calibration:
-    """Calibrate on a file, batch by batch; the same as on all rows at once."""
-    return calibrate_files([source], on_rows, by_labels, **settings)
-
-
 def calibrate_files(
     sources: Iterable[ProbabilityFile], on_rows: OnRows, by_labels: Any = None, **settings: Any
 ) -> Calibration:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -43,21 +43,35 @@ def check_hashable(values: NDArray[Any], name: str) -> None:
             ) from error
 
 
-def check_labels(labels: Any, classes: NDArray[Any], n_rows: int, name: str = "labels") -> NDArray[np.int64]:
-    """Return the column number of each label."""
+_NAME_THEM = "Pass classes=... to name the columns of the probabilities."
+
+
+def check_labels(
+    labels: Any,
+    classes: NDArray[Any],
+    n_rows: int,
+    name: str = "labels",
+    way_out: str = _NAME_THEM,
+    row_of: Callable[[int], int] = int,
+) -> NDArray[np.int64]:
+    """Return the column number of each label; ``row_of`` says which row a label is of, where several share one."""
     if isinstance(labels, Coded):
         check_length(labels, n_rows, name)
-        columns = check_labels(labels.values, classes, len(labels.values), name)
-        return np.take(columns, labels.codes)
+        codes = labels.codes
+
+        def first_row(code: int) -> int:
+            return row_of(int(np.argmax(codes == code)))
+
+        return np.take(check_labels(labels.values, classes, len(labels.values), name, way_out, first_row), codes)
     found = as_labels(labels, name)
     check_length(found, n_rows, name)
     check_hashable(found, name)
     columns = columns_of(found, classes)
     if (columns < 0).any():
-        row = int(np.argmax(columns < 0))
+        place = int(np.argmax(columns < 0))
         raise ValueError(
-            f"{name} must be among the classes {some(classes)}; got {found.tolist()[row]!r} in row {row}. "
-            "Pass classes=... to name the columns of the probabilities."
+            f"{name} must be among the classes {some(classes)}; got {found.tolist()[place]!r} in row {row_of(place)}. "
+            + way_out
         )
     return columns
 

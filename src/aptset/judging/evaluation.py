@@ -17,7 +17,7 @@ from aptset.data.setting_checks import (
     check_option,
 )
 from aptset.data.tables import Backend, html_table, make_table
-from aptset.judging.checks import check_needs_p_values, check_what_is_needed
+from aptset.judging.checks import check_level, check_needs_p_values, check_what_is_needed
 from aptset.judging.curves import show_curve
 from aptset.judging.estimates import Estimate
 from aptset.judging.evidence import Evidence, as_group_list
@@ -151,11 +151,16 @@ class Evaluation:
         marks = [1 - self.alpha] if what == "coverage" and self.alpha is not None else []
         return Display(columns, "bar", f"{what} by {by}", by, what, marks)
 
+    def _words(self, metric: Metric) -> str:
+        """Return the words for a metric; where no alpha was given, the level that was taken instead."""
+        is_assumed = metric.name == "labels_below" and self.alpha is None
+        return f"labels below {check_level(None, None):g}" if is_assumed else metric.words
+
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
         at_alpha = "" if self.alpha is None else f" at alpha={self.alpha:g}"
         rows = [
-            (metric.words, f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}")
+            (self._words(metric), f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}")
             for metric, value in self.estimates()
         ]
         notes = [] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"]
@@ -166,7 +171,7 @@ class Evaluation:
         at_alpha = "" if self.alpha is None else f" at alpha={self.alpha:g}"
         head = f"Evaluation of {self.n} prediction sets{at_alpha}"
         known = ((metric, value) for metric, value in self.estimates() if metric.name != "worst_slice")
-        lines = [f"  {metric.words:<28} {value!r}" for metric, value in known]
+        lines = [f"  {self._words(metric):<28} {value!r}" for metric, value in known]
         for name, broken_down in _BY_NAME.items():
             values = dict(self.parts.get(name) or {})
             if name == "by_size":

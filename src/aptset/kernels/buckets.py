@@ -14,9 +14,9 @@ _IN_A_BUCKET = 4  # scores on average
 
 def buckets_between(scores: Floats, first: int, last: int) -> tuple[float, NDArray[np.intp], float, float] | None:
     """Return buckets over the range of some scores: how crowded that of a score is on average, sizes, start, scale."""
-    n_buckets, low, span = len(scores) // _IN_A_BUCKET, float(scores[first]), float(scores[last] - scores[first])
+    n_buckets, low, span = len(scores) // _IN_A_BUCKET, float(scores[first]), float(scores[last]) - float(scores[first])
     with np.errstate(over="ignore"):
-        scale = float(np.float64(n_buckets * (1 - 2.0**-20)) / span) if span > 0.0 else np.inf
+        scale = float(np.float64(n_buckets * (1 - 2.0**-20)) / span) if 0.0 < span < np.inf else np.inf
         if not np.isfinite(scale):
             return None
         sizes = np.bincount(np.clip((scores - low) * scale, 0, n_buckets - 1).astype(np.intp), minlength=n_buckets)

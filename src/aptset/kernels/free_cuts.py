@@ -63,7 +63,9 @@ def cut_by_cell(rows: Rows, of_block: Callable[[int, int], list[Floats]], at_lea
 
 
 def mask_of(found: FreeCut, n_columns: int) -> NDArray[np.bool_]:
-    """Return the sets at the first threshold as a boolean matrix."""
+    """Return the sets at the first threshold as a boolean matrix; no row of it where one is bad."""
+    if found.first_bad >= 0:
+        return np.zeros((0, n_columns), dtype=np.bool_)
     pointers, members = found.at(0)
     flags = np.zeros((len(pointers) - 1, n_columns), dtype=np.bool_)
     flags[np.repeat(np.arange(len(flags)), np.diff(pointers)), in_order(members)] = True

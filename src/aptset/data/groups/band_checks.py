@@ -21,7 +21,8 @@ def check_bands(bands: Any) -> dict[Any, Any]:
             hash(band)
         except TypeError as error:
             raise TypeError(
-                f"bands must be texts, numbers or other plain values; got {band!r} for {label!r}."
+                f"bands must be texts, numbers or other plain values; got {band!r} for {label!r}. Pass each label "
+                "with its band: {'cat': 'animal', 'car': 'thing'}, for instance."
             ) from error
         if hashable(band) is None:
             raise ValueError(f"bands must not be missing; got {band!r} for the label {label!r}.")

@@ -53,7 +53,10 @@ def check_group_values(
 def check_same_kind(kind: str, values: GroupValues | None) -> None:
     """Refuse groups at prediction that calibration did not have, and the other way round."""
     if kind in ("row", "overlap") and values is None:
-        raise ValueError("groups must be passed with the new rows, since calibration was done by group.")
+        raise ValueError(
+            "groups must be passed with the new rows, since calibration was done by group. Pass groups=..., the "
+            "group of each new row."
+        )
     if kind not in ("row", "overlap") and values is not None:
         raise ValueError("groups must be left out here, since calibration was not done by groups of rows.")
 

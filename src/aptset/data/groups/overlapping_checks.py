@@ -60,7 +60,10 @@ def _flags(groups: Any, width: int | None) -> NDArray[np.bool_]:
     is_wide = matrix.ndim == 2 and (matrix.shape[1] > 0 if width is None else matrix.shape[1] == width)
     if not is_wide:
         columns = "one column for each group" if width is None else f"the {width} columns of the calibration"
-        raise ValueError(f"groups must be a matrix of True and False with {columns}; got shape {matrix.shape}.")
+        came = (
+            f"shape {matrix.shape}." if matrix.ndim else f"{groups!r:.60}. Pass a data frame of columns, or a matrix."
+        )
+        raise ValueError(f"groups must be a matrix of True and False with {columns}; got {came}")
     if matrix.dtype.kind not in "biuf" or not (matrix.dtype == np.bool_ or np.isin(matrix, (0, 1)).all()):
         raise ValueError(
             "groups must be a matrix of True and False: is a row in a group or not. Pass a data frame for columns of "

@@ -139,7 +139,13 @@ class PredictionSets(Sequence[NDArray[Any]]):
         rows, names = check_label_rows(labels), check_set_classes(classes)
         indptr = pointers_of([len(row) for row in rows])
         members = in_one(rows) if indptr[-1] else names[:0]
-        return cls(indptr, check_labels(members, names, len(members)).astype(np.int32), names)
+
+        def row_of(place: int) -> int:
+            return int(np.searchsorted(indptr, place, side="right")) - 1
+
+        way_out = "Pass classes=... with every label that may be in a set."
+        columns = check_labels(members, names, len(members), way_out=way_out, row_of=row_of)
+        return cls(indptr, columns.astype(np.int32), names)
 
     @classmethod
     def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:

@@ -68,7 +68,13 @@ def check_row_groups(groups: Sequence[Any] | None, n_rows: int, known: Mapping[A
         raise ValueError(f"groups must be passed: this monitor has {len(known)} of them. Pass the group of each row.")
     if len(groups) != n_rows:
         raise ValueError(f"groups must have one entry per row: {n_rows} rows, but {len(groups)} entries came.")
-    several = coded_list(with_one_missing(list(groups)))
+    try:
+        several = coded_list(with_one_missing(list(groups)))
+    except TypeError as error:
+        raise TypeError(
+            f"groups must be texts, numbers or other plain values, one for each row; got {list(groups)!r:.80}. Pass "
+            "the group of each row."
+        ) from error
     for number, group in enumerate(several.values):
         if group not in known:
             shown, row = ", ".join(repr(name) for name in list(known)[:6]), int(np.argmax(several.codes == number))

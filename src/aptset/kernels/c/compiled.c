@@ -212,7 +212,7 @@ static PyObject *by_label(PyObject *self, PyObject *args) {
     ByLabel wanted = {thresholds.buf, 0.0, 0, at_least, sizes.buf, {members.buf, (int)width}, flags.buf};
     int64_t bad = -1, written = 0;
     int all_fits = fits(&a) && thresholds.len == columns * 8 && (flags.buf ? flags.len == n * columns
-                   : sizes.buf && members.buf && sizes.len == n * 4 && members.len >= n * columns * width);
+                   : sizes.buf && sizes.len == n * 4 && room_for_members_fits(&members, n * columns, width));
     void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         for (int64_t j = 0, first = 1; j < columns; j++) {
@@ -248,7 +248,7 @@ static PyObject *cuts(PyObject *self, PyObject *args) {
     complete(&a, columns, key, rows_of(sizes.len, 4 * n_thresholds));
     Wanted wanted = {thresholds.buf, n_thresholds, stride, at_least, a.n, sizes.buf};
     int64_t bad = -1, written = 0;
-    int all_fits = fits(&a) && wanted_fits(&thresholds, n_thresholds, stride, a.n) && members.len >= a.n * columns * width
+    int all_fits = fits(&a) && wanted_fits(&thresholds, n_thresholds, stride, a.n) && room_for_members_fits(&members, a.n * columns, width)
         && (!values.buf || (tie_seeds.buf && n_thresholds == 1 && columns > WIDEST_TILE && values.len == a.rows.len && tie_seeds.len == a.n * 8));
     void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
@@ -276,7 +276,7 @@ static PyObject *order(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*y*Ly*y*w*", &sizes, &members, &width, &values, &tie_seeds, &ordered)) return NULL;
     int64_t n = sizes.len / 4, count = ordered.len / 4, longest = members_fit(&sizes, count);
     int is_single = values.len == count * 4;
-    int all_fits = longest >= 0 && tie_seeds.len == n * 8 && members.len == count * width && (is_single || values.len == count * 8);
+    int all_fits = longest >= 0 && tie_seeds.len == n * 8 && room_for_members_fits(&members, count, width) && members.len == count * width && (is_single || values.len == count * 8);
     void *room = all_fits ? take_room(longest > WIDEST_TILE ? longest : WIDEST_TILE + 1, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS

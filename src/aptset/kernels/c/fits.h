@@ -6,9 +6,14 @@
 INLINE int64_t rows_of(int64_t bytes, int64_t bytes_a_row) { return bytes_a_row > 0 ? bytes / bytes_a_row : -1; }
 
 /* Rows are float64 or float32; seeds and u may be left out. */
+/* Members are numbers of so many bytes, for as many labels at most. */
+static int room_for_members_fits(const Py_buffer *members, int64_t labels, int64_t width) {
+    return members->buf && (width == 1 || width == 2 || width == 4) && members->len >= labels * width;
+}
+
 static int job_fits(const Py_buffer *rows, const Py_buffer *weights, const Py_buffer *keys, const Py_buffer *seeds,
                     const Py_buffer *u, int64_t n, int64_t columns) {
-    return n >= 0 && columns > 0 && (rows->len == n * columns * 8 || rows->len == n * columns * 4)
+    return n >= 0 && columns > 0 && n <= INT64_MAX / 16 / columns && (rows->len == n * columns * 8 || rows->len == n * columns * 4)
         && weights->len == N_WEIGHTS * 8 && keys->len == columns * 8
         && (!seeds->buf || seeds->len == n * 8) && (!u->buf || u->len == n * 8);
 }

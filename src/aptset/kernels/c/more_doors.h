@@ -42,7 +42,7 @@ static PyObject *by_cell(PyObject *self, PyObject *args) {
     int64_t wide = by_column ? columns : 1, written = 0;
     ByCell wanted = {scores.buf, thresholds.buf, by_row ? wide : 0, by_column ? 1 : 0, at_least, sizes.buf, {members.buf, (int)width}, flags.buf};
     int all_fits = fits(&a) && a.seeds.buf && scores.len == n * columns * 8 && thresholds.len == (by_row ? n : 1) * wide * 8
-        && (flags.buf ? flags.len == n * columns : sizes.buf && members.buf && sizes.len == n * 4 && members.len >= n * columns * width);
+        && (flags.buf ? flags.len == n * columns : sizes.buf && sizes.len == n * 4 && room_for_members_fits(&members, n * columns, width));
     void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
