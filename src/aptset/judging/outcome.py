@@ -73,6 +73,10 @@ class Outcome:
         assert self.holds is not None, "a metric that asks which sets cover takes the labels"
         return self.holds
 
+    def sizes_met(self) -> list[int]:
+        """Return the sizes that sets have, upward."""
+        return np.flatnonzero(np.bincount(self.sizes)).tolist()
+
     def share(self, hits: NDArray[np.bool_], confidence: float, among: Chosen | None = None) -> Estimate:
         """Return the share of rows with a property, among some or all, with the exact (Clopper-Pearson) interval."""
         times = self._times(among)

@@ -21,8 +21,9 @@ def any_of_row(flags: NDArray[np.bool_], pointers: NDArray[np.int64]) -> NDArray
     """Tell for each row whether a member is flagged."""
     n_rows = len(pointers) - 1
     if len(flags) < _LONG * n_rows:
-        hits = pointers_of(flags)  # up to each member
-        return np.asarray(hits[pointers[1:]] > hits[pointers[:-1]])
+        hits = np.zeros(len(flags) + 1, dtype=np.int32 if len(flags) < 2**31 else np.int64)  # before each member
+        np.cumsum(flags, dtype=hits.dtype, out=hits[1:])
+        return np.diff(hits[pointers]) > 0
     found, some = np.zeros(n_rows, dtype=np.bool_), np.flatnonzero(np.diff(pointers))
     found[some] = np.logical_or.reduceat(flags, pointers[some])  # which cannot take empty rows
     return found

@@ -92,7 +92,7 @@ def size_stratified_coverage(
     outcome = Outcome.of(sets, labels, classes)
     sizes = outcome.sizes
     if bins is None:
-        return {int(size): outcome.share(outcome.covered, confidence, sizes == size) for size in np.unique(sizes)}
+        return {size: outcome.share(outcome.covered, confidence, sizes == size) for size in outcome.sizes_met()}
     starts = check_bins(bins)
     which = np.searchsorted(starts, sizes, side="right") - 1
     ends = [int(end) - 1 for end in starts[1:]] + [None]

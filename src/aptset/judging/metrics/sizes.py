@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset.judging.estimates import Estimate
@@ -51,7 +50,7 @@ def size_distribution(sets: Any, *, confidence: float = 0.95) -> dict[int, Estim
     0.5 [0.06759, 0.9324] (2 of 4)
     """
     outcome = Outcome.of(sets)
-    return {int(size): outcome.share(outcome.sizes == size, confidence) for size in np.unique(outcome.sizes)}
+    return {size: outcome.share(outcome.sizes == size, confidence) for size in outcome.sizes_met()}
 
 
 def mean_size_by(
