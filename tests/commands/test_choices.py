@@ -48,7 +48,7 @@ def test_evaluate_prints_every_metric(folder):
     options = ["--prefix", "p_"]
     run("calibrate", folder / "val.csv", "--label", "y", "-o", folder / "c.aptset", *options)
     run("predict", folder / "new.csv", "-c", folder / "c.aptset", "-o", folder / "s.parquet", *options)
-    text = run("evaluate", folder / "s.parquet", "--label", "y").stdout
+    text = run("evaluate", folder / "s.parquet", "--label", "y", "--alpha", "0.1").stdout
     assert all(metric.words in text for metric in METRICS.values() if not metric.needs_features)
 
 
