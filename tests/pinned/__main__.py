@@ -1,0 +1,11 @@
+"""Write the pinned digests anew: ``python -m pinned --write``; without it, list what differs."""
+
+import sys
+
+from pinned.pins import PINS, computed, differing, written
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        PINS.write_text(written(computed()), encoding="utf-8")
+    else:
+        print(*differing(computed()), sep="\n")
