@@ -153,7 +153,10 @@ def in_words(done: dict[str, Any], out: str) -> str:
     if first != ("size", "set"):
         lines.append(f"The first level is in the columns {first[0]!r} and {first[1]!r}.")
     if "parts" in done:
-        lines.append(f"Parts: {done['parts']:,}, of which an earlier run had finished {done['finished_before']:,}.")
+        lines.append(f"Parts: {done['parts']:,}, of which an earlier run had finished {done['finished_before']:,}")
+        if done["finished_from_copies"]:
+            lines[-1] += f" ({done['finished_from_copies']:,} of them from files of other names with the same bytes)"
+        lines[-1] += "."
         if done["other_parts"]:
             lines.append(f"{out} also holds {done['other_parts']:,} parts that are not among these.")
     return "\n".join(lines)

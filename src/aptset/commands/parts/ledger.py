@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyarrow.fs import FileType
 
@@ -25,13 +25,23 @@ from aptset.commands.parts.checks import (
 )
 from aptset.commands.parts.finding import Part
 from aptset.commands.parts.sharing import shared
-from aptset.commands.parts.stores import Place
+from aptset.commands.parts.stores import Place, is_of_all_bytes
 
 _FOLDER = "_aptset"  # readers of datasets leave out what begins with _
 _MANIFEST = f"{_FOLDER}/manifest.json"
 _LOCK = f"{_FOLDER}/.lock"
 COUNTS = ("rows", "labels", "empty")  # what a record says about the sets of a part
+_FACTS = ("part", "input", "input_digest", "output_digest")  # what it says about the files
 _READERS = 16  # records are many and small, and a store answers slowly
+
+
+class Look(NamedTuple):
+    """What an earlier run left of a part: the record of sets that still hold, or why they are made anew, or neither."""
+
+    record: dict[str, Any] | None = None
+    is_copy: bool = False  # the input has another name than then, and the same bytes
+    anew: str = ""
+    other_input: str = ""  # whose sets stand where those of this part would
 
 
 @dataclass(frozen=True)
@@ -75,19 +85,32 @@ class Ledger:
         else:  # nothing was finished: what went wrong may have been the settings
             manifest.write(_as_json(settings))
 
-    def finished(self, parts: Sequence[Part]) -> dict[str, dict[str, Any]]:
-        """Return the records of the parts whose input and output are as they were when the part was finished."""
-        there = {name: info for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
-        noted = [part for part in parts if _record_of(part) in there]
-        read = partial(_read_record, self.out)
+    def looks(self, parts: Sequence[Part]) -> Iterator[Look]:
+        """Yield for each part what an earlier run left of it; files are hashed in several threads, ahead."""
+        there = {name for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
         with ThreadPoolExecutor(_READERS) as readers:
-            records = list(readers.map(read, noted))
-        found = {}
-        for part, record in zip(noted, records, strict=True):
-            output = there.get(part.output_name)
-            if record is not None and output is not None and _facts(part, output.size) == _facts_in(record):
-                found[part.name] = record
-        return found
+            yield from readers.map(partial(self._look, there), parts)
+
+    def _look(self, there: set[str], part: Part) -> Look:
+        """Compare a part with its record: the input by its name and its content, the output by its content."""
+        name = part.output_name
+        if _record_of(part) not in there:
+            return Look(anew="it has no record" if name in there else "")
+        record = _read_record(self.out, part)
+        if record is None:
+            return Look(anew="its record cannot be read")
+        digest, is_same_name = part.place.digest(), record["input"] == part.place.full_name
+        is_same = digest == record["input_digest"]
+        is_copy = is_same and is_of_all_bytes(digest) and record["part"] == part.name
+        if not is_same_name and not is_copy:
+            return Look(other_input=record["input"])
+        if not is_same:
+            return Look(anew=f"its input {part.place.shown} has changed")
+        if name not in there:
+            return Look(anew="it was no longer there")
+        if self.out.below(name).digest() != record["output_digest"]:
+            return Look(anew="it was changed or cut short after it was written")
+        return Look(record, is_copy=not is_same_name)
 
     def others(self, parts: Sequence[Part]) -> int:
         """Return how many parts were finished here that this run does not know."""
@@ -95,28 +118,23 @@ class Ledger:
         noted = self.out.below(f"{_FOLDER}/parts").listed(recursive=True)
         return sum(info.type == FileType.File and f"{_FOLDER}/parts/{name}" not in known for name, info in noted)
 
-    def note(self, part: Part, counts: dict[str, int]) -> None:
-        """Write down that a part is finished."""
-        size = self.out.below(part.output_name).info.size
-        self.out.below(_record_of(part)).write(_as_json({**_facts(part, size), **counts}))
+    def note(self, part: Part, input_digest: str, counts: dict[str, int]) -> None:
+        """Write down that a part is finished, from what and to what."""
+        facts = {"part": part.name, "input": part.place.full_name, "input_digest": input_digest}
+        facts["output_digest"] = self.out.below(part.output_name).digest()
+        self.out.below(_record_of(part)).write(_as_json({**facts, **counts}))
 
 
 def _record_of(part: Part) -> str:
-    return f"{_FOLDER}/parts/{part.name}.json"
-
-
-def _facts(part: Part, size: int | None) -> dict[str, Any]:
-    """Return what must not change between two runs: a part that is replaced, or damaged, is done again."""
-    return {"input_size": part.size, "input_changed": part.changed, "output_size": size}
-
-
-def _facts_in(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: record.get(name) for name in ("input_size", "input_changed", "output_size")}
+    """Return the name of a record; it goes by the output, which a.csv and a.csv.gz have in common."""
+    return f"{_FOLDER}/parts/{part.output_name}.json"
 
 
 def _read_record(out: Place, part: Part) -> dict[str, Any] | None:
     found = _read(out.below(_record_of(part)))
-    return found if isinstance(found, dict) and all(type(found.get(name)) is int for name in COUNTS) else None
+    kinds = {**dict.fromkeys(_FACTS, str), **dict.fromkeys(COUNTS, int)}
+    is_record = isinstance(found, dict) and all(type(found.get(name)) is kind for name, kind in kinds.items())
+    return found if is_record else None
 
 
 def _read(place: Place) -> Any:

@@ -64,7 +64,7 @@ def predict_parts(
         levels, calibration = list(alphas or ()), load_artefact(artefact, options["trust"])
         one = sets_of_probabilities(source_of(options, label, Path()), calibration, levels, options["normalize"])
     check_alphas(levels)
-    settings = {"alpha": levels, "label": label, **{name: options[name] for name in _OPTIONS}}
+    settings = {"alpha": levels, "label": _label_setting(label), **{name: options[name] for name in _OPTIONS}}
     folders = [place for name in options["probs"] if (place := place_of(name)).is_folder]
     done = parts.write(place_of(out), settings_of_run(artefact, settings), folders, one)
     return {**done, "alpha": levels[0]}
@@ -135,10 +135,16 @@ def _without_rows(path: Path) -> dict[str, pa.Array]:
     return {field.name: pa.array([], field.type) for field in schema}
 
 
+def _label_setting(label: str | None) -> Any:
+    """Return the name of labels; with a digest of their file, if they stand in one of their own beside matrices."""
+    is_file = label is not None and label.endswith(".npy") and Path(label).is_file()
+    return [label, place_of(str(label)).digest()] if is_file else label
+
+
 def settings_of_run(artefact: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return all that the bytes of the output depend on besides the input."""
     of_calibration = {"calibration": _digest_of(artefact), "aptset": versions().get("aptset")}
-    return {"format": 1, "command": "predict", **of_calibration, **options}
+    return {"format": 2, "command": "predict", **of_calibration, **options}
 
 
 def _digest_of(artefact: Path) -> str:
