@@ -159,6 +159,31 @@ def test_a_run_that_is_at_work_keeps_its_folder_from_runs_with_other_settings(da
     assert tree(data / "sets") == tree(data / "straight")
 
 
+def test_a_run_that_is_at_work_keeps_its_part_from_another_input_of_the_same_name(data):
+    (data / "hold").touch()
+    other = data / "other" / "day=2" / "part.parquet"
+    other.parent.mkdir(parents=True)
+    table(100, 5).iloc[:60].drop(columns="note").to_parquet(other)
+    same_code = {**os.environ, "PYTHONPATH": str(Path(aptset.__file__).parents[1])}
+    first = [sys.executable, "-m", "aptset", "predict", "new/day=2", *predict("sets")[2:]]
+    with subprocess.Popen(first, cwd=data, env=same_code) as process:
+        try:
+            for _ in range(30_000):
+                if (data / "waiting").exists() or process.poll() is not None:
+                    break
+                time.sleep(0.01)
+            told = failure("predict", "other", *predict("sets")[2:], cwd=data)
+        finally:
+            (data / "hold").unlink()
+        assert process.wait() == 0
+    assert told == (
+        "Error: sets/day=2/part.parquet is being written by a run that reads another input than "
+        "other/day=2/part.parquet. Name another folder by --out.\n"
+    )
+    run("predict", "new/day=2", *predict("straight")[2:], cwd=data)
+    assert tree(data / "sets") == tree(data / "straight")
+
+
 @pytest.fixture
 def days(tmp_path):
     """Hold two folders with a file of the same name, length and time of change, and a calibration."""

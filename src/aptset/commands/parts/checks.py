@@ -173,10 +173,18 @@ def check_same_inputs(others: Sequence[tuple[str, str, str]]) -> None:
     """Refuse parts of another input; each has the output, the input that it is of, and the one of this run."""
     if others:
         out, before, now = others[0]
-        more = f" {len(others) - 1} more stand in this folder." if len(others) > 1 else ""
+        more = f" So it is with {len(others) - 1:,} more." if len(others) > 1 else ""
         raise ValueError(
             f"{out} holds the sets of {before}, and this run reads {now}, whose content is another.{more} Name another "
             "folder by --out, or delete this one."
+        )
+
+
+def check_only_claim(out: str, shown: str, is_only: bool) -> None:
+    """Refuse a part that another run is writing from another input."""
+    if not is_only:
+        raise ValueError(
+            f"{out} is being written by a run that reads another input than {shown}. Name another folder by --out."
         )
 
 

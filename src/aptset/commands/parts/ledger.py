@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +20,10 @@ from pyarrow.fs import FileType
 
 from aptset.commands.parts.checks import (
     check_free,
+    check_only_claim,
     check_output_names,
     check_outside,
+    check_same_inputs,
     check_same_run,
 )
 from aptset.commands.parts.finding import Part
@@ -30,6 +33,7 @@ from aptset.commands.parts.stores import Place, is_of_all_bytes
 _FOLDER = "_aptset"  # readers of datasets leave out what begins with _
 _MANIFEST = f"{_FOLDER}/manifest.json"
 _LOCK = f"{_FOLDER}/.lock"
+_CLAIM = ".claim"
 COUNTS = ("rows", "labels", "empty")  # what a record says about the sets of a part
 _FACTS = ("part", "input", "input_digest", "output_digest")  # what it says about the files
 _READERS = 16  # records are many and small, and a store answers slowly
@@ -73,13 +77,16 @@ class Ledger:
     def _holds_something(self) -> bool:
         """Tell whether parts were finished here; refuse a folder that is not ours."""
         there = {name for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
-        found = any(name != _MANIFEST and not name.rpartition("/")[2].startswith(".") for name in there)
+        found = any(name != _MANIFEST and not _is_hidden(name) for name in there)
         check_free(self.out.shown, not found or _MANIFEST in there)
         return found
 
     def _begin(self, settings: dict[str, Any], is_alone: bool) -> None:
         """Write down the settings of the run; those of one that is at work or finished something stay."""
         manifest = self.out.below(_MANIFEST)
+        if is_alone and self.out.is_local:
+            for claim in Path(self.out.below(_FOLDER).path).rglob(f".*{_CLAIM}"):
+                claim.unlink(missing_ok=True)  # of a run that was killed
         if not is_alone or self._holds_something():
             check_same_run(self.out.shown, _read(manifest), settings)
         else:  # nothing was finished: what went wrong may have been the settings
@@ -112,17 +119,49 @@ class Ledger:
             return Look(anew="it was changed or cut short after it was written")
         return Look(record, is_copy=not is_same_name)
 
+    @contextmanager
+    def claimed(self, part: Part, digest: str) -> Iterator[None]:
+        """Keep a part to one input while it is written: runs at the same time look at each other's claims and records.
+
+        A claim is an empty file whose name tells the input. Who finds another one beside his own gives up, so of two at
+        most one goes on. On a store there is no order in which this could be done.
+        """
+        shown = self.out.below(part.output_name).shown
+        if not self.out.is_local:
+            yield
+            return
+        folder, _, name = self.out.below(f"{_FOLDER}/parts/{part.output_name}").path.rpartition("/")
+        who = ["" if is_of_all_bytes(digest) else part.place.full_name, part.name, digest]
+        beginning = f".{sha256(name.encode()).hexdigest()[:16]}-"
+        claim = Path(folder) / f"{beginning}{sha256(json.dumps(who).encode()).hexdigest()[:16]}{_CLAIM}"
+        claim.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            claim.touch()
+            check_only_claim(shown, part.place.shown, list(Path(folder).glob(f"{beginning}*{_CLAIM}")) == [claim])
+            record = _read_record(self.out, part)
+            if record is not None and record["input_digest"] != digest and record["input"] != part.place.full_name:
+                check_same_inputs([(shown, record["input"], part.place.full_name)])
+            yield
+        finally:
+            claim.unlink(missing_ok=True)
+
     def others(self, parts: Sequence[Part]) -> int:
         """Return how many parts were finished here that this run does not know."""
         known = {_record_of(part) for part in parts}
         noted = self.out.below(f"{_FOLDER}/parts").listed(recursive=True)
-        return sum(info.type == FileType.File and f"{_FOLDER}/parts/{name}" not in known for name, info in noted)
+        names = [name for name, info in noted if info.type == FileType.File and not _is_hidden(name)]
+        return sum(f"{_FOLDER}/parts/{name}" not in known for name in names)
 
     def note(self, part: Part, input_digest: str, counts: dict[str, int]) -> None:
         """Write down that a part is finished, from what and to what."""
         facts = {"part": part.name, "input": part.place.full_name, "input_digest": input_digest}
         facts["output_digest"] = self.out.below(part.output_name).digest()
         self.out.below(_record_of(part)).write(_as_json({**facts, **counts}))
+
+
+def _is_hidden(name: str) -> bool:
+    """Tell files that are being written, locks and claims from those that stay."""
+    return name.rpartition("/")[2].startswith(".")
 
 
 def _record_of(part: Part) -> str:

@@ -89,12 +89,13 @@ class Parts:
         if place.is_local:
             Path(place.path).parent.mkdir(parents=True, exist_ok=True)
         version, digest = part.place.version(), part.place.digest()
-        with self.reader.opened(part) as path, local_target(place) as target:
-            self.reader.on_name(target, place.shown)
-            done = one(path, part.keys, target)
-            if part.place.version() != version:
-                target.unlink(missing_ok=True)  # sets of two states of a file; on a store none were put yet
-                refuse_changing_input(part.place.shown)
-        counts = {"rows": done["rows"], "labels": round(done["mean_size"] * done["rows"]), "empty": done["empty"]}
-        ledger.note(part, digest, counts)
+        with ledger.claimed(part, digest):
+            with self.reader.opened(part) as path, local_target(place) as target:
+                self.reader.on_name(target, place.shown)
+                done = one(path, part.keys, target)
+                if part.place.version() != version:
+                    target.unlink(missing_ok=True)  # sets of two states of a file; on a store none were put yet
+                    refuse_changing_input(part.place.shown)
+            counts = {"rows": done["rows"], "labels": round(done["mean_size"] * done["rows"]), "empty": done["empty"]}
+            ledger.note(part, digest, counts)
         return counts
