@@ -11,6 +11,7 @@ from click.testing import CliRunner
 import aptset
 from aptset.commands import evaluation_jobs
 from aptset.commands.cli import main
+from aptset.commands.monitor_jobs import log_of as log_of_file
 
 
 @pytest.fixture
@@ -279,3 +280,34 @@ def test_logs_in_a_folder_are_one_log(watched):
     assert json.loads(monitor(folder / "logs", *arguments).output)["rows"] == 401
     log_of(folder / "logs" / "day-0.csv", 900, 10, misses=10)
     assert "its first 401 rows are others" in monitor(folder / "logs", *arguments).output
+
+
+def test_the_digest_of_the_first_rows_is_that_of_a_file_with_these_rows_alone(tmp_path):
+    """Whatever the types are, and wherever row groups end."""
+    n = 60
+    columns = {
+        "lists": pa.array([None if i % 7 == 0 else [str(k) for k in range(i % 4)] for i in range(n)]),
+        "texts": pa.array([None if i % 5 == 0 else "é" * (i % 3) for i in range(n)]),
+        "coded": pa.array([None if i % 6 == 0 else f"{i % 4}" for i in range(n)]).dictionary_encode(),
+        "floats": pa.array([None if i % 9 == 0 else float("nan") if i % 4 == 0 else i / 2 for i in range(n)]),
+        "dates": pa.array([i * 10**9 for i in range(n)], pa.timestamp("ns")),
+        "flags": pa.array([i % 2 == 0 for i in range(n)]),
+        "bytes": pa.array([bytes([i, 255]) for i in range(n)], pa.binary()),
+        "records": pa.array([{"a": i, "b": [i]} for i in range(n)]),
+        "nothing": pa.nulls(n),
+    }
+    whole = pa.table(columns)
+    for rows in (0, 1, 7, 33, 60):
+        pq.write_table(whole.slice(0, rows), tmp_path / "first.parquet", row_group_size=9)
+        alone = log_of_file(tmp_path / "first.parquet")[1]
+        assert alone["rows"] == rows
+        for size in (4, 11, 60):
+            pq.write_table(whole, tmp_path / "whole.parquet", row_group_size=size)
+            assert rows == 0 or log_of_file(tmp_path / "whole.parquet", rows)[0] == alone["digest"]
+    digests = {log_of_file(tmp_path / "whole.parquet")[1]["digest"]}
+    for name in columns.keys() - {"nothing"}:
+        moved = pa.concat_arrays([columns[name].slice(3, 1), columns[name].slice(1)])
+        pq.write_table(pa.table({**columns, name: moved}), tmp_path / "changed.parquet")
+        digests.add(log_of_file(tmp_path / "changed.parquet")[1]["digest"])
+    assert len(digests) == len(columns), "a change in any column tells"
+    assert log_of_file(tmp_path / "first.parquet", 61)[0] == "", "there are fewer"

@@ -111,7 +111,7 @@ def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
 def digest_of(artefact: Path) -> str:
     """Return a digest of what a calibration says, not of when it was made: a script that makes it anew goes on, too."""
     facts, tensors = (json.loads((artefact / "aptset.json").read_bytes()), {}) if artefact.is_dir() else read(artefact)
-    plain = {name: value for name, value in facts.items() if name not in ("created", "digest")}
+    plain = {name: value for name, value in facts.items() if name not in ("created", "digest", "library")}
     found = blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16)
     for name in sorted(tensors):
         found.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
