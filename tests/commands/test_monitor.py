@@ -183,7 +183,7 @@ def test_a_row_that_was_changed_in_any_column_is_noticed(watched):
         path.write_text(text.replace(before, after, 1) + "300,a|b,a\n")
         assert "its first 300 rows are others" in monitor(path, *arguments).output
     path.write_text(text.replace("id,set,y", "number,set,y"))
-    assert "must have the columns that it had; missing: id" in monitor(path, *arguments).output
+    assert "it lacks their columns 'id'. If the log was rotated" in monitor(path, *arguments).output
     path.write_text(text + "300,a|b,a\n")
     assert json.loads(monitor(path, *arguments).output)["rows"] == 301
 

@@ -271,16 +271,11 @@ def check_is_rotated(path: Path, seen: int, is_new: bool) -> None:
         )
 
 
-def check_columns_kept(path: Path, before: Sequence[str], now: Sequence[str]) -> None:
-    """Refuse a file that lost columns: its rows cannot be recognised."""
-    missing = [name for name in before if name not in now]
-    check_columns(path, not missing, f"the columns that it had; missing: {', '.join(missing[:6])}", list(now), missing)
-
-
-def check_begins_with(path: Path, seen: int, rows: int, is_same: bool) -> None:
+def check_begins_with(path: Path, seen: int, rows: int, is_same: bool, missing: Sequence[str]) -> None:
     """Refuse a file that does not begin with the rows that were seen: nobody knows which of its rows are new."""
     if not is_same:
         what = f"it has {rows:,} rows" if rows < seen else f"its first {seen:,} rows are others"
+        what = f"it lacks their columns {', '.join(map(repr, missing[:6]))}" if missing else what
         raise ValueError(
             f"{path} must begin with the {seen:,} rows that the monitor has seen; {what}. If the log was rotated, and "
             "every row in it is new, pass --rotated once. If rows were changed or lost, begin anew: another --state."

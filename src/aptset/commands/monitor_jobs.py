@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from aptset.batches.arrow_arrays import filled_numbers
 from aptset.commands.checks import (
     check_begins_with,
-    check_columns_kept,
     check_is_rotated,
     check_log,
     check_rotated_state,
@@ -94,8 +93,8 @@ def _go_on(
         check_is_rotated(path, seen, seen == 0 or first != log["digest"])
         seen = 0
     elif seen:
-        check_columns_kept(path, log["columns"], now["columns"])
-        check_begins_with(path, seen, now["rows"], first == log["digest"])
+        missing = [name for name in log["columns"] if name not in now["columns"]]
+        check_begins_with(path, seen, now["rows"], first == log["digest"], missing)
     return before, seen, {**about, **now}
 
 

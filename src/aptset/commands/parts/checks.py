@@ -193,7 +193,7 @@ def warn_anew(out: str, reasons: Sequence[tuple[str, str]]) -> None:
     if reasons:
         shown = ", ".join(f"{name} ({why})" for name, why in reasons[:_SHOWN])
         more = f" and {len(reasons) - _SHOWN:,} more" if len(reasons) > _SHOWN else ""
-        many = "1 part that was finished is" if len(reasons) == 1 else f"{len(reasons):,} parts that were finished are"
+        many = "1 part is" if len(reasons) == 1 else f"{len(reasons):,} parts are"
         warnings.warn(f"{out}: {many} predicted anew: {shown}{more}.", stacklevel=2)
 
 
