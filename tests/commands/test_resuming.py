@@ -237,9 +237,7 @@ def test_an_input_that_changed_is_predicted_anew_in_words(days):
     path.write_bytes((days / "day2" / "part.csv").read_bytes())
     os.utime(path, ns=(10**18, 10**18))
     done = run(*sets_of("day1", "sets", "--quiet"), cwd=days)
-    assert done.stderr == (
-        "Warning: sets: 1 part is predicted anew: part.csv (its input day1/part.csv has changed).\n"
-    )
+    assert done.stderr == ("Warning: sets: 1 part is predicted anew: part.csv (its input day1/part.csv has changed).\n")
     run(*sets_of("day2", "straight"), cwd=days)
     assert (days / "sets" / "part.csv").read_bytes() == (days / "straight" / "part.csv").read_bytes()
     os.utime(path)
