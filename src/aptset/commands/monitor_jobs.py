@@ -154,11 +154,11 @@ class _Digests:
             return
         texts = _as_binary(column)
         self._running[(*key, "lengths")].update(_as_bytes(pc.binary_length(texts)))
-        filled = pc.fill_null(texts, b"")
+        running, filled = self._running[(*key, "letters")], pc.fill_null(texts, b"")
         _, ends, letters = filled.buffers()
         if len(filled) and letters is not None:
             first, last = np.frombuffer(ends, dtype=np.int64)[[filled.offset, filled.offset + len(filled)]]
-            self._running[(*key, "letters")].update(memoryview(letters)[first:last])
+            running.update(memoryview(letters)[first:last])
 
     def of(self, columns: Sequence[str]) -> str:
         """Return one digest of what came in these columns."""

@@ -108,12 +108,11 @@ class Place:
                 yield from self._tree(path, (*above, here))
 
     def version(self) -> str:
-        """Return what changes whenever the content does, told without reading it: for a look before and after a job."""
-        if self.is_local:
-            found = os.stat(self.path)
-            return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
-        info = self.info
-        return f"{info.size} {info.mtime_ns} {self._tag()}"
+        """Return what changes whenever the content does, told at once where it is here: for looks before and after."""
+        if not self.is_local:
+            return self.digest()
+        found = os.stat(self.path)
+        return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
     def digest(self) -> str:
         """Return what tells this content from any other: of all bytes, where they are on this machine.
