@@ -162,8 +162,8 @@ class _Digests:
 
     def of(self, columns: Sequence[str]) -> str:
         """Return one digest of what came in these columns."""
-        found = sha256()
-        for key in sorted(key for key in self._running if key[0] in set(columns)):
+        found, wanted = sha256(), set(columns)
+        for key in sorted(key for key in self._running if key[0] in wanted):
             found.update(json.dumps([*key, self._running[key].hexdigest()]).encode())
         return found.hexdigest()
 
