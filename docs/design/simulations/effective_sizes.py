@@ -1,8 +1,8 @@
-"""What n do a stream and a weighted calibration have? Run: ``python docs/design/simulations/effective_sizes.py`` (a minute).
+"""What n do a stream and weights have? Run: ``python docs/design/simulations/effective_sizes.py`` (half a minute).
 
 The coverage of one calibration on n rows is about Beta: its variance is alpha (1 - alpha) / (n + 2). Here is the n that
-gives the spread of coverage that a stream shows from row to row while nothing changes, and how much larger the spread of
-a weighted calibration is than n = (sum w)^2 / (sum w^2) says.
+gives the spread of coverage that a stream shows from row to row while nothing changes, and how much larger the spread
+of a weighted calibration is than n = (sum w)^2 / (sum w^2) says.
 """
 
 import bisect

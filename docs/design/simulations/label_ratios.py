@@ -25,9 +25,8 @@ def labelled(n, proportions, generator):
 
 def one(n, method, generator):
     """Return coverages of new rows without and with the correction, and how wrong the errors say proportions are."""
-    (p, y), (new, _), (q, z) = (
-        labelled(m, share, generator) for m, share in ((n, SOURCE), (n, TARGET), (4000, TARGET))
-    )
+    drawn = ((n, SOURCE), (n, TARGET), (4000, TARGET))
+    (p, y), (new, _), (q, z) = (labelled(rows, share, generator) for rows, share in drawn)
     ratios, wrong = dict(enumerate(TARGET / SOURCE)), 0.0
     if method != "known":
         ratios = aptset.label_ratios(p, y, new, method)

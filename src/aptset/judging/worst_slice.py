@@ -152,7 +152,8 @@ def worst_slice_coverage(
     method : {"held-out", "in-sample"}, default="held-out"
         "held-out" finds the slab on a part of the rows and measures it on the others: for rows that are independent of
         each other it is unbiased, 1 - alpha for sets with valid conditional coverage. (Rows of one patient in both
-        parts know each other's misses.) "in-sample" is the minimum itself, which lies below the truth even for perfect sets.
+        parts know each other's misses.) "in-sample" is the minimum itself, which lies below the truth even for perfect
+        sets.
     delta : float, default=0.1
         The least share of the points that a slab holds.
     directions : int or array, default=1000

@@ -125,9 +125,10 @@ class Calibration(AnsweringCalibration):
         """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.
 
         Both must have been made with the same settings and the same integer ``random_state``. A calibration that was
-        merged before is refused, since its rows would count twice, and so is one of equal content and u; rows that are in both otherwise are not noticed.
-        Where rows come more than once, give each shard a ``first_row`` of its own (or ids): copies in shards that start
-        at the same row share their chance, and less is known than n says. Weights of both must have one constant.
+        merged before is refused, since its rows would count twice, and with it one whose rows have the same content,
+        labels and u as other rows; rows that are in both otherwise are not noticed. Where rows come more than once,
+        give each shard a ``first_row`` of its own (or ids): copies in shards that start at the same row share their
+        chance, and less is known than n says. Weights of both must have one constant.
         """
         return merged(self, other)
 
