@@ -28,8 +28,8 @@ for seed in range(5):
 means = {score: np.mean(values, axis=0) for score, values in found.items()}
 
 # %%
-# Small sets are to the left, an even coverage is at the top. The lowest of ten labels is low by chance, too: where every
-# label is covered with 0.9, that of about 80 test rows each is 0.85 on average, the dotted line.
+# Small sets are to the left, an even coverage is at the top. The lowest of ten labels is low by chance, too: where
+# every label is covered with 0.9, that of about 80 test rows each is 0.85 on average, the dotted line.
 
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for score, (coverage, size, lowest) in means.items():
