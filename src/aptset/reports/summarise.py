@@ -49,8 +49,11 @@ def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state:
     parts = {"label": measures.Partition.of(evidence.labels.tolist())}
     if evidence.groups is not None:
         parts["group"] = measures.Partition.of(evidence.groups)
-    needed = {} if evidence.needed is None else {"needed": measures.Partition.of(evidence.needed.of_row.tolist())}
-    found = _measured(evidence, parts | needed, evaluation.worst_slice, alpha, shown)
+    needed: dict[str, measures.Partition] = {}
+    if evidence.needed is not None:
+        names, of_row = np.unique(evidence.needed.of_row, return_inverse=True)
+        needed["needed"] = measures.Partition(names.tolist(), of_row.astype(np.int64))
+    found = _measured(evidence, needed | parts, evaluation.worst_slice, alpha, shown)
     columns = dict(found.columns)
     if evidence.origin.folds is not None:
         every = [group.below for fold in evidence.origin.folds for group in fold]
