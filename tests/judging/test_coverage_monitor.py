@@ -289,5 +289,5 @@ def test_a_miss_that_is_left_out_may_raise_the_evidence():
     misses = np.array([one == "1" for one in text])
     fewer = misses.copy()
     fewer[21] = False
-    every, others = (aptset.CoverageMonitor(n=16, alpha=0.1).update(~some).evidence for some in (misses, fewer))
+    every, others = (aptset.CoverageMonitor(n=16, alpha=0.1).update(~these).evidence for these in (misses, fewer))
     assert others > 1.1 * every

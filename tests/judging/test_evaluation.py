@@ -129,16 +129,16 @@ def test_the_interval_of_the_lowest_coverage_knows_that_it_was_chosen(labels, ro
 
 
 def test_the_lowest_coverage_is_simultaneous_wherever_it_is_said():
-    found, _, _ = evaluation(confidence=0.9)
+    judged, _, _ = evaluation(confidence=0.9)
     for by in ("label", "group", "size"):
-        values = {name: one for name, one in getattr(found, f"by_{by}").items() if by != "size" or name}
-        name, lowest = found.lowest(by)
+        values = {name: one for name, one in getattr(judged, f"by_{by}").items() if by != "size" or name}
+        name, lowest = judged.lowest(by)
         assert float(lowest) == min(float(one) for one in values.values())
         assert repr(lowest) == repr(share_of_count(values[name].count, values[name].n, 1 - 0.1 / len(values)))
-        assert f"lowest coverage by {by:<10}{lowest!r} for {name}".replace("  ", "") in repr(found).replace("  ", "")
+        assert f"lowest coverage by {by:<10}{lowest!r} for {name}".replace("  ", "") in repr(judged).replace("  ", "")
     assert aptset.evaluate([], []).lowest() is None
     with pytest.raises(ValueError, match="by"):
-        found.lowest("row")
+        judged.lowest("row")
 
 
 def test_coverage_is_flat_over_difficulty_where_it_should_be():
@@ -154,9 +154,9 @@ def test_coverage_is_flat_over_difficulty_where_it_should_be():
     y = np.minimum((p.cumsum(axis=1) < generator.random((80_000, 1))).sum(axis=1), 7)
     first = generator.permutation(80_000) < 20_000
     sets, p_values = aptset.calibrate(p[first], y[first], random_state=0).sets_and_p_values(p[~first], 0.1)
-    found = aptset.evaluate(sets, y[~first], alpha=0.1, p_values=p_values, probabilities=p[~first])
-    strata = aptset.coverage_by(sets, y[~first], found.evidence.needed.of_row)
+    judged = aptset.evaluate(sets, y[~first], alpha=0.1, p_values=p_values, probabilities=p[~first])
+    strata = aptset.coverage_by(sets, y[~first], judged.evidence.needed.of_row)
     for one in strata.values():
         assert abs(one - 0.9) < 5.5 * (0.09 / one.n + 0.09 / 20_000) ** 0.5
     assert sorted(strata) == list(range(1, 9)), "the strata differ as much as sizes do"
-    assert found.by_size[7] > 0.93, "where u decides, the larger sets cover more"
+    assert judged.by_size[7] > 0.93, "where u decides, the larger sets cover more"

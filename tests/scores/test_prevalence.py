@@ -204,16 +204,16 @@ def test_macro_coverage_is_largest_with_posteriors_of_the_counted_proportions_an
     seen = places[y] + 1.2 * generator.normal(size=(2 * n, 6))
     likelihood = np.exp(-((seen[:, None, :] - places) ** 2).sum(axis=2) / 2.88)
     counts = dict(enumerate(np.rint(100_000 * share).astype(int).tolist()))
-    found = {}
+    macro = {}
     for world, weights in (("counted", likelihood * share), ("balanced", likelihood)):
         p = weights / weights.sum(axis=1, keepdims=True)
         for name, score in (("lac", "lac"), ("prevalence", Prevalence(counts))):
             p_values = aptset.calibrate(p[:n], y[:n], conformity=score, random_state=0).p_values(p[n:])
             sets = p_values > np.quantile(p_values, 1 - 3 / n_labels)
-            found[world, name] = float(aptset.macro_coverage(sets, y[n:]))
+            macro[world, name] = float(aptset.macro_coverage(sets, y[n:]))
             assert sets.sum(axis=1).mean() == pytest.approx(3, abs=0.01)
-    assert found["counted", "prevalence"] > found["counted", "lac"] + 0.03
-    assert found["balanced", "lac"] > found["balanced", "prevalence"] + 0.03
+    assert macro["counted", "prevalence"] > macro["counted", "lac"] + 0.03
+    assert macro["balanced", "lac"] > macro["balanced", "prevalence"] + 0.03
 
 
 class Flipped(Prevalence):

@@ -50,8 +50,8 @@ def spread_of_weights(spread, hardness, n, times, generator):
 
 if __name__ == "__main__":
     for window, step in ((500, 0.0), (500, 0.005), (500, 0.01), (500, 0.05), (2000, 0.01)):
-        found = np.mean([of_stream(window, step, 20_000, np.random.default_rng(seed)) for seed in range(5)])
-        print(f"a stream with window={window}, step={step}: as a calibration on about {found:.0f} rows", flush=True)
+        size = np.mean([of_stream(window, step, 20_000, np.random.default_rng(seed)) for seed in range(5)])
+        print(f"a stream with window={window}, step={step}: as a calibration on about {size:.0f} rows", flush=True)
     for spread in (0.5, 1.0):
         for hardness in (-0.5, 0.0, 0.25, 0.5, 0.9):
             ratio, size = spread_of_weights(spread, hardness, 500, 4000, np.random.default_rng(1))

@@ -115,22 +115,22 @@ def labels_needed(sets: PredictionSets, probabilities: NDArray[Any]) -> LabelsNe
     """Return how many of its most likely labels each row needs to hold the share that sets hold on average.
 
     Sizes depend on u: of the two sets that it chooses between, the smaller one covers less, for an oracle too. This
-    number is one of the row alone, so an oracle's adaptive sets cover 1 - alpha at each value of it (Romano, Sesia and
-    Candes 2020, section 1.2); only the average share knows u, by one part in as many as there are rows.
+    number is one of the row alone, so the oracle's randomised sets (Romano, Sesia and Candes 2020) cover 1 - alpha
+    at each value of it; only the average share knows u, by one part in as many as there are rows.
     """
     rows, labels = probabilities.shape
     step = max(1, _CELLS_AT_ONCE // max(1, labels))
     pieces = [slice(start, start + step) for start in range(0, rows, step)]
     held = 0.0
-    for some in pieces:
-        first, stop = sets.indptr[some.start], sets.indptr[min(some.stop, rows)]
-        of_row = np.repeat(np.arange(len(sets.sizes[some])), sets.sizes[some])
-        held += float(_shares(probabilities[some])[of_row, sets.indices[first:stop]].sum())
+    for piece in pieces:
+        first, stop = sets.indptr[piece.start], sets.indptr[min(piece.stop, rows)]
+        of_row = np.repeat(np.arange(len(sets.sizes[piece])), sets.sizes[piece])
+        held += float(_shares(probabilities[piece])[of_row, sets.indices[first:stop]].sum())
     share = held / max(1, rows)
     needed = np.zeros(rows, dtype=np.int64)
-    for some in pieces:
-        mass = np.cumsum(-np.sort(-_shares(probabilities[some]), axis=1), axis=1)
-        needed[some] = np.minimum(labels, 1 + np.count_nonzero(mass < share - 1e-9, axis=1))
+    for piece in pieces:
+        mass = np.cumsum(-np.sort(-_shares(probabilities[piece]), axis=1), axis=1)
+        needed[piece] = np.minimum(labels, 1 + np.count_nonzero(mass < share - 1e-9, axis=1))
     return LabelsNeeded(share, needed)
 
 
