@@ -1,5 +1,6 @@
 """What stands on paper agrees with the code: README, pages, extras, versions, examples."""
 
+import ast
 import re
 import shlex
 import sys
@@ -115,3 +116,23 @@ def test_floors_come_from_the_project(monkeypatch):
     with pytest.raises(ValueError, match=r"one floor; got 2\.0 and 2\.1"):
         floors.floors(text.replace("numpy<3", "numpy>=2.1"))
     assert set(floors.floors((ROOT / "pyproject.toml").read_text(encoding="utf-8"))) >= {"numpy", "pandas", "click"}
+
+
+PROMISES = ROOT / "tests" / "README.md"
+
+
+def test_every_promise_names_tests_that_exist_and_a_page_that_does():
+    """What is named is defined at the top of its file, where pytest collects it, and is called test_..."""
+    lines = [line for line in PROMISES.read_text(encoding="utf-8").splitlines() if "](../docs/" in line]
+    assert len(lines) > 40
+    defined = {}
+    for line in lines:
+        named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", line)
+        assert named, line
+        for path, name in named:
+            if path not in defined:
+                tree = ast.parse((ROOT / "tests" / path).read_text(encoding="utf-8"))
+                defined[path] = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+            assert name in defined[path], f"{path} has no {name}"
+    missing = [page for page in re.findall(r"\(\.\./(docs/[^)]+)\)", "\n".join(lines)) if not (ROOT / page).exists()]
+    assert not (ROOT / "docs" / "reproduction").exists() or not missing

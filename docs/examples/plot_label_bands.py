@@ -4,7 +4,8 @@ Bands of labels
 
 Forty labels with a long tail: the most frequent is 25 times as frequent as the rarest. One threshold for all covers
 frequent labels more than rare ones. Bands of labels that share a threshold have the promise in each band; the score
-over the prevalence has none, and the largest mean coverage of labels for its size.
+over the prevalence has none; it has the largest mean coverage of labels for its size where probabilities are right
+under the proportions that were counted, as here.
 """
 
 from collections import Counter

@@ -28,12 +28,14 @@ for seed in range(5):
 means = {score: np.mean(values, axis=0) for score, values in found.items()}
 
 # %%
-# Small sets are to the left, an even coverage is at the top.
+# Small sets are to the left, an even coverage is at the top. The lowest of ten labels is low by chance, too: where
+# every label is covered with 0.9, that of about 80 test rows each is 0.85 on average, the dotted line.
 
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for score, (coverage, size, lowest) in means.items():
     ax.scatter(size, lowest, s=70, label=f"{score}: {coverage:.3f}")
 ax.axhline(0.9, color="grey", linestyle="--")
+ax.axhline(0.85, color="grey", linestyle=":")
 ax.set(xlabel="labels in a set", ylabel="lowest coverage of a label")
 ax.legend(title="coverage of all rows", loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()

@@ -1,5 +1,7 @@
 """Claims, comparisons and tables: verdicts follow from the numbers by the stated rules."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -184,3 +186,19 @@ def test_the_page_says_what_was_run_and_what_was_not():
     once = claims_page(results({("SVC", "SC"): [0.9]}, "mice", 500), 0.1)
     assert "one repetition only: an interval needs two" in once
     assert "authors' code" not in claims_page(results({("SVC", "SC"): [0.9, 0.8]}), 0.2), "their level is 0.1"
+
+
+RUNS = Path(__file__).parents[2] / "docs" / "reproduction"
+
+
+@pytest.mark.skipif(not RUNS.exists(), reason="long runs are not in an sdist")
+def test_the_second_run_repeats_the_draws_of_the_first():
+    """As docs/reproduction says: SC and HCC are equal to the last digit wherever both ran."""
+    keys = ["data", "n_train", "n_test", "box", "method", "repetition", "alpha", "seed", "condition"]
+    first, second = (pd.read_parquet(path / "results.parquet") for path in (RUNS, RUNS / "second"))
+    both = first.merge(second, on=keys, suffixes=("", "_again"))
+    both = both[both["method"].isin(["SC", "HCC"]) & (both["condition"] == "all")]
+    assert len(both) > 200
+    assert (both["coverage"] == both["coverage_again"]).all()
+    assert (both["size"] == both["size_again"]).all()
+    assert "It is no second sample" in (RUNS / "second" / "README.md").read_text(encoding="utf-8")

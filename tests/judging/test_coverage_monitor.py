@@ -281,3 +281,13 @@ def test_groups_that_a_file_would_not_give_back_are_not_saved(tmp_path, group):
     with pytest.raises(TypeError, match="groups must be texts, numbers, booleans or None to be saved"):
         monitor.save(tmp_path / "state.json")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_miss_that_is_left_out_may_raise_the_evidence():
+    """Not every subset of the misses has less evidence: the urn expects the more misses, the more it has seen."""
+    text = "111111011111111111001110010110110110"
+    misses = np.array([one == "1" for one in text])
+    fewer = misses.copy()
+    fewer[21] = False
+    every, others = (aptset.CoverageMonitor(n=16, alpha=0.1).update(~these).evidence for these in (misses, fewer))
+    assert others > 1.1 * every

@@ -83,6 +83,18 @@ def test_held_out_estimate_is_unbiased_and_the_minimum_is_not():
     assert np.mean(lowest) < 0.82
 
 
+def test_rows_that_are_not_independent_bias_the_held_out_estimate():
+    """The other side of the law above, which the pages name: ten rows of each patient stand in both parts.
+
+    Coverage is 0.9 given every x; the estimate is near 0.5, with a standard error below 0.03 over 30 repetitions.
+    """
+    generator, estimates = np.random.default_rng(3), []
+    for r in range(30):
+        X, covered = generator.normal(size=(60, 2)), generator.random(60) < 0.9
+        estimates.append(float(worst(np.repeat(covered, 10), np.repeat(X, 10, axis=0), directions=100, random_state=r)))
+    assert np.mean(estimates) < 0.75
+
+
 def test_finds_the_rows_that_are_badly_served():
     generator = np.random.default_rng(1)
     X = generator.normal(size=(4000, 5))

@@ -226,3 +226,14 @@ def test_the_whole_is_not_merged_with_its_parts():
 def test_one_number_is_no_uniform_per_row():
     with pytest.raises(ValueError, match=r"u must hold one uniform per row.*got the number 1.0"):
         aptset.calibrate(P, Y, u=1.0)
+
+
+def test_honest_shards_that_are_equal_are_refused_with_a_true_sentence_and_its_ways_out_work():
+    """Two different pieces of a table of few values: nobody can tell them from one piece that came twice."""
+    matrix, y = [[0.7, 0.3], [0.4, 0.6]] * 50, [0, 1] * 50
+    one, other = (aptset.calibrate(matrix, y, random_state=0) for _ in range(2))
+    with pytest.raises(ValueError, match=r"same content, labels and u\. If they are the same shard.*If they are other"):
+        one.merge(other)
+    later = aptset.calibrate(matrix, y, random_state=0, first_row=BLOCK_ROWS)
+    named = [aptset.calibrate(matrix, y, random_state=0, ids=np.arange(100) + 100 * i) for i in range(2)]
+    assert one.merge(later).n == named[0].merge(named[1]).n == 200

@@ -62,7 +62,8 @@ def test_figures_stand_where_their_numbers_are(opened, tmp_path):
         for bar in parts_of(page, "sizes", "g .miss")
     ]
     assert missed == pytest.approx([(one.n - one.count) / 400 for one in evaluation.by_size.values()], abs=1e-4)
-    to_share, known = scale_of(page, "bysize", "y"), [v for size, v in evaluation.by_size.items() if size]
+    needed = aptset.coverage_by(evaluation.evidence.sets, y, evaluation.evidence.needed.of_row)
+    to_share, known = scale_of(page, "bysize", "y"), list(needed.values())
     assert [to_share(dot["cy"]) for dot in parts_of(page, "bysize", ".dot")] == pytest.approx(known, abs=1e-4)
     ends = [(to_share(line["y1"]), to_share(line["y2"])) for line in parts_of(page, "bysize", ".whisker")]
     assert np.array(ends) == pytest.approx(np.array([(v.low, v.high) for v in known]), abs=1e-4)
@@ -89,3 +90,29 @@ def test_the_curve_and_its_band_stand_where_their_numbers_are(opened, tmp_path):
     assert heights(curve["points"]) == pytest.approx(frame["coverage"].to_numpy(), abs=1e-3)
     (dot,) = parts_of(page, "curve", ".dot")
     assert to_share(dot["cy"]) == pytest.approx(page.tiles()["coverage"][0], abs=1e-4)
+
+
+def test_coverage_by_difficulty_is_that_of_python_at_every_level(opened, tmp_path, monkeypatch):
+    """The rows of each difficulty stay the same when the level moves; without probabilities sizes take their place."""
+    classifier, X, y = model()
+    made_of = aptset.report(classifier, X, y, tmp_path / "r.html")
+    monkeypatch.setattr("aptset.reports.measures.MOST_CELLS", 0)
+    aptset.report(classifier, X, y, tmp_path / "tables.html")
+    by = made_of.evaluation.evidence.needed.of_row
+    for name in ("r.html", "tables.html"):
+        page = opened(tmp_path / name)
+        for alpha in (0.1, 0.3):
+            page.type_alpha(alpha)
+            known = aptset.coverage_by(classifier.predict_set(X, alpha), y, by)
+            lines = page.download("#bysize [data-does=csv]").split()
+            assert lines[0] == "labels_needed,rows,covered,low,high"
+            assert [line.split(",")[:3] for line in lines[1:]] == [
+                [str(size), str(value.n), str(value.count)] for size, value in known.items()
+            ]
+    sets, p_values = classifier.sets_and_p_values(X)
+    bare = aptset.evaluate(sets, y, alpha=0.1, p_values=p_values)
+    aptset.report(bare, path=tmp_path / "bare.html")
+    page = opened(tmp_path / "bare.html")
+    to_share, known = scale_of(page, "bysize", "y"), [v for size, v in bare.by_size.items() if size]
+    assert [to_share(dot["cy"]) for dot in parts_of(page, "bysize", ".dot")] == pytest.approx(known, abs=1e-4)
+    assert "with a perfect model too" in page.page.inner_text("#bysize-card")

@@ -36,7 +36,7 @@ from aptset.judging.metrics import OF_SPLITS
 from aptset.reports.checks import check_page_path
 from aptset.reports.render import save_page
 
-ENDING = "  All checks together speak up for nothing in at most one of 100 audits."
+ENDING = "  All checks together speak up for nothing in at most one of 100 audits of independent rows from one source."
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,8 +128,9 @@ def audit(
     Random splits are exchangeable by construction, so the verdict is about the method and the model on these rows. What
     it cannot see is a world that changes: that is what the look at drift, along the order of the rows, is for. It looks
     at how strange the rows are to the model, at labels, at features and at the last rows, and for rows that were
-    copied. Splits and models do not depend on the order of the rows. All verdicts and checks together speak up for
-    nothing in at most one of 100 audits.
+    copied. Splits and models do not depend on the order of the rows. If rows are drawn independently from one source,
+    all verdicts and checks together speak up for nothing in at most one of 100 audits. Rows that somebody designed,
+    every combination so many times, are no such draw: they look copied.
 
     Parameters
     ----------

@@ -102,7 +102,8 @@ class Drift:
         return (
             f"{self.repeated:,} rows occur more than once, in numbers that no independent draw makes ("
             f"{in_p(self.p_repeats)}). Copies of one row train and test at once, so new rows may be covered less than "
-            "these: keep one of each."
+            "these: keep one of each. (In a table that was designed so, with every combination a fixed number of "
+            "times, they need not be copies.)"
         )
 
 

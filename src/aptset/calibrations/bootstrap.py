@@ -125,7 +125,7 @@ class Bootstrap:
         return [Fold(np.setdiff1d(np.arange(n), bag), bag) for bag in bags]
 
     def lines(self, sizes: FoldSizes) -> list[Line]:
-        """P(miss) <= 2 alpha, whatever the bags."""
+        """P(miss) <= 2 alpha (Kim, Xu and Barber 2020), for bags that are drawn without a look at the rows."""
         return [Line(Fraction(0), Fraction(2))]
 
 

@@ -128,6 +128,27 @@ def refuse_with_weights(what: str) -> NoReturn:
     raise ValueError(f"weights must be left out here: {what}.")
 
 
+MOST_UNCERTAIN = 0.05  # proportions that are wrong by so much have cost a corrected calibration about a percent
+
+
+def warn_of_uncertain_ratios(errors: Mapping[Any, float], columns: NDArray[np.int64], classes: NDArray[Any]) -> None:
+    """Say that a correction by estimated ratios may cover too little: their errors say by how much proportions err.
+
+    Coverage is at least 1 - alpha minus half the mean error of the weights. Without a correction such errors hardly
+    matter, since scores do not know them; a correction moves every score with them. A normal error has a mean size of
+    sqrt(2 / pi) standard errors.
+    """
+    shares = np.bincount(columns, minlength=len(classes)) / max(1, len(columns))
+    missed = float(shares @ [errors.get(label, 0.0) for label in classes.tolist()]) * (2 / np.pi) ** 0.5 / 2
+    if missed > MOST_UNCERTAIN:
+        warnings.warn(
+            f"prior_correction goes by estimated ratios whose standard errors amount to about {missed:.2g} of the "
+            "proportions of labels: coverage may be less than 1 - alpha by up to as much. Estimate the ratios on more "
+            "rows, leave prior_correction out, or calibrate with groups='label', which needs no ratios.",
+            stacklevel=5,
+        )
+
+
 def warn_of_small_size(effective: float, group: str, alpha: Fraction, stacklevel: int) -> None:
     """Say that the weights leave few samples."""
     warnings.warn(

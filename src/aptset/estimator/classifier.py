@@ -36,7 +36,8 @@ class ConformalClassifier(Answering):
         How strange a label is for a row: "adaptive" ("aps"), "homogeneous" ("lac", "thr"), "regularized" ("raps"),
         "saps", "margin", "rank" ("topk"), a score with settings of its own, or any function. "auto" sets a fifth of the
         rows aside (4,000 at most, drawn by ``random_state``) and chooses on them as :func:`tune` does, under models
-        trained on them out of fold; they neither train nor calibrate what is kept, so the promise stands.
+        trained on them out of fold; they neither train nor calibrate what is kept, so the promise stands. It pays with
+        many rows; with few, a score that is named has smaller sets (docs/choosing.md has numbers).
     alpha : float, default=0.1
         Miscoverage level of ``predict_set``; it may be overridden there.
     groups : None, "label", LabelBands, a column of X, or a callable on X, optional

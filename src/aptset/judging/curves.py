@@ -1,4 +1,4 @@
-"""Coverage at every level against the level itself, with the band that valid calibrations stay in."""
+"""Coverage at every level against the level itself, with a band for the whole curve of a valid calibration."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from aptset.data.displays import Display
 from aptset.judging.evidence import Evidence
-from aptset.judging.laws import central_range
+from aptset.judging.laws import simultaneous_band
 
 # Levels that are drawn: every half percent up to one half.
 LEVELS = tuple(Fraction(number, 200) for number in range(1, 101))
 
 
 def coverage_curve(evidence: Evidence, levels: tuple[Fraction, ...] = LEVELS) -> dict[str, Any]:
-    """Return nominal and measured coverage, and the central 95 % of the Beta-binomial law where it is known.
+    """Return nominal and measured coverage, and the band that holds 95 of 100 valid curves where their law is known.
 
     Where coverage may exceed the law (never-empty sets, no randomisation) only the lower end says something.
     """
@@ -26,8 +26,8 @@ def coverage_curve(evidence: Evidence, levels: tuple[Fraction, ...] = LEVELS) ->
     columns["coverage"] = np.array([np.count_nonzero(evidence.covered_at(alpha)) / rows for alpha in alphas])
     n = evidence.origin.n_of_law
     if n is not None:
-        band = np.array([central_range(rows, n, level) for level in levels])
-        columns |= {"low": band[:, 0], "high": np.ones(len(levels)) if evidence.origin.is_upper_open else band[:, 1]}
+        low, high = simultaneous_band(rows, n, levels, evidence.origin.is_upper_open)
+        columns |= {"low": low, "high": high}
     return columns
 
 

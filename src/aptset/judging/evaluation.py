@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
@@ -17,9 +17,9 @@ from aptset.data.setting_checks import (
     check_option,
 )
 from aptset.data.tables import Backend, html_table, make_table
-from aptset.judging.checks import check_level, check_needs_p_values, check_what_is_needed
+from aptset.judging.checks import check_confidence, check_level, check_needs_p_values, check_what_is_needed
 from aptset.judging.curves import show_curve
-from aptset.judging.estimates import Estimate
+from aptset.judging.estimates import Estimate, share_of_count
 from aptset.judging.evidence import Evidence, as_group_list
 from aptset.judging.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
 from aptset.judging.outcome import Outcome
@@ -55,6 +55,8 @@ class Evaluation:
         Number of rows.
     evidence : Evidence or None
         The rows themselves, if p-values were given: what ``plot("curve")`` and :func:`report` need.
+    confidence : float
+        Of each interval by itself.
 
     Examples
     --------
@@ -71,6 +73,7 @@ class Evaluation:
     alpha: float | None
     n: int
     evidence: Evidence | None = field(default=None, repr=False, compare=False)
+    confidence: float = 0.95
 
     def __getattr__(self, name: str) -> Any:
         """Return a number, or the numbers of a break-down, by the name in the tables."""
@@ -119,6 +122,30 @@ class Evaluation:
         for name, broken_down in _BY_NAME.items():
             for group, estimate in (self.parts.get(name) or {}).items():
                 yield name, broken_down.by, str(group), estimate
+
+    def lowest(self, by: Literal["label", "group", "size"] = "label") -> tuple[Any, Estimate] | None:
+        """Return the label, group or size with the lowest coverage, and that coverage; None if there is none.
+
+        The lowest of many is low by chance too. Its interval is therefore the one that holds for all of them at once
+        (Bonferroni), and so for the one that was chosen because it came out lowest. Empty sets, which cover nothing,
+        are left out of the sizes.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> evaluation = aptset.evaluate([["a"], ["a", "b"], ["b"]], ["a", "b", "a"])
+        >>> evaluation.by_label["a"]
+        0.5 [0.01258, 0.9874] (1 of 2)
+        >>> evaluation.lowest()
+        ('a', 0.5 [0.00627, 0.9937] (1 of 2))
+        """
+        check_option(by, ("label", "group", "size"), "by")
+        values = {name: one for name, one in (self.parts.get(f"by_{by}") or {}).items() if by != "size" or name != 0}
+        if not values:
+            return None
+        each = 1 - (1 - self.confidence) / len(values)
+        name = min(values, key=lambda name: (values[name] != values[name], float(values[name])))
+        return name, share_of_count(values[name].count or 0, values[name].n, each)
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return everything as one tidy data frame: metric, by, group, value, low, high, n, count."""
@@ -172,13 +199,10 @@ class Evaluation:
         head = f"Evaluation of {self.n} prediction sets{at_alpha}"
         known = ((metric, value) for metric, value in self.estimates() if metric.name != "worst_slice")
         lines = [f"  {self._words(metric):<28} {value!r}" for metric, value in known]
-        for name, broken_down in _BY_NAME.items():
-            values = dict(self.parts.get(name) or {})
-            if name == "by_size":
-                values.pop(0, None)  # empty sets cover nothing: that is no news
-            if values and broken_down.words == "coverage":
-                worst = min(values, key=lambda group: (values[group] != values[group], float(values[group])))
-                lines.append(f"  {'lowest coverage by ' + broken_down.by:<28} {values[worst]!r} for {worst}")
+        for by in ("size", "label", "group"):
+            lowest = self.lowest(by)
+            if lowest is not None:
+                lines.append(f"  {'lowest coverage by ' + by:<28} {lowest[1]!r} for {lowest[0]}")
         if self.worst_slice is not None:
             lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
         return "\n".join([head, *lines])
@@ -259,4 +283,5 @@ def evaluate(
         alpha=level,
         n=len(found),
         evidence=rows,
+        confidence=check_confidence(confidence),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,45 @@ class Origin:
         return max(0.0, min(best))
 
 
+class LabelsNeeded(NamedTuple):
+    """How doubtful rows are before chance: how many of its most likely labels hold a share of each row's mass."""
+
+    share: float
+    of_row: NDArray[np.int64]
+
+
+_CELLS_AT_ONCE = 2**22
+
+
+def labels_needed(sets: PredictionSets, probabilities: NDArray[Any]) -> LabelsNeeded:
+    """Return how many of its most likely labels each row needs to hold the share that sets hold on average.
+
+    Sizes depend on u: of the two sets that it chooses between, the smaller one covers less, for an oracle too. This
+    number is one of the row alone, so the oracle's randomised sets (Romano, Sesia and Candes 2020) cover 1 - alpha
+    at each value of it; only the average share knows u, by one part in as many as there are rows.
+    """
+    rows, labels = probabilities.shape
+    step = max(1, _CELLS_AT_ONCE // max(1, labels))
+    pieces = [slice(start, start + step) for start in range(0, rows, step)]
+    held = 0.0
+    for piece in pieces:
+        first, stop = sets.indptr[piece.start], sets.indptr[min(piece.stop, rows)]
+        of_row = np.repeat(np.arange(len(sets.sizes[piece])), sets.sizes[piece])
+        held += float(_shares(probabilities[piece])[of_row, sets.indices[first:stop]].sum())
+    share = held / max(1, rows)
+    needed = np.zeros(rows, dtype=np.int64)
+    for piece in pieces:
+        mass = np.cumsum(-np.sort(-_shares(probabilities[piece]), axis=1), axis=1)
+        needed[piece] = np.minimum(labels, 1 + np.count_nonzero(mass < share - 1e-9, axis=1))
+    return LabelsNeeded(share, needed)
+
+
+def _shares(probabilities: NDArray[Any]) -> Floats:
+    """Return probabilities as shares of their row's sum."""
+    wide = probabilities.astype(np.float64)
+    return np.asarray(wide / np.maximum(wide.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """The rows behind an evaluation.
@@ -163,6 +202,11 @@ class Evidence:
         if self.most_likely is None:
             return np.full(len(self.labels), np.inf)
         return np.where(self.most_likely == self.columns, self.p_values.max(axis=1), np.inf)
+
+    @cached_property
+    def needed(self) -> LabelsNeeded | None:
+        """How many labels each row needs before chance; None where no probabilities are known."""
+        return None if self.probabilities is None else labels_needed(self.sets, np.asarray(self.probabilities))
 
     def covered_at(self, alpha: float) -> NDArray[np.bool_]:
         """Tell which rows the sets of a level cover."""

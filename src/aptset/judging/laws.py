@@ -21,6 +21,7 @@ from aptset.kernels.formula import Floats
 # Chances below this are left away, so that the laws of many groups are quickly joined; the page's script does the same.
 NEGLIGIBLE = 1e-60
 CENTRE = (0.025, 0.975)  # between these quantiles lie 95 of 100 valid calibrations
+CURVES = 9999  # drawn for a band: the share of curves that it holds is then known to 0.2 percent points
 
 
 class FoldCounts(NamedTuple):
@@ -56,6 +57,49 @@ def central_range(rows: int, n: int, alpha: Fraction, quantiles: tuple[float, fl
     """Return where the central part of the measured coverages of valid calibrations lies."""
     below = np.cumsum(beta_binomial(rows, n, rank_at(n, alpha)))
     return np.asarray(np.minimum(np.searchsorted(below, quantiles), rows) / rows)
+
+
+def simultaneous_band(rows: int, n: int, levels: Sequence[Fraction], is_upper_open: bool = False) -> Floats:
+    """Return the lower and upper ends, (2, levels), of a band that holds the whole curve of 95 of 100 calibrations.
+
+    At each level the band cuts off the same share of the Beta-binomial law. Which share, curves of valid calibrations
+    say, drawn from the joint law of the order statistics: in at most 5 of 100 the most extreme level lies further out.
+    Where coverage may exceed the law the band has a lower end only, above which 39 of 40 curves lie.
+    """
+    ranks = [rank_at(n, level) for level in levels]
+    counts, ends = _curves(rows, n, ranks), []
+    extreme = np.ones(CURVES)
+    for which, rank in enumerate(ranks):
+        first, chances = _trimmed(beta_binomial(rows, n, rank))
+        tails = np.cumsum(chances), np.cumsum(chances[::-1])[::-1]  # each summed by itself
+        for tail in tails[: 1 if is_upper_open else 2]:
+            extreme = np.minimum(extreme, tail[np.clip(counts[:, which] - first, 0, len(tail) - 1)])
+        ends.append((first, *tails))
+    outside = CENTRE[0] if is_upper_open else 2 * CENTRE[0]
+    cut = np.sort(extreme)[int(outside * (CURVES + 1)) - 1]
+    low = np.array([first + np.argmax(below >= cut) for first, below, _ in ends])
+    high = np.array([first + np.flatnonzero(above >= cut)[-1] for first, _, above in ends])
+    return np.stack([low, np.full(len(levels), rows) if is_upper_open else high]) / rows
+
+
+def _curves(rows: int, n: int, ranks: list[int]) -> NDArray[np.int64]:
+    """Draw covered counts at each of some ranks, (curves, ranks), as valid calibrations on n rows give them.
+
+    The k-th smallest of n uniform scores is a sum of k of n + 1 exponential gaps over their total, and the test rows
+    fall between such scores independently.
+    """
+    generator = np.random.default_rng(0)  # fixed: the band of a report is the same every time
+    known = np.minimum(ranks, n + 1)
+    order = np.argsort(known, kind="stable")
+    gaps = np.diff(np.append(known[order], n + 1), prepend=0)
+    total = np.cumsum(generator.standard_gamma(gaps, size=(CURVES, len(gaps))), axis=1)
+    until, counts, seen = np.zeros(CURVES), np.zeros((CURVES, len(ranks)), dtype=np.int64), np.zeros(CURVES, np.int64)
+    for place, which in enumerate(order.tolist()):
+        reached = total[:, place] / total[:, -1]
+        share = np.clip((reached - until) / np.maximum(1 - until, 1e-300), 0.0, 1.0)
+        seen = seen + generator.binomial(rows - seen, share)
+        until, counts[:, which] = reached, seen
+    return counts
 
 
 def coverage_law(count: int, laws: Sequence[tuple[int, int]], alpha: Fraction) -> CoverageLaw:

@@ -103,6 +103,7 @@ class RunningSums:
             },
             alpha=level,
             n=n,
+            confidence=sure,
         )
 
 

@@ -150,8 +150,10 @@ def worst_slice_coverage(
     X : array, sparse matrix or data frame
         The features. Columns of texts and categories are turned into one column per value.
     method : {"held-out", "in-sample"}, default="held-out"
-        "held-out" finds the slab on a part of the rows and measures it on the others: unbiased, 1 - alpha for sets with
-        valid conditional coverage. "in-sample" is the minimum itself, which lies below the truth even for perfect sets.
+        "held-out" finds the slab on a part of the rows and measures it on the others: for rows that are independent of
+        each other it is unbiased, 1 - alpha for sets with valid conditional coverage. (Rows of one patient in both
+        parts know each other's misses.) "in-sample" is the minimum itself, which lies below the truth even for perfect
+        sets.
     delta : float, default=0.1
         The least share of the points that a slab holds.
     directions : int or array, default=1000

@@ -93,8 +93,9 @@ def calibrate(
         ratios: it covers every label as promised, in whatever proportions they come.)
     prior_correction : bool, default=False
         With ``label_weights``: multiply each column by its ratio and divide rows by their new sums before they are
-        scored, here and in new rows. The promise is the same, and sets are smaller where the model knew the old
-        proportions.
+        scored, here and in new rows. Sets are smaller where the model knew the old proportions. With ratios that are
+        known the promise is the same. Estimated ones cost coverage here, since every score moves with their errors: a
+        warning says so where the standard errors of :func:`label_ratios` are large.
 
     Returns
     -------

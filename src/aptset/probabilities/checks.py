@@ -168,6 +168,8 @@ def check_mergeable(differences: list[str], overlap: bool) -> None:
         )
     if overlap:
         raise ValueError(
-            "other must be a calibration of other rows; some of its rows are in this one already and would count "
-            "twice. Merge every shard once; shards with the same content are told apart by ids=... in calibrate."
+            "other must be a calibration of other rows; rows in this one already have the same content, labels and u. "
+            "If they are the same shard, they would count twice: merge every shard once. If they are other rows that "
+            "happen to be equal, calibrate them with ids=..., or each shard with a first_row of its own, which gives "
+            "them a u of their own."
         )

@@ -35,7 +35,7 @@ def oracle_sets(
     normalize: bool = False,
     random_state: Any = None,
 ) -> PredictionSets:
-    """Return the smallest sets that hold the label with probability 1 - alpha, given the true probabilities.
+    """Return the smallest sets that hold the label with probability 1 - alpha in every row, if probabilities are true.
 
     Without ``u`` the labels are taken, most likely first, until their sum reaches 1 - alpha. With ``u`` the last of
     them is left out if u <= V, which makes the probability exactly 1 - alpha. Labels of probability zero never enter.

@@ -86,7 +86,8 @@ def tune(
     The rows that choose are drawn at random and calibrate nothing, so the promise of the calibration is that of any
     other: at least 1 - alpha, exactly, whatever was chosen. On them, every candidate is calibrated on one half and
     judged on the other, both ways. The smallest mean size wins among candidates whose classes are covered about as well
-    as under the first one, which by default is the paper's score.
+    as under the first one, which by default is the paper's score. The rows that choose are lost to calibration: with
+    few rows that may cost more labels than the choice saves.
 
     Parameters
     ----------

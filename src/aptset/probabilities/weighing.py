@@ -13,6 +13,7 @@ from aptset.calibrations.weight_checks import (
     check_one_kind_of_weights,
     check_some_weight,
     check_weights,
+    warn_of_uncertain_ratios,
 )
 from aptset.data.setting_checks import check_flag
 from aptset.kernels.blocks import over_blocks
@@ -55,6 +56,9 @@ class Weighing:
         if self.label_weights is None:
             return None
         ratios = check_label_weights(self.label_weights, classes)
+        if corrects:
+            # What label_ratios returns knows its errors; ratios from elsewhere are taken as known.
+            warn_of_uncertain_ratios(getattr(self.label_weights, "errors", {}), columns, classes)
         return Weighed(check_some_weight(ratios[columns], "label_weights"), ratios, corrects)
 
 

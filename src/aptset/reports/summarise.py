@@ -49,7 +49,11 @@ def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state:
     parts = {"label": measures.Partition.of(evidence.labels.tolist())}
     if evidence.groups is not None:
         parts["group"] = measures.Partition.of(evidence.groups)
-    found = _measured(evidence, parts, evaluation.worst_slice, alpha, shown)
+    needed: dict[str, measures.Partition] = {}
+    if evidence.needed is not None:
+        names, of_row = np.unique(evidence.needed.of_row, return_inverse=True)
+        needed["needed"] = measures.Partition(names.tolist(), of_row.astype(np.int64))
+    found = _measured(evidence, needed | parts, evaluation.worst_slice, alpha, shown)
     columns = dict(found.columns)
     if evidence.origin.folds is not None:
         every = [group.below for fold in evidence.origin.folds for group in fold]
@@ -60,6 +64,7 @@ def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state:
     mode = "rows" if found.is_whole else "levels"
     data = {"mode": mode, "columns": columns, "alphas": found.alphas, **_facts(evaluation, evidence, parts)}
     data["examples"] = rows
+    data["needed"] = needed["needed"].names if needed else None
     return Summary(_page(evaluation, evidence, title, data, parts), data)
 
 
@@ -131,6 +136,7 @@ def _page(
         "settings": {**evidence.origin.settings, **settings},
         "has_groups": "group" in parts,
         "slice": slice_in_words(evaluation.worst_slice),
+        "share_needed": None if evidence.needed is None else words.share(evidence.needed.share),
         "is_judged": evidence.origin.laws is not None,
         "has_band": "low" in data["curve"],
         "is_upper_open": evidence.origin.is_upper_open,

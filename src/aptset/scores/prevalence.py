@@ -18,10 +18,12 @@ from aptset.scores.homogeneous import TIE_NOISE
 class Prevalence:
     """One minus the probability of the label over its prevalence in training: for labels of which many are rare.
 
-    A label y scores 1 - p_y pi_min / pi_y, where pi_y is the number of training rows of y plus one. Among sets of a
-    given mean size those of p_y / pi_y have the largest macro coverage, the mean of the labels' coverages. The promise
-    is that of any score: 1 - alpha over all rows. Equal scores come in random order and labels without mass share
-    (1, 2], as in :class:`Homogeneous`, which this is where all labels are equally frequent.
+    A label y scores 1 - p_y pi_min / pi_y, where pi_y is the number of training rows of y plus one. The promise is that
+    of any score: 1 - alpha over all rows. If the probabilities are right and belong to the proportions of ``counts``,
+    no sets of that mean size have a larger macro coverage, the mean of the labels' coverages. A model that was
+    balanced (``class_weight="balanced"``, rows sampled anew) says something else: take "lac" there. Equal scores come
+    in random order and labels without mass share (1, 2], as in :class:`Homogeneous`, which this is where all labels
+    are equally frequent.
 
     It has no order along a row, so that every label is scored.
 

@@ -72,7 +72,11 @@ def size_stratified_coverage(
     classes: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> dict[Any, Estimate]:
-    """Return the coverage among sets of each size; a score that hides its doubt covers less where sets are small.
+    """Return the coverage among sets of each size.
+
+    Where u decides about a label, the smaller sets cover less and the larger ones more by construction: the oracle's
+    own sets, which cover 1 - alpha in every row, do. To see whether doubtful rows are covered like others, group rows
+    by something that does not depend on u, with :func:`coverage_by`; a report does so.
 
     Parameters
     ----------

@@ -66,8 +66,9 @@ class CoverageMonitor:
 
     Notes
     -----
-    Sets of CV+ and the jackknife+ follow no such law. Ties and sets that are never empty can only lower the misses, and
-    the evidence with them.
+    Sets of CV+ and the jackknife+ follow no such law. Ties and sets that are never empty can only lower the number of
+    misses. The evidence mostly falls with it, but not with every miss: one that is left out makes the next one more of
+    a surprise.
     Long quiet makes it hardly slower to hear (docs/howto/monitor.md has numbers). Start a new one with every
     calibration.
 

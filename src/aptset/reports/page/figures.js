@@ -1,4 +1,4 @@
-// The figures of the report: coverage against the promise, sizes, coverage by size, by label and by group.
+// The figures of the report: coverage against the promise, sizes, coverage by difficulty or size, by label and by group.
 function drawCurve(now) {
   const width = widthOf("curve"),
     area = { left: 50, right: width - 22, top: 12, bottom: 258 },
@@ -42,14 +42,14 @@ function bins(bySize) {
   }
   return [...found.values()];
 }
-function categories(picture, area, names, toX) {
+function categories(picture, area, names, toX, title) {
   const every = Math.ceil(
     names.length / Math.max(4, Math.floor((area.right - area.left) / (10 + 7 * Math.max(...names.map((n) => n.length))))),
   );
   names.forEach((name, i) => {
     if (i % every === 0) picture.append(words(toX(i), area.bottom + 18, name, { "text-anchor": "middle" }));
   });
-  picture.append(words((area.left + area.right) / 2, 294, "labels in the set", { "text-anchor": "middle" }));
+  picture.append(words((area.left + area.right) / 2, 294, title, { "text-anchor": "middle" }));
 }
 function drawSizes(now) {
   const room = widthOf("sizes"),
@@ -82,14 +82,16 @@ function drawSizes(now) {
     area,
     shown.map((bin) => bin.name),
     toX,
+    "labels in the set",
   );
   return picture;
 }
 function drawBySize(now) {
   const room = widthOf("bysize"),
     area = { left: 50, right: room - 6, top: 20, bottom: 258 },
-    picture = frame(room, 300, "Coverage by size of the set"),
-    shown = bins(now.bySize).filter((bin) => bin.name !== "0");
+    what = now.byNeed ? "labels that the row needs" : "labels in the set",
+    picture = frame(room, 300, "Coverage by " + what),
+    shown = bins(now.byNeed || now.bySize).filter((bin) => bin.name !== "0");
   const ends = shown.map((bin) => shareInterval(bin.covered, bin.rows, data.confidence)),
     floor = Math.floor(10 * Math.min(0.8, 1 - now.alpha, ...ends.map(([low]) => low))) / 10;
   const gap = (area.right - area.left) / Math.max(1, shown.length),
@@ -104,7 +106,7 @@ function drawBySize(now) {
       svg(
         "g",
         {},
-        svg("title", {}, `size ${bin.name}: coverage ${share(covered)} [${share(low)}, ${share(high)}], ${whole(bin.rows)} rows`),
+        svg("title", {}, `${bin.name} ${what}: coverage ${share(covered)} [${share(low)}, ${share(high)}], ${whole(bin.rows)} rows`),
         svg("line", { class: "whisker", x1: toX(i), x2: toX(i), y1: toY(low), y2: toY(high) }),
         svg("circle", { class: "dot", cx: toX(i), cy: toY(covered), r: 6 }),
       ),
@@ -115,6 +117,7 @@ function drawBySize(now) {
     area,
     shown.map((bin) => bin.name),
     toX,
+    what,
   );
   return picture;
 }

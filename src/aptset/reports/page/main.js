@@ -154,11 +154,12 @@ function draw() {
   drawWords();
   drawTiles();
   const size = (bin) => [bin.size, bin.rows, bin.covered, ...shareInterval(bin.covered, bin.rows, data.confidence)];
-  const sizes = () => [["size", "rows", "covered", "low", "high"], ...now.bySize.map(size)];
+  const table = (name, bins) => () => [[name, "rows", "covered", "low", "high"], ...bins.map(size)];
+  const sizes = table("size", now.bySize);
   const curve = () => [Object.keys(data.curve), ...data.curve.nominal.map((_, i) => Object.values(data.curve).map((values) => values[i]))];
   show("curve", drawCurve(now), curve);
   show("sizes", drawSizes(now), sizes);
-  show("bysize", drawBySize(now), sizes);
+  show("bysize", drawBySize(now), now.byNeed ? table("labels_needed", now.byNeed) : sizes);
   drawSlice();
   for (const name of Object.keys(data.names)) drawTable(name, now);
   drawExamples(now);

@@ -29,6 +29,8 @@ function upTo(sorted, value) {
   }
   return low;
 }
+// All that rows are broken down by: labels, groups, and how many labels they need.
+const brokenDown = () => (data.needed ? { ...data.names, needed: data.needed } : data.names);
 const emptyPart = (names) => ({
   rows: new Float64Array(names),
   covered: new Float64Array(names),
@@ -56,8 +58,9 @@ function measureRows(alpha) {
     if (!any) break;
   }
   const found = { alpha, histogram: new Float64Array(2 * data.classes.length + 2), slice: { rows: 0, covered: 0 }, parts: {} };
-  const names = Object.keys(data.names);
-  for (const name of names) found.parts[name] = emptyPart(data.names[name].length);
+  const every = brokenDown(),
+    names = Object.keys(every);
+  for (const name of names) found.parts[name] = emptyPart(every[name].length);
   for (let i = 0; i < m; i++) {
     let covered = truth[i] > cut ? 1 : 0,
       size = sizesOfRows[i];
@@ -92,8 +95,8 @@ function measureTables(alpha) {
     slice: { rows: 0, covered: 0 },
     parts: {},
   };
-  for (const name of Object.keys(data.names)) {
-    const part = (found.parts[name] = emptyPart(data.names[name].length));
+  for (const [name, values] of Object.entries(brokenDown())) {
+    const part = (found.parts[name] = emptyPart(values.length));
     for (let i = 0; i < part.rows.length; i++) {
       part.rows[i] = columns[name + "_rows"][i];
       for (const what of ["covered", "sum", "squares"]) part[what][i] = columns[name + "_" + what][i * levels + at];
@@ -119,6 +122,8 @@ function measure(alpha) {
     found.coveredSquares += size * size * covered;
     if (rows) found.bySize.push({ size, rows, covered });
   }
+  const needed = found.parts.needed;
+  found.byNeed = data.needed && data.needed.map((size, i) => ({ size, rows: needed.rows[i], covered: needed.covered[i] }));
   found.coverage = found.covered / data.rows;
   found.meanSize = found.sum / data.rows;
   return found;
