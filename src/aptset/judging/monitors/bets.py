@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.judging.monitors.urns import Expected
 from aptset.kernels.formula import Floats
 
 TIMES = (1.25, 1.5, 2.0, 3.0, 5.0)  # alpha: the rates of misses that are bet on
@@ -61,16 +62,17 @@ class Capital:
             self.won = [won * factor for won, factor in zip(self.won, odds, strict=True)]
         return Evidence(np.array([self.number]), np.array([self.exponent]))
 
-    def bet(self, row: int, expected: Floats, is_miss: NDArray[np.bool_], alpha: float) -> Evidence:
+    def bet(self, row: int, expected: Expected, is_miss: NDArray[np.bool_], alpha: float) -> Evidence:
         """Bet on the rows from ``row`` on, whose misses have these chances; return the capital after each.
 
         Rows that are given one by one and rows that are given at once go through the same operations.
         """
         found = []
         start = 0
-        while start < len(expected):
-            stop = min(len(expected), start + _AT_ONCE * BLOCK - (row + start) % BLOCK)
-            found.append(self._bet_blocks(row + start, _odds(expected[start:stop], is_miss[start:stop], alpha)))
+        while start < len(is_miss):
+            stop = min(len(is_miss), start + _AT_ONCE * BLOCK - (row + start) % BLOCK)
+            of_rows = Expected(expected.least[start:stop], expected.most[start:stop])
+            found.append(self._bet_blocks(row + start, _odds(of_rows, is_miss[start:stop], alpha)))
             start = stop
         return Evidence(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
@@ -111,12 +113,19 @@ class Capital:
         self.kept -= released
 
 
-def _odds(expected: Floats, is_miss: NDArray[np.bool_], alpha: float) -> Floats:
-    """Return by how much each row multiplies what each bettor has; 1 where no miss is expected, as nothing is bet."""
+def _odds(expected: Expected, is_miss: NDArray[np.bool_], alpha: float) -> Floats:
+    """Return by how much each row multiplies what each bettor has; 1 where no miss is expected, as nothing is bet.
+
+    Where the chance of a miss is only known to lie between two, the one is taken that gives least. A miss gives less
+    the more it was expected. A hit gives least at the chance from which on odds are no longer capped, or at the end of
+    the range that is nearest to it.
+    """
     highest = np.minimum(np.array(TIMES) * alpha, _HIGHEST_RATE)[:, None]
-    rates = np.maximum(expected, np.minimum(highest, _HIGHEST_ODDS * expected))
+    of_hits = np.clip(highest / _HIGHEST_ODDS, expected.least, expected.most)
+    chances = np.where(is_miss, expected.most, of_hits)
+    rates = np.maximum(chances, np.minimum(highest, _HIGHEST_ODDS * chances))
     with np.errstate(invalid="ignore"):
-        return np.where(expected == 0.0, 1.0, np.where(is_miss, rates / expected, (1.0 - rates) / (1.0 - expected)))
+        return np.where(chances == 0.0, 1.0, np.where(is_miss, rates / chances, (1.0 - rates) / (1.0 - chances)))
 
 
 def log_of(number: float, exponent: int) -> float:
