@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from aptset.commands.checks import check_same_monitor, check_still_there
-from aptset.commands.evaluation_jobs import outcomes_of
+import numpy as np
+
+from aptset.commands.checks import (
+    check_mature_text,
+    check_numbers_column,
+    check_same_monitor,
+    check_still_there,
+    check_times_column,
+    check_which_order,
+)
+from aptset.commands.evaluation_jobs import Outcomes, outcomes_of
 from aptset.judging.monitors.coverage import CoverageMonitor
-from aptset.judging.running_sums import Codes
 from aptset.probabilities.calibration import Calibration
+
+
+class Places(NamedTuple):
+    """The columns that say which prediction a row is, and how long a label is waited for."""
+
+    order: str | None = None
+    time: str | None = None
+    mature: int | timedelta | None = None
+
+    @classmethod
+    def of(cls, order: str | None, time: str | None, mature: str | None) -> Places:
+        """Return what the options say."""
+        checked = None if mature is None else check_mature_text(mature)
+        check_which_order(order, time, checked)
+        return cls(order, time, checked)
 
 
 def monitor_file(
@@ -21,9 +46,10 @@ def monitor_file(
     alarm: float,
     state: Path | None,
     progress: bool,
+    places: Places,
 ) -> CoverageMonitor:
-    """Take in the rows that were not seen before, in their order; what is in ``state`` was."""
-    monitor = calibration.monitor(alpha, alarm)
+    """Take in the rows that were not seen before, in the order of prediction; what is in ``state`` was."""
+    monitor = calibration.monitor(alpha, alarm, mature=places.mature)
     if state is not None and state.exists():
         before = CoverageMonitor.load(state)
         check_same_monitor(state, before.settings, monitor.settings)
@@ -31,18 +57,84 @@ def monitor_file(
     known = calibration.held_out.groups
     bands = [known.names[band] for band in known.bands or ()]
     band_of = dict(zip(map(str, calibration.classes.tolist() if bands else ()), bands, strict=True))
-    seen, start = monitor.rows, 0
-    for some in outcomes_of(path, (), label, alpha, group, progress):
-        new = slice(max(0, seen - start), None)
-        groups = some.groups if known.kind in ("all", "row") else some.truth
-        names = None if groups is None else _in_full(groups)[new]
-        monitor.update(some.covered[new], [band_of.get(str(name), name) for name in names or ()] if band_of else names)
-        start += len(some.covered)
-    check_still_there(path, start, seen)
+
+    def named(rows: Outcomes) -> list[Any] | None:
+        groups = rows.groups if known.kind in ("all", "row") else rows.truth
+        names = None if groups is None else [groups.names[code] for code in groups.of_rows.tolist()]
+        return [band_of.get(str(name), name) for name in names] if names and band_of else names
+
+    columns = [name for name in (places.order, places.time) if name is not None]
+    parts = outcomes_of(path, (), label, alpha, group, progress, columns, places.mature is not None)
+    if places.mature is None:
+        _take_in(path, monitor, parts, named)
+    else:
+        rows = _all_rows(path, parts, named, places)
+        if places.order is None and places.time is None:
+            check_still_there(path, len(rows.covered), monitor.settled)
+        _take_in_any_order(monitor, rows, places)
     if state is not None:
         monitor.save(state)
     return monitor
 
 
-def _in_full(codes: Codes) -> list[Any]:
-    return [codes.names[code] for code in codes.of_rows.tolist()]
+def _take_in(
+    path: Path, monitor: CoverageMonitor, parts: Iterable[Outcomes], named: Callable[[Outcomes], list[Any] | None]
+) -> None:
+    """Take in the rows behind those that were seen, every one with its label."""
+    seen, start = monitor.rows, 0
+    for rows in parts:
+        new = slice(max(0, seen - start), None)
+        names = named(rows)
+        monitor.update(rows.covered[new], None if names is None else names[new])
+        start += len(rows.covered)
+    check_still_there(path, start, seen)
+
+
+class _Rows(NamedTuple):
+    """All rows of a file: what became of each (None: not known yet), its group, and which prediction it is."""
+
+    covered: list[bool | None]
+    groups: list[Any]
+    numbers: list[int]
+    times: list[float]
+
+
+def _all_rows(
+    path: Path, parts: Iterable[Outcomes], named: Callable[[Outcomes], list[Any] | None], places: Places
+) -> _Rows:
+    rows = _Rows([], [], [], [])
+    for part in parts:
+        start, texts = len(rows.covered), list(part.others)
+        nobody = part.truth.names.index(None)
+        flags = zip(part.covered.tolist(), part.truth.of_rows.tolist(), strict=True)
+        rows.covered.extend(None if label == nobody else flag for flag, label in flags)
+        rows.groups.extend(named(part) or ())
+        if places.order is None:
+            rows.numbers.extend(range(start, len(rows.covered)))
+        else:
+            rows.numbers.extend(check_numbers_column(path, places.order, texts.pop(0), start))
+        if places.time is not None:
+            rows.times.extend(check_times_column(path, places.time, texts.pop(0), start))
+    return rows
+
+
+def _take_in_any_order(monitor: CoverageMonitor, rows: _Rows, places: Places) -> None:
+    """Take in rows by their numbers or times, those without a label too.
+
+    The file still holds the rows that were settled at an earlier look: labels of more rows than were judged then have
+    come too late. By time alone a row is given when it is mature, and waits in the file until then: nothing would tell
+    it from others of its time when it comes again.
+    """
+    by_time = places.order is None and isinstance(places.mature, timedelta)
+    newest = max(rows.times, default=0.0)
+    over = newest - places.mature.total_seconds() if isinstance(places.mature, timedelta) else newest
+    kept = [row for row in range(len(rows.covered)) if not by_time or rows.times[row] <= over]
+    judged, ignored = monitor.rows, monitor.ignored
+    monitor.update(
+        np.array([rows.covered[row] for row in kept], dtype=object),
+        [rows.groups[row] for row in kept] if rows.groups else None,
+        order=None if by_time else rows.numbers,
+        time=[rows.times[row] for row in kept] if rows.times else None,
+        now=newest if rows.times else None,
+    )
+    monitor.ignored = max(ignored, monitor.ignored - ignored - judged)
