@@ -63,7 +63,7 @@ def test_rows_are_judged_in_the_order_of_prediction(log, options, name):
     arrival = np.argsort(np.arange(ROWS) / 4 + np.where(log.covered, 25, 5), kind="stable").tolist()
     found = seen(log(arrival, *options, name=name))
     judged = ROWS if "number" in options else ROWS - 4 * 30
-    by_hand = aptset.CoverageMonitor(300, 0.1).update(log.covered[:judged])
+    by_hand = aptset.CoverageMonitor(300, 0.1, mature=900).update(log.covered[:judged])
     assert (found["rows"], found["log_evidence"]) == (judged, by_hand.log_evidence)
     assert found["mature"] == options[-1]
 
@@ -75,7 +75,7 @@ def test_cells_that_are_still_empty_are_waited_for_and_filled(log, options):
     found = seen(log(range(100), *options, known=known))
     assert (found["rows"], found["waiting"], found["unlabelled"]) == (40, 59, 0)
     found = seen(log(range(130), *options, known=set(range(110))))
-    by_hand = aptset.CoverageMonitor(300, 0.1).update(log.covered[:110])
+    by_hand = aptset.CoverageMonitor(300, 0.1, mature=80).update(log.covered[:110])
     assert (found["rows"], found["waiting"], found["log_evidence"]) == (110, 0, by_hand.log_evidence)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import aptset
 from aptset import CoverageMonitor
@@ -47,7 +48,8 @@ def test_the_delay_of_a_label_changes_nothing_if_it_comes_in_time(wrong, right, 
         arrival = by_arrival(covered, np.where(covered, right, wrong))
         times = np.array([START + row * DAY / 10 for row in range(600)])
         mature = 1000 if by == "number" else 70 * DAY
-        at_once, monitor = CoverageMonitor(200).update(covered), CoverageMonitor(200, mature=mature)
+        at_once, monitor = (CoverageMonitor(200, mature=mature) for _ in range(2))
+        at_once.update(covered)
         for rows in np.array_split(arrival, 60):
             places = {"order": rows} if "number" in by else {}
             monitor.update(covered[rows], **places, **({"time": times[rows]} if "time" in by else {}))
@@ -106,7 +108,7 @@ ROWS = st.lists(
 def test_a_label_that_does_not_come_never_raises_the_evidence(rows, alpha):
     """After every row the evidence is at most that of all labels, whatever the missing ones are."""
     sizes = {0: 9999, 1: 2500, 2: 40}
-    whole, monitor = CoverageMonitor(sizes, alpha), CoverageMonitor(sizes, alpha, mature=0)
+    whole, monitor = (CoverageMonitor(sizes, alpha, mature=0) for _ in range(2))
     for covered, group, known in rows:
         flag = covered or (group == 2 and alpha < 0.01)  # 40 rows are too few for a miss
         whole.update(flag, group)
@@ -121,7 +123,11 @@ def test_the_bets_on_rows_without_labels_are_as_defined():
     monitor = CoverageMonitor(99, 0.1, mature=0).update([None, False])
     rates, least, most = np.array([0.125, 0.15, 0.2, 0.3, 0.5]), 10 / 100, 11 / 101
     won = (1 - rates) / (1 - least) * rates / most
-    assert monitor.evidence == pytest.approx(31 / 32 + won.mean() / 32, rel=1e-12)
+    steady = stats.beta(10, 90).isf(1 / 400)  # exceeded by one in 400 calibrations
+    bets = np.maximum(rates, steady)
+    lent = (1 - bets) / (1 - steady) * bets / steady
+    evidence = [31 / 32 + factors.mean() / 32 for factors in (won, lent)]
+    assert monitor.evidence == pytest.approx(evidence[0] / 2 + evidence[1] / 4, rel=1e-9)
     assert (monitor.rows, monitor.misses, monitor.unlabelled, monitor.settled) == (1, 1, 1, 2)
 
 
@@ -132,8 +138,9 @@ def test_any_order_any_pieces_and_a_restart_at_any_moment_are_one_stream(tmp_pat
     covered, groups = generator.random(70) < 0.8, generator.choice(["a", "b"], 70)
     order = generator.permutation(70)
     cuts = np.sort(generator.integers(70, size=6))
-    whole = CoverageMonitor({"a": 100, "b": 30}).update(covered, groups)
-    monitor = CoverageMonitor({"a": 100, "b": 30}, mature=data.draw(st.sampled_from([None, 70, 30 * DAY])))
+    mature = data.draw(st.sampled_from([None, 70, 30 * DAY]))
+    whole, monitor = (CoverageMonitor({"a": 100, "b": 30}, mature=mature) for _ in range(2))
+    whole.update(covered, groups)
     path = tmp_path_factory.mktemp("state") / "state.json"
     for rows in np.split(order, cuts):
         times = {"time": rows * 60.0} if isinstance(monitor.mature, timedelta) else {}
@@ -156,10 +163,30 @@ def test_what_is_told_before_its_label_is_joined_with_it():
     told = CoverageMonitor({"a": 100, "b": 50}, mature=4).update([None, None], ["a", None])
     assert (told.settled, told.n_waiting) == (0, 0)
     told.update(True, "b", order=1).update(False, "a", order=0)
-    known = CoverageMonitor({"a": 100, "b": 50}).update([False, True], ["a", "b"])
+    known = CoverageMonitor({"a": 100, "b": 50}, mature=4).update([False, True], ["a", "b"])
     assert state_of(told) == state_of(known)
     assert told.update([True, None, True], ["a", "b", "a"]).rows == 3  # the next predictions are 2, 3 and 4
     assert told.update(True, "b", order=3).rows == 5
+
+
+def test_a_change_is_noticed_although_a_tenth_of_the_labels_never_come():
+    """Misses go from 0.10 to 0.25, whatever the rows without labels hide."""
+    generator = np.random.default_rng(6)
+    covered = np.concatenate([generator.random(1000) < 0.9, generator.random(1500) < 0.75]).astype(object)
+    covered[generator.random(2500) < 0.1] = None
+    monitor = CoverageMonitor(1000, mature=0).update(covered)
+    assert 1000 < monitor.alarmed_at < 2000
+    assert monitor.unlabelled > 200
+
+
+def test_the_steady_rates_are_exceeded_as_rarely_as_the_bets_need():
+    """The law of a calibration is Beta(n + 1 - k, k): of all groups together 1 in 4 times the alarm."""
+    monitor = CoverageMonitor({"a": 1000, "b": 50, "c": 3}, 0.1, alarm=50, mature=9)
+    shares = [
+        stats.beta(n + 1 - k, k).sf(rate) for n, k, rate in zip((1000, 50), (901, 46), monitor._rates, strict=False)
+    ]
+    assert shares == pytest.approx([1 / 600, 1 / 600], rel=1e-6)
+    assert monitor._rates[2] == 0
 
 
 def test_a_row_is_waited_for_until_it_is_mature_and_then_given_up(tmp_path):

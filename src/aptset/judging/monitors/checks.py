@@ -234,6 +234,7 @@ def check_stored_monitor(path: str | Path, content: bytes, n_bettors: int) -> di
     try:
         if found["format"] == 2:  # when every row was judged at once
             found |= {"urns": [[*urn, 0] for urn in found["urns"]], "nowhere": 0, "ignored": 0, "mature": None}
+            found["steady"] = {name: found[name] for name in ("kept", "stakes", "won", "exponent")}
             found["waiting"] = {"newest": -1, "clock": "-inf", "by_time": False, "arrived": 0, "rows": []}
         is_right = _is_right(found, n_bettors) and _is_right_queue(found)
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
@@ -246,8 +247,7 @@ def check_stored_monitor(path: str | Path, content: bytes, n_bettors: int) -> di
 
 def _is_right(found: dict[str, Any], n_bettors: int) -> bool:
     urns, path, at = found["urns"], found["path"], found["alarmed_at"]
-    stakes, won = ([float.fromhex(text) for text in found[name]] for name in ("stakes", "won"))
-    kept, peak = (float.fromhex(found[name]) for name in ("kept", "peak"))
+    peak = float.fromhex(found["peak"])
     rows = found["nowhere"] + sum(urn[2] + urn[4] for urn in urns)
     points = [(row, float.fromhex(text), misses) for row, text, misses in path["points"]]
     counts = [number for urn in urns for number in urn[1:]] + [path["every"], *(row for row, _, _ in points)]
@@ -261,18 +261,26 @@ def _is_right(found: dict[str, Any], n_bettors: int) -> bool:
         and 0 < stored_fraction(found["alpha"]) < 1
         and type(found["alarm"]) in (int, float)
         and check_alarm(found["alarm"]) > 1
-        and len(stakes) == len(won) == n_bettors
-        and all(0 <= stake < 2.0**301 and 0 < factor <= 2.0**320 for stake, factor in zip(stakes, won, strict=True))
-        and 0 < kept <= 1
+        and _is_right_capital(found, n_bettors)
+        and _is_right_capital(found["steady"], n_bettors)
         and 0 <= peak < inf
-        and type(found["exponent"]) is int
-        and 0 <= found["exponent"] < 2**32
-        and (found["exponent"] == 0 or max(stakes) >= 1)
         and path["every"] > 0
         and all(isfinite(number) and type(misses) is int for _, number, misses in points)
         and all(row <= rows for row, _, _ in points)
         and (at is None or (type(at) is int and 0 < at <= rows))
         and len(points) <= 2**16
+    )
+
+
+def _is_right_capital(stored: dict[str, Any], n_bettors: int) -> bool:
+    stakes, won = ([float.fromhex(text) for text in stored[name]] for name in ("stakes", "won"))
+    return (
+        len(stakes) == len(won) == n_bettors
+        and all(0 <= stake < 2.0**301 and 0 < factor <= 2.0**320 for stake, factor in zip(stakes, won, strict=True))
+        and 0 < float.fromhex(stored["kept"]) <= 1
+        and type(stored["exponent"]) is int
+        and 0 <= stored["exponent"] < 2**32
+        and (stored["exponent"] == 0 or max(stakes) >= 1)
     )
 
 

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.data.displays import Display
 from aptset.data.setting_checks import check_alpha, stored_fraction
 from aptset.data.tables import plain_list
-from aptset.judging.monitors.bets import TIMES, Capital, log_of, reaches
+from aptset.judging.monitors.bets import TIMES, Capital, Evidence, joined, log_of, reaches
 from aptset.judging.monitors.checks import (
     MISSED,
     UNKNOWN,
@@ -37,7 +37,7 @@ from aptset.judging.monitors.checks import (
     stored_mature,
 )
 from aptset.judging.monitors.trails import Trail
-from aptset.judging.monitors.urns import Urns
+from aptset.judging.monitors.urns import Urns, at_rates
 from aptset.judging.monitors.waiting import Waiting
 from aptset.kernels.counts import size_needed
 from aptset.running.writing import atomic_write
@@ -83,9 +83,10 @@ class CoverageMonitor:
     The evidence after a prediction depends on the outcomes up to it and not on when they became known, so the alarm
     keeps its level however labels are delayed. A prediction that is given up may have been a hit or a miss. It counts
     as a hit, and the odds of all later rows are the worst that its being either would make: evidence is never larger
-    than it would be if all labels were known, and the level holds whichever labels do not come. Many such rows make the
-    monitor deaf. Where labels are only asked for in some rows, chosen without regard to the outcome, give it these rows
-    alone, numbered among themselves.
+    than it would be if all labels were known, and the level holds whichever labels do not come. With ``mature`` half of
+    the capital bets against a steady rate of misses that hardly a calibration exceeds, since such odds stay what they
+    are when labels do not come (evidence then begins at 0.75). Where labels are only asked for in some rows, chosen
+    without regard to the outcome, give it these rows alone, numbered among themselves.
 
     Sets of CV+ and the jackknife+ follow no such law. Ties and sets that are never empty can only lower the misses, and
     the evidence with them.
@@ -123,6 +124,8 @@ class CoverageMonitor:
         sizes = check_monitored_sizes(n, size_needed(self._level), self.alpha)
         self._urns = Urns(sizes, self._level)
         self._capital, self._trail, self._waiting = Capital(), Trail(), Waiting(check_mature(mature))
+        self._rates = None if mature is None else self._urns.steady(self.alarm)
+        self._steady = Capital()
         self.rows, self.misses, self.ignored = 0, 0, 0
         self.alarmed_at: int | None = None
 
@@ -161,7 +164,8 @@ class CoverageMonitor:
     @property
     def log_evidence(self) -> float:
         """The logarithm of the evidence."""
-        return log_of(self._capital.number, self._capital.exponent)
+        now = self._with_steady(self._capital.evidence, self._steady.evidence)
+        return log_of(float(now.numbers[0]), int(now.exponents[0]))
 
     @property
     def evidence(self) -> float:
@@ -229,17 +233,23 @@ class CoverageMonitor:
     def _bet(self, numbers: NDArray[np.intp], outcomes: NDArray[Any]) -> None:
         """Bet on each row at the odds of its urn, and look."""
         before, is_miss = self.rows + self.unlabelled, outcomes == MISSED
-        if len(is_miss) == 1 and not self.unlabelled and outcomes[0] != UNKNOWN:
+        if len(is_miss) == 1 and self._rates is None:  # nothing is ever given up
             expected_once = self._urns.draw_once(int(numbers[0]), bool(is_miss[0]))
             evidence = self._capital.bet_once(before, expected_once, bool(is_miss[0]), self.alpha)
         else:
             expected = self._urns.draw(numbers, is_miss, outcomes != UNKNOWN)
             evidence = self._capital.bet(before, expected, is_miss, self.alpha)
+        if self._rates is not None:
+            steady = self._steady.bet(before, at_rates(self._rates, numbers), is_miss, self.alpha)
+            evidence = self._with_steady(evidence, steady)
         self._trail.add(before + 1, evidence, self.misses + np.cumsum(is_miss))
         alarms = reaches(evidence, self.alarm)
         if self.alarmed_at is None and alarms.any():
             self.alarmed_at = before + 1 + int(alarms.argmax())
         self.rows, self.misses = int(self._urns.rows.sum()), int(self._urns.misses.sum())
+
+    def _with_steady(self, evidence: Evidence, steady: Evidence) -> Evidence:
+        return evidence if self._rates is None else joined(evidence, steady, self.alarm)
 
     def path(self, backend: Any = "pandas") -> Any:
         """Return a table of rows, evidence and misses so far; of a long stream some thousands of its rows."""
@@ -318,10 +328,8 @@ class CoverageMonitor:
             "ignored": self.ignored,
             "mature": self.mature.total_seconds().hex() if isinstance(self.mature, timedelta) else self.mature,
             "waiting": self._waiting.stored(),
-            "kept": self._capital.kept.hex(),
-            "stakes": [stake.hex() for stake in self._capital.stakes],
-            "won": [won.hex() for won in self._capital.won],
-            "exponent": self._capital.exponent,
+            **self._capital.stored(),
+            "steady": self._steady.stored(),
             "alarmed_at": self.alarmed_at,
             "peak": self._trail.log_peak.hex(),
             "path": {"every": self._trail.every, "points": [[r, e.hex(), m] for r, e, m in self._trail.points]},
@@ -343,8 +351,7 @@ class CoverageMonitor:
         monitor.rows, monitor.misses = (sum(urn[place] for urn in urns) for place in (2, 3))
         monitor._urns.nowhere, monitor.ignored = stored["nowhere"], stored["ignored"]
         monitor._waiting.restore(monitor.rows + monitor.unlabelled, stored["waiting"])
-        stakes, won = ([float.fromhex(text) for text in stored[name]] for name in ("stakes", "won"))
-        monitor._capital = Capital(float.fromhex(stored["kept"]), stakes, won, stored["exponent"])
+        monitor._capital, monitor._steady = Capital.restored(stored), Capital.restored(stored["steady"])
         monitor.alarmed_at = stored["alarmed_at"]
         points = [(row, float.fromhex(found), misses) for row, found, misses in stored["path"]["points"]]
         monitor._trail = Trail(stored["path"]["every"], points, float.fromhex(stored["peak"]))

@@ -55,6 +55,17 @@ class Urns:
         """Rows whose labels did not come."""
         return int(self.unknown.sum()) + self.nowhere
 
+    def steady(self, alarm: float) -> Floats:
+        """Return a rate of misses for each group; calibrations exceed any of them in 1 of 4 ``alarm`` cases at most.
+
+        The rate of a calibration follows the law Beta(first, n + 1 - first).
+        """
+        from scipy.special import betaincinv  # only monitors that give rows up need it
+
+        first = np.maximum(self.first, 1)
+        share = max(1 / (4 * alarm * len(first)), 1e-300)
+        return np.where(self.first > 0, 1.0 - betaincinv(self.n + 1 - first, first, share), 0.0)
+
     def draw_once(self, number: int, is_miss: bool) -> float:
         """Take in one row where all are known: what :meth:`draw` does, and faster for one."""
         first, misses, rows = int(self.first[number]), int(self.misses[number]), int(self.rows[number])
@@ -112,3 +123,10 @@ class Urns:
             most[part] = ((missed + unknown + nowhere) / (total + nowhere)).max(axis=0)
         self.nowhere += n_rows
         return Expected(least, most)
+
+
+def at_rates(rates: Floats, numbers: NDArray[np.intp]) -> Expected:
+    """Return rates of the groups of rows; of a row of no known group the least and the largest that one has."""
+    can_miss = rates[rates > 0]
+    least, most = np.append(rates, can_miss.min()), np.append(rates, can_miss.max())  # -1 is the last
+    return Expected(least[numbers], most[numbers])
