@@ -65,7 +65,7 @@ def test_rows_are_judged_in_the_order_of_prediction(log, options, name):
     judged = ROWS if "number" in options else ROWS - 4 * 30
     by_hand = aptset.CoverageMonitor(300, 0.1, mature=900).update(log.covered[:judged])
     assert (found["rows"], found["log_evidence"]) == (judged, by_hand.log_evidence)
-    assert found["mature"] == options[-1]
+    assert (found["mature"], found["waiting"]) == (options[-1], ROWS - judged)
 
 
 @pytest.mark.parametrize("options", [["--mature", "80"], ["--time", "asked", "--order", "number", "--mature", "20d"]])

@@ -65,16 +65,17 @@ def monitor_file(
 
     columns = [name for name in (places.order, places.time) if name is not None]
     parts = outcomes_of(path, (), label, alpha, group, progress, columns, places.mature is not None)
+    waiting: dict[str, Any] = {}
     if places.mature is None:
         _take_in(path, monitor, parts, named)
     else:
         rows = _all_rows(path, parts, named, places)
         if places.order is None and places.time is None:
             check_still_there(path, len(rows.covered), monitor.settled)
-        _take_in_any_order(monitor, rows, places)
+        waiting = _take_in_any_order(monitor, rows, places)
     if state is not None:
         monitor.save(state)
-    return monitor
+    return monitor.update(**waiting) if waiting else monitor
 
 
 def _take_in(
@@ -118,23 +119,30 @@ def _all_rows(
     return rows
 
 
-def _take_in_any_order(monitor: CoverageMonitor, rows: _Rows, places: Places) -> None:
-    """Take in rows by their numbers or times, those without a label too.
+def _take_in_any_order(monitor: CoverageMonitor, rows: _Rows, places: Places) -> dict[str, Any]:
+    """Take in rows by their numbers or times, those without a label too; return what is still to be given.
 
     The file still holds the rows that were settled at an earlier look: labels of more rows than were judged then have
     come too late. By time alone a row is given when it is mature, and waits in the file until then: nothing would tell
     it from others of its time when it comes again.
     """
-    by_time = places.order is None and isinstance(places.mature, timedelta)
-    newest = max(rows.times, default=0.0)
-    over = newest - places.mature.total_seconds() if isinstance(places.mature, timedelta) else newest
-    kept = [row for row in range(len(rows.covered)) if not by_time or rows.times[row] <= over]
-    judged, ignored = monitor.rows, monitor.ignored
-    monitor.update(
-        np.array([rows.covered[row] for row in kept], dtype=object),
-        [rows.groups[row] for row in kept] if rows.groups else None,
-        order=None if by_time else rows.numbers,
-        time=[rows.times[row] for row in kept] if rows.times else None,
-        now=newest if rows.times else None,
+    everything, by_time = list(range(len(rows.covered))), places.order is None and bool(rows.times)
+    newest = max(rows.times, default=None)
+    over = (
+        newest - places.mature.total_seconds() if newest is not None and isinstance(places.mature, timedelta) else 0.0
     )
+    mature = [row for row in everything if not by_time or rows.times[row] <= over]
+    judged, ignored = monitor.rows, monitor.ignored
+    monitor.update(**_as_given(rows, mature, by_time), now=newest)
     monitor.ignored = max(ignored, monitor.ignored - ignored - judged)
+    return _as_given(rows, sorted(set(everything) - set(mature)), by_time)
+
+
+def _as_given(rows: _Rows, kept: list[int], by_time: bool) -> dict[str, Any]:
+    """Return what a monitor takes of some rows."""
+    return {
+        "covered": np.array([rows.covered[row] for row in kept], dtype=object),
+        "groups": [rows.groups[row] for row in kept] if rows.groups else None,
+        "order": None if by_time else [rows.numbers[row] for row in kept],
+        "time": [rows.times[row] for row in kept] if rows.times else None,
+    }

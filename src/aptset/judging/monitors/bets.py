@@ -87,8 +87,8 @@ class Capital:
         start = 0
         while start < len(is_miss):
             stop = min(len(is_miss), start + _AT_ONCE * BLOCK - (row + start) % BLOCK)
-            of_rows = Expected(expected.least[start:stop], expected.most[start:stop])
-            found.append(self._bet_blocks(row + start, _odds(of_rows, is_miss[start:stop], alpha)))
+            odds = _odds(expected.of_rows(start, stop), is_miss[start:stop], alpha)
+            found.append(self._bet_blocks(row + start, odds))
             start = stop
         return Evidence(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
@@ -137,8 +137,9 @@ def _odds(expected: Expected, is_miss: NDArray[np.bool_], alpha: float) -> Float
     the range that is nearest to it.
     """
     highest = np.minimum(np.array(TIMES) * alpha, _HIGHEST_RATE)[:, None]
-    of_hits = np.clip(highest / _HIGHEST_ODDS, expected.least, expected.most)
-    chances = np.where(is_miss, expected.most, of_hits)
+    chances = expected.most
+    if expected.least is not expected.most:
+        chances = np.where(is_miss, chances, np.clip(highest / _HIGHEST_ODDS, expected.least, expected.most))
     rates = np.maximum(chances, np.minimum(highest, _HIGHEST_ODDS * chances))
     with np.errstate(invalid="ignore"):
         return np.where(chances == 0.0, 1.0, np.where(is_miss, rates / chances, (1.0 - rates) / (1.0 - chances)))

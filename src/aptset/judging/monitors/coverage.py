@@ -246,7 +246,8 @@ class CoverageMonitor:
         alarms = reaches(evidence, self.alarm)
         if self.alarmed_at is None and alarms.any():
             self.alarmed_at = before + 1 + int(alarms.argmax())
-        self.rows, self.misses = int(self._urns.rows.sum()), int(self._urns.misses.sum())
+        self.rows = before + len(is_miss) - self.unlabelled
+        self.misses += int(is_miss.sum())
 
     def _with_steady(self, evidence: Evidence, steady: Evidence) -> Evidence:
         return evidence if self._rates is None else joined(evidence, steady, self.alarm)
@@ -350,6 +351,7 @@ class CoverageMonitor:
             of_groups[:] = [urn[place] for urn in urns]
         monitor.rows, monitor.misses = (sum(urn[place] for urn in urns) for place in (2, 3))
         monitor._urns.nowhere, monitor.ignored = stored["nowhere"], stored["ignored"]
+        monitor._urns.n_unknown = stored["nowhere"] + sum(urn[4] for urn in urns)
         monitor._waiting.restore(monitor.rows + monitor.unlabelled, stored["waiting"])
         monitor._capital, monitor._steady = Capital.restored(stored), Capital.restored(stored["steady"])
         monitor.alarmed_at = stored["alarmed_at"]

@@ -20,10 +20,15 @@ _AT_ONCE = 1024  # rows of no known group
 
 
 class Expected(NamedTuple):
-    """The least and the largest chance of a miss that rows can have; one number where all earlier rows are known."""
+    """The least and the largest chance of a miss that rows can have; one array where all earlier rows are known."""
 
     least: Floats
     most: Floats
+
+    def of_rows(self, start: int, stop: int) -> Expected:
+        """Return those of some rows."""
+        least = self.least[start:stop]
+        return Expected(least, least if self.most is self.least else self.most[start:stop])
 
 
 class Urns:
@@ -41,7 +46,7 @@ class Urns:
         places = [n + 1 - rank if rank <= n else 0 for n, rank in zip(sizes.values(), ranks, strict=True)]
         self.first: Counts = np.array(places, dtype=np.int64)
         self.rows, self.misses, self.unknown = (np.zeros_like(self.n) for _ in range(3))
-        self.nowhere = 0
+        self.nowhere, self.n_unknown = 0, 0
 
     @property
     def expected(self) -> dict[Any, float]:
@@ -49,11 +54,6 @@ class Urns:
         found = (self.first + self.misses) / (self.n + 1 + self.rows)
         chances = np.where(self.first > 0, found, 0.0).tolist()
         return dict(zip(self.number_of, chances, strict=True))
-
-    @property
-    def n_unknown(self) -> int:
-        """Rows whose labels did not come."""
-        return int(self.unknown.sum()) + self.nowhere
 
     def steady(self, alarm: float) -> Floats:
         """Return a rate of misses for each group; calibrations exceed any of them in 1 of 4 ``alarm`` cases at most.
@@ -85,7 +85,7 @@ class Urns:
             else:
                 part = slice(start, stop)
                 of_parts.append(self._draw_of_groups(numbers[part], is_miss[part], is_known[part]))
-        return Expected(*(np.concatenate(ends) for ends in zip(*of_parts, strict=True)))
+        return of_parts[0] if len(of_parts) == 1 else Expected(*map(np.concatenate, zip(*of_parts, strict=True)))
 
     def _draw_of_groups(
         self, numbers: NDArray[np.intp], is_miss: NDArray[np.bool_], is_known: NDArray[np.bool_]
@@ -100,13 +100,15 @@ class Urns:
         missed = self.first[group] + self.misses[group] + misses[:-1] - misses[starts][group]
         doubted = self.nowhere + self.unknown[group] + unknown[:-1] - unknown[starts][group]
         total = self.n[group] + 1 + self.nowhere + self.unknown[group] + self.rows[group] + before
-        least, most = np.empty(len(numbers)), np.empty(len(numbers))
-        can_miss = self.first[group] > 0
+        can_miss, least = self.first[group] > 0, np.empty(len(numbers))
         least[order] = np.where(can_miss, missed / total, 0.0)
-        most[order] = np.where(can_miss, (missed + doubted) / total, 0.0)
+        most = least if not doubted.any() else np.empty(len(numbers))
+        if most is not least:
+            most[order] = np.where(can_miss, (missed + doubted) / total, 0.0)
         new_unknown = unknown[stops] - unknown[starts]
         self.rows += of_groups - new_unknown
         self.unknown += new_unknown
+        self.n_unknown += int(unknown[-1])
         self.misses += misses[stops] - misses[starts]
         return Expected(least, most)
 
@@ -121,7 +123,7 @@ class Urns:
             part = slice(start, start + _AT_ONCE)
             least[part] = (missed / (total + nowhere)).min(axis=0)
             most[part] = ((missed + unknown + nowhere) / (total + nowhere)).max(axis=0)
-        self.nowhere += n_rows
+        self.nowhere, self.n_unknown = self.nowhere + n_rows, self.n_unknown + n_rows
         return Expected(least, most)
 
 
