@@ -143,15 +143,12 @@ def check_sets_file(path: Path, names: list[str], classes: list[str], added: Seq
     return kind
 
 
-def check_label_column(path: Path, column: str, labels: Any, start: int) -> None:
+def check_label_column(path: Path, column: str, labels: Any, start: int, way_out: str) -> None:
     """Refuse rows whose true label is unknown; labels are positions in names."""
     missing = labels.of_rows == labels.names.index(None)
     if missing.any():
         row = start + int(np.argmax(missing))
-        raise ValueError(
-            f"{path}, row {row}, column {column!r}: the label is missing. (For aptset monitor, --mature says how long "
-            "labels that are not known yet are waited for.)"
-        )
+        raise ValueError(f"{path}, row {row}, column {column!r}: the label is missing.{way_out}")
 
 
 def check_weight_column(path: Path, column: str, values: Any, start: int) -> Any:

@@ -104,8 +104,9 @@ def outcomes_of(
     progress: bool,
     others: Sequence[str] = (),
     may_lack_labels: bool = False,
+    way_out: str = "",
 ) -> Iterator[Outcomes]:
-    """Yield what became of the rows of a file, in order."""
+    """Yield what became of the rows of a file, in order; ``way_out`` follows the words that refuse a missing label."""
     rows = 0
     with nearest_row_error(path):
         check_columns(path, kind_of(path) in ("csv", "parquet", "arrow"), "an ending: .parquet, .csv or .arrow", [])
@@ -119,7 +120,7 @@ def outcomes_of(
             for batch in _with_keys(_batches(path, [name for name in columns if name in own]), keys, own):
                 truth = _codes(batch.column(label))
                 if not may_lack_labels:
-                    check_label_column(path, label, truth, rows)
+                    check_label_column(path, label, truth, rows, way_out)
                 by = None if group is None else _codes(batch.column(group))
                 texts = [as_texts(batch.column(name)) for name in others]
                 yield Outcomes(*_outcome(path, rows, batch.column(sets), truth), truth, by, texts)

@@ -64,7 +64,8 @@ def monitor_file(
         return [band_of.get(str(name), name) for name in names] if names and band_of else names
 
     columns = [name for name in (places.order, places.time) if name is not None]
-    parts = outcomes_of(path, (), label, alpha, group, progress, columns, places.mature is not None)
+    way_out = " If it is not known yet, --mature says how long it is waited for."
+    parts = outcomes_of(path, (), label, alpha, group, progress, columns, places.mature is not None, way_out)
     waiting: dict[str, Any] = {}
     if places.mature is None:
         _take_in(path, monitor, parts, named)

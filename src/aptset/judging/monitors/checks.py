@@ -18,7 +18,7 @@ from aptset.data.setting_checks import check_sample_size, stored_fraction
 
 MOST = 2**53  # rows: beyond this, counts are no exact numbers
 COVERED, MISSED, UNKNOWN = 0, 1, 2  # what became of a row
-_FARTHEST = 10**8  # predictions ahead of the next one: a number beyond that is an id or a time
+_FARTHEST = 10**7  # predictions ahead of the next one: a number beyond that is an id or a time
 
 
 def check_alarm(alarm: Any) -> float:
