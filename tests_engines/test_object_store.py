@@ -11,6 +11,7 @@ import pyarrow.fs
 import pytest
 
 import aptset
+from aptset.commands.parts.stores import Place, is_of_all_bytes
 from shell import failure, run, table
 
 COMMON = ("--prefix", "p_")
@@ -142,6 +143,58 @@ def test_after_a_kill_objects_are_whole_and_none_is_put_twice(store, data, serve
     assert without_records(objects(store, "bucket/killed")) == straight
     puts = re.findall(r'"PUT /bucket/killed/(day\S*)', server.read_text())
     assert len(puts) == len({put.partition("?")[0] for put in puts}) == 4
+
+
+def put(store, name, content):
+    with store.open_output_stream(name, compression=None) as stream:
+        stream.write(content)
+
+
+def test_objects_are_told_by_their_content(store, data):
+    """Two of one length, put within a second, have the same name below their folders, length and time of change."""
+    run("calibrate", "val.parquet", "--label", "y", *COMMON, "-o", "c.aptset", cwd=data)
+    frames = [table(8, seed).drop(columns=["note", "y"]) for seed in (1, 2)]
+    texts = [frame.to_csv(index=False, float_format="%.3f").encode() for frame in frames]
+    assert len(texts[0]) == len(texts[1])
+    rest = ("-c", data / "c.aptset", *COMMON, "--normalize", "-o", "s3://bucket/sets/")
+    for folder, text in zip(("day1", "day2"), texts, strict=True):
+        put(store, f"bucket/{folder}/part.csv", text)
+    run("predict", "s3://bucket/day1", *rest)
+    before = objects(store, "bucket/sets")
+    assert failure("predict", "s3://bucket/day2", *rest) == (
+        "Error: s3://bucket/sets/part.csv holds the sets of s3://bucket/day1/part.csv, and this run reads "
+        "s3://bucket/day2/part.csv, whose content is another. Name another folder by --out, or delete this one.\n"
+    )
+    assert objects(store, "bucket/sets") == before
+    put(store, "bucket/sets/part.csv", before["part.csv"][:-5] + b"x" * 5)
+    assert "it was changed or cut short" in run("predict", "s3://bucket/day1", *rest).stderr
+    assert objects(store, "bucket/sets") == before
+    put(store, "bucket/day1/part.csv", texts[1])
+    assert "its input s3://bucket/day1/part.csv has changed" in run("predict", "s3://bucket/day1", *rest).stderr
+    assert objects(store, "bucket/sets") != before
+
+
+def test_an_object_that_is_compressed_is_read(store, data):
+    run("calibrate", "val.parquet", "--label", "y", *COMMON, "-o", "c.aptset", cwd=data)
+    table(40, 1).to_csv(data / "part.csv.gz", index=False)
+    put(store, "bucket/new/part.csv.gz", (data / "part.csv.gz").read_bytes())
+    run("predict", "s3://bucket/new", "-c", "c.aptset", *COMMON, "-o", "sets", cwd=data)
+    run("predict", "part.csv.gz", "-c", "c.aptset", *COMMON, "-o", "one.csv", cwd=data)
+    assert (data / "sets" / "part.csv").read_bytes() == (data / "one.csv").read_bytes()
+
+
+def test_a_store_without_tags_tells_objects_by_length_time_and_ends(tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    store = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(fsspec.filesystem("file")))
+    found = set()
+    for content, changed in ((b"abc", 1), (b"abd", 1), (b"abc", 2), (b"abcd", 1), (b"", 1)):
+        (tmp_path / "part.csv").write_bytes(content)
+        os.utime(tmp_path / "part.csv", ns=(changed, changed * 10**9))
+        place = Place(store, str(tmp_path / "part.csv"), "file")
+        assert place.digest() == place.digest()
+        found.add(place.digest())
+    assert len(found) == 5
+    assert not any(map(is_of_all_bytes, found))
 
 
 def test_what_is_not_there_is_named_as_the_user_named_it(store, data):

@@ -125,4 +125,16 @@ def test_other_settings_than_those_of_the_state_are_refused(log):
     found = log(range(60), "--mature", "90", "--state", log.state)
     assert "mature 80 there and 90 here" in found.output
     found = log(range(40), "--mature", "80", "--state", log.state)
-    assert "must hold the 50 rows" in found.output
+    assert "must begin with the 50 rows" in found.output
+
+
+def test_a_rotated_log_goes_on_behind_the_one_before(log):
+    """What waits for an old log is given up when it is mature; another log in its place is refused."""
+    options = ["--mature", "80", "--state", log.state]
+    assert seen(log(range(100), *options, known=set(range(100)) - {40}))["rows"] == 40
+    other = log(range(100, 200), *options)
+    assert "its first 100 rows are others" in other.output
+    found = seen(log(range(100, 200), *options, "--rotated"))
+    assert (found["rows"], found["unlabelled"], found["ignored"]) == (199, 1, 0)
+    found = seen(log(range(100, 230), *options))
+    assert (found["rows"], found["waiting"]) == (229, 0)

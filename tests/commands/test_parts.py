@@ -39,7 +39,8 @@ def test_every_part_has_its_sets_in_a_file_of_its_own(data):
     told = run("predict", data / "new", "-c", data / "c.aptset", "-o", f"{data}/sets/", *COMMON, "--json").stdout
     assert {**json.loads(told), "mean_size": 0} == {
         **{"rows": 400, "mean_size": 0, "empty": read_sets(data / "one.parquet")["size"].eq(0).sum(), "parts": 3},
-        **{"finished_before": 0, "other_parts": 0, "alpha": 0.1, "out": f"{data}/sets/"},
+        **{"finished_before": 0, "finished_from_copies": 0, "predicted_anew": 0, "other_parts": 0},
+        **{"alpha": 0.1, "out": f"{data}/sets/"},
     }
     written = [path for path in sorted((data / "sets").rglob("*")) if path.is_file() and "_aptset" not in path.parts]
     expected = ["north/part-0.parquet", "north/part-1.csv", "south/deep/part-0.parquet"]

@@ -233,23 +233,54 @@ def shifted_rows(path: Path, start: int) -> Iterator[None]:
 
 
 def check_same_monitor(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to go on with the state of another calibration, level or alarm."""
+    """Refuse to go on with the state of another calibration, level, alarm or column."""
     if before != now:
         differ = ", ".join(
-            f"{name} {before[name]} there and {now[name]} here" for name in now if before[name] != now[name]
+            f"{name} {before[name]!r} there and {now[name]!r} here" for name in now if before[name] != now[name]
         )
         raise ValueError(
-            f"{path} must be the state of a monitor of this calibration: {differ}. Pass the calibration, --alpha and "
-            "--alarm that it began with, or another --state to begin anew."
+            f"{path} must be the state of a monitor of this calibration: {differ}. Pass the calibration, --alpha, "
+            "--alarm, --label and --groups that it began with, or another --state to begin anew."
         )
 
 
-def check_still_there(path: Path, rows: int, seen: int) -> None:
-    """Refuse a file that lost rows which were seen before."""
-    if rows < seen:
+def check_log(path: Path, log: Any) -> dict[str, Any]:
+    """Return what a state says about the rows it has seen."""
+    kinds = {"rows": int, "columns": list, "digest": str, "calibration": str, "label": str, "groups": str | None}
+    kinds |= {"before": int, "order": str | None, "time": str | None}
+    is_log = isinstance(log, dict) and all(isinstance(log.get(name), kind) for name, kind in kinds.items())
+    if not is_log or min(log["rows"], log["before"]) < 0:
         raise ValueError(
-            f"{path} must hold the {seen:,} rows that the monitor has seen, and new ones behind; got {rows:,} rows. "
-            "Append to the file, or begin anew with another --state."
+            f"{path} does not say which rows it has seen: it was saved in Python or by an older version, or it is "
+            "damaged. Begin anew with another --state."
+        )
+    found: dict[str, Any] = log
+    return found
+
+
+def check_rotated_state(path: Path, holds: bool) -> None:
+    """Refuse to go on with a new log where nothing was begun."""
+    if not holds:
+        raise FileNotFoundError(f"--rotated needs a state that is there, to go on with; got {path}. Leave it out.")
+
+
+def check_is_rotated(path: Path, seen: int, is_new: bool) -> None:
+    """Refuse to count rows twice."""
+    if not is_new:
+        raise ValueError(
+            f"{path} must be a new log, with --rotated; it begins with the {seen:,} rows that the monitor has seen, "
+            "which would count twice. Leave --rotated out."
+        )
+
+
+def check_begins_with(path: Path, seen: int, rows: int, is_same: bool, missing: Sequence[str]) -> None:
+    """Refuse a file that does not begin with the rows that were seen: nobody knows which of its rows are new."""
+    if not is_same:
+        what = f"it has {rows:,} rows" if rows < seen else f"its first {seen:,} rows are others"
+        what = f"it lacks their columns {', '.join(map(repr, missing[:6]))}" if missing else what
+        raise ValueError(
+            f"{path} must begin with the {seen:,} rows that the monitor has seen; {what}. If the log was rotated, and "
+            "every row in it is new, pass --rotated once. If rows were changed or lost, begin anew: another --state."
         )
 
 

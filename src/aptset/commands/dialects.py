@@ -20,6 +20,7 @@ from aptset.commands.dialect_checks import (
     check_encoding,
     check_separator,
 )
+from aptset.commands.parts.checks import refuse_changing_input
 from aptset.commands.reading import kind_of
 
 _SEPARATORS = (";", "\t", "|")
@@ -47,22 +48,24 @@ def plain_csv(path: Path, sep: str | None = None, encoding: str | None = None) -
 
 
 def finished_lines(path: Path, encoding: str | None = None) -> Path:
-    """Return a CSV without a last line that has no end yet, since somebody may be writing it; else the file itself."""
+    """Return a copy of a CSV that nobody writes to, without a last line that has no end yet; else the file itself."""
     if path.suffix.lower() != ".csv":
         return path
     with path.open("rb") as file:
         alphabet = check_encoding(encoding) if encoding else encoding_of(file.read(_HEAD))
-        size, stop = _end_of_lines(file, alphabet)
-    if stop in (0, size):
+        stop = _end_of_lines(file, alphabet)
+    if stop == 0:
         return path
     copy = _new_folder() / path.name
     shutil.copyfile(path, copy)
+    if copy.stat().st_size < stop:
+        refuse_changing_input(str(path))
     os.truncate(copy, stop)
     return copy
 
 
-def _end_of_lines(file: IO[bytes], alphabet: str) -> tuple[int, int]:
-    """Return the size of a file, and where its last line that has an end does; 0 if none has."""
+def _end_of_lines(file: IO[bytes], alphabet: str) -> int:
+    """Return where the last line of a file that has an end does; 0 if none has."""
     file.seek(0)
     is_big = file.read(2) == b"\xfe\xff"
     exact = {"utf-16": "utf-16-be" if is_big else "utf-16-le"}.get(alphabet, alphabet)
@@ -75,8 +78,8 @@ def _end_of_lines(file: IO[bytes], alphabet: str) -> tuple[int, int]:
         block = file.read(stop - start)
         for place in range(len(block) - width, -1, -width):
             if block[place : place + width] in ends:
-                return size, start + place + width
-    return size, 0
+                return start + place + width
+    return 0
 
 
 def _new_folder() -> Path:

@@ -25,7 +25,7 @@ def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool, is
     if not is_one_file([name]):
         from aptset.commands.parts.joining import join
 
-        path = join(parts_of([name], quiet, sep, encoding), name)
+        path = join(parts_of([name], quiet, sep, encoding, is_growing), name)
         is_called(path, name)
         return path
     given = path_of(name)
@@ -94,7 +94,9 @@ def sources_of(options: dict[str, Any], label: str | None, quiet: bool) -> tuple
     return [one], one
 
 
-def parts_of(names: Sequence[str], quiet: bool, sep: str | None = None, encoding: str | None = None) -> Any:
+def parts_of(
+    names: Sequence[str], quiet: bool, sep: str | None = None, encoding: str | None = None, is_growing: bool = False
+) -> Any:
     """Return the parts that several names, a folder or a glob stand for."""
     from aptset.commands.parts.finding import find_parts
     from aptset.commands.parts.many import Parts
@@ -107,7 +109,7 @@ def parts_of(names: Sequence[str], quiet: bool, sep: str | None = None, encoding
             click.echo(printable(note), err=True)
         told.append(note)
 
-    return Parts(find_parts(names), Reader(sep, encoding, is_called, tell), not quiet)
+    return Parts(find_parts(names), Reader(sep, encoding, is_called, tell, is_growing), not quiet)
 
 
 def files_read(options: dict[str, Any], label: str | None) -> list[str | None]:

@@ -153,7 +153,10 @@ def in_words(done: dict[str, Any], out: str) -> str:
     if first != ("size", "set"):
         lines.append(f"The first level is in the columns {first[0]!r} and {first[1]!r}.")
     if "parts" in done:
-        lines.append(f"Parts: {done['parts']:,}, of which an earlier run had finished {done['finished_before']:,}.")
+        lines.append(f"Parts: {done['parts']:,}, of which an earlier run had finished {done['finished_before']:,}")
+        if done["finished_from_copies"]:
+            lines[-1] += f" ({done['finished_from_copies']:,} of them from files of other names with the same bytes)"
+        lines[-1] += "."
         if done["other_parts"]:
             lines.append(f"{out} also holds {done['other_parts']:,} parts that are not among these.")
     return "\n".join(lines)
@@ -203,6 +206,7 @@ def evaluate(
 )
 @click.option("--time", help="The column that says when each prediction was made, to judge rows in that order.")
 @click.option("--mature", help="How long an unknown label is waited for: 500 (predictions later), 30d, 12h.")
+@click.option("--rotated", is_flag=True, help="SETS is a new log in place of the one before: all its rows are new.")
 @with_options([*DIALECT, TRUST])
 @QUIET
 @AS_JSON
@@ -220,21 +224,28 @@ def monitor(
     After an alarm, now or at an earlier row, the exit status is 3. If nothing changed since calibration, an alarm ever
     comes in at most 1 of --alarm deployments, however often one looks.
 
+    With --state the file must begin with the rows that were seen; rows behind them are new. A log that was rotated does
+    not: say so once, by --rotated, or name the folder of all logs.
+
     \b
     Examples:
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.json
+      aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.json --rotated
       aptset monitor outcomes.csv --label y -c cal.aptset --time asked --mature 30d
     """
     from aptset.commands.monitor_jobs import Places, monitor_file
-    from aptset.commands.probability_jobs import load_artefact
+    from aptset.commands.probability_jobs import digest_of, load_artefact
     from aptset.running.path_checks import check_other_files
 
+    if options["rotated"] and options["state"] is None:
+        raise click.UsageError("--rotated needs --state FILE, the state that began with the log before this one.")
     state = None if options["state"] is None else Path(options["state"])
+    check_other_files([] if state is None else [state], [sets, calibration])
     path = open_table(sets, options["sep"], options["encoding"], quiet, is_growing=state is not None)
-    check_other_files([] if state is None else [state], [path, calibration])
-    made = load_artefact(artefact_of(calibration), options["trust"])
-    places = Places.of(options["order"], options["time"], options["mature"])
-    found = monitor_file(path, label, made, alpha, options["groups"], alarm, state, not quiet, places)
+    artefact, places = artefact_of(calibration), Places.of(options["order"], options["time"], options["mature"])
+    made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
+    of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}
+    found = monitor_file(path, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
     seen = {"rows": found.rows, "misses": found.misses, "alarmed_at": found.alarmed_at, "mature": options["mature"]}
     waits = {"waiting": found.n_waiting, "unlabelled": found.unlabelled, "ignored": found.ignored}
     show({**found.settings, **seen, **waits, "log_evidence": found.log_evidence}, found.sentence(), quiet, as_json)

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from aptset.commands.reading import as_texts
 from aptset.commands.writer import SetsWriter
 from aptset.data.setting_checks import check_alphas
 from aptset.judging.evaluation import Evaluation
+from aptset.probabilities.artefacts import read
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.calibrating import calibrate, calibration_of, load_calibration
 from aptset.probabilities.calibration import Calibration
@@ -104,6 +106,17 @@ def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
         beside_the_user()
     found: Calibration = check_one_model(path, load_calibration(path, trust=trust))
     return found
+
+
+def digest_of(artefact: Path) -> str:
+    """Return a digest of what a calibration says, not of when it was made: a script that makes it anew goes on, too."""
+    facts, tensors = (json.loads((artefact / "aptset.json").read_bytes()), {}) if artefact.is_dir() else read(artefact)
+    plain = {name: value for name, value in facts.items() if name not in ("created", "digest", "library")}
+    found = blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16)
+    for name in sorted(tensors):
+        found.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
+        found.update(np.ascontiguousarray(tensors[name]).tobytes())
+    return found.hexdigest()
 
 
 def beside_the_user() -> None:

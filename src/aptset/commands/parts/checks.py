@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from aptset.commands.reading import kind_of
+
+_SHOWN = 5  # parts that a warning names
 
 
 @contextmanager
@@ -164,3 +167,38 @@ def check_same_run(out: str, before: Any, now: dict[str, Any]) -> None:
                 f"{out} holds the parts of another run: {name} was {before.get(name)!r}, and is {now.get(name)!r} now. "
                 "Name another folder, or delete this one."
             )
+
+
+def check_same_inputs(others: Sequence[tuple[str, str, str]]) -> None:
+    """Refuse parts of another input; each has the output, the input that it is of, and the one of this run."""
+    if others:
+        out, before, now = others[0]
+        more = f" So it is with {len(others) - 1:,} more." if len(others) > 1 else ""
+        raise ValueError(
+            f"{out} holds the sets of {before}, and this run reads {now}, whose content is another.{more} Name another "
+            "folder by --out, or delete this one."
+        )
+
+
+def check_only_claim(out: str, shown: str, is_only: bool) -> None:
+    """Refuse a part that another run is writing from another input."""
+    if not is_only:
+        raise ValueError(
+            f"{out} is being written by a run that reads another input than {shown}. Name another folder by --out."
+        )
+
+
+def warn_anew(out: str, reasons: Sequence[tuple[str, str]]) -> None:
+    """Say which parts are predicted again, and why: nothing that was finished is replaced in silence."""
+    if reasons:
+        shown = ", ".join(f"{name} ({why})" for name, why in reasons[:_SHOWN])
+        more = f" and {len(reasons) - _SHOWN:,} more" if len(reasons) > _SHOWN else ""
+        many = "1 part is" if len(reasons) == 1 else f"{len(reasons):,} parts are"
+        warnings.warn(f"{out}: {many} predicted anew: {shown}{more}.", stacklevel=2)
+
+
+def refuse_changing_input(shown: str) -> NoReturn:
+    """Refuse a file that somebody writes to."""
+    raise OSError(
+        f"{shown} must stay as it is while it is read; it changed. Run the command again when nobody writes to it."
+    )

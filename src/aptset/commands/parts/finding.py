@@ -31,12 +31,10 @@ _NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")  # the second is what Hive and Sp
 
 @dataclass(frozen=True)
 class Part:
-    """A file among several: its name below the folder that all have in common, its length, when it was changed."""
+    """A file among several, and its name below the folder that all have in common."""
 
     name: str
     place: Place
-    size: int | None
-    changed: int | None
 
     @cached_property
     def keys(self) -> Keys:
@@ -76,7 +74,7 @@ def find_parts(names: Sequence[str]) -> list[Part]:
     check_told_apart([(place.real_path, place.shown) for place, _ in places])
     root = _without_keys(posixpath.commonpath([root for root, _ in searches]))
     start = len(root.rstrip("/")) + 1 if root else 0
-    parts = [Part(place.path[start:], place, info.size, info.mtime_ns) for place, info in places]
+    parts = [Part(place.path[start:], place) for place, _ in places]
     check_endings([(part.name, part.place.shown) for part in parts])
     return sorted(parts, key=lambda part: part.name.split("/"))
 

@@ -12,26 +12,40 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyarrow.fs import FileType
 
 from aptset.commands.parts.checks import (
     check_free,
+    check_only_claim,
     check_output_names,
     check_outside,
+    check_same_inputs,
     check_same_run,
 )
 from aptset.commands.parts.finding import Part
 from aptset.commands.parts.sharing import shared
-from aptset.commands.parts.stores import Place
+from aptset.commands.parts.stores import Place, is_of_all_bytes
 
 _FOLDER = "_aptset"  # readers of datasets leave out what begins with _
 _MANIFEST = f"{_FOLDER}/manifest.json"
 _LOCK = f"{_FOLDER}/.lock"
+_CLAIM = ".claim"
 COUNTS = ("rows", "labels", "empty")  # what a record says about the sets of a part
+_FACTS = ("part", "input", "input_digest", "output_digest")  # what it says about the files
 _READERS = 16  # records are many and small, and a store answers slowly
+
+
+class Look(NamedTuple):
+    """What an earlier run left of a part: the record of sets that still hold, or why they are made anew, or neither."""
+
+    record: dict[str, Any] | None = None
+    is_copy: bool = False  # the input has another name than then, and the same bytes
+    anew: str = ""
+    other_input: str = ""  # whose sets stand where those of this part would
 
 
 @dataclass(frozen=True)
@@ -63,60 +77,103 @@ class Ledger:
     def _holds_something(self) -> bool:
         """Tell whether parts were finished here; refuse a folder that is not ours."""
         there = {name for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
-        found = any(name != _MANIFEST and not name.rpartition("/")[2].startswith(".") for name in there)
+        found = any(name != _MANIFEST and not _is_hidden(name) for name in there)
         check_free(self.out.shown, not found or _MANIFEST in there)
         return found
 
     def _begin(self, settings: dict[str, Any], is_alone: bool) -> None:
         """Write down the settings of the run; those of one that is at work or finished something stay."""
         manifest = self.out.below(_MANIFEST)
+        if is_alone and self.out.is_local:
+            for claim in Path(self.out.below(_FOLDER).path).rglob(f".*{_CLAIM}"):
+                claim.unlink(missing_ok=True)  # of a run that was killed
         if not is_alone or self._holds_something():
             check_same_run(self.out.shown, _read(manifest), settings)
         else:  # nothing was finished: what went wrong may have been the settings
             manifest.write(_as_json(settings))
 
-    def finished(self, parts: Sequence[Part]) -> dict[str, dict[str, Any]]:
-        """Return the records of the parts whose input and output are as they were when the part was finished."""
-        there = {name: info for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
-        noted = [part for part in parts if _record_of(part) in there]
-        read = partial(_read_record, self.out)
+    def looks(self, parts: Sequence[Part]) -> Iterator[Look]:
+        """Yield for each part what an earlier run left of it; files are hashed in several threads, ahead."""
+        there = {name for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
         with ThreadPoolExecutor(_READERS) as readers:
-            records = list(readers.map(read, noted))
-        found = {}
-        for part, record in zip(noted, records, strict=True):
-            output = there.get(part.output_name)
-            if record is not None and output is not None and _facts(part, output.size) == _facts_in(record):
-                found[part.name] = record
-        return found
+            yield from readers.map(partial(self._look, there), parts)
+
+    def _look(self, there: set[str], part: Part) -> Look:
+        """Compare a part with its record: the input by its name and its content, the output by its content."""
+        name = part.output_name
+        if _record_of(part) not in there:
+            return Look(anew="it has no record" if name in there else "")
+        record = _read_record(self.out, part)
+        if record is None:
+            return Look(anew="its record cannot be read")
+        digest, is_same_name = part.place.digest(), record["input"] == part.place.full_name
+        is_same = digest == record["input_digest"]
+        is_copy = is_same and is_of_all_bytes(digest) and record["part"] == part.name
+        if not is_same_name and not is_copy:
+            return Look(other_input=record["input"])
+        if not is_same:
+            return Look(anew=f"its input {part.place.shown} has changed")
+        if name not in there:
+            return Look(anew="it was no longer there")
+        if self.out.below(name).digest() != record["output_digest"]:
+            return Look(anew="it was changed or cut short after it was written")
+        return Look(record, is_copy=not is_same_name)
+
+    @contextmanager
+    def claimed(self, part: Part, digest: str) -> Iterator[None]:
+        """Keep a part to one input while it is written: runs at the same time look at each other's claims and records.
+
+        A claim is an empty file whose name tells the input. Who finds another one beside his own gives up, so of two at
+        most one goes on. On a store there is no order in which this could be done.
+        """
+        shown = self.out.below(part.output_name).shown
+        if not self.out.is_local:
+            yield
+            return
+        folder, _, name = self.out.below(f"{_FOLDER}/parts/{part.output_name}").path.rpartition("/")
+        who = ["" if is_of_all_bytes(digest) else part.place.full_name, part.name, digest]
+        beginning = f".{sha256(name.encode()).hexdigest()[:16]}-"
+        claim = Path(folder) / f"{beginning}{sha256(json.dumps(who).encode()).hexdigest()[:16]}{_CLAIM}"
+        claim.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            claim.touch()
+            check_only_claim(shown, part.place.shown, list(Path(folder).glob(f"{beginning}*{_CLAIM}")) == [claim])
+            record = _read_record(self.out, part)
+            if record is not None and record["input_digest"] != digest and record["input"] != part.place.full_name:
+                check_same_inputs([(shown, record["input"], part.place.full_name)])
+            yield
+        finally:
+            claim.unlink(missing_ok=True)
 
     def others(self, parts: Sequence[Part]) -> int:
         """Return how many parts were finished here that this run does not know."""
         known = {_record_of(part) for part in parts}
         noted = self.out.below(f"{_FOLDER}/parts").listed(recursive=True)
-        return sum(info.type == FileType.File and f"{_FOLDER}/parts/{name}" not in known for name, info in noted)
+        names = [name for name, info in noted if info.type == FileType.File and not _is_hidden(name)]
+        return sum(f"{_FOLDER}/parts/{name}" not in known for name in names)
 
-    def note(self, part: Part, counts: dict[str, int]) -> None:
-        """Write down that a part is finished."""
-        size = self.out.below(part.output_name).info.size
-        self.out.below(_record_of(part)).write(_as_json({**_facts(part, size), **counts}))
+    def note(self, part: Part, input_digest: str, counts: dict[str, int]) -> None:
+        """Write down that a part is finished, from what and to what."""
+        facts = {"part": part.name, "input": part.place.full_name, "input_digest": input_digest}
+        facts["output_digest"] = self.out.below(part.output_name).digest()
+        self.out.below(_record_of(part)).write(_as_json({**facts, **counts}))
+
+
+def _is_hidden(name: str) -> bool:
+    """Tell files that are being written, locks and claims from those that stay."""
+    return name.rpartition("/")[2].startswith(".")
 
 
 def _record_of(part: Part) -> str:
-    return f"{_FOLDER}/parts/{part.name}.json"
-
-
-def _facts(part: Part, size: int | None) -> dict[str, Any]:
-    """Return what must not change between two runs: a part that is replaced, or damaged, is done again."""
-    return {"input_size": part.size, "input_changed": part.changed, "output_size": size}
-
-
-def _facts_in(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: record.get(name) for name in ("input_size", "input_changed", "output_size")}
+    """Return the name of a record; it goes by the output, which a.csv and a.csv.gz have in common."""
+    return f"{_FOLDER}/parts/{part.output_name}.json"
 
 
 def _read_record(out: Place, part: Part) -> dict[str, Any] | None:
     found = _read(out.below(_record_of(part)))
-    return found if isinstance(found, dict) and all(type(found.get(name)) is int for name in COUNTS) else None
+    kinds = {**dict.fromkeys(_FACTS, str), **dict.fromkeys(COUNTS, int)}
+    is_record = isinstance(found, dict) and all(type(found.get(name)) is kind for name, kind in kinds.items())
+    return found if is_record else None
 
 
 def _read(place: Place) -> Any:

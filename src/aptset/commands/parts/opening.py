@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from aptset.commands.dialects import plain_csv
+from aptset.commands.dialects import finished_lines, plain_csv
 from aptset.commands.parts.checks import check_remote_file
 from aptset.commands.parts.finding import Part
 from aptset.commands.parts.stores import Place, place_of
@@ -26,6 +26,7 @@ class Reader:
     encoding: str | None = None
     on_name: Callable[[Path, str], None] = lambda path, shown: None
     on_note: Callable[[str], None] = lambda note: None
+    is_growing: bool = False  # the last line of a CSV waits until it has its end
 
     @contextmanager
     def opened(self, part: Part) -> Iterator[Path]:
@@ -33,10 +34,12 @@ class Reader:
         with ExitStack() as stack:
             path = stack.enter_context(local_copy(part.place))
             self.on_name(path, part.place.shown)
-            plain, note = plain_csv(path, self.sep, self.encoding)
-            if plain != path:
-                stack.callback(shutil.rmtree, plain.parent, ignore_errors=True)
-                self.on_name(plain, part.place.shown)
+            finished = finished_lines(path, self.encoding) if self.is_growing else path
+            plain, note = plain_csv(finished, self.sep, self.encoding)
+            for copy in {finished, plain} - {path}:
+                stack.callback(shutil.rmtree, copy.parent, ignore_errors=True)
+                self.on_name(copy, part.place.shown)
+            if note:
                 self.on_note(note)
             yield plain
 

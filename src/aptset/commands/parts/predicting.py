@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,12 +18,11 @@ from aptset.commands.parts.checks import check_output_folder
 from aptset.commands.parts.finding import is_one_file
 from aptset.commands.parts.many import OnePart
 from aptset.commands.parts.stores import is_url, place_of
-from aptset.commands.probability_jobs import load_artefact, predict_file
+from aptset.commands.probability_jobs import digest_of, load_artefact, predict_file
 from aptset.commands.reading import Keys, kind_of, names_of
 from aptset.commands.writer import SetsWriter
 from aptset.data.sets import PredictionSets
 from aptset.data.setting_checks import check_alphas
-from aptset.probabilities.artefacts import read
 from aptset.running.path_checks import as_utf8
 from aptset.running.versions import versions
 
@@ -64,7 +61,7 @@ def predict_parts(
         levels, calibration = list(alphas or ()), load_artefact(artefact, options["trust"])
         one = sets_of_probabilities(source_of(options, label, Path()), calibration, levels, options["normalize"])
     check_alphas(levels)
-    settings = {"alpha": levels, "label": label, **{name: options[name] for name in _OPTIONS}}
+    settings = {"alpha": levels, "label": _label_setting(label), **{name: options[name] for name in _OPTIONS}}
     folders = [place for name in options["probs"] if (place := place_of(name)).is_folder]
     done = parts.write(place_of(out), settings_of_run(artefact, settings), folders, one)
     return {**done, "alpha": levels[0]}
@@ -135,17 +132,13 @@ def _without_rows(path: Path) -> dict[str, pa.Array]:
     return {field.name: pa.array([], field.type) for field in schema}
 
 
+def _label_setting(label: str | None) -> Any:
+    """Return the name of labels; with a digest of their file, if they stand in one of their own beside matrices."""
+    is_file = label is not None and label.endswith(".npy") and Path(label).is_file()
+    return [label, place_of(str(label)).digest()] if is_file else label
+
+
 def settings_of_run(artefact: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return all that the bytes of the output depend on besides the input."""
-    of_calibration = {"calibration": _digest_of(artefact), "aptset": versions().get("aptset")}
-    return {"format": 1, "command": "predict", **of_calibration, **options}
-
-
-def _digest_of(artefact: Path) -> str:
-    """Return a digest of what a calibration says, not of when it was made: a script that makes it anew goes on, too."""
-    facts, tensors = (json.loads((artefact / "aptset.json").read_bytes()), {}) if artefact.is_dir() else read(artefact)
-    plain = {name: value for name, value in facts.items() if name not in ("created", "digest")}
-    found = blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16)
-    for name in sorted(tensors):
-        found.update(np.ascontiguousarray(tensors[name]).tobytes())
-    return found.hexdigest()
+    of_calibration = {"calibration": digest_of(artefact), "aptset": versions().get("aptset")}
+    return {"format": 2, "command": "predict", **of_calibration, **options}

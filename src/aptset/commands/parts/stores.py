@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -27,6 +28,8 @@ from aptset.running.writing import atomic_write, undisturbed
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _QUERY = re.compile(r"\?(\w+=[^/]*)$")  # settings of the store; any other question mark belongs to a glob
 _BLOCK = 8 << 20
+_END = 1 << 16  # bytes at either end of an object that are read where its store has no tag for its content
+_WHOLE = "sha256 "  # how a digest of all bytes begins
 
 
 def is_url(name: str) -> bool:
@@ -51,6 +54,13 @@ class Place:
     def real_path(self) -> str:
         """Where it is when links are followed: two names of one file are told by it."""
         return os.path.realpath(self.path) if self.is_local else self.path
+
+    @property
+    def full_name(self) -> str:
+        """Where it is, whatever the working folder and the user's words for it are."""
+        if self.is_local:
+            return self.real_path
+        return f"{self.store.type_name.removeprefix('py::fsspec+')}://{self.path}"
 
     @property
     def info(self) -> Any:
@@ -97,9 +107,48 @@ class Place:
             if info.type == FileType.Directory:
                 yield from self._tree(path, (*above, here))
 
+    def version(self) -> str:
+        """Return what changes whenever the content does, told at once where it is here: for looks before and after."""
+        if not self.is_local:
+            return self.digest()
+        found = os.stat(self.path)
+        return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+    def digest(self) -> str:
+        """Return what tells this content from any other: of all bytes, where they are on this machine.
+
+        An object is told by the tag that its store gives its content. Without one, it is told by its length, its time
+        of change and its two ends; and where the store tells no time either, by all bytes.
+        """
+        info = None if self.is_local else self.info
+        if info is not None and (tag := self._tag()):
+            return f"tag {tag}, {info.size} bytes"
+        if info is None or info.mtime_ns is None:
+            found = sha256()
+            with self.store.open_input_stream(self.path, compression=None) as stream:
+                while block := stream.read(_BLOCK):
+                    found.update(block)
+            return _WHOLE + found.hexdigest()
+        with self.store.open_input_file(self.path) as file:
+            ends = file.read_at(_END, 0) + file.read_at(_END, max(0, file.size() - _END))
+        return f"{info.size} bytes, changed at {info.mtime_ns}, ends {sha256(ends).hexdigest()}"
+
+    def _tag(self) -> str:
+        """Return what a store calls this version of an object, if it does: ETag, a hash, a generation."""
+        if isinstance(self.store, PyFileSystem):
+            store = self.store.handler.fs
+            store.invalidate_cache()  # some remember what they were once told
+            facts = store.info(self.path)
+        else:
+            with self.store.open_input_stream(self.path, compression=None) as stream:
+                facts = {name: value.decode(errors="replace") for name, value in (stream.metadata() or {}).items()}
+        named = {str(name).lower(): str(value) for name, value in facts.items() if value}
+        tag = named.get("etag") or named.get("md5hash") or named.get("generation") or ""
+        return "" if tag.startswith("W/") else tag  # a weak one speaks of the meaning, not of the bytes
+
     def read(self) -> bytes:
         """Return the content of a small file."""
-        with self.store.open_input_stream(self.path) as stream:
+        with self.store.open_input_stream(self.path, compression=None) as stream:
             content: bytes = stream.read()
         return content
 
@@ -115,7 +164,7 @@ class Place:
     def fetch(self, target: Path) -> None:
         """Copy a file to this machine."""
         said = self.info.size
-        with self.store.open_input_stream(self.path) as stream, target.open("wb") as file:
+        with self.store.open_input_stream(self.path, compression=None) as stream, target.open("wb") as file:
             while block := stream.read(_BLOCK):
                 file.write(block)
         check_length(self.shown, target.stat().st_size, said)
@@ -131,6 +180,11 @@ class Place:
             stream = self.store.open_output_stream(self.path)
             stream.write(content)
             stream.close()
+
+
+def is_of_all_bytes(digest: str) -> bool:
+    """Tell whether equal digests mean equal files, whatever they are called: a tag speaks of one name alone."""
+    return digest.startswith(_WHOLE)
 
 
 def place_of(name: str) -> Place:

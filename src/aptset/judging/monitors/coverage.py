@@ -314,11 +314,15 @@ class CoverageMonitor:
 
     def save(self, path: str | Path) -> None:
         """Write the state to a small JSON file, whole or not at all; :meth:`load` goes on from there."""
+        with atomic_write(Path(path)) as file:
+            file.write(json.dumps(self._as_json()).encode())
+
+    def _as_json(self) -> dict[str, Any]:
         urns = self._urns
         check_storable_groups(list(urns.number_of))
         numbers = (of_groups.tolist() for of_groups in (urns.n, urns.rows, urns.misses, urns.unknown))
         counts = zip(urns.number_of, *numbers, strict=True)
-        content = {
+        return {
             "aptset": "monitor",
             "format": 3,
             "alpha": str(self._level),
@@ -335,8 +339,6 @@ class CoverageMonitor:
             "peak": self._trail.log_peak.hex(),
             "path": {"every": self._trail.every, "points": [[r, e.hex(), m] for r, e, m in self._trail.points]},
         }
-        with atomic_write(Path(path)) as file:
-            file.write(json.dumps(content).encode())
 
     @classmethod
     def load(cls, path: str | Path) -> CoverageMonitor:
