@@ -8,6 +8,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -219,6 +220,18 @@ def test_a_row_is_given_up_after_a_time():
     by_time.update(True, time=START + 5 * DAY)
     assert by_time.ignored == 1
     assert "raise mature, and begin anew" in by_time.sentence()
+
+
+def test_columns_of_any_library_are_taken():
+    frame = pd.DataFrame(
+        {"held": pd.array([True, None, False], dtype="boolean"), "number": pd.array([2, 1, 0], "Int64")}
+    )
+    frame["asked"] = pd.date_range("2026-01-03", periods=3, freq="-1D", tz="Europe/Rome")
+    by_number = CoverageMonitor(100, mature=5).update(frame["held"], order=frame["number"])
+    assert (by_number.rows, by_number.n_waiting) == (1, 1)
+    for times in (frame["asked"], frame["asked"].dt.tz_convert(None), frame["asked"].tolist()):
+        by_time = CoverageMonitor(100, mature=pd.Timedelta(days=1)).update(frame["held"], time=times)
+        assert (by_time.rows, by_time.unlabelled, by_time.n_waiting) == (1, 1, 1)
 
 
 def test_the_state_does_not_grow_with_the_rows(tmp_path):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from aptset.data.labels import coded_list, hashable, with_one_missing
 from aptset.data.setting_checks import check_sample_size, stored_fraction
+from aptset.data.tables import plain_list
 
 MOST = 2**53  # rows: beyond this, counts are no exact numbers
 COVERED, MISSED, UNKNOWN = 0, 1, 2  # what became of a row
@@ -107,7 +108,7 @@ def check_numbers(order: Any, n_rows: int | None, settled: int, following: int) 
     name = "order" if n_rows is not None else "now"
     if order is None:
         return list(range(following, following + (n_rows or 0)))
-    values = np.atleast_1d(np.asarray(order))
+    values = np.atleast_1d(np.asarray(order if np.ndim(order) == 0 else plain_list(order)))
     if len(values) == 0:
         values = values.astype(np.int64)
     if values.ndim != 1 or values.dtype.kind not in "iu" or len(values) != (1 if n_rows is None else n_rows):
