@@ -3,8 +3,8 @@ Somebody moves the camera
 =========================
 
 A service reads digits, and the true labels come in later. After 300 rows the camera is moved by a pixel. The monitor is
-told, row by row, whether the set held the label; it bets that misses became more frequent. Its capital reaches 100 in
-at most one of 100 deployments if nothing has changed, however long they run and however often one looks.
+told, in the order of prediction, whether the set held the label; it bets that misses became more frequent. Its capital
+reaches 100 in at most one of 100 deployments if nothing has changed, however long they run and however often one looks.
 """
 
 import matplotlib.pyplot as plt
@@ -34,6 +34,6 @@ for rows, name in ((X_new, "stays"), (moved, "moved")):
     print(f"{name}: {monitor.sentence()}")
 ax.axhline(100, color="black", linestyle="--", linewidth=1)
 ax.axvline(300, color="lightgrey", linewidth=1)
-ax.set(xlabel="rows with known labels", ylabel="evidence (alarm at 100)")
+ax.set(xlabel="rows in the order of prediction", ylabel="evidence (alarm at 100)")
 ax.legend()
 plt.show()

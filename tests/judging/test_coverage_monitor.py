@@ -259,7 +259,7 @@ def test_a_state_without_its_alarm_is_refused(tmp_path):
 
 def test_other_files_are_no_states(tmp_path):
     path = tmp_path / "state.json"
-    for number, words in ((1, "older version"), (3, "reads format 2")):
+    for number, words in ((1, "older version"), (4, "reads format 3")):
         path.write_text(json.dumps({"aptset": "monitor", "format": number}))
         with pytest.raises(ValueError, match=words):
             CoverageMonitor.load(path)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -142,12 +143,12 @@ def check_sets_file(path: Path, names: list[str], classes: list[str], added: Seq
     return kind
 
 
-def check_label_column(path: Path, column: str, labels: Any, start: int) -> None:
+def check_label_column(path: Path, column: str, labels: Any, start: int, way_out: str) -> None:
     """Refuse rows whose true label is unknown; labels are positions in names."""
     missing = labels.of_rows == labels.names.index(None)
     if missing.any():
         row = start + int(np.argmax(missing))
-        raise ValueError(f"{path}, row {row}, column {column!r}: the label is missing.")
+        raise ValueError(f"{path}, row {row}, column {column!r}: the label is missing.{way_out}")
 
 
 def check_weight_column(path: Path, column: str, values: Any, start: int) -> Any:
@@ -246,8 +247,9 @@ def check_same_monitor(path: Path, before: dict[str, Any], now: dict[str, Any]) 
 def check_log(path: Path, log: Any) -> dict[str, Any]:
     """Return what a state says about the rows it has seen."""
     kinds = {"rows": int, "columns": list, "digest": str, "calibration": str, "label": str, "groups": str | None}
+    kinds |= {"before": int, "order": str | None, "time": str | None}
     is_log = isinstance(log, dict) and all(isinstance(log.get(name), kind) for name, kind in kinds.items())
-    if not is_log or log["rows"] < 0:
+    if not is_log or min(log["rows"], log["before"]) < 0:
         raise ValueError(
             f"{path} does not say which rows it has seen: it was saved in Python or by an older version, or it is "
             "damaged. Begin anew with another --state."
@@ -280,3 +282,63 @@ def check_begins_with(path: Path, seen: int, rows: int, is_same: bool, missing: 
             f"{path} must begin with the {seen:,} rows that the monitor has seen; {what}. If the log was rotated, and "
             "every row in it is new, pass --rotated once. If rows were changed or lost, begin anew: another --state."
         )
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def check_mature_text(mature: str) -> int | timedelta:
+    """Return how long labels are waited for: 500 predictions, or 30d."""
+    parsed = re.fullmatch(r"(\d{1,9})([smhdw]?)", mature)
+    if parsed is None:
+        raise ValueError(
+            "--mature must be a whole number of predictions, such as 500, or a time in seconds, minutes, hours, days "
+            f"or weeks, such as 90s, 45m, 12h, 30d or 8w; got {mature!r}."
+        )
+    number = int(parsed[1])
+    return timedelta(**{_UNITS[parsed[2]]: number}) if parsed[2] else number
+
+
+def check_which_order(order: str | None, time: str | None, mature: int | timedelta | None) -> None:
+    """Refuse columns of times without a time to wait for, and the other way round."""
+    if (time is None) == isinstance(mature, timedelta):
+        got = f"--time {time} with --mature {mature}" if time is not None else f"--mature {mature} without --time"
+        raise ValueError(
+            "--time COLUMN and a time to wait for (--mature 30d) must come together: rows are then judged in the order "
+            f"of that column, 30 days later; got {got}. Without times pass --order COLUMN, or a file whose rows stand "
+            "in the order of prediction, and --mature 500."
+        )
+    if order is not None and mature is None:
+        raise ValueError(
+            f"--order {order} must come with --mature: how many predictions later (500), or how much later (30d, with "
+            "--time), a row whose label is not known is given up."
+        )
+
+
+def check_numbers_column(path: Path, column: str, texts: list[str | None], start: int) -> list[int]:
+    """Return the numbers of predictions."""
+    for row, text in enumerate(texts):
+        if text is None or not re.fullmatch(r"\d{1,18}", text):
+            raise ValueError(
+                f"{path}, row {start + row}, column {column!r}: it must hold the number of the prediction, 0, 1, 2, "
+                f"...; got {text!r}."
+            )
+    return [int(text or 0) for text in texts]
+
+
+def check_times_column(path: Path, column: str, texts: list[str | None], start: int) -> list[float]:
+    """Return times in seconds; dates without a zone are taken for UTC, numbers for seconds."""
+    times = []
+    for row, text in enumerate(texts):
+        try:
+            is_number = re.fullmatch(r"-?\d+(\.\d*)?", text or "") and len(text or "") != len("20260131")
+            date = None if is_number else datetime.fromisoformat((text or "").strip())
+        except ValueError:
+            raise ValueError(
+                f"{path}, row {start + row}, column {column!r}: it must say when the prediction was made, as "
+                f"2026-01-31T12:00:00 or as a number of seconds; got {text!r}."
+            ) from None
+        if date is not None and date.tzinfo is None:
+            date = date.replace(tzinfo=UTC)
+        times.append(float(text or 0) if date is None else date.timestamp())
+    return times

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -82,34 +82,48 @@ def _load_ahead() -> None:
 
 
 class Outcomes(NamedTuple):
-    """Some rows of a file of sets: the sizes, whether each holds its label, all labels held, the truth, the groups."""
+    """Some rows of a file of sets: the sizes, whether each holds its label, all labels held, the truth, the groups.
+
+    And the texts of other columns that were wanted.
+    """
 
     sizes: NDArray[np.int64]
     covered: NDArray[np.bool_]
     held: set[Any]
     truth: Codes
     groups: Codes | None
+    others: list[list[str | None]]
 
 
 def outcomes_of(
-    path: Path, keys: Keys, label: str, alpha: float | None, group: str | None, progress: bool
+    path: Path,
+    keys: Keys,
+    label: str,
+    alpha: float | None,
+    group: str | None,
+    progress: bool,
+    others: Sequence[str] = (),
+    may_lack_labels: bool = False,
+    way_out: str = "",
 ) -> Iterator[Outcomes]:
-    """Yield what became of the rows of a file, in order."""
+    """Yield what became of the rows of a file, in order; ``way_out`` follows the words that refuse a missing label."""
     rows = 0
     with nearest_row_error(path):
         check_columns(path, kind_of(path) in ("csv", "parquet", "arrow"), "an ending: .parquet, .csv or .arrow", [])
         said, own = count_of(path), names_of(path)  # a quote that does not close is named before anything else
         names = [*own, *key_columns(keys, own, 0)]
         sets = check_which_sets(path, own, alpha)
-        columns = [sets, label, *([group] if group else [])]
+        columns = [sets, label, *([group] if group else []), *others]
         for name in columns:
             check_columns(path, names.count(name) == 1, f"exactly one column {name!r}", names, [name])
         with counting(said, "rows", progress) as count:
             for batch in _with_keys(_batches(path, [name for name in columns if name in own]), keys, own):
                 truth = _codes(batch.column(label))
-                check_label_column(path, label, truth, rows)
+                if not may_lack_labels:
+                    check_label_column(path, label, truth, rows, way_out)
                 by = None if group is None else _codes(batch.column(group))
-                yield Outcomes(*_outcome(path, rows, batch.column(sets), truth), truth, by)
+                texts = [as_texts(batch.column(name)) for name in others]
+                yield Outcomes(*_outcome(path, rows, batch.column(sets), truth), truth, by, texts)
                 rows += batch.num_rows
                 count(batch.num_rows)
         check_row_count(path, rows, rows if said is None else said)

@@ -201,6 +201,11 @@ def evaluate(
 @click.option("--groups", help="The column of groups, if the calibration was done by group.")
 @click.option("--alarm", default=100.0, show_default=True, help="Evidence that raises the alarm.")
 @click.option("--state", help="A file that keeps what was seen: the next call goes on behind it.")
+@click.option(
+    "--order", help="The column with the number of each prediction: 0, 1, 2, ...; else their order is the file's."
+)
+@click.option("--time", help="The column that says when each prediction was made, to judge rows in that order.")
+@click.option("--mature", help="How long an unknown label is waited for: 500 (predictions later), 30d, 12h.")
 @click.option("--rotated", is_flag=True, help="SETS is a new log in place of the one before: all its rows are new.")
 @with_options([*DIALECT, TRUST])
 @QUIET
@@ -208,7 +213,13 @@ def evaluate(
 def monitor(
     sets: str, label: str, calibration: str, alpha: float, alarm: float, quiet: bool, as_json: bool, **options: Any
 ) -> None:
-    """Tell whether sets still cover as they should: over a file of outcomes that grows, in the order of its rows.
+    """Tell whether sets still cover as they should: over a file of outcomes that grows.
+
+    Rows are judged in the order of prediction, which is that of the file unless --order or --time names a column. In
+    the order in which labels become known alarms would be false, where wrong guesses are labelled sooner than others.
+    With --mature labels may be missing: a row waits for all earlier ones, and one whose label is still missing then
+    never raises the evidence. With --time alone rows that are not in the file are not known of: labels must come
+    within --mature, whatever the outcome.
 
     After an alarm, now or at an earlier row, the exit status is 3. If nothing changed since calibration, an alarm ever
     comes in at most 1 of --alarm deployments, however often one looks.
@@ -220,8 +231,9 @@ def monitor(
     Examples:
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.json
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.json --rotated
+      aptset monitor outcomes.csv --label y -c cal.aptset --time asked --mature 30d
     """
-    from aptset.commands.monitor_jobs import monitor_file
+    from aptset.commands.monitor_jobs import Places, monitor_file
     from aptset.commands.probability_jobs import digest_of, load_artefact
     from aptset.running.path_checks import check_other_files
 
@@ -230,12 +242,13 @@ def monitor(
     state = None if options["state"] is None else Path(options["state"])
     check_other_files([] if state is None else [state], [sets, calibration])
     path = open_table(sets, options["sep"], options["encoding"], quiet, is_growing=state is not None)
-    artefact = artefact_of(calibration)
+    artefact, places = artefact_of(calibration), Places.of(options["order"], options["time"], options["mature"])
     made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
     of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}
-    found = monitor_file(path, label, made, alpha, **of_rows, **of_state, progress=not quiet)
-    seen = {"rows": found.rows, "misses": found.misses, "alarmed_at": found.alarmed_at}
-    show({**found.settings, **seen, "log_evidence": found.log_evidence}, found.sentence(), quiet, as_json)
+    found = monitor_file(path, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
+    seen = {"rows": found.rows, "misses": found.misses, "alarmed_at": found.alarmed_at, "mature": options["mature"]}
+    waits = {"waiting": found.n_waiting, "unlabelled": found.unlabelled, "ignored": found.ignored}
+    show({**found.settings, **seen, **waits, "log_evidence": found.log_evidence}, found.sentence(), quiet, as_json)
     if found.alarmed:
         sys.exit(ALARMED)
 

@@ -14,6 +14,7 @@ from aptset.probabilities.answering import AnsweringCalibration
 from aptset.probabilities.merging import merged
 
 if TYPE_CHECKING:
+    from datetime import timedelta
     from pathlib import Path
 
     from aptset.judging.monitors.coverage import CoverageMonitor
@@ -132,11 +133,14 @@ class Calibration(AnsweringCalibration):
         """
         return merged(self, other)
 
-    def monitor(self, alpha: float = 0.1, alarm: float = 100.0) -> CoverageMonitor:
+    def monitor(
+        self, alpha: float = 0.1, alarm: float = 100.0, *, mature: int | timedelta | None = None
+    ) -> CoverageMonitor:
         """Return a monitor that tells whether sets at this level still cover as they should, while they are in use.
 
-        Feed it with ``monitor.update(sets.covers(labels))`` as labels become known (and with the groups of the rows, if
-        there are groups: the labels themselves for ``groups="label"``).
+        Feed it with ``monitor.update(sets.covers(labels))`` in the order of prediction, or with the number of each
+        prediction in any order (and with the groups of the rows, if there are groups: the labels themselves for
+        ``groups="label"``). ``mature`` is how long a label is waited for: see :class:`CoverageMonitor`.
         """
         refuse_overlapping(self.held_out.groups.kind, "monitor", "Watch one group with a calibration of its own.")
         refuse_weighted(self.held_out, "a monitor counts misses by a law that does not hold with weights")
@@ -144,7 +148,7 @@ class Calibration(AnsweringCalibration):
 
         self.threshold(alpha)  # of a level that it knows
         sizes = self.held_out.size_of_group
-        return CoverageMonitor(self.n if self.held_out.groups.kind == "all" else sizes, alpha, alarm)
+        return CoverageMonitor(self.n if self.held_out.groups.kind == "all" else sizes, alpha, alarm, mature=mature)
 
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file that :func:`load` reads; opening it runs no code.

@@ -1,6 +1,7 @@
 """States in files, and what is refused in words."""
 
 import json
+from base64 import b64decode, b64encode
 from decimal import Decimal
 
 import numpy as np
@@ -62,6 +63,106 @@ def test_saving_between_the_set_and_the_mask_of_the_same_rows_asks_about_them_no
     online.save(tmp_path / "state.json")
     online.predict_mask(probabilities[100:])
     assert online.n_waiting == 10
+
+
+@pytest.mark.parametrize("kind", ["all", "row", "label"])
+def test_a_restart_between_any_two_calls_changes_nothing(tmp_path, kind):
+    """Sets, masks, looks and labels in any order, with copies and ids: saved and loaded after every call, or never."""
+    for seed in range(6):
+        generator = np.random.default_rng(seed)
+        probabilities, labels = stream(160, seed)
+        probabilities[100:110] = probabilities[110:120]
+        regions = None if kind == "all" else "label" if kind == "label" else generator.choice(["n", "s"], 160)
+        of_calibration = regions[:60] if kind == "row" else "label" if kind == "label" else None
+        calibration = aptset.calibrate(probabilities[:60], labels[:60], groups=of_calibration, random_state=0)
+        one, other = (Online(calibration, 0.2, window=40, step=0.05) for _ in range(2))
+        rows = np.arange(60, 70)
+        for call in generator.choice(["set", "mask", "look", "update", "new"], size=30).tolist():
+            rows = generator.integers(60, 160, size=generator.integers(1, 6)) if call == "new" else rows
+            settings = {"groups": regions[rows]} if kind == "row" else {}
+            settings |= {"ids": [f"row {row}" for row in rows]} if seed % 2 else {}
+            settings |= {"ids": np.unique(settings["ids"], return_inverse=True)[1]} if "ids" in settings else {}
+            for online in (one, other):
+                if call in ("set", "mask"):
+                    (online.predict_set if call == "set" else online.predict_mask)(probabilities[rows], **settings)
+                elif call == "look":
+                    online.predict_set(probabilities[rows], **settings, remember=False)
+                elif call == "update":
+                    online.update(probabilities[rows], labels[rows], **settings)
+            other.save(tmp_path / "state.json")
+            other = Online.load(tmp_path / "state.json", calibration)
+        for name in ("level", "rows", "misses", "delay", "n_waiting"):
+            assert getattr(one, name) == getattr(other, name), name
+
+
+def test_a_state_does_not_grow_as_groups_times_rows_that_wait(tmp_path):
+    """200 groups, 400 rows that wait, each asked about at a moment of its own: no number for each pair of them."""
+    probabilities, labels = stream(2400)
+    groups = np.arange(2400) % 200
+    calibration = aptset.calibrate(probabilities[:1200], labels[:1200], groups=groups[:1200], random_state=0)
+    online, sizes = Online(calibration, window=6), []
+    for row in range(1200, 2400):
+        online.predict_set(probabilities[row : row + 1], groups=groups[row : row + 1])
+        if row >= 1600:
+            online.update(
+                probabilities[row - 400 : row - 399], labels[row - 400 : row - 399], groups=groups[[row - 400]]
+            )
+        if row % 100 == 99:
+            online.save(tmp_path / "state.json")
+            sizes.append((tmp_path / "state.json").stat().st_size)
+            online = Online.load(tmp_path / "state.json", calibration)
+    assert online.n_waiting == 400
+    assert max(sizes) < 120_000  # 400 x 200 thresholds and counts alone would take 1.7 million letters
+    held = sum(len(past) for past in online._state.shown.past)
+    assert held <= 200 + 400
+
+
+def test_what_nobody_waits_for_is_forgotten():
+    """One row that waits for ever does not hold on to every threshold since."""
+    probabilities, labels = stream(9100)
+    calibration = aptset.calibrate(probabilities[:100], labels[:100], random_state=0)
+    online = Online(calibration)
+    online.predict_set(probabilities[100:101], ids=["lost"])
+    for row in range(101, 9100):
+        online.update(probabilities[row : row + 1], labels[row : row + 1])
+    assert len(online._state.shown.past[0]) < 2100
+    assert online.n_waiting == 1
+
+
+def test_states_of_the_version_before_go_on(tmp_path):
+    """Format 1 held the thresholds and counts of all groups for every moment."""
+    probabilities, labels = stream(300)
+    calibration = aptset.calibrate(probabilities[:100], labels[:100], groups="label", random_state=0)
+    for n_last in (0, 5):
+        online = Online(calibration, 0.2, window=20, step=0.05)
+        for row in range(100, 180):
+            online.predict_set(probabilities[row : row + 1])
+            if row % 3 == 0:
+                online.update(probabilities[row - 20 : row - 19], labels[row - 20 : row - 19])
+        online.update(probabilities[170:171], labels[170:171])
+        if n_last:
+            online.predict_set(probabilities[200 : 200 + n_last])
+        online.save(tmp_path / "state.json")
+        content, shown = json.loads((tmp_path / "state.json").read_bytes()), online._state.shown
+        asked = np.frombuffer(b64decode(content["asked"]["moments"]), dtype="<i8")
+        moments = np.unique(asked).tolist()
+        given = [[shown.to(number, moment) for number in range(4)] for moment in moments]
+        numbers = np.searchsorted(moments, asked)
+        content["asked"]["moments"] = b64encode(numbers.astype("<i8").tobytes()).decode()
+        content["moments"] = [
+            [
+                b64encode(np.array(values, kind).tobytes()).decode()
+                for values, kind in zip(zip(*all_groups, strict=True), ("<f8", "<i8"), strict=True)
+            ]
+            for all_groups in given
+        ]
+        del content["moment"], content["past"], content["last"]
+        (tmp_path / "old.json").write_text(json.dumps(content | {"format": 1, "is_last_now": n_last > 0}))
+        old = Online.load(tmp_path / "old.json", calibration)
+        for stream_of in (online, old):
+            stream_of.update(probabilities[150:205], labels[150:205])
+        for name in ("level", "rows", "misses", "delay", "n_waiting"):
+            assert getattr(online, name) == getattr(old, name), name
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float32, np.str_, np.bool_])
@@ -166,9 +267,17 @@ def state(tmp_path):
         {"block": -1},
         {"seen": "!"},
         {"seen": "A" * 4 * 16384},
-        {"moments": []},
-        {"is_last_now": False, "moments": [["", ""]]},
-        {"asked": {"keys": "", "seeds": "", "moments": ""}},
+        {"moment": -1},
+        {"moment": 0},
+        {"past": []},
+        {"past": [["", "", ""]]},
+        {"past": [["AAAAAAAAAAA=", "AAAAAAAAAAA=", "AAAAAAAAAAA="]]},
+        {"last": ["", "neither"]},
+        {"last": 3},
+        {"format": 1},
+        {"format": 1, "moments": [["", ""]], "is_last_now": False},
+        {"asked": {"keys": "", "seeds": "", "moments": "AAAAAAAAAAA="}},
+        {"asked": dict.fromkeys(("keys", "seeds", "moments"), "AAAAAAAAAAA=")},  # a moment that nobody remembers
         {"asked": 3},
     ],
 )
@@ -189,8 +298,8 @@ def test_other_files_and_other_calibrations_are_refused(state, tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="is not the state of a stream"):
             Online.load(path, calibration)
-    path.write_text('{"aptset": "online", "format": 2}')
-    with pytest.raises(ValueError, match="reads format 1"):
+    path.write_text('{"aptset": "online", "format": 3}')
+    with pytest.raises(ValueError, match="reads format 2"):
         Online.load(path, calibration)
 
 

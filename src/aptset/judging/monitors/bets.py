@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import ldexp, log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.judging.monitors.urns import Expected
 from aptset.kernels.formula import Floats
 
 TIMES = (1.25, 1.5, 2.0, 3.0, 5.0)  # alpha: the rates of misses that are bet on
@@ -42,6 +43,22 @@ class Capital:
     exponent: int = 0  # stakes stand for these times 2^300 to this power; what is kept stands for itself
 
     @property
+    def evidence(self) -> Evidence:
+        """All capital that there is now."""
+        return Evidence(np.array([self.number]), np.array([self.exponent]))
+
+    def stored(self) -> dict[str, Any]:
+        """Return what a file keeps."""
+        hexed = {name: [number.hex() for number in getattr(self, name)] for name in ("stakes", "won")}
+        return {"kept": self.kept.hex(), **hexed, "exponent": self.exponent}
+
+    @classmethod
+    def restored(cls, stored: dict[str, Any]) -> Capital:
+        """Return the capital that a file keeps."""
+        stakes, won = ([float.fromhex(text) for text in stored[name]] for name in ("stakes", "won"))
+        return cls(float.fromhex(stored["kept"]), stakes, won, stored["exponent"])
+
+    @property
     def number(self) -> float:
         """All capital, as a number that stands for itself times 2 to the power 300 times the exponent."""
         number = ldexp(self.kept, -_FAR * self.exponent)
@@ -59,18 +76,19 @@ class Capital:
             rates = [max(expected, min(rate, _HIGHEST_ODDS * expected)) for rate in highest]
             odds = [rate / expected if is_miss else (1.0 - rate) / (1.0 - expected) for rate in rates]
             self.won = [won * factor for won, factor in zip(self.won, odds, strict=True)]
-        return Evidence(np.array([self.number]), np.array([self.exponent]))
+        return self.evidence
 
-    def bet(self, row: int, expected: Floats, is_miss: NDArray[np.bool_], alpha: float) -> Evidence:
+    def bet(self, row: int, expected: Expected, is_miss: NDArray[np.bool_], alpha: float) -> Evidence:
         """Bet on the rows from ``row`` on, whose misses have these chances; return the capital after each.
 
         Rows that are given one by one and rows that are given at once go through the same operations.
         """
         found = []
         start = 0
-        while start < len(expected):
-            stop = min(len(expected), start + _AT_ONCE * BLOCK - (row + start) % BLOCK)
-            found.append(self._bet_blocks(row + start, _odds(expected[start:stop], is_miss[start:stop], alpha)))
+        while start < len(is_miss):
+            stop = min(len(is_miss), start + _AT_ONCE * BLOCK - (row + start) % BLOCK)
+            odds = _odds(expected.of_rows(start, stop), is_miss[start:stop], alpha)
+            found.append(self._bet_blocks(row + start, odds))
             start = stop
         return Evidence(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
@@ -111,12 +129,31 @@ class Capital:
         self.kept -= released
 
 
-def _odds(expected: Floats, is_miss: NDArray[np.bool_], alpha: float) -> Floats:
-    """Return by how much each row multiplies what each bettor has; 1 where no miss is expected, as nothing is bet."""
+def _odds(expected: Expected, is_miss: NDArray[np.bool_], alpha: float) -> Floats:
+    """Return by how much each row multiplies what each bettor has; 1 where no miss is expected, as nothing is bet.
+
+    Where the chance of a miss is only known to lie between two, the one is taken that gives least. A miss gives less
+    the more it was expected. A hit gives least at the chance from which on odds are no longer capped, or at the end of
+    the range that is nearest to it.
+    """
     highest = np.minimum(np.array(TIMES) * alpha, _HIGHEST_RATE)[:, None]
-    rates = np.maximum(expected, np.minimum(highest, _HIGHEST_ODDS * expected))
+    chances = expected.most
+    if expected.least is not expected.most:
+        chances = np.where(is_miss, chances, np.clip(highest / _HIGHEST_ODDS, expected.least, expected.most))
+    rates = np.maximum(chances, np.minimum(highest, _HIGHEST_ODDS * chances))
     with np.errstate(invalid="ignore"):
-        return np.where(expected == 0.0, 1.0, np.where(is_miss, rates / expected, (1.0 - rates) / (1.0 - expected)))
+        return np.where(chances == 0.0, 1.0, np.where(is_miss, rates / chances, (1.0 - rates) / (1.0 - chances)))
+
+
+def joined(evidence: Evidence, steady: Evidence, alarm: float) -> Evidence:
+    """Return the mean of the evidence against the urn and of that against a steady rate of misses.
+
+    The steady rate is one that a calibration exceeds with probability 1 / (4 alarm). Half of the capital bets against
+    it, and the other half is lent to the calibrations that do exceed it: they can cost no more than 2 alarm.
+    """
+    with np.errstate(over="ignore"):
+        lent = np.minimum(0.5 * np.ldexp(steady.numbers, _FAR * steady.exponents), 2.0 * alarm)
+    return Evidence(0.5 * evidence.numbers + np.ldexp(0.5 * lent, -_FAR * evidence.exponents), evidence.exponents)
 
 
 def log_of(number: float, exponent: int) -> float:

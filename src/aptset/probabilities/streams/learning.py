@@ -14,22 +14,24 @@ from aptset.probabilities.streams.asking import Question
 from aptset.probabilities.streams.states import State
 
 
-def after_labels(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> State:
-    """Return the state once it knows the labels of rows, by their columns and the numbers of their groups."""
+def take_in_labels(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
+    """Let a state know the labels of rows, by their columns and the numbers of their groups."""
     (_judge_call if state.waiting.is_next(asked.keys) else _judge_rows)(state, asked, columns, numbers)
     if not asked.by_id:
         state.numbering.go_on(asked.keys)
-    shown = state.shown.after(state.tracks, _met(numbers)) if len(columns) else state.shown
-    return state._replace(shown=shown)
+    if len(columns):
+        state.shown.go_on(state.tracks, _met(numbers))
+    if state.shown.is_long(state.waiting.n_at_most):
+        state.shown.forget(state.waiting.moments())
 
 
 def _judge_call(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
     """Judge rows of one call by what was in force when it was answered."""
-    seeds, shown = state.waiting.next_rows(len(columns))
+    seeds, moment = state.waiting.next_rows(len(columns))
     scores = _scores(asked, seeds, columns)
     state.waiting.drop_next(len(columns))
     for number in _met(numbers):
-        state.tracks[number].learn_batch(scores[numbers == number], shown.to(number))
+        state.tracks[number].learn_batch(scores[numbers == number], state.shown.to(number, moment))
 
 
 def _judge_rows(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
@@ -41,7 +43,7 @@ def _judge_rows(state: State, asked: Question, columns: NDArray[np.int64], numbe
     state.waiting.drop(one.number for one in found.values())
     for number in _met(numbers):
         mine = np.flatnonzero(numbers == number)
-        given = [found[row].asked.shown.to(number) if row in found else None for row in mine.tolist()]
+        given = [state.shown.to(number, found[row].asked.moment) if row in found else None for row in mine.tolist()]
         state.tracks[number].learn(scores[mine].tolist(), given)
 
 

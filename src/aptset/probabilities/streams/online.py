@@ -21,7 +21,7 @@ from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.streams.asking import Question, ask
 from aptset.probabilities.streams.beginnings import first_scores
 from aptset.probabilities.streams.checks import check_count, check_step, check_streamable, check_window
-from aptset.probabilities.streams.learning import after_labels
+from aptset.probabilities.streams.learning import take_in_labels
 from aptset.probabilities.streams.numbering import Numbering
 from aptset.probabilities.streams.states import State, read_state, write_state
 from aptset.probabilities.streams.tracks import Law, Shown, Track
@@ -104,7 +104,7 @@ class Online:
         law = Law(check_alpha(alpha), check_step(step), check_window(window))
         tracks = [Track(law, scores.tolist()) for scores in first_scores(calibration, law.window)]
         most = check_count(waiting, "waiting", "1000000 is usual")
-        self._state = State(law, tracks, Numbering(), Waiting(most), Shown.of_all(tracks))
+        self._state = State(law, tracks, Numbering(), Waiting(most), Shown(tracks))
 
     @property
     def alpha(self) -> float:
@@ -222,7 +222,7 @@ class Online:
         asked = self._ask(probabilities, groups, u, ids, (normalize, logits))
         columns = check_labels(labels, self.calibration.classes, len(asked.keys))
         numbers = self.calibration.held_out.groups.ids_of_labels(asked.groups, columns)
-        self._state = after_labels(self._state, asked, columns, numbers)
+        take_in_labels(self._state, asked, columns, numbers)
         return self
 
     def _ask(self, probabilities: Any, groups: Any, u: Any, ids: Any, settings: tuple[Any, Any]) -> Question:
@@ -257,7 +257,7 @@ class Online:
 
     def _remember(self, asked: Question, form: str, remember: bool) -> None:
         if check_flag(remember, "remember"):
-            self._state.waiting.add(asked.keys, asked.seeds, self._state.shown, asked.by_id, form)
+            self._state.waiting.add(asked.keys, asked.seeds, self._state.shown.moment, asked.by_id, form)
 
     def save(self, path: str | Path) -> None:
         """Write the state to a small file, whole or not at all; :meth:`load` goes on from there, to the bit.

@@ -18,9 +18,11 @@ from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.streams.beginnings import first_scores
 from aptset.probabilities.streams.checks import MOST
 from aptset.probabilities.streams.numbering import Numbering
-from aptset.probabilities.streams.tracks import Law, Shown, Track
-from aptset.probabilities.streams.waiting import Waiting
+from aptset.probabilities.streams.tracks import Law, Past, Shown, Track
+from aptset.probabilities.streams.waiting import Last, Waiting
 from aptset.running.writing import atomic_write
+
+_PAST = ("<i8", "<f8", "<i8")  # moments, thresholds and rows of a group
 
 
 class State(NamedTuple):
@@ -35,12 +37,11 @@ class State(NamedTuple):
 
 def write_state(path: str | Path, calibration: Calibration, state: State) -> None:
     """Write a state, whole or not at all."""
-    law, asked = state.law, state.waiting.everything()
-    moments = list({id(row.shown): row.shown for row in asked}.values())
-    number_of = {id(shown): number for number, shown in enumerate(moments)}
+    law, asked, shown, last = state.law, state.waiting.everything(), state.shown, state.waiting.last
+    shown.forget(row.moment for row in asked)
     content = {
         "aptset": "online",
-        "format": 1,
+        "format": 2,
         "calibration": _digest(calibration),
         "alpha": str(law.alpha),
         "step": str(law.step),
@@ -52,12 +53,13 @@ def write_state(path: str | Path, calibration: Calibration, state: State) -> Non
         ],
         "block": state.numbering.block,
         "seen": _packed(state.numbering.seen, "<u8"),
-        "moments": [[_packed(shown.thresholds, "<f8"), _packed(shown.rows, "<i8")] for shown in moments],
-        "is_last_now": bool(moments) and moments[-1] is state.shown,
+        "moment": shown.moment,
+        "past": [_packed_past(past) for past in shown.past],
+        "last": None if last is None or last.moment != shown.moment else [last.digest, last.form],
         "asked": {
             "keys": _packed([row.key for row in asked], "<u8"),
             "seeds": _packed([row.seed for row in asked], "<u8"),
-            "moments": _packed([number_of[id(row.shown)] for row in asked], "<i8"),
+            "moments": _packed([row.moment for row in asked], "<i8"),
         },
     }
     with atomic_write(Path(path)) as file:
@@ -86,8 +88,8 @@ def _opened(path: str | Path) -> dict[str, Any]:
         is_state = False
     if not is_state:
         raise ValueError(f"{path} is not the state of a stream, or it is damaged. Start a new one.")
-    if found.get("format") != 1:
-        raise ValueError(f"{path} has format {found.get('format')!r}, and this version reads format 1. Update aptset.")
+    if found.get("format") not in (1, 2):
+        raise ValueError(f"{path} has format {found.get('format')!r}, and this version reads format 2. Update aptset.")
     opened: dict[str, Any] = found
     return opened
 
@@ -100,19 +102,55 @@ def _state_of(found: dict[str, Any], calibration: Calibration) -> State:
     tracks = [_track_of(law, stored, scores) for stored, scores in zip(found["tracks"], fixed, strict=True)]
     seen = _unpacked(found["seen"], "<u8")
     _require(len(seen) < BLOCK_ROWS)
-    waiting, moments = Waiting(found["waiting"]), [_moment_of(stored, tracks) for stored in found["moments"]]
-    keys, seeds, numbers = (
+    if found["format"] == 1:
+        _modernise(found, tracks)
+    shown, waiting = _shown_of(found, tracks), Waiting(found["waiting"])
+    keys, seeds, moments = (
         _unpacked(found["asked"][name], kind) for name, kind in (("keys", "<u8"), ("seeds", "<u8"), ("moments", "<i8"))
     )
-    _require(len(keys) == len(seeds) == len(numbers) <= waiting.most and bool((np.diff(numbers) >= 0).all()))
-    _require(len(moments) == 0 if not len(numbers) else bool(numbers[0] == 0 and numbers[-1] == len(moments) - 1))
-    starts = np.searchsorted(numbers, np.arange(len(moments) + 1)).tolist()
-    for shown, (start, stop) in zip(moments, pairwise(starts), strict=True):
-        waiting.add(keys[start:stop], seeds[start:stop], shown)
-    now = Shown.of_all(tracks)
-    shown = moments[-1] if found["is_last_now"] is True else now
-    _require(np.array_equal(shown.thresholds, now.thresholds) and np.array_equal(shown.rows, now.rows))
+    _require(len(keys) == len(seeds) == len(moments) <= waiting.most and bool((np.diff(moments) >= 0).all()))
+    begun = max(past[0].moment for past in shown.past)
+    _require(not len(moments) or bool(begun <= moments[0] and moments[-1] <= shown.moment))
+    starts = [0, *(np.flatnonzero(np.diff(moments)) + 1).tolist(), len(moments)]
+    for start, stop in pairwise(starts if len(moments) else []):
+        waiting.add(keys[start:stop], seeds[start:stop], int(moments[start]))
+    waiting.last = _last_of(found["last"], shown.moment)
     return State(law, tracks, Numbering(found["block"], seen), waiting, shown)
+
+
+def _modernise(found: dict[str, Any], tracks: list[Track]) -> None:
+    """Bring a state of format 1, which held every group for every moment, into today's form."""
+    moments = [(_unpacked(thresholds, "<f8"), _unpacked(rows, "<i8")) for thresholds, rows in found["moments"]]
+    _require(all(len(thresholds) == len(rows) == len(tracks) for thresholds, rows in moments))
+    if found["is_last_now"] is not True:
+        moments.append((np.array([track.threshold for track in tracks]), np.array([track.rows for track in tracks])))
+    found |= {"moment": len(moments) - 1, "last": None, "past": []}
+    for number in range(len(tracks)):
+        past = [Past(moment, at[0][number], at[1][number]) for moment, at in enumerate(moments)]
+        found["past"].append(_packed_past(past))
+
+
+def _shown_of(found: dict[str, Any], tracks: list[Track]) -> Shown:
+    """Return what is and was in force: moments go up, as known labels do, and the last of each group is now."""
+    _require(_is_count(found["moment"]) and len(found["past"]) == len(tracks))
+    shown = Shown(tracks, found["moment"])
+    for number, (stored, track) in enumerate(zip(found["past"], tracks, strict=True)):
+        moments, thresholds, rows = (_unpacked(text, kind) for text, kind in zip(stored, _PAST, strict=True))
+        _require(0 < len(moments) == len(thresholds) == len(rows) and not np.isnan(thresholds).any())
+        _require(bool((np.diff(moments) > 0).all() and (np.diff(rows) >= 0).all()))
+        _require(bool(moments[0] >= 0 and moments[-1] <= shown.moment and rows[0] >= 0))
+        _require(bool(thresholds[-1] == track.threshold and rows[-1] == track.rows))
+        listed = (values.tolist() for values in (moments, thresholds, rows))
+        shown.past[number] = [Past(*at) for at in zip(*listed, strict=True)]
+    return shown
+
+
+def _last_of(stored: Any, moment: int) -> Last | None:
+    if stored is None:
+        return None
+    digest, form = stored
+    _require(type(digest) is str and form in ("set", "mask", "both"))
+    return Last(moment, digest, form)
 
 
 def _track_of(law: Law, stored: Any, fixed: NDArray[np.float64]) -> Track:
@@ -122,14 +160,6 @@ def _track_of(law: Law, stored: Any, fixed: NDArray[np.float64]) -> Track:
     _require(law.window is None or len(recent) <= law.window)
     _require(not np.isnan(recent).any())
     return Track(law, recent.tolist(), rows, misses, delay)
-
-
-def _moment_of(stored: Any, tracks: list[Track]) -> Shown:
-    thresholds, rows = _unpacked(stored[0], "<f8"), _unpacked(stored[1], "<i8")
-    known = np.array([track.rows for track in tracks])
-    _require(len(thresholds) == len(rows) == len(tracks) and not np.isnan(thresholds).any())
-    _require(bool(((rows >= 0) & (rows <= known)).all()))
-    return Shown(thresholds, rows)
 
 
 def _require(is_right: bool) -> None:
@@ -143,6 +173,10 @@ def _is_count(value: Any, least: int = 0) -> bool:
 
 def _packed(values: Any, kind: str) -> str:
     return b64encode(np.asarray(values, dtype=kind).tobytes()).decode()
+
+
+def _packed_past(past: list[Past]) -> list[str]:
+    return [_packed(values, kind) for values, kind in zip(zip(*past, strict=True), _PAST, strict=True)]
 
 
 def _unpacked(text: str, kind: str) -> NDArray[Any]:

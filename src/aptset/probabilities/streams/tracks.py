@@ -6,15 +6,15 @@ of the smallest unit that both numbers are made of, so nothing is ever rounded, 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import inf
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aptset.kernels.formula import Floats
 
@@ -114,24 +114,51 @@ class Track:
         insort(self._ordered, score)
 
 
-class Shown(NamedTuple):
-    """The thresholds of all groups at some moment, and how many labels of each were known then."""
+class Past(NamedTuple):
+    """What was in force in a group from some moment on: a threshold, when so many labels of the group were known."""
 
-    thresholds: Floats
-    rows: NDArray[np.int64]
+    moment: int
+    threshold: float
+    rows: int
 
-    @classmethod
-    def of_all(cls, tracks: Sequence[Track]) -> Shown:
-        """Return what is in force."""
-        return cls(np.array([track.threshold for track in tracks]), np.array([track.rows for track in tracks]))
 
-    def after(self, tracks: Sequence[Track], changed: Sequence[int]) -> Shown:
-        """Return what is in force after some of the groups have learned."""
-        thresholds, rows = self.thresholds.copy(), self.rows.copy()
+class Shown:
+    """The thresholds in force, and those of earlier moments that sets which still wait were given by.
+
+    A moment is the time between two updates. What a group had is noted when it changes, so that many groups and many
+    sets that wait take the room of the labels between them, not of every group for every set.
+    """
+
+    def __init__(self, tracks: Sequence[Track], moment: int = 0) -> None:
+        self.moment = moment
+        self.thresholds: Floats = np.array([track.threshold for track in tracks])
+        self.past = [[Past(moment, track.threshold, track.rows)] for track in tracks]
+        self._n_new, self._n_kept = 0, len(tracks)
+
+    def go_on(self, tracks: Sequence[Track], changed: Sequence[int]) -> None:
+        """Begin a moment after some of the groups have learned."""
+        self.moment += 1
         for number in changed:
-            thresholds[number], rows[number] = tracks[number].threshold, tracks[number].rows
-        return Shown(thresholds, rows)
+            track = tracks[number]
+            self.thresholds[number] = track.threshold
+            self.past[number].append(Past(self.moment, track.threshold, track.rows))
+        self._n_new += len(changed)
 
-    def to(self, number: int) -> Given:
-        """Return what rows of one group were given."""
-        return Given(float(self.thresholds[number]), int(self.rows[number]))
+    def to(self, number: int, moment: int) -> Given:
+        """Return what rows of one group were given at a moment."""
+        past = self.past[number]
+        at = past[bisect_right(past, moment, key=itemgetter(0)) - 1]
+        return Given(at.threshold, at.rows)
+
+    def is_long(self, n_waiting: int) -> bool:
+        """Tell whether as much was noted as there was to note before: then it is worth looking what can go."""
+        return self._n_new > max(1024, self._n_kept, n_waiting)
+
+    def forget(self, moments: Iterable[int]) -> None:
+        """Keep what was in force at these moments, and now."""
+        needed = np.unique(np.fromiter(moments, dtype=np.int64))
+        for number, past in enumerate(self.past):
+            starts = np.searchsorted(needed, [at.moment for at in past])
+            is_needed = np.append(starts[1:] > starts[:-1], True).tolist()
+            self.past[number] = [at for at, keep in zip(past, is_needed, strict=True) if keep]
+        self._n_new, self._n_kept = 0, sum(map(len, self.past))

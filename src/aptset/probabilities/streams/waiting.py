@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 
 from aptset.kernels.rowhash import Words
 from aptset.probabilities.streams.checks import warn_of_forgotten_rows
-from aptset.probabilities.streams.tracks import Shown
 
 
 class Asked(NamedTuple):
-    """A row that was asked about: what it is known by, the seed of its chance, and what was in force."""
+    """A row that was asked about: what it is known by, the seed of its chance, and the moment."""
 
     key: int
     seed: int
-    shown: Shown
+    moment: int
 
 
 class Found(NamedTuple):
@@ -31,8 +31,15 @@ class Found(NamedTuple):
 class _Call(NamedTuple):
     keys: Words
     seeds: Words
-    shown: Shown
+    moment: int
     by_id: bool
+
+
+class Last(NamedTuple):
+    """The last question: its moment, a digest of its rows, and whether their set, their mask or both were asked for."""
+
+    moment: int
+    digest: str
     form: str
 
 
@@ -47,7 +54,7 @@ class Waiting:
         self.most = most
         self._calls: deque[_Call] = deque()
         self._in_calls = 0
-        self._last: _Call | None = None  # also where its rows were looked into already
+        self.last: Last | None = None
         self._some_by_id = False
         self._rows: OrderedDict[int, Asked] = OrderedDict()
         self._of_key: dict[int, int | deque[int]] = {}  # one number, or those of equal rows: a queue takes more room
@@ -59,18 +66,18 @@ class Waiting:
             self._look_into_calls()  # a row that was asked about again waits once
         return self._in_calls + len(self._rows)
 
-    def add(self, keys: Words, seeds: Words, shown: Shown, by_id: bool = False, form: str = "") -> None:
+    def add(self, keys: Words, seeds: Words, moment: int, by_id: bool = False, form: str = "") -> None:
         """Remember the rows of a call.
 
         Rows whose set and whose mask are asked for, one call after the other, are asked about once. A row that an id
         names and that is asked about again is judged by what it was told last.
         """
-        last, self._last = self._last, _Call(keys, seeds, shown, by_id, form)
-        is_same = last is not None and last.shown is shown and np.array_equal(last.seeds, seeds)
-        if last is not None and is_same and {last.form, form} == {"set", "mask"}:
-            self._last = last._replace(form="both")
+        last, digest = self.last, blake2b(seeds.tobytes(), digest_size=16).hexdigest()
+        self.last = Last(moment, digest, form)
+        if last is not None and last[:2] == (moment, digest) and {last.form, form} == {"set", "mask"}:
+            self.last = last._replace(form="both")
             return
-        self._calls.append(self._last)
+        self._calls.append(_Call(keys, seeds, moment, by_id))
         self._in_calls += len(keys)
         self._some_by_id |= by_id
         if self._in_calls + len(self._rows) > self.most:
@@ -82,9 +89,18 @@ class Waiting:
             return False
         return len(keys) > 0 and np.array_equal(self._calls[0].keys[: len(keys)], keys)
 
-    def next_rows(self, n_rows: int) -> tuple[Words, Shown]:
-        """Return the seeds of the first rows of the oldest call, and what was in force."""
-        return self._calls[0].seeds[:n_rows], self._calls[0].shown
+    def next_rows(self, n_rows: int) -> tuple[Words, int]:
+        """Return the seeds of the first rows of the oldest call, and its moment."""
+        return self._calls[0].seeds[:n_rows], self._calls[0].moment
+
+    @property
+    def n_at_most(self) -> int:
+        """Rows that wait, those that were asked about again by their id counted again."""
+        return self._in_calls + len(self._rows)
+
+    def moments(self) -> set[int]:
+        """Return the moments of all rows that wait."""
+        return {call.moment for call in self._calls} | {row.moment for row in self._rows.values()}
 
     def drop_next(self, n_rows: int) -> None:
         """Forget the first rows of the oldest call: their labels have come."""
@@ -125,12 +141,12 @@ class Waiting:
     def _look_into_calls(self) -> None:
         """Make rows of calls."""
         while self._calls:
-            keys, seeds, shown, by_id, _ = self._calls.popleft()
+            keys, seeds, moment, by_id = self._calls.popleft()
             for key, seed in zip(keys.tolist(), seeds.tolist(), strict=True):
                 if by_id:
                     self.drop([*self._numbers(key)])
                 equal = self._numbers(key)
-                self._rows[self._next] = Asked(key, seed, shown)
+                self._rows[self._next] = Asked(key, seed, moment)
                 if isinstance(equal, deque):
                     equal.append(self._next)
                 else:
