@@ -33,7 +33,7 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.feature_selection import SelectKBest, chi2
-from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, SGDClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV, RepeatedKFold
 from sklearn.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -277,7 +277,7 @@ MODELS = [
     make_pipeline(StandardScaler(), LogisticRegression()),
     make_pipeline(make_column_transformer((StandardScaler(), [0, 1]), ("passthrough", [2])), GaussianNB()),
     make_pipeline(FunctionTransformer(np.log1p), SelectKBest(chi2, k=2), MultinomialNB()),
-    make_pipeline(KBinsDiscretizer(3, encode="onehot-dense", quantile_method="averaged_inverted_cdf"), BernoulliNB()),
+    make_pipeline(KBinsDiscretizer(3, encode="onehot-dense", strategy="uniform"), BernoulliNB()),
     make_pipeline(
         FunctionTransformer(), SelectKBest(k=2), KNeighborsClassifier(algorithm="ball_tree", metric="manhattan")
     ),
@@ -288,9 +288,6 @@ MODELS = [
     HistGradientBoostingClassifier(max_iter=2, early_stopping=True),
     AdaBoostClassifier(n_estimators=2),
     BaggingClassifier(n_estimators=2),
-    LogisticRegressionCV(
-        Cs=2, cv=RepeatedKFold(n_splits=2, n_repeats=1), l1_ratios=(0,), use_legacy_attributes=False, scoring="accuracy"
-    ),
     SGDClassifier(loss="log_loss"),
     SGDClassifier(loss="modified_huber", random_state=np.random.RandomState(0)),
     KNeighborsClassifier(),
@@ -302,7 +299,7 @@ MODELS = [
     CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=2),
     StackingClassifier([("tree", DecisionTreeClassifier()), ("bayes", GaussianNB())], cv=2),
     VotingClassifier([("tree", DecisionTreeClassifier()), ("bayes", GaussianNB())], voting="soft"),
-    GridSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1e-8]}, cv=2),
+    GridSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1e-8]}, cv=RepeatedKFold(n_splits=2, n_repeats=1)),
 ]
 
 

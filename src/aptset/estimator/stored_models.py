@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
@@ -59,6 +60,8 @@ _LOSSES = {
     "sklearn.linear_model._sgd_fast": "EpsilonInsensitive Hinge Huber Log ModifiedHuber SquaredEpsilonInsensitive "
     "SquaredHinge SquaredLoss",
 }
+# Where skops may have met a ufunc first: it does not know its module.
+_HOMES_OF_UFUNCS = ("numpy._core._multiarray_umath", "scipy.special._ufuncs", "scipy.special._special_ufuncs")
 _MATRICES = {f"scipy.sparse._{kind}": f"{kind}_array {kind}_matrix" for kind in ("bsr", "coo", "csc", "csr", "dia")}
 _DISTANCES = (
     "BrayCurtis Canberra Chebyshev Dice Euclidean Hamming Haversine Jaccard Kulsinski Mahalanobis Manhattan Matching "
@@ -89,6 +92,7 @@ _PARTS = {
     "sklearn.neighbors._ball_tree": "BallTree BallTree32 BallTree64",
     "sklearn.neighbors._kd_tree": "KDTree KDTree32 KDTree64",
     "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
+    "sklearn.utils._metadata_requests": "MetadataRequest MethodMetadataRequest",
 }
 
 
@@ -100,9 +104,13 @@ def vouched() -> dict[str, frozenset[str]]:
 
     estimators = {f"{kind.__module__}.{kind.__qualname__}" for _, kind in all_estimators()}
     scalars = {f"{kind.__module__}.{kind.__name__}" for kind in np.sctypeDict.values()}
-    homes = (np, scipy.special, scipy.special._ufuncs, getattr(scipy.special, "_special_ufuncs", scipy.special))
+    homes: list[Any] = [np, scipy.special, *map(sys.modules.get, _HOMES_OF_UFUNCS)]
     functions = {
-        f"{home.__name__}.{name}" for home in homes for name, value in vars(home).items() if _is_ufunc(value, name)
+        f"{home.__name__}.{name}"
+        for home in homes
+        if home
+        for name, value in vars(home).items()
+        if _is_ufunc(value, name)
     }
     found = {loader: set(names.split()) for loader, names in _CONTAINERS.items()}
     found |= {loader: set() for loader in _CALLING}
@@ -110,13 +118,23 @@ def vouched() -> dict[str, frozenset[str]]:
     found["NdArrayNode"] = scalars | {"numpy.ndarray"}
     found["SparseMatrixNode"] = _spelled(_MATRICES)
     found["FunctionNode"] = functions | _spelled(_FUNCTIONS)
-    found["LossNode"] = _spelled(_LOSSES)
+    found["LossNode"] = _as_written(_LOSSES)
     found["ObjectNode"] = estimators | _spelled(_PARTS)
     return {loader: frozenset(names) for loader, names in found.items()}
 
 
 def _spelled(names: dict[str, str]) -> set[str]:
     return {f"{module}.{name}" for module, of_module in names.items() for name in of_module.split()}
+
+
+def _as_written(names: dict[str, str]) -> set[str]:
+    """Return the names that classes give themselves: of scikit-learn 1.6 those of losses begin with "_loss"."""
+    kinds: list[Any] = [
+        getattr(import_module(name.rpartition(".")[0]), name.rpartition(".")[2], None) for name in _spelled(names)
+    ]
+    there = [kind for kind in kinds if kind is not None]
+    loaded = [kind for kind in there if getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind]
+    return {f"{kind.__module__}.{kind.__name__}" for kind in loaded}
 
 
 def _is_ufunc(value: Any, name: str) -> bool:
