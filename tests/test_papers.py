@@ -115,3 +115,12 @@ def test_floors_come_from_the_project(monkeypatch):
     with pytest.raises(ValueError, match=r"one floor; got 2\.0 and 2\.1"):
         floors.floors(text.replace("numpy<3", "numpy>=2.1"))
     assert set(floors.floors((ROOT / "pyproject.toml").read_text(encoding="utf-8"))) >= {"numpy", "pandas", "click"}
+
+
+def test_security_names_every_floor(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    floors = import_module("release.floors").floors((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for name in [name for name in sys.modules if name.split(".")[0] == "release"]:
+        monkeypatch.delitem(sys.modules, name)
+    table = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("## Dependencies")[2]
+    assert dict(re.findall(r"^\| ([a-z-]+) \| ([0-9.]+) \| .+ \|$", table, flags=re.M)) == floors

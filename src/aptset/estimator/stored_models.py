@@ -129,12 +129,13 @@ def _spelled(names: dict[str, str]) -> set[str]:
 
 def _as_written(names: dict[str, str]) -> set[str]:
     """Return the names that classes give themselves: of scikit-learn 1.6 those of losses begin with "_loss"."""
-    kinds: list[Any] = [
-        getattr(import_module(name.rpartition(".")[0]), name.rpartition(".")[2], None) for name in _spelled(names)
-    ]
-    there = [kind for kind in kinds if kind is not None]
-    loaded = [kind for kind in there if getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind]
-    return {f"{kind.__module__}.{kind.__name__}" for kind in loaded}
+    found = set()
+    for module, own in (name.rsplit(".", 1) for name in _spelled(names)):
+        kind: Any = getattr(import_module(module), own, None)
+        home = getattr(kind, "__module__", "")
+        if kind is not None and getattr(sys.modules.get(home), own, None) is kind:  # nothing is imported by that name
+            found.add(f"{home}.{own}")
+    return found
 
 
 def _is_ufunc(value: Any, name: str) -> bool:
