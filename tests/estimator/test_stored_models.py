@@ -143,6 +143,12 @@ def test_load_and_inspect_run_no_code_of_a_folder(folder):
     assert not Path("canary").exists()
 
 
+def test_models_that_are_no_list_are_refused(folder):
+    put_models(folder, skops_file(mapping({name: plain(1) for name in ("estimator", "models", "calibration")})))
+    with pytest.raises(ValueError, match="its models are incomplete"):
+        aptset.load(folder)
+
+
 @pytest.mark.parametrize(
     "trust",
     [

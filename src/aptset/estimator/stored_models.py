@@ -185,7 +185,7 @@ def read_models(folder: Path, facts: dict[str, Any], trust: Collection[str]) -> 
             f"with {wrote}."
         ) from error
     is_whole = isinstance(found, dict) and found.keys() == {"estimator", "models", "calibration"}
-    if not is_whole or len(found["models"]) != facts["n_models"]:
+    if not is_whole or not isinstance(found["models"], list) or len(found["models"]) != facts["n_models"]:
         raise broken(folder, "its models are incomplete")
     return dict(found)
 
