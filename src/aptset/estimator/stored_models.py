@@ -196,7 +196,8 @@ def check_vouched(where: str, content: bytes, trust: Collection[str]) -> list[st
     Nothing is imported for a name that is neither.
     """
     wanted, listed = _names_in(where, content), vouched()
-    unknown = sorted({name for kind, name in wanted if name not in listed[kind] and name not in trust})
+    trusted = {trust} if isinstance(trust, str) else set(trust)  # a part of a text is no name
+    unknown = sorted({name for kind, name in wanted if name not in listed[kind] | trusted})
     if unknown:
         options = " ".join(f"--trust {name}" for name in unknown[:8])
         raise ValueError(
