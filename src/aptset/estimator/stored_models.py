@@ -242,7 +242,8 @@ def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
             number = value.get("__id__")
             if number is not None and type(number) is not int:
                 raise ValueError("the number of an object must be whole")
-            if number is not None and _shape(first.setdefault(number, value)) != _shape(value):
+            known = value if number is None else first.setdefault(number, value)
+            if known != value and _shape(known) != _shape(value):
                 raise ValueError("it gives one number to two objects")
             yield value
         if isinstance(value, dict | list):
