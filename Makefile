@@ -31,7 +31,7 @@ test-models: $(VENV)/tested
 
 # A real S3 server, moto's, and clusters of dask and Spark (which needs Java): the tests start them on this machine.
 test-engines: $(VENV)/tested java
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]' fsspec 'dask[dataframe,distributed]>=2025.1' 'pyspark>=4.0'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]' fsspec 'dask[dataframe,distributed]>=2026.1.1' 'pyspark>=4.0.1'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests_engines
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.dask aptset.engines.dask_calibrating aptset.engines.dask_predicting
 

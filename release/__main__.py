@@ -45,7 +45,7 @@ def matrix() -> None:
     oldest = next(iter(found))
     floors = constraints(PYPROJECT.read_text(encoding="utf-8"))
     cells.append(
-        Cell(f"Python {oldest}, oldest dependencies", found[oldest], wheel["compiled"], "compiled", floors, "all")
+        Cell(f"Python {oldest}, oldest dependencies", found[oldest], wheel["compiled"], "compiled", floors, "all,dask")
     )
     for version in sorted(set(VERSIONS) - set(found)):
         print(f"Python {version}: skipped, no such interpreter on the PATH or in pyenv")

@@ -136,3 +136,12 @@ def test_every_promise_names_tests_that_exist_and_a_page_that_does():
             assert name in defined[path], f"{path} has no {name}"
     missing = [page for page in re.findall(r"\(\.\./(docs/[^)]+)\)", "\n".join(lines)) if not (ROOT / page).exists()]
     assert not (ROOT / "docs" / "reproduction").exists() or not missing
+
+
+def test_security_names_every_floor(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    floors = import_module("release.floors").floors((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for name in [name for name in sys.modules if name.split(".")[0] == "release"]:
+        monkeypatch.delitem(sys.modules, name)
+    table = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("## Dependencies")[2]
+    assert dict(re.findall(r"^\| ([a-z0-9-]+) \| ([0-9.]+) \| .+ \|$", table, flags=re.M)) == floors

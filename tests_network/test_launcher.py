@@ -1,5 +1,7 @@
 """NVIDIA's compiler takes the kernels, without a device; what it made is kept, and made again where it was damaged."""
 
+import os
+
 import pytest
 
 from aptset.kernels.cuda import launcher
@@ -83,3 +85,15 @@ def test_without_a_home_there_is_a_folder(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(launcher.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("none")))
     assert launcher.cache_folder().parts[-2:] == ("aptset", "kernels")
+
+
+def test_a_folder_of_others_is_no_cache(tmp_path, monkeypatch):
+    """A user without a home keeps kernels in the temporary directory, and loads none that somebody else put there."""
+    monkeypatch.setattr(launcher.tempfile, "tempdir", str(tmp_path))
+    launcher._temporary_home.cache_clear()
+    theirs = tmp_path / f"aptset-{os.getuid()}"
+    assert launcher._temporary_home() == theirs
+    theirs.chmod(0o777)
+    launcher._temporary_home.cache_clear()
+    assert launcher._temporary_home() != theirs
+    launcher._temporary_home.cache_clear()

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from hypothesis import strategies as st
 from safetensors.numpy import save
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
+from aptset.calibrations.weighted import Weighted
+from aptset.probabilities.artefact_checks import hash_of
 from aptset.probabilities.artefacts import _digest, read
 from fuzz.odd_facts import JSON, PATHS
 
@@ -29,6 +32,9 @@ def _bases():
         {"groups": "label", "classes": ["a", "b", "c", "☃"]},
         {"groups": np.array(["x", "y", None], dtype=object)[y % 3], "conformity": aptset.Regularized(0.1, 2)},
         {"classes": [1, "one", None, 2.5], "conformity": "homogeneous", "randomized": False},
+        {"weights": generator.exponential(size=60)},
+        {"label_weights": {0: 0.5, 1: 1.0, 2: 3.0, 3: 1e-300}, "prior_correction": True},
+        {"groups": aptset.Overlapping(generator.random((60, 3)) < 0.5)},
     ]
     found = []
     for number, more in enumerate(settings):
@@ -60,6 +66,12 @@ TENSOR_EDITS = st.sampled_from(
         "swap",
         "third",
         "judges",
+        "all huge",
+        "weights: huge",
+        "weights: tiny",
+        "weights: none",
+        "weights: shorter",
+        "weights: negative",
     ]
 )
 OFFSETS = (
@@ -87,9 +99,11 @@ def check_artefact(attack):
     for path, how, value in edits:
         _edit(facts, path, how, value)
     tensors = _edit_tensors(dict(tensors), tensor_edit, offsets)
+    if tensor_edit != "none":
+        _renew(facts, tensors)
     written = json.dumps(facts, sort_keys=True) if text is None else text
     file = FOLDER / "forged"
-    names = ("scores", "offsets", *({"judges"} & tensors.keys()))
+    names = ("scores", "offsets", *(name for name in ("judges", "weights") if name in tensors))
     digest = _digest(written, {name: tensors.get(name, np.zeros(0)) for name in names})
     file.write_bytes(save(tensors, metadata={"aptset": written, "digest": digest}))
     try:
@@ -122,6 +136,14 @@ def _edit(facts, path, how, value):
         del facts[last]
 
 
+def _renew(facts, tensors):
+    """Let the hash of scores and the effective size be those of the tensors, as somebody who forges them would."""
+    facts["scores_hash"] = hash_of(np.sort(tensors["scores"].ravel()))
+    if isinstance(facts.get("weights"), dict) and "weights" in tensors:
+        weights = tensors["weights"] / (tensors["weights"].max() or 1.0)
+        facts["weights"]["effective_size"] = [weights.sum() ** 2 / ((weights**2).sum() or 1.0)]
+
+
 def _edit_tensors(tensors, edit, offsets):
     scores = tensors["scores"].copy()
     changed = {
@@ -129,6 +151,7 @@ def _edit_tensors(tensors, edit, offsets):
         "nan": lambda: np.append(scores[:-1], np.nan),
         "inf": lambda: np.append(scores[:-1], np.inf),
         "huge": lambda: np.append(scores[:-1], 1e308),
+        "all huge": lambda: np.sort(np.random.default_rng(0).choice([-1e308, 1e308, 1.0], len(scores))),
         "shorter": lambda: scores[:-1].copy(),
         "longer": lambda: np.append(scores, scores[-1]),
         "empty": lambda: scores[:0].copy(),
@@ -143,6 +166,11 @@ def _edit_tensors(tensors, edit, offsets):
         tensors["offsets"], tensors["scores"] = tensors["scores"], tensors["offsets"]
     if edit == "judges":
         tensors["judges"] = tensors["judges"][:, ::-1].copy() if "judges" in tensors else np.ones((3, 3), dtype=bool)
+    if edit.startswith("weights") and "weights" in tensors:
+        weights = tensors["weights"].copy()
+        edits = {"huge": 1e308, "tiny": 5e-324, "none": 0.0, "negative": -1.0}
+        weights[: len(weights) // 2] = edits.get(edit.partition(": ")[2], weights[0])
+        tensors["weights"] = weights[:-1] if edit.endswith("shorter") else weights
     if edit == "third":
         tensors["third"] = np.zeros(3)
     return tensors
@@ -154,10 +182,15 @@ def _use(calibration, file):
     if n_classes > 200:
         return
     new = np.random.default_rng(1).dirichlet(np.ones(n_classes), size=9)
-    by_row = calibration.held_out.groups.kind == "row"
+    kind, weighted = calibration.held_out.groups.kind, isinstance(calibration.held_out, Weighted)
+    by_row = kind == "row"
     more = {"groups": [*calibration.held_out.groups.names, "never seen", None][:9] * 9} if by_row else {}
     more = {name: values[:9] for name, values in more.items()}
     more |= {"u": np.full(9, 0.5)} if calibration.chance.source == "given" and calibration.chance.randomized else {}
+    if kind == "overlap":
+        more["groups"] = _overlapping(calibration.held_out.groups.overlap)
+    if weighted and calibration.held_out.ratios is None:
+        more["weights"] = np.geomspace(1e-300, 1e300, 9)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         (_use_folds if hasattr(calibration, "folds") else _use_rows)(calibration, new, more)
@@ -165,12 +198,23 @@ def _use(calibration, file):
     assert repr(aptset.load(file)) == repr(calibration)
 
 
+def _overlapping(overlap):
+    flags = np.random.default_rng(2).random((9, len(overlap.names))) < 0.5
+    if overlap.frame is None:
+        return aptset.Overlapping(flags)
+    return aptset.Overlapping(pd.DataFrame({name: [False] * 9 for name in overlap.frame}))
+
+
 def _use_rows(calibration, new, more):
     sets, mask = calibration.predict_set(new, 0.3, **more), calibration.predict_mask(new, 0.3, **more)
-    p_values = calibration.p_values(new, **more)
     assert sets.mask.tolist() == mask.tolist()
-    assert ((p_values > 0) & (p_values <= 1)).all()
-    calibration.threshold(0.3)
+    if calibration.held_out.groups.kind == "overlap":
+        return
+    p_values, ratios = calibration.p_values(new, **more), getattr(calibration.held_out, "ratios", None)
+    assert ((p_values > 0) | (ratios == 0 if ratios is not None else False)).all()
+    assert (p_values <= 1).all()
+    if not isinstance(calibration.held_out, Weighted):
+        calibration.threshold(0.3)
     assert calibration.merge(replace(calibration, parts=())).n == 2 * calibration.n
 
 

@@ -99,5 +99,15 @@ PATHS = st.sampled_from(
         ("folds",),
         ("folds", "values"),
         ("folds", "values", 0),
+        ("weights",),
+        ("weights", "ratios"),
+        ("weights", "ratios", 0),
+        ("weights", "prior_correction"),
+        ("weights", "effective_size"),
+        ("weights", "effective_size", 0),
+        ("groups", "groups"),
+        ("groups", "groups", 0),
+        ("groups", "frame"),
+        ("groups", "is_flag"),
     ]
 )

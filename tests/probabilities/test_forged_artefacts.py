@@ -7,6 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import aptset
+from aptset.probabilities.artefact_checks import hash_of
 from aptset.probabilities.artefacts import _digest, read
 
 
@@ -204,3 +205,74 @@ def test_compiled_loops_stay_inside_of_their_arrays():
     for held_out in (few, far, back):
         with pytest.raises(ValueError, match="arrays must fit together"):
             replace(good, held_out=held_out).p_values(P)
+
+
+HUGE = 10**400  # JSON has no largest number
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {"ratios": [HUGE, 2.0, 0.5]},
+        {"ratios": [1.0, 2.0, -HUGE]},
+        {"effective_size": [HUGE]},
+        {"ratios": [1e999, 2, 0.5]},
+    ],
+)
+def test_weights_that_no_float_can_hold(tmp_path, weights):
+    path = tmp_path / "cal.aptset"
+    aptset.calibrate(P, Y, label_weights={0: 1.0, 1: 2.0, 2: 0.5}, random_state=0).save(path)
+    facts, tensors = read(path)
+    forged(path, {**facts, "weights": {**facts["weights"], **weights}}, **tensors)
+    with pytest.raises(ValueError, match=r"is no intact aptset artefact: its (weights|effective_size) must"):
+        aptset.load(path)
+
+
+def test_settings_that_no_float_can_hold_are_refused_in_words():
+    for make, message in [
+        (lambda: aptset.calibrate(P, Y, label_weights={0: 1, 1: HUGE, 2: 1}), "label_weights must be finite"),
+        (lambda: aptset.calibrate(P, Y, conformity=aptset.Regularized(HUGE, 1)), "penalty must be a number"),
+        (
+            lambda: aptset.calibrate(P, Y, conformity=aptset.Tempered(aptset.Adaptive(), HUGE)),
+            "power must be a multiple",
+        ),
+        (lambda: aptset.calibrate(P, Y).predict_set(P, alpha=HUGE), r"alpha must be in \(0, 1\)"),
+        (
+            lambda: aptset.calibrate(P, Y, conformity=aptset.Gridded(aptset.Adaptive(), HUGE)),
+            "resolution must be a power of two",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make()
+
+
+@pytest.mark.parametrize("size", [1e308, 1e200])
+def test_overlapping_scores_that_cannot_be_added(tmp_path, size):
+    path, generator = tmp_path / "cal.aptset", np.random.default_rng(0)
+    groups = aptset.Overlapping(generator.random((120, 2)) < 0.5)
+    aptset.calibrate(P, Y, groups=groups, random_state=0).save(path)
+    facts, tensors = read(path)
+    for start, stop in zip(tensors["offsets"], tensors["offsets"][1:], strict=False):
+        tensors["scores"][start:stop] = np.sort(generator.choice([-size, size, 1.0], stop - start))
+    facts["scores_hash"] = hash_of(np.sort(tensors["scores"]))
+    forged(path, facts, **tensors)
+    with pytest.raises(ValueError, match="is no intact aptset artefact: its overlapping scores must be small enough"):
+        aptset.load(path)
+    own = aptset.calibrate(P, Y, groups=groups, conformity=lambda places: size * places.own, random_state=0)
+    with pytest.raises(
+        ValueError, match=r"conformity must return scores between -2\^500 and 2\^500 where groups overlap"
+    ):
+        own.predict_set(P, groups=groups)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("small", [1e-300, 5e-324, 1e-30])
+def test_no_weight_makes_a_p_value_of_0(tmp_path, small):
+    """A row counts itself: its p-value is at least its own share of all weight, which is more than 0."""
+    by_label = aptset.calibrate(P, Y, label_weights={0: 1.0, 1: 2.0, 2: small}, random_state=0)
+    by_row = aptset.calibrate(P, Y, weights=np.where(np.arange(120) == 0, 1.0, small), random_state=0)
+    far = np.eye(3) * 0.999999 + 1e-6 / 3
+    for calibration, more in [(by_label, {}), (by_row, {"weights": np.full(3, small)})]:
+        calibration.save(tmp_path / "cal.aptset")
+        found = aptset.load(tmp_path / "cal.aptset").p_values(far / far.sum(axis=1, keepdims=True), **more)
+        assert (found > 0).all()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from aptset.calibrations.overlap import Design, Programme
 from aptset.data.groups.ids import Groups, Ids
+from aptset.data.groups.overlapping_checks import check_addable
 from aptset.kernels.formula import Floats
 
 
@@ -29,6 +30,7 @@ class OverlappingScores:
     """Thresholds of combinations of groups; each is worked out when a row first has it."""
 
     def __init__(self, groups: Groups, fold: ScoresOfCells) -> None:
+        check_addable(fold.scores)
         self._groups, self._fold = groups, fold
         self._programmes: dict[Fraction, Programme] = {}
         self._found: dict[tuple[Fraction, int], float] = {}

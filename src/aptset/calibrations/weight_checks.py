@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from aptset.data.devices import on_host
 from aptset.data.label_checks import check_length, refuse_masked
 from aptset.data.labels import some
+from aptset.data.setting_checks import is_number
 from aptset.kernels.formula import Floats
 
 
@@ -78,9 +79,8 @@ def check_label_weights(label_weights: Any, classes: NDArray[Any]) -> Floats:
         )
     values = [label_weights[label] for label in known]
     for label, value in zip(known, values, strict=True):
-        is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        if not is_number or not np.isfinite(value) or value < 0:
-            raise ValueError(f"label_weights must be finite and at least 0; got {value!r} for {label!r}.")
+        if not is_number(value) or value < 0:
+            raise ValueError(f"label_weights must be finite and at least 0; got {value!r:.40} for {label!r}.")
     return np.array(values, dtype=np.float64)
 
 

@@ -39,9 +39,9 @@ class Scale(NamedTuple):
         return cls(largest, _LARGEST)
 
     def whole(self, weights: Floats) -> Whole:
-        """Return weights as whole numbers."""
+        """Return weights as whole numbers; one that is not 0 stays so, or a row would not count itself and p be 0."""
         with np.errstate(over="ignore"):
-            found = np.rint(weights / self.largest * self.steps)
+            found = np.maximum(np.rint(weights / self.largest * self.steps), weights > 0)
         fits = found < _FITS
         if fits.all():
             return found.astype(np.int64)

@@ -7,8 +7,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from aptset.estimator.stored_models import TRUSTED
-
 
 def unknown_model(name: str, names: list[str]) -> ValueError:
     """Return the error about a name that is none."""
@@ -57,15 +55,3 @@ def check_pickle_trusted(name: str, trust: Collection[str]) -> None:
             f"--model {name} is a pickle: to open it runs whatever code is in it. If you made it yourself, add "
             f"--trust {name}. A file of skops.io.dump (.skops) is safer."
         )
-
-
-def check_skops_trusted(name: str, asked: list[str], trust: Collection[str]) -> list[str]:
-    """Return the types in a skops file; refuse those that nobody vouched for."""
-    known = (*TRUSTED, *trust)
-    unknown = [kind for kind in asked if not any(kind == one or kind.startswith(f"{one}.") for one in known)]
-    if unknown and name not in trust:
-        raise ValueError(
-            f"--model {name} holds {', '.join(unknown[:8])}, which nobody vouched for. If you trust who made it, add "
-            f"{' '.join(f'--trust {kind}' for kind in unknown[:8])}."
-        )
-    return asked

@@ -21,10 +21,10 @@ from aptset.commands.model_checks import (
     check_classifier,
     check_imported,
     check_pickle_trusted,
-    check_skops_trusted,
     unknown_model,
 )
 from aptset.commands.probability_jobs import beside_the_user
+from aptset.estimator.stored_models import check_vouched, need_skops
 from aptset.running.path_checks import check_exists
 
 
@@ -74,10 +74,8 @@ def _made(name: str) -> Any:
 
 def _of_file(path: Path, name: str, trust: Collection[str]) -> Any:
     if path.suffix == ".skops":
-        import skops.io
-
-        asked = check_skops_trusted(name, skops.io.get_untrusted_types(file=path), trust)
-        return clone(skops.io.load(path, trusted=asked))
+        content = path.read_bytes()
+        return clone(need_skops().loads(content, trusted=check_vouched(f"--model {name}", content, trust)))
     check_pickle_trusted(name, trust)
     import joblib
 

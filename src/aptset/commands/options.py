@@ -81,7 +81,7 @@ RANDOMIZED = click.option(
 )
 SHARE = click.option("--share", type=float, help="The share of the rows that calibrates in a split; 0.5 by default.")
 TRUST = click.option(
-    "--trust", multiple=True, metavar="NAME", help="Run the code of this module, type or pickle: you know who made it."
+    "--trust", multiple=True, metavar="NAME", help="Run the code of this score's module, class, function or pickle."
 )
 COLUMNS = [
     click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out."),

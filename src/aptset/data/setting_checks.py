@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +17,14 @@ import numpy as np
 from aptset.kernels.counts import size_needed
 
 
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a finite number that a float can hold: whole numbers may be larger than any."""
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def check_alpha(alpha: Any) -> Fraction:
     """Return the exact decimal that the user wrote."""
     if isinstance(alpha, np.ndarray) and alpha.ndim == 0:
@@ -23,7 +32,7 @@ def check_alpha(alpha: Any) -> Fraction:
     if isinstance(alpha, bool | np.bool_) or not isinstance(alpha, Real | Decimal):
         raise TypeError(f"alpha must be a number in (0, 1); got {alpha!r}. For 90 % coverage pass alpha=0.1.")
     is_signal = isinstance(alpha, Decimal) and alpha.is_snan()  # every use of it would raise
-    if is_signal or not 0 < float(alpha) < 1:  # NaN compares false, so it is refused here too
+    if is_signal or not (isinstance(alpha, Decimal) or is_number(alpha)) or not 0 < float(alpha) < 1:
         raise ValueError(f"alpha must be in (0, 1); got {alpha}. For 90 % coverage pass alpha=0.1.")
     # str of a float, numpy's too, is the shortest decimal that means it: 0.1 is one tenth, not its binary neighbour.
     return Fraction(alpha) if isinstance(alpha, Fraction | Decimal) else Fraction(str(alpha))
@@ -119,14 +128,14 @@ def draw_key(generator: np.random.Generator) -> int:
 
 def check_share(share: Any) -> float:
     """Return the share of rows that calibrates."""
-    if isinstance(share, bool | np.bool_) or not isinstance(share, Real) or not 0 < float(share) < 1:
+    if not is_number(share) or not 0 < float(share) < 1:
         raise ValueError(f"share must be in (0, 1), the share of rows that calibrates; got {share!r}.")
     return float(share)
 
 
 def check_slack(slack: Any) -> float:
     """Return how much worse the coverage of classes may be."""
-    if isinstance(slack, bool | np.bool_) or not isinstance(slack, Real) or not 0 <= float(slack) <= 1:
+    if not is_number(slack) or not 0 <= float(slack) <= 1:
         raise ValueError(f"slack must be in [0, 1], a difference of coverages; got {slack!r}.")
     return float(slack)
 

@@ -23,9 +23,10 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
         Scores of your own by the name under which they were saved, "module:object": a function, or the class of a
         dataclass, whose settings are in the file.
     trust : list of str, optional
-        Modules that may be imported to find such a score; for a folder also the types of models ("module.Type", or all
-        of a "module") that may be made. Models of scikit-learn, XGBoost, LightGBM and CatBoost need no trust. Without
-        it, nothing is imported that the caller did not name.
+        Modules that may be imported to find such a score; for a folder also the exact names of classes and functions,
+        "module.name", that its models may hold, each where it is defined. The name of a module vouches for none of
+        them. Models of scikit-learn, XGBoost, LightGBM and CatBoost need no trust. Without it, nothing is imported
+        that the caller did not name.
 
     Returns
     -------

@@ -1,31 +1,165 @@
-"""The models in a folder: skops reads them, and no type that nobody vouched for is opened."""
+"""The models in a folder, or in a file of skops: nothing is made that nobody vouched for by its exact name.
+
+skops finds a name by ``getattr`` on its module, whatever it is, and some of its nodes call what they found. So the
+file's own graph is read before skops makes anything of it. Each node must be of a kind that is known, and must name a
+class or function that is listed here for that kind, or that the caller trusts, and that is defined where it says. A
+module is never trusted as a whole: it holds all that it imports.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import io
+import json
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aptset.estimator.folders import broken, read_file
 
-# Types that skops itself does not list, and that the models which people use are made of.
-TRUSTED = (
-    "collections.OrderedDict",
-    "numpy.dtype",
-    "catboost.core.CatBoostClassifier",
-    "lightgbm.basic.Booster",
-    "lightgbm.sklearn.LGBMClassifier",
-    "xgboost.core.Booster",
-    "xgboost.sklearn.XGBClassifier",
-    "aptset.estimator.columns",
-    "sklearn._loss",
-    "sklearn.ensemble._hist_gradient_boosting",
-    "sklearn.metrics._dist_metrics",
-    "sklearn.model_selection._split",
-    "sklearn.neighbors._ball_tree",
-    "sklearn.neighbors._kd_tree",
-    "sklearn.tree._tree.Tree",
+_MARKS = {"__class__", "__module__", "__loader__", "__id__"}  # what tells a node of skops from other JSON
+# Kinds of nodes that call what they name, or hand on a part of it: nothing is made of them unless the caller trusts it.
+_CALLING = ("ConstructorFromReduceNode", "MethodNode", "OperatorFuncNode", "PartialNode", "QuantileForestNode")
+_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+_CACHE = "joblib.memory.Memory"  # what scikit-learn makes of a text in ``memory``: fit unpickles what lies there
+
+_CONTAINERS = {
+    "JsonNode": "builtins.str",
+    "DictNode": "builtins.dict collections.OrderedDict sklearn.utils._bunch.Bunch",
+    "DefaultDictNode": "collections.defaultdict",
+    "ListNode": "builtins.list",
+    "SetNode": "builtins.set",
+    "TupleNode": "builtins.tuple",
+    "SliceNode": "builtins.slice",
+    "BytesNode": "builtins.bytes",
+    "BytearrayNode": "builtins.bytearray",
+    "MaskedArrayNode": "numpy.ma.MaskedArray numpy.ma.core.MaskedArray",
+    "DTypeNode": "numpy.dtype",
+    "RandomStateNode": "numpy.random.mtrand.RandomState",
+    "RandomGeneratorNode": "numpy.random._generator.Generator",
+    "TreeNode": "sklearn.tree._tree.Tree",
+}
+_TYPES = {
+    "builtins": "bool dict float int list set str tuple",
+    "collections": "OrderedDict",
+    "sklearn.model_selection._split": "KFold StratifiedKFold",
+}
+_FUNCTIONS = {
+    "sklearn.feature_selection._univariate_selection": "chi2 f_classif f_oneway f_regression r_regression",
+    "sklearn.feature_selection._mutual_info": "mutual_info_classif mutual_info_regression",
+}
+_LOSSES = {
+    "sklearn._loss._loss": "CyAbsoluteError CyExponentialLoss CyHalfBinomialLoss CyHalfGammaLoss CyHalfMultinomialLoss "
+    "CyHalfPoissonLoss CyHalfSquaredError CyHalfTweedieLoss CyHalfTweedieLossIdentity CyHuberLoss CyPinballLoss",
+    "sklearn.linear_model._sgd_fast": "EpsilonInsensitive Hinge Huber Log ModifiedHuber SquaredEpsilonInsensitive "
+    "SquaredHinge SquaredLoss",
+}
+# Where skops may have met a ufunc first: it does not know its module.
+_HOMES_OF_UFUNCS = ("numpy._core._multiarray_umath", "scipy.special._ufuncs", "scipy.special._special_ufuncs")
+_MATRICES = {f"scipy.sparse._{kind}": f"{kind}_array {kind}_matrix" for kind in ("bsr", "coo", "csc", "csr", "dia")}
+_DISTANCES = (
+    "BrayCurtis Canberra Chebyshev Dice Euclidean Hamming Haversine Jaccard Kulsinski Mahalanobis Manhattan Matching "
+    "Minkowski RogersTanimoto RussellRao SEuclidean SokalMichener SokalSneath"
 )
+# Parts of fitted models that are no estimators themselves; skops fills them without calling them.
+_PARTS = {
+    "aptset.estimator.columns": "AsText DateParts OneText",
+    "catboost.core": "CatBoostClassifier",
+    "lightgbm.basic": "Booster",
+    "lightgbm.sklearn": "LGBMClassifier",
+    "xgboost.core": "Booster",
+    "xgboost.sklearn": "XGBClassifier",
+    "sklearn._loss.link": "HalfLogitLink IdentityLink Interval LogLink LogitLink MultinomialLogit",
+    "sklearn._loss.loss": "AbsoluteError ExponentialLoss HalfBinomialLoss HalfGammaLoss HalfMultinomialLoss "
+    "HalfPoissonLoss HalfSquaredError HalfTweedieLoss HalfTweedieLossIdentity HuberLoss PinballLoss",
+    "sklearn.calibration": "_CalibratedClassifier _SigmoidCalibration _TemperatureScaling",
+    "sklearn.compose._column_transformer": "make_column_selector",
+    "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
+    "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
+    "sklearn.metrics._dist_metrics": " ".join(
+        f"{name}Distance{bits}" for name in _DISTANCES.split() for bits in (32, 64)
+    ),
+    "sklearn.metrics._scorer": "_PassthroughScorer",
+    "sklearn.model_selection._split": "GroupKFold GroupShuffleSplit KFold LeaveOneGroupOut LeaveOneOut LeavePGroupsOut "
+    "LeavePOut PredefinedSplit RepeatedKFold RepeatedStratifiedKFold ShuffleSplit StratifiedGroupKFold StratifiedKFold "
+    "StratifiedShuffleSplit TimeSeriesSplit _CVIterableWrapper",
+    "sklearn.neighbors._ball_tree": "BallTree BallTree32 BallTree64",
+    "sklearn.neighbors._kd_tree": "KDTree KDTree32 KDTree64",
+    "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
+    "sklearn.utils._metadata_requests": "MetadataRequest MethodMetadataRequest",
+}
+
+
+@cache
+def vouched() -> dict[str, frozenset[str]]:
+    """Return the names that need no trust, by the kind of node of skops that may make them."""
+    import scipy.special
+    from sklearn.utils import all_estimators
+
+    estimators = {f"{kind.__module__}.{kind.__qualname__}" for _, kind in all_estimators()}
+    scalars = {f"{kind.__module__}.{kind.__name__}" for kind in np.sctypeDict.values()}
+    homes: list[Any] = [np, scipy.special, *map(sys.modules.get, _HOMES_OF_UFUNCS)]
+    functions = {
+        f"{home.__name__}.{name}"
+        for home in homes
+        if home
+        for name, value in vars(home).items()
+        if _is_ufunc(value, name)
+    }
+    found = {loader: set(names.split()) for loader, names in _CONTAINERS.items()}
+    found |= {loader: set() for loader in _CALLING}
+    found["TypeNode"] = scalars | _spelled(_TYPES)
+    found["NdArrayNode"] = scalars | {"numpy.ndarray"}
+    found["SparseMatrixNode"] = _spelled(_MATRICES)
+    found["FunctionNode"] = functions | _spelled(_FUNCTIONS)
+    found["LossNode"] = _as_written(_LOSSES)
+    found["ObjectNode"] = estimators | _spelled(_PARTS)
+    return {loader: frozenset(names) for loader, names in found.items()}
+
+
+def _spelled(names: dict[str, str]) -> set[str]:
+    return {f"{module}.{name}" for module, of_module in names.items() for name in of_module.split()}
+
+
+def _as_written(names: dict[str, str]) -> set[str]:
+    """Return the names that classes give themselves: of scikit-learn 1.6 those of losses begin with "_loss"."""
+    found = set()
+    for module, own in (name.rsplit(".", 1) for name in _spelled(names)):
+        kind: Any = getattr(import_module(module), own, None)
+        home = getattr(kind, "__module__", "")
+        if kind is not None and getattr(sys.modules.get(home), own, None) is kind:  # nothing is imported by that name
+            found.add(f"{home}.{own}")
+    return found
+
+
+def _is_ufunc(value: Any, name: str) -> bool:
+    return isinstance(value, np.ufunc) and value.__name__ == name
+
+
+def lives_there(name: str) -> bool:
+    """Tell whether a class or function is defined in the module that its name says: imports live elsewhere."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = getattr(import_module(module), attribute, None)
+    except ImportError:
+        return False
+    if _is_ufunc(found, attribute):  # it does not know its module
+        return True
+    return (getattr(found, "__module__", None), getattr(found, "__qualname__", None)) == (module, attribute)
+
+
+def _is_own_method(name: str) -> bool:
+    """Tell whether a class that lives where it says defines a method itself."""
+    owner, _, attribute = name.rpartition(".")
+    module, _, own = owner.rpartition(".")
+    found = getattr(getattr(import_module(module), own), attribute, None) if lives_there(owner) else None
+    return (getattr(found, "__module__", None), getattr(found, "__qualname__", None)) == (module, f"{own}.{attribute}")
 
 
 def need_skops() -> Any:
@@ -41,18 +175,9 @@ def read_models(folder: Path, facts: dict[str, Any], trust: Collection[str]) -> 
     """Return the estimator, the models and the settings of the calibration; types that nobody vouched for are named."""
     skops = need_skops()
     content = read_file(folder, facts, "models")
+    names = check_vouched(str(folder), content, trust)
     try:
-        asked = skops.get_untrusted_types(data=content)
-    except Exception as error:
-        raise broken(folder, f"its models are no file of skops ({error})") from error
-    unknown = [name for name in asked if not _is_trusted(name, (*TRUSTED, *trust))]
-    if unknown:
-        raise ValueError(
-            f"{folder} holds {', '.join(unknown[:8])}, which nobody vouched for: to open it runs their code. If you "
-            f"trust who made it, pass trust={unknown[:8]!r} (on the command line {_as_options(unknown[:8])})."
-        )
-    try:
-        found = skops.loads(content, trusted=asked)
+        found = skops.loads(content, trusted=names)
     except Exception as error:
         wrote = ", ".join(f"{name} {number}" for name, number in facts["versions"].items() if number)
         raise ValueError(
@@ -60,14 +185,139 @@ def read_models(folder: Path, facts: dict[str, Any], trust: Collection[str]) -> 
             f"with {wrote}."
         ) from error
     is_whole = isinstance(found, dict) and found.keys() == {"estimator", "models", "calibration"}
-    if not is_whole or len(found["models"]) != facts["n_models"]:
+    if not is_whole or not isinstance(found["models"], list) or len(found["models"]) != facts["n_models"]:
         raise broken(folder, "its models are incomplete")
     return dict(found)
 
 
-def _as_options(names: list[str]) -> str:
-    return " ".join(f"--trust {name}" for name in names)
+def check_vouched(where: str, content: bytes, trust: Collection[str]) -> list[str]:
+    """Return all names in a file of skops; refuse it if one is neither listed nor trusted, or lives elsewhere.
+
+    Nothing is imported for a name that is neither.
+    """
+    wanted, listed = _names_in(where, content), vouched()
+    trusted = {trust} if isinstance(trust, str) else set(trust)  # a part of a text is no name
+    unknown = sorted({name for kind, name in wanted if name not in listed[kind] | trusted})
+    if unknown:
+        options = " ".join(f"--trust {name}" for name in unknown[:8])
+        raise ValueError(
+            f"{where} holds {', '.join(unknown[:8])}, which nobody vouched for: to open it runs their code. If you "
+            f"trust who made it, pass trust={unknown[:8]!r} (on the command line {options})."
+        )
+    for kind, name in sorted(wanted):
+        if not (_is_own_method(name) if kind == "MethodNode" else lives_there(name)):
+            raise ValueError(
+                f"{where} holds {name}, and no class or function of that name is defined there: it is not installed, "
+                "it is gone, or it was imported from elsewhere, which nobody vouched for."
+            )
+    owners = {name.rpartition(".")[0] for kind, name in wanted if kind == "MethodNode"}
+    return sorted({name for _, name in wanted} | owners)
 
 
-def _is_trusted(name: str, trusted: Iterable[str]) -> bool:
-    return any(name == one or name.startswith(f"{one}.") for one in trusted)
+def _names_in(where: str, content: bytes) -> set[tuple[str, str]]:
+    """Return the kind and the name of every node, read as JSON: skops has not seen the file yet."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            schema = json.loads(file.read("schema.json"))
+        return {pair for node in _nodes(schema) for pair in _names_of(node)}
+    except (ValueError, LookupError, TypeError, AttributeError, OSError, RuntimeError, EOFError) as error:
+        raise _unreadable(where, error) from error
+    except (zipfile.BadZipFile, zlib.error, MemoryError) as error:
+        raise _unreadable(where, error) from error
+
+
+def _unreadable(where: str, error: Exception) -> ValueError:
+    return ValueError(f"{where} is no intact file of skops: {' '.join(str(error).split())[:200]}. Make it again.")
+
+
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Give every node, wherever it stands; one number must stand for one object, for skops reads only its first."""
+    if not isinstance(schema, dict) or not schema.keys() >= _MARKS - {"__id__"}:
+        raise ValueError("it holds no object")
+    first: dict[int, Any] = {}
+    waiting: list[Any] = [schema]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict) and _MARKS & value.keys():
+            number = value.get("__id__")
+            if number is not None and type(number) is not int:
+                raise ValueError("the number of an object must be whole")
+            known = value if number is None else first.setdefault(number, value)
+            if known != value and _shape(known) != _shape(value):
+                raise ValueError("it gives one number to two objects")
+            yield value
+        if isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+
+
+def _shape(value: Any) -> Any:
+    """Return a node without numbers and names of files, which differ where one object was written twice."""
+    if isinstance(value, dict):
+        kept = value.keys() - {"__id__", "file", "protocol", "_skops_version"} if _MARKS & value.keys() else value
+        return {key: _shape(value[key]) for key in kept}
+    return [_shape(one) for one in value] if isinstance(value, list) else value
+
+
+def _names_of(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give the kind and every name of one node, also those that skops takes from the nodes below it."""
+    loader, module, own = (node.get(mark) for mark in ("__loader__", "__module__", "__class__"))
+    if loader not in vouched():
+        raise ValueError(f"this version of aptset does not know its nodes of kind {str(loader)[:40]!r}")
+    if not isinstance(module, str) or not isinstance(own, str) or not own.isidentifier():
+        raise ValueError("its objects must have the names of classes and functions")
+    if loader != "MethodNode":
+        yield str(loader), f"{module}.{own}"
+    more = _MORE.get(str(loader))
+    if more is not None:
+        yield from more(node, f"{module}.{own}")
+
+
+def _of_method(node: dict[str, Any], owner: str) -> Iterator[tuple[str, str]]:
+    content, obj = node["content"], node["content"]["obj"]
+    if obj["__loader__"] != "ObjectNode" or f"{obj['__module__']}.{obj['__class__']}" != owner:
+        raise ValueError("a method must be that of an object")
+    yield "MethodNode", f"{owner}.{content['func']}"
+
+
+def _of_function(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+    if "content" in node:  # as the first versions of skops wrote it, with a second name
+        raise ValueError("a function must be a name and nothing else")
+    yield from ()
+
+
+def _of_keys(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+    """Refuse what is no type among the types of keys: skops calls them."""
+    kinds = node["key_types"]
+    if kinds["__loader__"] != "ListNode" or any(kind["__loader__"] != "TypeNode" for kind in kinds["content"]):
+        raise ValueError("the types of keys must be types")
+    yield from ()
+
+
+def _of_attributes(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+    """Refuse attributes that stand for methods of Python and numpy; name what scikit-learn makes of a text."""
+    stored = node.get("content") or {}
+    attributes = stored.get("content") if stored.get("__loader__") == "DictNode" else None
+    for key, value in (attributes or {}).items():
+        if key.startswith("__") and key.endswith("__"):
+            raise ValueError(f"an object must not have an attribute {key[:40]!r}")
+        if key == "memory" and value["__loader__"] == "JsonNode" and isinstance(json.loads(value["content"]), str):
+            yield "ObjectNode", _CACHE
+
+
+def _of_generator(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+    """Refuse the name of a bit generator that is none: skops calls what it finds under it."""
+    inner = node["content"]["bit_generator"]
+    stored = inner["content"]["bit_generator"]
+    loaders = inner["__loader__"], stored["__loader__"]
+    if loaders != ("DictNode", "JsonNode") or json.loads(stored["content"]) not in _BIT_GENERATORS:
+        raise ValueError(f"a generator must be one of {', '.join(_BIT_GENERATORS)}")
+    yield from ()
+
+
+_MORE: dict[str, Callable[[dict[str, Any], str], Iterator[tuple[str, str]]]] = {
+    "MethodNode": _of_method,
+    "FunctionNode": _of_function,
+    "DictNode": _of_keys,
+    "ObjectNode": _of_attributes,
+    "RandomGeneratorNode": _of_generator,
+}

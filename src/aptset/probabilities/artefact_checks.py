@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.data.groups.overlapping_checks import are_addable
 from aptset.probabilities.checks import LONGEST_TEXT, damaged, unknown_kind
 from aptset.probabilities.stored_counts import COUNTED, GRID, THRESHOLDS, shapes_of
 
@@ -143,6 +144,9 @@ def check_content(path: str | Path, facts: dict[str, Any], scores: NDArray[Any],
     falls[starts[(starts > 0) & (starts < len(scores))] - 1] = False  # a group may begin below the end of the last one
     rules: dict[str, Callable[[], bool]] = {
         "its scores must be finite": lambda: bool(np.isfinite(scores).all()),
+        "its overlapping scores must be small enough to be added": lambda: (
+            facts["groups"].get("kind") != "overlap" or are_addable(scores)
+        ),
         "its scores must be sorted within each group": lambda: not falls.any(),
         "its scores_hash must be that of its scores": lambda: facts["scores_hash"] == _hash_in_order(scores),
     }

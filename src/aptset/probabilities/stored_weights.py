@@ -57,16 +57,26 @@ def weighted_from(
 
 
 def _ratios(path: str | Path, stored: Any, n_classes: int, weights: Floats) -> Floats:
-    are_numbers = isinstance(stored, list) and all(type(value) in (int, float) for value in stored)
-    if not are_numbers or len(stored) != n_classes:
-        raise damaged(path, f"its weights must have one ratio for each of the {n_classes} classes")
-    found = np.array(stored, dtype=np.float64)
-    if not (np.isfinite(found).all() and (found >= 0).all() and np.isin(weights, found).all()):
-        raise damaged(path, "its ratios must be finite, at least 0, and those of its weights")
+    found = _numbers(stored, n_classes)
+    if found is None:
+        raise damaged(path, f"its weights must have one ratio for each of the {n_classes} classes, a finite number")
+    if not ((found >= 0).all() and np.isin(weights, found).all()):
+        raise damaged(path, "its ratios must be at least 0, and those of its weights")
     return found
 
 
-def _check_size(path: str | Path, stored: Any, found: Floats) -> None:
-    are_numbers = isinstance(stored, list) and all(type(value) in (int, float) for value in stored)
-    if not are_numbers or len(stored) != len(found) or not np.allclose(stored, found, rtol=1e-9, atol=0):
+def _check_size(path: str | Path, stored: Any, sizes: Floats) -> None:
+    found = _numbers(stored, len(sizes))
+    if found is None or not np.allclose(found, sizes, rtol=1e-9, atol=0):
         raise damaged(path, "its effective_size must be that of its weights")
+
+
+def _numbers(stored: Any, n: int) -> Floats | None:
+    """Return so many numbers of JSON as floats; None where one is no number, or none that a float can hold."""
+    if not isinstance(stored, list) or len(stored) != n or any(type(value) not in (int, float) for value in stored):
+        return None
+    try:
+        found = np.array(stored, dtype=np.float64)
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+    return found if np.isfinite(found).all() else None

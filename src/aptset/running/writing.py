@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 import signal
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
-from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +22,7 @@ except ImportError:  # Windows: every process then has a name of its own, and no
     fcntl = None  # type: ignore[assignment]
 
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
+_MOST_NAMES = 1000  # that are tried in turn
 _LONGEST_NAME = 255  # bytes, in every file system that people use
 
 
@@ -77,12 +80,14 @@ def undisturbed() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def claim(path_of: Callable[[int | str], Path]) -> tuple[Path, int]:
+def claim(path_of: Callable[[int | str], Path], prepare: Callable[[Path], bool] | None = None) -> tuple[Path, int]:
     """Make an empty file that no living process works on, and lock it until its handle is closed.
 
-    Names are tried in turn, so what a killed process left under one of them is taken over, not piled up.
+    Names are tried in turn, so what a killed process left under one of them is taken over, not piled up. ``prepare``
+    gets the locked path and tells whether it will do. Whoever takes all these names on purpose stops nobody: then the
+    name is one that cannot be guessed.
     """
-    for number in count():
+    for number in range(_MOST_NAMES):
         path = path_of(number)
         try:
             handle = _lock(path)
@@ -90,10 +95,16 @@ def claim(path_of: Callable[[int | str], Path]) -> tuple[Path, int]:
             if error.filename is not None:  # it cannot be made at all
                 raise OSError(error.errno, f"cannot be written ({error.strerror})", str(path.parent)) from error
             break  # a file system without locks
-        if handle is not None:
+        if handle is not None and (prepare is None or prepare(path)):
             return path, handle
-    path = path_of(f"{os.getpid()}-{threading.get_ident()}")
-    return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        if handle is not None:
+            path.unlink(missing_ok=True)
+            os.close(handle)
+    path = path_of(secrets.token_hex(8))
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    if prepare is not None and not prepare(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    return path, handle
 
 
 def _lock(path: Path) -> int | None:
@@ -101,17 +112,18 @@ def _lock(path: Path) -> int | None:
     if fcntl is None:
         raise OSError("no locks")
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except (PermissionError, IsADirectoryError) as error:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    except OSError as error:
         if path.is_symlink() or path.exists():
             return None
         raise error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        found = os.fstat(handle)
         # Between opening and locking, its owner may have moved it to where it belongs.
-        if found.st_uid == os.geteuid() and os.path.samestat(found, os.stat(path)):
+        if _is_spare(os.fstat(handle)) and os.path.samestat(os.fstat(handle), os.stat(path)):
             os.ftruncate(handle, 0)
+            with suppress(OSError):  # not every file system has permissions
+                os.fchmod(handle, 0o600)
             return handle
     except (BlockingIOError, FileNotFoundError):
         pass
@@ -121,6 +133,11 @@ def _lock(path: Path) -> int | None:
         raise
     os.close(handle)
     return None
+
+
+def _is_spare(found: os.stat_result) -> bool:
+    """Tell whether a file is our own and has no other name: emptied under this one, it would be under that one too."""
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
 
 
 def _temporary_name(name: str, number: int | str) -> str:

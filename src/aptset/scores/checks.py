@@ -1,15 +1,15 @@
 """What the settings of the scores may be."""
 
-from math import isfinite
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
+from aptset.data.setting_checks import is_number
 from aptset.kernels.formula import POWER_STEP
 
 
 def check_penalty(penalty: Any) -> None:
     """Refuse what cannot be added for a rank."""
-    if isinstance(penalty, bool) or not isinstance(penalty, Real) or not 0 <= float(penalty) <= 1e9:
+    if not is_number(penalty) or not 0 <= float(penalty) <= 1e9:
         raise ValueError(f"penalty must be a number of at least 0 (and at most 1e9); got {penalty!r}.")
 
 
@@ -21,9 +21,9 @@ def check_free_ranks(free_ranks: Any) -> None:
 
 def check_power(power: Any) -> None:
     """Refuse powers that do not come out of square roots and products alone."""
-    is_number = isinstance(power, Real) and not isinstance(power, bool) and isfinite(power)
-    if not is_number or not POWER_STEP <= float(power) <= 8 or float(power) % POWER_STEP:
-        near = min(max(round(float(power) / POWER_STEP), 1) * POWER_STEP, 8.0) if is_number else 1.0
+    fits = is_number(power)
+    if not fits or not POWER_STEP <= float(power) <= 8 or float(power) % POWER_STEP:
+        near = min(max(round(float(power) / POWER_STEP), 1) * POWER_STEP, 8.0) if fits else 1.0
         raise ValueError(f"power must be a multiple of 1/64 in [1/64, 8]; got {power!r}. The nearest is {near}.")
 
 
@@ -32,8 +32,7 @@ _FINEST = 40  # a score of 2^13 is then still a whole number of steps that a flo
 
 def check_resolution(resolution: Any) -> None:
     """Refuse grids on which scores could not be put without rounding twice."""
-    is_number = isinstance(resolution, Real) and not isinstance(resolution, bool) and isfinite(resolution)
-    if not is_number or float(resolution) not in {2.0**-step for step in range(_FINEST + 1)}:
+    if not is_number(resolution) or float(resolution) not in {2.0**-step for step in range(_FINEST + 1)}:
         raise ValueError(
             f"resolution must be a power of two from 2**-{_FINEST} to 1; got {resolution!r}. 2**-20 is about 1e-6."
         )

@@ -83,14 +83,22 @@ def scratch_folder() -> Iterator[Path]:
     lock = handle = None
     try:
         with undisturbed():
-            lock, handle = claim(lambda number: place / f"aptset-part-{user}-{number}.lock")
-            folder = lock.with_suffix("")
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o700)
-        yield folder
+            lock, handle = claim(lambda number: place / f"aptset-part-{user}-{number}.lock", _empty_folder)
+        yield lock.with_suffix("")
     finally:
         if lock is not None and handle is not None:
             shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
             with suppress(OSError):
                 lock.unlink()
             os.close(handle)
+
+
+def _empty_folder(lock: Path) -> bool:
+    """Make the folder of a lock anew; False if something stands there that is not ours to remove."""
+    folder = lock.with_suffix("")
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    return True

@@ -23,6 +23,23 @@ _ALIKE = {str, int, float, type(None)}  # of which equal values have the same te
 MOST_COMBINATIONS = 2000  # of groups among the new rows of one call
 
 
+_LARGEST_SCORE = 2.0**500
+
+
+def are_addable(scores: NDArray[np.float64]) -> bool:
+    """Tell whether thresholds, which are sums of scores times factors below 2^200, cannot leave the range of floats."""
+    return bool((np.abs(scores) <= _LARGEST_SCORE).all())
+
+
+def check_addable(scores: NDArray[np.float64]) -> None:
+    """Refuse scores of a size of which no threshold of overlapping groups can be worked out."""
+    if not are_addable(scores):
+        raise ValueError(
+            f"conformity must return scores between -2^500 and 2^500 where groups overlap; got "
+            f"{scores[np.abs(scores).argmax()]:.3g}. Thresholds are sums of scores: scale them down."
+        )
+
+
 def check_overlapping(groups: Any, known: Overlap | None = None) -> Cells:
     """Return the groups of each row; with ``known``, of new rows: in the columns that calibration had."""
     if groups_overlap(groups):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -39,8 +41,20 @@ def cache_folder() -> Path:
     try:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError:  # a user without a home, as in some containers
-        home = tempfile.gettempdir() + f"/aptset-{os.getuid()}"
+        home = _temporary_home()
     return Path(home) / "aptset" / "kernels"
+
+
+@cache
+def _temporary_home() -> Path:
+    """Return a folder that nobody else can write to: what lies there is loaded onto the device."""
+    home = Path(tempfile.gettempdir()) / f"aptset-{os.getuid()}"
+    with suppress(OSError):
+        home.mkdir(mode=0o700, exist_ok=True)
+        found = home.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+            return home
+    return Path(tempfile.mkdtemp(prefix="aptset-"))
 
 
 @dataclass
