@@ -43,7 +43,7 @@ static PyObject *by_cell(PyObject *self, PyObject *args) {
     ByCell wanted = {scores.buf, thresholds.buf, by_row ? wide : 0, by_column ? 1 : 0, at_least, sizes.buf, {members.buf, (int)width}, flags.buf};
     int all_fits = fits(&a) && a.seeds.buf && scores.len == n * columns * 8 && thresholds.len == (by_row ? n : 1) * wide * 8
         && (flags.buf ? flags.len == n * columns : sizes.buf && sizes.len == n * 4 && room_for_members_fits(&members, n * columns, width));
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         written = loops->by_cell(&a.job, n, scratch, &wanted);
@@ -74,7 +74,7 @@ static PyObject *own_mass(PyObject *self, PyObject *args) {
     int64_t bad = -1;
     int all_fits = fits(&a) && factors.len == columns * 8 && scores.len == a.n * (labels.buf ? 1 : columns) * 8
         && (!labels.buf || labels_fit(&labels, a.n, columns));
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = loops->own_mass(&a.job, a.n, scratch, &formula, labels.buf, scores.buf);
@@ -100,7 +100,7 @@ static PyObject *standing(PyObject *self, PyObject *args) {
     complete(&a, columns, key, rows_of(of_rows.len, 5 * 8));
     int64_t bad = -1, cells = a.n * columns;
     int all_fits = fits(&a) && columns > 1 && of_labels.len == 3 * cells * 8 && of_rows.len == 5 * a.n * 8;
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         double *label = of_labels.buf, *row = of_rows.buf;
         Standing to = {label, label + cells, label + 2 * cells, row, row + a.n, row + 2 * a.n, row + 3 * a.n, row + 4 * a.n};
