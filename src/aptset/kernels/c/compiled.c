@@ -6,10 +6,12 @@
 #include <Python.h>
 
 #include "loops.h"
+#include "codes.h"
 #include "fits.h"
 #include "quotients.h"
 
 static const Loops *loops; /* those for this machine */
+static Secret secret;
 
 static const Loops *loops_of(const char *level) {
     const Loops *best = &baseline_loops;
@@ -360,7 +362,7 @@ static PyObject *copies_(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*KKw*w*", &seeds, &first_block, &side, &rows, &other_seeds)) return NULL;
     int64_t found;
     Py_BEGIN_ALLOW_THREADS
-    found = find_copies(seeds.buf, seeds.len / 8, first_block, side, rows.buf, other_seeds.buf);
+    found = find_copies(seeds.buf, seeds.len / 8, first_block, side, secret.words[0], rows.buf, other_seeds.buf);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&seeds);
     PyBuffer_Release(&rows);
@@ -469,8 +471,17 @@ static PyMethodDef methods[] = {
     {"cuts", cuts, METH_VARARGS, "Members of each row at its thresholds."},
     {NULL, NULL, 0, NULL},
 };
-static int choose_loops(PyObject *module) { loops = loops_of(""); return 0; }
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, choose_loops}, {0, NULL}};
+/* Choose the loops, and draw what places items in tables. */
+static int start_module(PyObject *module) {
+    loops = loops_of("");
+    PyObject *os = PyImport_ImportModule("os"), *drawn = os ? PyObject_CallMethod(os, "urandom", "i", (int)sizeof secret) : NULL;
+    char *bytes = drawn ? PyBytes_AsString(drawn) : NULL;
+    if (bytes) memcpy(&secret, bytes, sizeof secret);
+    Py_XDECREF(drawn);
+    Py_XDECREF(os);
+    return bytes ? 0 : -1;
+}
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, start_module}, {0, NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_compiled", NULL, 0, methods, slots, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__compiled(void) { return PyModuleDef_Init(&module); }
