@@ -7,12 +7,12 @@ the rows with a ValueError. Two adversaries write to a map of memory: one whenev
 
 import ctypes
 import itertools
+import os
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from os import environ
 
 import numpy as np
 
@@ -38,7 +38,10 @@ while True:
 
 def calibrations(name, width, kind):
     """Return calibrations of every kind under a score, on rows that stay as they are."""
-    scores = {"own mass": aptset.Prevalence(dict.fromkeys(range(width), 1)), "function": lambda at: 1 - at.own / at.total}
+    scores = {
+        "own mass": aptset.Prevalence(dict.fromkeys(range(width), 1)),
+        "function": lambda at: 1 - at.own / at.total,
+    }
     settings = {"conformity": scores.get(name, name), "random_state": 1}
     generator = np.random.default_rng(1)
     rows, labels = generator.dirichlet(np.full(width, 0.3), size=300).astype(kind), generator.integers(0, width, 300)
@@ -69,15 +72,16 @@ def attack(rows, settings, calibrated, counts):
             call()
             counts[1] += 1
         except ValueError as error:
-            assert "must" in str(error), error
+            if "must" not in str(error):  # not ours
+                raise
             counts[0] += 1
 
 
-def attack_at_each_turn(levels, counts):
-    """Let rows change whenever a loop turns to one of them."""
+def attack_at_each_turn(levels, counts, every):
+    """Let rows change whenever a loop turns to one of them; try one of so many kinds of rows and scores."""
     loops = engines.ENGINES["compiled"].loops
     rows_change = ctypes.c_int.in_dll(ctypes.CDLL(loops.__file__), "rows_change")
-    for width, kind, name in itertools.product(WIDTHS, ("f4", "f8"), SCORES):
+    for width, kind, name in list(itertools.product(WIDTHS, ("f4", "f8"), SCORES))[::every]:
         settings, calibrated = calibrations(name, width, kind)
         for level, n in itertools.product(levels, (1, 6)):
             loops.use_level(level)
@@ -88,7 +92,7 @@ def attack_at_each_turn(levels, counts):
 
 def attack_from_outside(levels, counts, seconds):
     """Let another process write to the rows all the time."""
-    plain = {name: value for name, value in environ.items() if name != "LD_PRELOAD"}
+    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     several = list(itertools.product(WIDTHS, ("f4", "f8")))
     for width, kind in several:
         n = 20_000 // width + 8
@@ -115,7 +119,7 @@ def runs_here(level):
 def main(seconds):
     warnings.simplefilter("ignore")
     levels, counts = [level for level in ("baseline", "v3", "v4") if runs_here(level)], [0, 0]
-    attack_at_each_turn(levels, counts)
+    attack_at_each_turn(levels, counts, 1 if seconds else 3)
     if seconds:
         attack_from_outside(levels, counts, seconds)
     assert min(counts) > 0, counts

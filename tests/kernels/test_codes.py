@@ -92,7 +92,7 @@ assert len(firsts) == len(words)
 
 
 def test_chosen_items_do_not_crowd_the_table():
-    """Each wants the same slot under the plain hash that seeds go by: looking them all up takes 20 billion steps then."""
+    """All want one slot under the plain hash that seeds go by: looking them up would take 20 billion steps."""
     pytest.importorskip("resource")
     found = subprocess.run([sys.executable, "-c", CHOSEN], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr or "20 seconds of a processor were not enough"
@@ -105,11 +105,14 @@ def test_signals_come_through_while_items_are_numbered():
     def stop(*_):
         raise KeyboardInterrupt
 
+    def number():
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        engines.ENGINES["compiled"].loops.codes(items, numbers, np.empty(2**23, dtype=np.int64))
+
     before = signal.signal(signal.SIGALRM, stop)
     try:
         with pytest.raises(KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, 0.001)
-            engines.ENGINES["compiled"].loops.codes(items, numbers, np.empty(2**23, dtype=np.int64))
+            number()
     finally:
         signal.signal(signal.SIGALRM, before)
     assert numbers[-1] == -1, "the rest was left alone"

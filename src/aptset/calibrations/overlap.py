@@ -6,9 +6,9 @@ set iff S <= -V'(c-), the slope of V to the left: phi(x)'b for the multipliers b
 coverage is at least 1 - alpha in every group. Where no eta exists every label is in.
 
 b passes through as many scores as it has entries (a basis), so the threshold is a combination of calibration scores
-with few digits. A dual simplex in floats finds about the right basis, and HiGHS where it begins; a dual simplex in whole
-numbers (bounds by the sign of E - phi'b, the smallest index first, "a little below" as a second number that is compared
-last) goes on from there until no score is on a wrong side, mostly at once. So rounding, ties and the solver decide
+with few digits. HiGHS says where to begin, and a dual simplex in floats finds about the right basis from there; one in
+whole numbers (bounds by the sign of E - phi'b, the smallest index first, "a little below" as a second number that is
+compared last) goes on until no score is on a wrong side, mostly at once. So rounding, ties and the solver decide
 nothing, and rows that only differ in their groups go on from one start.
 """
 
@@ -113,7 +113,7 @@ def _independent(whole: Signs) -> tuple[list[int], list[Relation]]:
 
 
 def _pivots(rows: Signs, prime: int) -> tuple[list[int], list[int]]:
-    """Return rows and columns of full rank modulo a prime: of the columns, those that do not follow from earlier ones."""
+    """Return rows and columns of full rank modulo a prime; the columns do not follow from earlier ones."""
     left, lines, kept = rows.copy(), list[int](), list[int]()
     for column in range(rows.shape[1]):
         line = next((line for line in np.flatnonzero(left[:, column]).tolist() if line not in lines), None)
@@ -140,7 +140,9 @@ def _broken(rows: Signs, kept: list[int], relation: Relation) -> list[int]:
     column, factors, divisor = relation
     is_short = (len(kept) + 1) * max(abs(int(factor)) for factor in (*factors, divisor)) < 2**63
     factors = factors.astype(np.int64) if is_short else factors
-    broken: list[int] = np.flatnonzero(rows[:, kept] @ factors != rows[:, column].astype(factors.dtype) * divisor).tolist()
+    broken: list[int] = np.flatnonzero(
+        rows[:, kept] @ factors != rows[:, column].astype(factors.dtype) * divisor
+    ).tolist()
     return broken
 
 
@@ -175,7 +177,7 @@ class Basis:
         return Basis(self.places.copy(), self.whole, self.scale, self.edges.copy())
 
     def join(self, place: Place, phi: Signs, held: set[int]) -> None:
-        """Let b pass through one more score, instead of one that is not held, unless its phi follows from those held."""
+        """Let b pass through one more score, for one that is not held, unless its phi follows from those held."""
         slot = next((slot for slot in np.flatnonzero(phi @ self.whole).tolist() if slot not in held), None)
         if slot is not None:
             self.swap(slot, place, phi)
@@ -199,7 +201,7 @@ class Programme:
         self.design = design
         self.lower, self.upper = -alpha.numerator, alpha.denominator - alpha.numerator  # bounds, times the denominator
         self._unit = common_unit(design.values)
-        # Equal scores are set apart where only floats look at them: no step is for nothing, and they go round no circle.
+        # Equal scores are set apart where only floats look at them: few steps are for nothing then.
         spread = 2.0**-36 * np.abs(design.values).max(initial=0.0)
         self._apart = design.values + spread * (np.arange(len(design.values)) * 0.6180339887498949 % 1.0)
         start = self._start(float(alpha))
@@ -269,7 +271,8 @@ class Programme:
 
     def _solved(self, basis: Basis, phi: Signs) -> Basis | None:
         """Go from basis to basis until every eta is within its bounds; None if no eta can be."""
-        stuck = self._guide(basis, phi)
+        with np.errstate(all="ignore"):  # floats that are misled cost time, nothing else
+            stuck = self._guide(basis, phi)
         while True:
             leaving = self._outside(basis, phi, stuck)
             if leaving is None:
@@ -284,14 +287,13 @@ class Programme:
             basis.swap(slot, entering, self.design.phi[entering.cell])
 
     def _guide(self, basis: Basis, phi: Signs) -> int | None:
-        """Go in floats first, with c a little below, and then to where that ends; return a slot that nothing can leave."""
+        """Go in floats, with c a little below, and then to where that ends; return a slot that nothing can leave."""
         design, values = self.design, self._apart
         cells, scores = (np.array(part) for part in zip(*basis.places, strict=True))
         edges, slot, is_stuck = basis.edges.copy(), 0, False
         inverse = (basis.whole / basis.scale).astype(np.float64)
-        for step in range(_MOST_STEPS):
-            if step % _STEPS_BETWEEN == _STEPS_BETWEEN - 1:
-                inverse = np.linalg.pinv(design.phi[cells].astype(np.float64))  # without what was rounded on the way
+        self._set_right(edges, cells, design.phi @ (inverse @ values[scores]))
+        for _ in range(_MOST_STEPS):
             times, wanted = self._wanted(cells, scores, edges, phi)
             etas = wanted.astype(np.float64) @ inverse + _LITTLE * (phi @ inverse)
             excess = np.maximum(self.lower * times - etas, etas - self.upper * times)
@@ -318,6 +320,15 @@ class Programme:
         places = [Place(cell, score) for cell, score in zip(cells.tolist(), scores.tolist(), strict=True)]
         self._move(basis, places, edges)
         return next((place for place, one in enumerate(basis.places) if is_stuck and one == places[slot]), None)
+
+    def _set_right(self, edges: NDArray[np.int64], cells: NDArray[np.int64], levels: Floats) -> None:
+        """Correct the edges of cells that are not of the basis, for scores that were set apart."""
+        values, starts, ends = self._apart, self.design.starts[:-1], self.design.starts[1:]
+        is_wrong = (edges > starts) & (values[np.maximum(edges - 1, 0)] > levels)
+        is_wrong |= (edges < ends) & (values[np.minimum(edges, len(values) - 1)] < levels)
+        is_wrong[cells] = False
+        for cell in np.flatnonzero(is_wrong).tolist():
+            edges[cell] = starts[cell] + np.searchsorted(values[starts[cell] : ends[cell]], levels[cell])
 
     def _wanted(
         self, cells: NDArray[np.int64], scores: NDArray[np.int64], edges: NDArray[np.int64], phi: Signs
@@ -361,7 +372,8 @@ class Programme:
         exact = [
             (
                 Fraction(
-                    int(self._score(scores[cell]) * basis.scale - design.phi[cell] @ b), int(design.phi[cell] @ direction)
+                    int(self._score(scores[cell]) * basis.scale - design.phi[cell] @ b),
+                    int(design.phi[cell] @ direction),
                 ),
                 cell,
             )
@@ -373,14 +385,13 @@ class Programme:
     def _slopes(self, direction: Whole) -> Floats:
         """Return about how phi'b grows in each cell, 0.0 exactly where it does not; in units of the largest entry."""
         largest = max(abs(int(entry)) for entry in direction)
-        slopes: Floats = self.design.phi @ (direction / largest).astype(np.float64)
+        slopes: Floats = self.design.phi.astype(np.float64) @ (direction / largest).astype(np.float64)
         for cell in np.flatnonzero(np.abs(slopes) < 2.0**-30).tolist():  # too close to tell in floats
             slopes[cell] = int(self.design.phi[cell] @ direction) / largest
         return slopes
 
 
-_MOST_STEPS = 5_000  # in floats, which cycle where they are misled
-_STEPS_BETWEEN = 100
+_MOST_STEPS = 1_000  # in floats, which may go round in circles where they are misled
 _SAME = 2.0**-44  # how far is as far, where scores are about 1
 _LITTLE = 2.0**-20  # by how much c is below 1 - alpha there
 _LEAST_SLOPE = 2.0**-30
