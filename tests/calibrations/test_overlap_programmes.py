@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aptset.calibrations.overlap import Design, Programme
+from aptset.kernels.counts import rank_at
 
 
 def solved(lines, right):
@@ -141,3 +142,17 @@ def test_the_start_does_not_matter(monkeypatch):
     )
     far = programme(flags, scores, Fraction(1, 10))
     assert [far.threshold(new) for new in reversed(news)] == expected[::-1]
+
+
+@pytest.mark.parametrize("digits", [1, 16])
+def test_sixty_combinations_of_as_many_groups_go_by_their_own_quantiles(digits):
+    """No combination follows from others: each has the threshold of its own rows, however long determinants are."""
+    generator = np.random.default_rng(0)
+    cells = np.unique(generator.random((58, 64)) < 0.5, axis=0)
+    scores = [np.sort(np.round(generator.random(30 + number), digits)) for number in range(len(cells))]
+    offsets = np.cumsum([0, *map(len, scores)])
+    found = Programme(Design.of(cells, np.concatenate(scores), offsets), Fraction(1, 10))
+    assert len(found.design.kept) == len(cells)
+    for cell, own in zip(cells, scores, strict=True):
+        assert found.threshold(cell) == own[rank_at(len(own), Fraction(1, 10)) - 1]
+    assert found.threshold(~cells[0]) == inf, "nothing is known of it"

@@ -1,5 +1,9 @@
 """Values by number: engines number rows of bytes alike, and what goes by number is what went one by one."""
 
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -65,3 +69,50 @@ def test_columns_of_many_texts_are_those_of_few():
     np.testing.assert_array_equal(columns_of(many, classes), expected)
     np.testing.assert_array_equal(columns_of(texts, classes), expected[:4])
     np.testing.assert_array_equal(columns_of(many, as_objects(classes.tolist())), expected)
+
+
+CHOSEN = """
+import resource
+import numpy as np
+from aptset.kernels import engines
+
+def unmixed(z):
+    for shift, inverse in ((31, 0x319642B2D24D8EC3), (27, 0x96DE1B173F119089), (30, 1)):
+        found = z
+        for _ in range(64 // shift):
+            found = z ^ (found >> np.uint64(shift))
+        z = found * np.uint64(inverse)
+    return z
+
+words = unmixed(np.arange(200_000, dtype=np.uint64) << np.uint64(40)) - np.uint64(0x9E3779B97F4A7C15)
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+codes, firsts = engines.chosen.codes(words.view(np.uint8).reshape(-1, 8))
+assert len(firsts) == len(words)
+"""
+
+
+def test_chosen_items_do_not_crowd_the_table():
+    """All want one slot under the plain hash that seeds go by: looking them up would take 20 billion steps."""
+    pytest.importorskip("resource")
+    found = subprocess.run([sys.executable, "-c", CHOSEN], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr or "20 seconds of a processor were not enough"
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="timers are not on every system")
+def test_signals_come_through_while_items_are_numbered():
+    items, numbers = np.arange(2**23), np.full(2**23, -1, dtype=np.int32)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    def number():
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        engines.ENGINES["compiled"].loops.codes(items, numbers, np.empty(2**23, dtype=np.int64))
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            number()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert numbers[-1] == -1, "the rest was left alone"

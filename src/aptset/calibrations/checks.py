@@ -128,6 +128,7 @@ def _row_numbers(rows: Any, n_rows: int) -> NDArray[np.intp]:
         found = np.flatnonzero(found)
     if found.ndim != 1 or (found.dtype.kind not in "iu" and len(found)):
         raise TypeError(f"splitter must give row numbers; got dtype {found.dtype}, shape {found.shape}.")
+    found = found.copy()
     if len(found) and (found.min() < 0 or found.max() >= n_rows):
         raise ValueError(f"splitter must give row numbers from 0 to {n_rows - 1}; got {found.min()} to {found.max()}.")
     return found.astype(np.intp)
@@ -135,7 +136,7 @@ def _row_numbers(rows: Any, n_rows: int) -> NDArray[np.intp]:
 
 def check_fold_ids(folds: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the names of the folds, sorted, and the number of the fold of each row."""
-    found = as_labels(folds, "folds")
+    found = as_labels(folds, "folds").copy()  # looked at more than once: another thread may go on to change them
     check_length(found, n_rows, "folds")
     check_hashable(found, "folds")
     names = distinct(found)

@@ -6,9 +6,10 @@ set iff S <= -V'(c-), the slope of V to the left: phi(x)'b for the multipliers b
 coverage is at least 1 - alpha in every group. Where no eta exists every label is in.
 
 b passes through as many scores as it has entries (a basis), so the threshold is a combination of calibration scores
-with few digits. HiGHS only says where to begin: a dual simplex in fractions (bounds by the sign of E - phi'b, the
-smallest index first, "a little below" as a second number that is compared last) goes on until no score is on a wrong
-side. So rounding, ties and the solver decide nothing, and rows that only differ in their groups go on from one start.
+with few digits. HiGHS says where to begin, and a dual simplex in floats finds about the right basis from there; one in
+whole numbers (bounds by the sign of E - phi'b, the smallest index first, "a little below" as a second number that is
+compared last) goes on until no score is on a wrong side, mostly at once. So rounding, ties and the solver decide
+nothing, and rows that only differ in their groups go on from one start.
 """
 
 from __future__ import annotations
@@ -16,18 +17,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from math import gcd, inf, lcm, nextafter
-from typing import Any, Literal, NamedTuple
+from math import inf, nextafter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels.formula import Floats
 
-Numbers = list[Fraction]
 Signs = NDArray[np.int64]  # 0 or 1
 Whole = NDArray[Any]  # whole numbers of Python, of any size
-Relation = tuple[int, tuple[Fraction, ...]]  # a column, and its factors in the kept ones
+Relation = tuple[int, Whole, int]  # a column, its factors in the kept ones as whole numbers, and what divides them
 
 
 def rounded_down(value: Fraction) -> float:
@@ -75,7 +75,7 @@ class Design:
     def column(self, indicators: NDArray[np.bool_]) -> Signs | None:
         """Return the phi of a row in the kept columns; None if it breaks a relation that all calibration rows keep."""
         whole, kept = with_one(indicators[None, :]), list(self.kept)
-        keeps = not any(_broken(whole, kept, column, factors) for column, factors in self.relations)
+        keeps = not any(_broken(whole, kept, relation) for relation in self.relations)
         return whole[0, kept] if keeps else None
 
 
@@ -84,34 +84,65 @@ def with_one(indicators: NDArray[np.bool_]) -> Signs:
     return np.column_stack([np.ones(len(indicators), dtype=np.int64), indicators.astype(np.int64)])
 
 
+_PRIME = 2**31 - 1
+_ROWS_AT_ONCE = 256
+
+
 def _independent(whole: Signs) -> tuple[list[int], list[Relation]]:
     """Return the columns that do not follow from those before them, and how the others follow from them, exactly.
 
-    Rows that break the relations so far are put into a reduced echelon form, until none does.
+    Some rows say which columns those are, modulo a prime: columns that are independent there are so in truth. Rows that
+    break a relation join them, until none does.
     """
-    rows, echelon = np.unique(whole, axis=0), dict[int, Numbers]()  # by the column where a line begins
+    rows = np.unique(whole, axis=0)
+    some, prime = rows[:_ROWS_AT_ONCE], _PRIME
     while True:
-        kept = sorted(echelon)
-        others = [column for column in range(whole.shape[1]) if column not in echelon]
-        relations = [(column, tuple(echelon[place][column] for place in kept)) for column in others]
-        broken = next((row for relation in relations for row in _broken(rows, kept, *relation)), None)
-        if broken is None:
+        lines, kept = _pivots(some, prime)
+        others = [column for column in range(whole.shape[1]) if column not in kept]
+        inverse, held = Basis.empty(len(kept)), set[int]()
+        for number, line in enumerate(lines):
+            inverse.join(Place(number, number), some[line, kept], held)
+        in_order = [lines[place.cell] for place in inverse.places]
+        relations = [(column, inverse.whole @ some[in_order, column], inverse.scale) for column in others]
+        broken = [row for relation in relations for row in _broken(rows, kept, relation)]
+        if not broken:
             return kept, relations
-        left = [Fraction(x) for x in rows[broken].tolist()]
-        for place, line in echelon.items():
-            left = [a - left[place] * b for a, b in zip(left, line, strict=True)]
-        first = next(column for column, value in enumerate(left) if value)
-        left = [value / left[first] for value in left]
-        for place, line in echelon.items():
-            echelon[place] = [a - line[first] * b for a, b in zip(line, left, strict=True)]
-        echelon[first] = left
+        joined = np.unique(np.concatenate([some, rows[broken[:_ROWS_AT_ONCE]]]), axis=0)
+        prime = prime if len(joined) > len(some) else _next_prime(prime)  # else these rows look dependent by bad luck
+        some = joined
 
 
-def _broken(rows: Signs, kept: list[int], column: int, factors: tuple[Fraction, ...]) -> list[int]:
-    """Return the first row in which a column does not follow from the kept ones, if there is one."""
-    common = lcm(*(factor.denominator for factor in factors))
-    expected = rows[:, kept] @ np.array([int(factor * common) for factor in factors], dtype=np.int64)
-    broken: list[int] = np.flatnonzero(rows[:, column] * common != expected)[:1].tolist()
+def _pivots(rows: Signs, prime: int) -> tuple[list[int], list[int]]:
+    """Return rows and columns of full rank modulo a prime; the columns do not follow from earlier ones."""
+    left, lines, kept = rows.copy(), list[int](), list[int]()
+    for column in range(rows.shape[1]):
+        line = next((line for line in np.flatnonzero(left[:, column]).tolist() if line not in lines), None)
+        if line is None:
+            continue
+        left[line] = left[line] * pow(int(left[line, column]), -1, prime) % prime
+        factors = left[:, column].copy()
+        factors[[*lines, line]] = 0
+        left = (left - factors[:, None] * left[line]) % prime
+        lines.append(line)
+        kept.append(column)
+    return lines, kept
+
+
+def _next_prime(number: int) -> int:
+    """Return the next smaller prime."""
+    while any((number := number - 1) % factor == 0 for factor in range(2, int(number**0.5) + 1)):
+        pass
+    return number
+
+
+def _broken(rows: Signs, kept: list[int], relation: Relation) -> list[int]:
+    """Return the rows in which a column does not follow from the kept ones."""
+    column, factors, divisor = relation
+    is_short = (len(kept) + 1) * max(abs(int(factor)) for factor in (*factors, divisor)) < 2**63
+    factors = factors.astype(np.int64) if is_short else factors
+    broken: list[int] = np.flatnonzero(
+        rows[:, kept] @ factors != rows[:, column].astype(factors.dtype) * divisor
+    ).tolist()
     return broken
 
 
@@ -135,9 +166,22 @@ class Basis:
     scale: int
     edges: NDArray[np.int64]
 
+    @classmethod
+    def empty(cls, size: int) -> Basis:
+        """Return a basis that passes through no score yet."""
+        edges = np.empty(0, dtype=np.int64)
+        return cls([Place(-1, -1)] * size, np.eye(size, dtype=np.int64).astype(object), 1, edges)
+
     def copy(self) -> Basis:
         """Return a basis that may be changed."""
         return Basis(self.places.copy(), self.whole, self.scale, self.edges.copy())
+
+    def join(self, place: Place, phi: Signs, held: set[int]) -> None:
+        """Let b pass through one more score, for one that is not held, unless its phi follows from those held."""
+        slot = next((slot for slot in np.flatnonzero(phi @ self.whole).tolist() if slot not in held), None)
+        if slot is not None:
+            self.swap(slot, place, phi)
+            held.add(slot)
 
     def swap(self, slot: int, place: Place, phi: Signs) -> None:
         """Let b pass through another score instead; divisions are exact, as in elimination without fractions."""
@@ -157,6 +201,9 @@ class Programme:
         self.design = design
         self.lower, self.upper = -alpha.numerator, alpha.denominator - alpha.numerator  # bounds, times the denominator
         self._unit = common_unit(design.values)
+        # Equal scores are set apart where only floats look at them: few steps are for nothing then.
+        spread = 2.0**-36 * np.abs(design.values).max(initial=0.0)
+        self._apart = design.values + spread * (np.arange(len(design.values)) * 0.6180339887498949 % 1.0)
         start = self._start(float(alpha))
         self._base = self._solved(start, np.zeros(len(design.kept), dtype=np.int64)) or start
 
@@ -168,23 +215,46 @@ class Programme:
 
     def _start(self, alpha: float) -> Basis:
         """Return a basis near the multipliers that HiGHS finds without a new row."""
-        design, d = self.design, len(self.design.kept)
+        design = self.design
         levels = design.phi @ _multipliers(design, alpha)
-        near = [_nearest(design, cell, level) for cell, level in enumerate(levels.tolist())]
-        order = np.argsort(np.abs(design.values[near] - levels), kind="stable").tolist()
-        basis = Basis([Place(-1, -1)] * d, np.eye(d, dtype=np.int64).astype(object), 1, design.starts[:-1].copy())
-        for cell in order:
-            factors = design.phi[cell] @ basis.whole
-            free = [slot for slot in range(d) if basis.places[slot].cell < 0 and factors[slot]]
-            if free:
-                basis.swap(free[0], Place(cell, near[cell]), design.phi[cell])
-            if all(place.cell >= 0 for place in basis.places):
-                break
-        for cell, (start, stop) in enumerate(pairwise(design.starts.tolist())):
-            level = self._level(basis, design.phi[cell])
-            side: Literal["left", "right"] = "left" if Fraction(rounded_down(level)) == level else "right"
-            basis.edges[cell] = start + np.searchsorted(design.values[start:stop], rounded_down(level), side=side)
+        nearest = [_nearest(design, cell, level) for cell, level in enumerate(levels.tolist())]
+        order = np.argsort(np.abs(design.values[nearest] - levels), kind="stable").tolist()
+        basis = Basis.empty(len(design.kept))
+        self._move(basis, [Place(cell, nearest[cell]) for cell in order], design.starts[:-1])
         return basis
+
+    def _move(self, basis: Basis, places: list[Place], edges: NDArray[np.int64]) -> None:
+        """Let b pass through these scores instead, the first ones that are independent; of ``edges`` only ties care."""
+        wanted, held = {place.cell: place for place in places}, set[int]()
+        for slot, old in enumerate(basis.places):
+            if old.cell in wanted:  # another score of the same phi
+                basis.places[slot] = wanted.pop(old.cell)
+                held.add(slot)
+        for place in wanted.values():
+            if len(held) == len(basis.places):
+                break
+            basis.join(place, self.design.phi[place.cell], held)
+        basis.edges = self._edges(basis, edges)
+
+    def _edges(self, basis: Basis, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the first score of each cell that is not below b, exactly; where b passes through it, or the next."""
+        design, b = self.design, self._b(basis)
+        about = self._about(basis, b)
+        levels, slack, found = design.phi @ about, 2.0**-40 * (1 + np.abs(about).sum()), np.empty_like(edges)
+        for cell, (start, stop) in enumerate(pairwise(design.starts.tolist())):
+            scores, level = design.values[start:stop], levels[cell]
+            low, high = np.searchsorted(scores, [level - slack, level + slack])
+            if low < high:  # some are too close to tell in floats
+                exact = Fraction(int(design.phi[cell] @ b), basis.scale * self._unit)
+                floor = rounded_down(exact)
+                high = np.searchsorted(scores, floor, side="right")
+                low = high - (high > 0 and exact == floor == scores[high - 1])
+            found[cell] = min(max(edges[cell], start + low), start + high)
+        return found
+
+    def _about(self, basis: Basis, b: Whole) -> Floats:
+        """Return b in floats."""
+        return np.array([float(Fraction(int(entry), basis.scale * self._unit)) for entry in b])
 
     def _score(self, number: int) -> int:
         """Return a score as a whole number of the smallest unit that all of them have."""
@@ -201,11 +271,13 @@ class Programme:
 
     def _solved(self, basis: Basis, phi: Signs) -> Basis | None:
         """Go from basis to basis until every eta is within its bounds; None if no eta can be."""
+        with np.errstate(all="ignore"):  # floats that are misled cost time, nothing else
+            stuck = self._guide(basis, phi)
         while True:
-            leaving = self._outside(basis, phi)
+            leaving = self._outside(basis, phi, stuck)
             if leaving is None:
                 return basis
-            slot, sign = leaving
+            stuck, (slot, sign) = None, leaving
             cell, score = basis.places[slot]
             basis.edges[cell] = score + (sign > 0)
             entering = self._first_met(basis, sign * basis.whole[:, slot])
@@ -214,16 +286,70 @@ class Programme:
             basis.edges[entering.cell] = entering.score
             basis.swap(slot, entering, self.design.phi[entering.cell])
 
-    def _outside(self, basis: Basis, phi: Signs) -> tuple[int, int] | None:
-        """Return the first score of the basis whose eta is out of its bounds, and which way phi'b has to go there."""
-        design, mine = self.design, [place.score for place in basis.places]
-        times = design.before[np.array(mine) + 1] - design.before[mine]
-        below = design.before[basis.edges] - design.before[design.starts[:-1]]
-        above = design.before[design.starts[1:]] - design.before[basis.edges]
-        above[[place.cell for place in basis.places]] -= times
-        wanted = -self.lower * (below @ design.phi).astype(object) - self.upper * (above @ design.phi + phi)
+    def _guide(self, basis: Basis, phi: Signs) -> int | None:
+        """Go in floats, with c a little below, and then to where that ends; return a slot that nothing can leave."""
+        design, values = self.design, self._apart
+        cells, scores = (np.array(part) for part in zip(*basis.places, strict=True))
+        edges, slot, is_stuck = basis.edges.copy(), 0, False
+        inverse = (basis.whole / basis.scale).astype(np.float64)
+        self._set_right(edges, cells, design.phi @ (inverse @ values[scores]))
+        for _ in range(_MOST_STEPS):
+            times, wanted = self._wanted(cells, scores, edges, phi)
+            etas = wanted.astype(np.float64) @ inverse + _LITTLE * (phi @ inverse)
+            excess = np.maximum(self.lower * times - etas, etas - self.upper * times)
+            slot = int(excess.argmax())
+            if not excess[slot] > _LITTLE * 1e-3 * (1 + np.abs(etas).max()):  # or no number, where floats were misled
+                break
+            sign = 1 if etas[slot] < 0 else -1
+            edges[cells[slot]] = scores[slot] + (sign > 0)
+            slopes = design.phi @ (sign * inverse[:, slot])
+            after = edges - (slopes < 0)
+            ahead = np.flatnonzero(
+                (np.abs(slopes) > _LEAST_SLOPE) & (design.starts[:-1] <= after) & (after < design.starts[1:])
+            )
+            if not len(ahead):
+                edges[cells[slot]], is_stuck = scores[slot], True
+                break
+            far = (values[after[ahead]] - design.phi[ahead] @ (inverse @ values[scores])) / slopes[ahead]
+            cell = int(ahead[np.where(far <= far.min() + _SAME, np.abs(slopes[ahead]), 0.0).argmax()])
+            factors = design.phi[cell] @ inverse
+            column = inverse[:, slot] / factors[slot]
+            inverse -= np.outer(column, factors)
+            inverse[:, slot] = column
+            cells[slot], scores[slot], edges[cell] = cell, after[cell], after[cell]
+        places = [Place(cell, score) for cell, score in zip(cells.tolist(), scores.tolist(), strict=True)]
+        self._move(basis, places, edges)
+        return next((place for place, one in enumerate(basis.places) if is_stuck and one == places[slot]), None)
+
+    def _set_right(self, edges: NDArray[np.int64], cells: NDArray[np.int64], levels: Floats) -> None:
+        """Correct the edges of cells that are not of the basis, for scores that were set apart."""
+        values, starts, ends = self._apart, self.design.starts[:-1], self.design.starts[1:]
+        is_wrong = (edges > starts) & (values[np.maximum(edges - 1, 0)] > levels)
+        is_wrong |= (edges < ends) & (values[np.minimum(edges, len(values) - 1)] < levels)
+        is_wrong[cells] = False
+        for cell in np.flatnonzero(is_wrong).tolist():
+            edges[cell] = starts[cell] + np.searchsorted(values[starts[cell] : ends[cell]], levels[cell])
+
+    def _wanted(
+        self, cells: NDArray[np.int64], scores: NDArray[np.int64], edges: NDArray[np.int64], phi: Signs
+    ) -> tuple[NDArray[np.int64], Whole]:
+        """Return how often each score of the basis comes, and what their etas have to sum up to, times their phi."""
+        design = self.design
+        times = design.before[scores + 1] - design.before[scores]
+        below = design.before[edges] - design.before[design.starts[:-1]]
+        above = design.before[design.starts[1:]] - design.before[edges]
+        above[cells] -= times
+        return times, -self.lower * (below @ design.phi).astype(object) - self.upper * (above @ design.phi + phi)
+
+    def _outside(self, basis: Basis, phi: Signs, first: int | None) -> tuple[int, int] | None:
+        """Return a score of the basis whose eta is out of its bounds, and which way phi'b has to go there.
+
+        That is the one with the smallest number, or one that is looked at first.
+        """
+        cells, scores = (np.array(part) for part in zip(*basis.places, strict=True))
+        times, wanted = self._wanted(cells, scores, basis.edges, phi)
         etas, growths = wanted @ basis.whole, phi @ basis.whole  # at c, and how they grow where c falls
-        for slot in sorted(range(len(mine)), key=mine.__getitem__):
+        for slot in [*([] if first is None else [first]), *np.argsort(scores).tolist()]:
             eta, most = (etas[slot], growths[slot]), int(times[slot]) * basis.scale
             if eta < (self.lower * most, 0):
                 return slot, 1
@@ -234,21 +360,41 @@ class Programme:
     def _first_met(self, basis: Basis, direction: Whole) -> Place | None:
         """Return the score that b meets first on its way; of several the one with the smallest number."""
         design, b = self.design, self._b(basis)
-        slopes = (design.phi @ (direction // gcd(*direction))).astype(object)
+        slopes = self._slopes(direction)
         scores = basis.edges - (slopes < 0)
         met = np.flatnonzero((slopes != 0) & (design.starts[:-1] <= scores) & (scores < design.starts[1:]))
         if not len(met):
             return None
         # About how far, in floats, says which of them are worth a look in whole numbers.
-        about = np.array([float(Fraction(part, basis.scale * self._unit)) for part in b])
-        far = (design.values[scores[met]] - design.phi[met] @ about) / slopes[met].astype(np.float64)
+        about = self._about(basis, b)
+        far = (design.values[scores[met]] - design.phi[met] @ about) / slopes[met]
         slack = 2.0**-30 * (1 + np.abs(about).sum() + np.abs(far).min())
         exact = [
-            (Fraction(self._score(scores[cell]) * basis.scale - design.phi[cell] @ b, slopes[cell]), cell)
+            (
+                Fraction(
+                    int(self._score(scores[cell]) * basis.scale - design.phi[cell] @ b),
+                    int(design.phi[cell] @ direction),
+                ),
+                cell,
+            )
             for cell in met[far <= far.min() + slack].tolist()
         ]
         cell = min(exact)[1]
         return Place(cell, int(scores[cell]))
+
+    def _slopes(self, direction: Whole) -> Floats:
+        """Return about how phi'b grows in each cell, 0.0 exactly where it does not; in units of the largest entry."""
+        largest = max(abs(int(entry)) for entry in direction)
+        slopes: Floats = self.design.phi.astype(np.float64) @ (direction / largest).astype(np.float64)
+        for cell in np.flatnonzero(np.abs(slopes) < 2.0**-30).tolist():  # too close to tell in floats
+            slopes[cell] = int(self.design.phi[cell] @ direction) / largest
+        return slopes
+
+
+_MOST_STEPS = 1_000  # in floats, which may go round in circles where they are misled
+_SAME = 2.0**-44  # how far is as far, where scores are about 1
+_LITTLE = 2.0**-20  # by how much c is below 1 - alpha there
+_LEAST_SLOPE = 2.0**-30
 
 
 def _nearest(design: Design, cell: int, level: float) -> int:

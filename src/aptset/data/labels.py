@@ -84,9 +84,10 @@ def as_objects(values: list[Any]) -> NDArray[Any]:
 
 def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     """Return the position of each label in ``classes``, -1 where it is not there."""
-    simple = labels.dtype.kind in "iu" and len(labels) and _number_columns(classes)
-    if simple and labels.min() >= 0 and labels.max() < len(classes):  # the usual case: two passes and no search
-        return labels.astype(np.int64, copy=False)
+    if labels.dtype.kind in "iu" and len(labels) and _number_columns(classes):
+        columns = labels.astype(np.int64)  # a copy: another thread cannot change what was checked
+        if columns.min() >= 0 and columns.max() < len(classes):  # the usual case: two passes and no search
+            return columns
     if labels.dtype.kind == "U" and len(labels) >= _LONG:  # each different text is looked up once
         several = coded_array(labels)
         return np.take(columns_of(as_objects(several.values), classes), several.codes)
@@ -132,6 +133,7 @@ def plain_labels(labels: Any) -> Any:
 
 def in_order(labels: NDArray[Any]) -> NDArray[Any]:
     """Return the distinct labels in order; members of an Enum, which have none, in that of their definition."""
+    labels = labels.copy()  # what was looked at stays as it was, whoever writes to the caller's
     if labels.dtype.kind == "i" and len(labels) and labels.min() >= 0 and labels.max() <= len(labels):
         return np.flatnonzero(np.bincount(labels)).astype(labels.dtype)  # small whole numbers are counted: sooner
     try:

@@ -144,6 +144,11 @@ def check_rows(
     if normalize:
         raise ValueError(f"{name} must have rows that can be normalised; row {first_bad} sums to {total}.")
     usual = tolerance_of(matrix)
+    if abs(total - 1) <= (tolerance or usual) / 2:
+        raise ValueError(
+            f"{name} must not change while it is read: row {first_bad} was bad, and sums to {total:.9g} now. Pass a "
+            "copy that no other thread or process writes to."
+        )
     kind = matrix.dtype if tolerance in (None, usual) else "bfloat16"
     way_out = "divide them in its predict_proba" if of_model else "Pass normalize=True to divide each row by its sum"
     raise ValueError(

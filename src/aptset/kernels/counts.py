@@ -111,7 +111,8 @@ def p_values_of_rows(rows: Rows, calibrated: Calibrated, row_groups: Groups) -> 
     copies = None if first_bad >= 0 else rows.copies(noted)
     if copies is not None:
         groups_of_copies = None if row_groups is None else row_groups[copies.rows]
-        p_values[copies.rows], _ = p_values_of_rows(rows.again(copies), calibrated, groups_of_copies)
+        p_values[copies.rows], bad = p_values_of_rows(rows.again(copies), calibrated, groups_of_copies)
+        first_bad = copies.row_of(bad)
     return p_values, first_bad
 
 

@@ -38,7 +38,9 @@ class Cut(NamedTuple):
         return pointers, taken
 
     def with_rows(self, rows: NDArray[np.int64], others: "Cut") -> "Cut":
-        """Return the same with some rows replaced."""
+        """Return the same with some rows replaced; none of it is worth anything if one of those is bad."""
+        if others.first_bad >= 0:
+            return self._replace(first_bad=int(rows[others.first_bad]))
         sizes, longest = self.sizes.copy(), self.longest.copy()
         starts = np.cumsum(self.longest, dtype=np.int64) - self.longest
         starts[rows] = len(self.members) + np.cumsum(others.longest, dtype=np.int64) - others.longest
@@ -100,14 +102,15 @@ def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np
     first_bad = first_bad_row(rows.over_blocks(work))
     copies = None if first_bad >= 0 else rows.copies(noted)
     if copies is not None:
-        flags[copies.rows], _ = masks(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
+        flags[copies.rows], bad = masks(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
+        first_bad = copies.row_of(bad)
     return flags, first_bad
 
 
 def cut_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> FreeCut:
     """Return the sets where each label has a threshold of its own: (thresholds, labels)."""
     found = [_cut_by_label(rows, np.ascontiguousarray(of_level), at_least) for of_level in thresholds]
-    first_bad = found[0].first_bad  # sizes are worth nothing then
+    first_bad = first_bad_row([one.first_bad for one in found])  # sizes are worth nothing then
     return FreeCut([] if first_bad >= 0 else [one.at(0) for one in found], first_bad)
 
 
@@ -142,7 +145,8 @@ def masks_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[N
     first_bad = first_bad_row(rows.over_blocks(work))
     copies = None if first_bad >= 0 else rows.copies(noted)
     if copies is not None:
-        flags[copies.rows], _ = masks_by_label(rows.again(copies), thresholds, at_least)
+        flags[copies.rows], bad = masks_by_label(rows.again(copies), thresholds, at_least)
+        first_bad = copies.row_of(bad)
     return flags, first_bad
 
 

@@ -79,7 +79,7 @@ class Rows:
         return found if len(found.rows) else None
 
     def again(self, copies: Copies) -> "Rows":
-        """Return the copies alone."""
+        """Return the copies alone. They are looked at anew, and may have changed meanwhile: some may be bad now."""
         u = None if self.u is None else self.u[copies.rows]
         return replace(self, probabilities=self.probabilities[copies.rows], seeds=copies.seeds, u=u)
 
@@ -153,9 +153,9 @@ def label_scores(rows: Rows, labels: NDArray[np.int64]) -> LabelScores:
         scores, copies = rows.formula.on_grid(scores), rows.copies(noted)
     if copies is None:
         return LabelScores(scores, first_bad, 0, seeds)
-    scores[copies.rows] = label_scores(rows.again(copies), labels[copies.rows]).scores
-    seeds[copies.rows] = copies.seeds
-    return LabelScores(scores, first_bad, len(copies.rows), seeds)
+    again = label_scores(rows.again(copies), labels[copies.rows])
+    scores[copies.rows], seeds[copies.rows] = again.scores, copies.seeds
+    return LabelScores(scores, copies.row_of(again.first_bad), len(copies.rows), seeds)
 
 
 def all_scores_of_block(rows: Rows, start: int, stop: int) -> tuple[Floats, int]:

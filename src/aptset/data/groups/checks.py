@@ -92,7 +92,7 @@ def _as_values(values: Any, n_rows: int) -> GroupValues:
         )
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
         check_length(values, n_rows, "groups")
-        return values  # whole numbers are looked up without a Python object per row
+        return values.copy()  # whole numbers are looked up without a Python object per row, and more than once
     if isinstance(values, np.ndarray) and values.dtype.kind in "bUS" and values.dtype.itemsize:
         check_length(values, n_rows, "groups")
         return coded_array(values)

@@ -17,11 +17,13 @@ INLINE Bits room_for_bits(const Job *job, Scratch s) { return (Bits){(uint64_t *
 #if HAS_NEAR
 typedef struct { __m512i total, above, most, hash; } Sums; /* total and above: of the bits of values + 2 */
 
-/* Add SPAN labels of a row to its sums, or those of them that are there; note their bits from `shift` on. */
-INLINE void add_labels(Sums *s, const float *at, const uint64_t *keys, __mmask16 there, int with_hash, const Guess *guess, int shift,
+/* Add SPAN labels of a row to its sums, or those of them that are there, and copy them; note their bits from `shift` on. */
+INLINE void add_labels(Sums *s, const float *at, float *held, const uint64_t *keys, __mmask16 there, int with_hash, const Guess *guess, int shift,
                        uint64_t *above, uint64_t *near) {
     __m512 x = _mm512_maskz_loadu_ps(there, at);
+    const __m256 half[2] = {_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1)};
     __mmask16 is_above = 0;
+    _mm512_mask_storeu_ps(held, there, x);
     s->most = _mm512_max_epu32(s->most, _mm512_castps_si512(x));
     if (guess) {
         is_above = _mm512_mask_cmp_ps_mask(there, x, _mm512_set1_ps(guess->high), _CMP_GT_OQ);
@@ -30,7 +32,7 @@ INLINE void add_labels(Sums *s, const float *at, const uint64_t *keys, __mmask16
     }
     for (int k = 0; k < SPAN; k += LANES) {
         __mmask8 lanes = (__mmask8)(there >> k);
-        __m512d value = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(lanes, at + k));
+        __m512d value = _mm512_cvtps_pd(half[k / LANES]);
         __m512i steps = _mm512_castpd_si512(_mm512_add_pd(value, _mm512_set1_pd(2.0)));
         s->total = _mm512_add_epi64(s->total, steps);
         if (guess) s->above = _mm512_mask_add_epi64(s->above, (__mmask8)(is_above >> k), s->above, steps);
@@ -40,19 +42,20 @@ INLINE void add_labels(Sums *s, const float *at, const uint64_t *keys, __mmask16
     }
 }
 
-/* The facts of a row of single floats, as row_facts; its largest probability; where there is a guess, the mass above it and the bits of the row. */
+/* The facts of a row of single floats, as row_facts, which is held then; its largest probability; where there is a guess, the mass above it and the bits of the row. */
 INLINE Facts facts_of_singles(const Job *job, const float *row, int with_hash, const Guess *guess, Bits bits, int64_t *above, float *top) {
     Sums s = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
     const uint64_t *keys = job->column_keys;
+    float *held = job->held;
     const int64_t columns = job->columns, spans = (columns + SPAN - 1) / SPAN;
     int64_t count = 0;
     for (int64_t w = 0; w < words_of(columns); w++) {
         uint64_t is_above = 0, is_near = 0;
         int64_t j = w * 64, left = columns - j;
         if (left >= 64)
-            for (int k = 0; k < 64; k += SPAN) add_labels(&s, row + j + k, keys + j + k, 0xFFFF, with_hash, guess, k, &is_above, &is_near);
+            for (int k = 0; k < 64; k += SPAN) add_labels(&s, row + j + k, held + j + k, keys + j + k, 0xFFFF, with_hash, guess, k, &is_above, &is_near);
         else
-            for (int k = 0; k < left; k += SPAN) add_labels(&s, row + j + k, keys + j + k, lanes_there(left - k), with_hash, guess, k, &is_above, &is_near);
+            for (int k = 0; k < left; k += SPAN) add_labels(&s, row + j + k, held + j + k, keys + j + k, lanes_there(left - k), with_hash, guess, k, &is_above, &is_near);
         if (guess) bits.above[w] = is_above, bits.near[w] = is_near & ~is_above, count += __builtin_popcountll(is_above);
     }
     uint32_t most = _mm512_reduce_max_epu32(s.most);

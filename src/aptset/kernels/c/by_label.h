@@ -29,14 +29,13 @@ INLINE int64_t keep_labels(const ByLabel *w, int64_t i, int64_t columns, int64_t
 
 /* The labels without a threshold that stand behind the `found` ones, in order; there are room for their marks in s.rough. */
 INLINE int64_t keep_open_labels(const Job *job, const ByLabel *w, int64_t i, int64_t at, int64_t found, const Loaded *row, Scratch s) {
-    const void *source = row_at(job, i);
     uint8_t *is_found = (uint8_t *)s.rough;
     int64_t n = 0;
     memset(is_found, 0, (size_t)job->columns);
     for (int64_t k = 0; k < found; k++) is_found[s.entries[k].column] = 1;
     for (int64_t j = 0; j < job->columns; j++)
         if (w->thresholds[j] == INFINITY && !is_found[j])
-            s.window[n++] = (Entry){(int64_t)bits_of(AS_DOUBLE(source, job->is_single, j)), j};
+            s.window[n++] = (Entry){(int64_t)bits_of(AS_DOUBLE(job->held, job->is_single, j)), j};
     if (!w->flags) order_entries(s.window, s.spare, n, row->tie_seed);
     for (int64_t k = 0; k < n; k++) put_label(w, i, job->columns, at + k, s.window[k].column);
     return n;

@@ -6,10 +6,12 @@
 #include <Python.h>
 
 #include "loops.h"
+#include "codes.h"
 #include "fits.h"
 #include "quotients.h"
 
 static const Loops *loops; /* those for this machine */
+static Secret secret;
 
 static const Loops *loops_of(const char *level) {
     const Loops *best = &baseline_loops;
@@ -71,16 +73,18 @@ static PyObject *refuse(int all_fits) {
 }
 
 /* Room for one wide row, or for a tile of narrow ones: vectors first, since they must be aligned, and as long as those of the widest machine. */
-static void *take_room(int64_t columns, Scratch *s, Tile **t) {
-    int64_t tile = columns <= WIDEST_TILE ? columns : 0, entries = columns + 1;
+static void *take_room(Job *job, Scratch *s, Tile **t) {
+    int64_t columns = job->columns, tile = columns <= WIDEST_TILE ? columns : 0, entries = columns + 1;
     int64_t numbers = tile * TILE_ROWS + (tile ? 2 * LONGEST_GROUP : 0);
-    size_t bytes = WIDEST_VECTOR + (size_t)numbers * sizeof(double) + sizeof(Tile) + sizeof(Guess) + (size_t)(tile * tile) * sizeof(Exchange)
+    size_t held = ((size_t)columns * sizeof(double) + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR;
+    size_t bytes = WIDEST_VECTOR + (size_t)numbers * sizeof(double) + held + sizeof(Tile) + sizeof(Guess) + (size_t)(tile * tile) * sizeof(Exchange)
                  + (size_t)(3 * entries) * sizeof(Entry) + (size_t)columns * (2 * sizeof(double) + sizeof(int32_t))
                  + (size_t)rough_room(columns) * sizeof(float);
     char *room = PyMem_Malloc(bytes);
     if (!room) return NULL;
     double *value = (double *)(((uintptr_t)room + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR), *key = value + tile * TILE_ROWS;
-    *t = (Tile *)(value + numbers);
+    job->held = value + numbers;
+    *t = (Tile *)((char *)job->held + held);
     **t = (Tile){(Doubles *)value, (Doubles *)key, (Doubles *)(key + LONGEST_GROUP), NULL, 0, 0, 0};
     s->guess = (Guess *)(*t + 1);
     *s->guess = (Guess){0};
@@ -107,7 +111,7 @@ static PyObject *label_scores(PyObject *self, PyObject *args) {
     complete(&a, columns, key, rows_of(scores.len, 8));
     int64_t bad = -1;
     int all_fits = fits(&a) && labels_fit(&labels, a.n, columns);
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = loops->label_scores(&a.job, a.n, tile, labels.buf, scores.buf);
@@ -131,7 +135,7 @@ static PyObject *all_scores(PyObject *self, PyObject *args) {
     complete(&a, columns, key, rows_of(scores.len, 8 * columns));
     int64_t bad = -1;
     int all_fits = fits(&a) && scores.len == a.n * columns * 8;
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = loops->all_scores(&a.job, a.n, scratch, tile, scores.buf);
@@ -180,7 +184,7 @@ static PyObject *count_labels(PyObject *args, int with_p) {
     Calibrated calibrated = calibrated_of(&k);
     int64_t bad = -1;
     int all_fits = fits(&a) && out.len == a.n * columns * width && known_fits(&k, a.n, columns, with_p);
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = with_p ? loops->p_values(&a.job, a.n, scratch, tile, &calibrated, out.buf)
@@ -213,7 +217,7 @@ static PyObject *by_label(PyObject *self, PyObject *args) {
     int64_t bad = -1, written = 0;
     int all_fits = fits(&a) && thresholds.len == columns * 8 && (flags.buf ? flags.len == n * columns
                    : sizes.buf && sizes.len == n * 4 && room_for_members_fits(&members, n * columns, width));
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         for (int64_t j = 0, first = 1; j < columns; j++) {
             if (wanted.thresholds[j] == INFINITY) { wanted.open = 1; continue; }
@@ -250,7 +254,7 @@ static PyObject *cuts(PyObject *self, PyObject *args) {
     int64_t bad = -1, written = 0;
     int all_fits = fits(&a) && wanted_fits(&thresholds, n_thresholds, stride, a.n) && room_for_members_fits(&members, a.n * columns, width)
         && (!values.buf || (tie_seeds.buf && n_thresholds == 1 && columns > WIDEST_TILE && values.len == a.rows.len && tie_seeds.len == a.n * 8));
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = loops->cuts(&a.job, a.n, scratch, tile, &wanted, (Members){members.buf, (int)width},
@@ -272,12 +276,14 @@ static PyObject *order(PyObject *self, PyObject *args) {
     Py_buffer sizes, members, values, tie_seeds, ordered;
     Scratch scratch;
     Tile *tile;
+    Job job = {0};
     long long width;
     if (!PyArg_ParseTuple(args, "y*y*Ly*y*w*", &sizes, &members, &width, &values, &tie_seeds, &ordered)) return NULL;
     int64_t n = sizes.len / 4, count = ordered.len / 4, longest = members_fit(&sizes, count);
     int is_single = values.len == count * 4;
     int all_fits = longest >= 0 && tie_seeds.len == n * 8 && room_for_members_fits(&members, count, width) && members.len == count * width && (is_single || values.len == count * 8);
-    void *room = all_fits ? take_room(longest > WIDEST_TILE ? longest : WIDEST_TILE + 1, &scratch, &tile) : NULL;
+    job.columns = longest > WIDEST_TILE ? longest : WIDEST_TILE + 1;
+    void *room = all_fits ? take_room(&job, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         loops->order(n, sizes.buf, (Members){members.buf, (int)width}, (Waiting){values.buf, tie_seeds.buf}, is_single, scratch, ordered.buf);
@@ -323,7 +329,7 @@ static PyObject *masks(PyObject *self, PyObject *args) {
     Wanted wanted = {thresholds.buf, n_thresholds, stride, at_least, a.n, NULL};
     int64_t bad = -1;
     int all_fits = fits(&a) && flags.len == a.n * columns && wanted_fits(&thresholds, n_thresholds, stride, a.n);
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = loops->masks(&a.job, a.n, scratch, tile, &wanted, flags.buf);
@@ -356,7 +362,7 @@ static PyObject *copies_(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*KKw*w*", &seeds, &first_block, &side, &rows, &other_seeds)) return NULL;
     int64_t found;
     Py_BEGIN_ALLOW_THREADS
-    found = find_copies(seeds.buf, seeds.len / 8, first_block, side, rows.buf, other_seeds.buf);
+    found = find_copies(seeds.buf, seeds.len / 8, first_block, side, secret.words[0], rows.buf, other_seeds.buf);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&seeds);
     PyBuffer_Release(&rows);
@@ -465,8 +471,17 @@ static PyMethodDef methods[] = {
     {"cuts", cuts, METH_VARARGS, "Members of each row at its thresholds."},
     {NULL, NULL, 0, NULL},
 };
-static int choose_loops(PyObject *module) { loops = loops_of(""); return 0; }
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, choose_loops}, {0, NULL}};
+/* Choose the loops, and draw what places items in tables. */
+static int start_module(PyObject *module) {
+    loops = loops_of("");
+    PyObject *os = PyImport_ImportModule("os"), *drawn = os ? PyObject_CallMethod(os, "urandom", "i", (int)sizeof secret) : NULL;
+    char *bytes = drawn ? PyBytes_AsString(drawn) : NULL;
+    if (bytes) memcpy(&secret, bytes, sizeof secret);
+    Py_XDECREF(drawn);
+    Py_XDECREF(os);
+    return bytes ? 0 : -1;
+}
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, start_module}, {0, NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_compiled", NULL, 0, methods, slots, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__compiled(void) { return PyModuleDef_Init(&module); }

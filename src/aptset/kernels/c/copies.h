@@ -14,14 +14,14 @@ INLINE uint64_t seed_of_copy(uint64_t seed, uint64_t block, uint64_t copy, uint6
 
 typedef struct { int64_t found; int64_t *rows; uint64_t *seeds; } CopiesFound;
 
-/* Note the copies among some rows of a block, by an exact table: `which` lists them upward, or is NULL for all. */
+/* Note the copies among some rows of a block, by an exact table that a secret places them in, so that nobody can choose rows that crowd it: `which` lists them upward, or is NULL for all. */
 static void copies_among(const uint64_t *of_block, const uint16_t *which, int64_t n, int64_t start, uint64_t block, uint64_t side,
-                         CopiesFound *out) {
+                         uint64_t secret, CopiesFound *out) {
     uint16_t slots[1 << SLOT_BITS] = {0}; /* one more than the number of a first copy in its block; 0 where free */
     uint16_t times[BLOCK_ROWS];           /* how often a first copy came again */
     for (int64_t k = 0; k < n; k++) {
         int64_t i = which ? which[k] : k;
-        uint64_t seed = of_block[i], slot = seed >> (64 - SLOT_BITS);
+        uint64_t seed = of_block[i], slot = (seed * (secret | 1)) >> (64 - SLOT_BITS);
         while (slots[slot] && of_block[slots[slot] - 1] != seed) slot = (slot + 1) & ((1 << SLOT_BITS) - 1);
         if (!slots[slot]) {
             slots[slot] = (uint16_t)(i + 1);
@@ -62,7 +62,7 @@ static int64_t list_suspects(const uint64_t *of_block, int64_t n, uint16_t *list
 }
 
 /* Write the number of each copy and its seed; return how many there are. `seeds` start at the beginning of a block. */
-static int64_t find_copies(const uint64_t *seeds, int64_t n, uint64_t first_block, uint64_t side, int64_t *rows,
+static int64_t find_copies(const uint64_t *seeds, int64_t n, uint64_t first_block, uint64_t side, uint64_t secret, int64_t *rows,
                            uint64_t *other_seeds) {
     CopiesFound out = {0, rows, other_seeds};
     for (int64_t start = 0; start < n; start += BLOCK_ROWS) {
@@ -70,8 +70,8 @@ static int64_t find_copies(const uint64_t *seeds, int64_t n, uint64_t first_bloc
         uint64_t block = first_block + (uint64_t)(start >> COPY_BITS);
         int64_t rows_of_block = n - start < BLOCK_ROWS ? n - start : BLOCK_ROWS;
         int64_t some = list_suspects(seeds + start, rows_of_block, listed);
-        if (some < 0) copies_among(seeds + start, NULL, rows_of_block, start, block, side, &out);
-        else if (some > 1) copies_among(seeds + start, listed, some, start, block, side, &out);
+        if (some < 0) copies_among(seeds + start, NULL, rows_of_block, start, block, side, secret, &out);
+        else if (some > 1) copies_among(seeds + start, listed, some, start, block, side, secret, &out);
     }
     return out.found;
 }

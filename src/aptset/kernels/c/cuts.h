@@ -138,11 +138,11 @@ INLINE int64_t wide_members_of(const Job *job, int64_t i, int is_single, double 
     int is_near;
     Opened o = open_with_guess(job, i, is_single, threshold, s);
     Loaded row = o.row;
-    Position cut = cut_opened(job, i, is_single, threshold, &o, &is_near, s);
-    const float *rough = rough_of(job, i, is_single, s);
+    Position cut = cut_opened(job, is_single, threshold, &o, &is_near, s);
+    const float *rough = rough_of(job, is_single, s);
     int64_t found = cut.before + cut.among;
     if (cut.proven) {
-        collect(job, i, rough, next_float(cut.high), INFINITY, s.entries);
+        collect(job, rough, next_float(cut.high), INFINITY, s.entries);
         order_entries(s.entries, s.spare, cut.before, row.tie_seed);
         memcpy(s.entries + cut.before, s.window, (size_t)(cut.among ? cut.among : 1) * sizeof(Entry));
     } else {
@@ -212,9 +212,9 @@ INLINE int64_t gather_spans(const float *row, int64_t columns, float high, uint1
 #endif
 
 /* Write the labels above `high` as members that wait, columns upward: the next one is written over one that is not in, without a branch. */
-INLINE void gather(const Job *job, int64_t i, int is_single, int width, const float *rough, float high, Members members, Waiting waiting,
+INLINE void gather(const Job *job, int is_single, int width, const float *rough, float high, Members members, Waiting waiting,
                    int64_t at) {
-    const void *row = row_at(job, i);
+    const void *row = job->held;
     int64_t j = 0, written = 0;
 #if defined(__AVX512F__)
     if (is_single && width == 2)
@@ -235,15 +235,15 @@ INLINE int64_t waiting_members(const Job *job, int64_t i, int is_single, const W
     int is_near;
     Opened o = open_with_guess(job, i, is_single, threshold, s);
     Loaded row = o.row;
-    Position cut = cut_opened(job, i, is_single, threshold, &o, &is_near, s);
-    const float *rough = rough_of(job, i, is_single, s);
+    Position cut = cut_opened(job, is_single, threshold, &o, &is_near, s);
+    const float *rough = rough_of(job, is_single, s);
     int64_t found = cut.before + cut.among;
     int64_t gathered = cut.proven && cut.before * SPARSE > job->columns ? cut.before : 0;
     if (gathered) {
-        if (members.width == 2) gather(job, i, is_single, 2, rough, cut.high, members, waiting, at);
-        else gather(job, i, is_single, members.width, rough, cut.high, members, waiting, at);
+        if (members.width == 2) gather(job, is_single, 2, rough, cut.high, members, waiting, at);
+        else gather(job, is_single, members.width, rough, cut.high, members, waiting, at);
     } else if (cut.proven) {
-        collect(job, i, rough, next_float(cut.high), INFINITY, s.entries);
+        collect(job, rough, next_float(cut.high), INFINITY, s.entries);
         memcpy(s.entries + cut.before, s.window, (size_t)(cut.among ? cut.among : 1) * sizeof(Entry));
     } else {
         row = load_row(job, i, s.entries);

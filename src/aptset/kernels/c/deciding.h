@@ -90,11 +90,11 @@ INLINE Decision decide_window(const Job *job, const Loaded *row, double threshol
 }
 
 /* Decide the labels of a row with low <= rough <= high. */
-INLINE Decision decide(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, float low, Front front,
+INLINE Decision decide(const Job *job, int is_single, const Loaded *row, double threshold, float low, Front front,
                        int proven_below, Scratch s) {
-    const float *rough = rough_of(job, i, is_single, s);
-    int64_t n = collect(job, i, rough, low, front.pivot, s.window);
-    int64_t above = mass_above(job, row_at(job, i), is_single, rough, front.pivot, front.count);
+    const float *rough = rough_of(job, is_single, s);
+    int64_t n = collect(job, rough, low, front.pivot, s.window);
+    int64_t above = mass_above(job, job->held, is_single, rough, front.pivot, front.count);
     return decide_window(job, row, threshold, front, n, above, proven_below, s);
 }
 
@@ -110,12 +110,12 @@ INLINE int holds_beside(const Job *job, const Loaded *row, double threshold, con
 }
 
 /* Cut a row that is not odd at a threshold; `top` is its largest probability, or negative where that is not known. */
-INLINE Position find_cut(const Job *job, int64_t i, int is_single, const Loaded *row, double threshold, float top, Scratch s) {
-    const float *rough = rough_of(job, i, is_single, s);
-    float low, largest = READS_IN_PLACE && is_single && top >= 0.0f ? top : load_rough(job, row_at(job, i), is_single, s.rough);
+INLINE Position find_cut(const Job *job, int is_single, const Loaded *row, double threshold, float top, Scratch s) {
+    const float *rough = rough_of(job, is_single, s);
+    float low, largest = READS_IN_PLACE && is_single && top >= 0.0f ? top : load_rough(job, job->held, is_single, s.rough);
     Aim aim = aim_at(job, threshold);
     Front front = narrow_down(job, rough, largest, row, aim, &low);
-    Decision found = decide(job, i, is_single, row, threshold, next_float(low), front, 0, s);
+    Decision found = decide(job, is_single, row, threshold, next_float(low), front, 0, s);
     if (found.cut.proven) return found.cut;
     /* The cut may lie right at an end of the window: look at one more label on each side, or decide again with them. Below, there may be
      * nothing at all, or only labels without mass, which score more than 1. */
@@ -126,6 +126,6 @@ INLINE Position find_cut(const Job *job, int64_t i, int is_single, const Loaded 
     int zeros_are_out = job->weights[BEHIND] != 0.0 && threshold < 1.0;
     int proven_below = low < 0.0f || (low < 0x1p-52f && zeros_are_out);
     if (proven_below) low = zeros_are_out ? 0x1p-52f : 0.0f;
-    return decide(job, i, is_single, row, threshold, low, front, proven_below, s).cut;
+    return decide(job, is_single, row, threshold, low, front, proven_below, s).cut;
 }
 #endif

@@ -30,10 +30,10 @@ INLINE int64_t mask_wide_rows(const Job *job, int64_t n, int is_single, Scratch 
             memset(flags, 1, (size_t)job->columns);
             continue;
         }
-        Position cut = cut_opened(job, i, is_single, threshold, &o, &is_near, s);
+        Position cut = cut_opened(job, is_single, threshold, &o, &is_near, s);
         if (cut.proven && cut.before + cut.among >= w->at_least) {
             if (is_near) flag_near(job->columns, room_for_bits(job, s), &o.near, &cut, s.window, flags);
-            else flag_row(is_single ? row_at(job, i) : s.rough, job->columns, &cut, s.window, flags);
+            else flag_row(is_single ? job->held : s.rough, job->columns, &cut, s.window, flags);
             continue;
         }
         Loaded row = load_row(job, i, s.entries);

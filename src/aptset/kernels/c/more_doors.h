@@ -2,7 +2,6 @@
 #ifndef APTSET_MORE_DOORS_H
 #define APTSET_MORE_DOORS_H
 #include <stdlib.h>
-#include "codes.h"
 
 /* Counts (added to what is there) or p-values of a matrix of scores. */
 static PyObject *of_scores(PyObject *args, int with_p) {
@@ -43,7 +42,7 @@ static PyObject *by_cell(PyObject *self, PyObject *args) {
     ByCell wanted = {scores.buf, thresholds.buf, by_row ? wide : 0, by_column ? 1 : 0, at_least, sizes.buf, {members.buf, (int)width}, flags.buf};
     int all_fits = fits(&a) && a.seeds.buf && scores.len == n * columns * 8 && thresholds.len == (by_row ? n : 1) * wide * 8
         && (flags.buf ? flags.len == n * columns : sizes.buf && sizes.len == n * 4 && room_for_members_fits(&members, n * columns, width));
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         written = loops->by_cell(&a.job, n, scratch, &wanted);
@@ -74,7 +73,7 @@ static PyObject *own_mass(PyObject *self, PyObject *args) {
     int64_t bad = -1;
     int all_fits = fits(&a) && factors.len == columns * 8 && scores.len == a.n * (labels.buf ? 1 : columns) * 8
         && (!labels.buf || labels_fit(&labels, a.n, columns));
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         Py_BEGIN_ALLOW_THREADS
         bad = loops->own_mass(&a.job, a.n, scratch, &formula, labels.buf, scores.buf);
@@ -100,7 +99,7 @@ static PyObject *standing(PyObject *self, PyObject *args) {
     complete(&a, columns, key, rows_of(of_rows.len, 5 * 8));
     int64_t bad = -1, cells = a.n * columns;
     int all_fits = fits(&a) && columns > 1 && of_labels.len == 3 * cells * 8 && of_rows.len == 5 * a.n * 8;
-    void *room = all_fits ? take_room(columns, &scratch, &tile) : NULL;
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         double *label = of_labels.buf, *row = of_rows.buf;
         Standing to = {label, label + cells, label + 2 * cells, row, row + a.n, row + 2 * a.n, row + 3 * a.n, row + 4 * a.n};
@@ -158,17 +157,20 @@ static PyObject *ratios(PyObject *self, PyObject *args) {
 }
 
 #define FIRST_SLOTS 1024
+#define ITEMS_AT_ONCE (1 << 20) /* before signals are looked at: Ctrl-C comes through */
 
-/* Number items; returns how many are different, or -1 where memory is short. */
-static int64_t number_all(const uint8_t *items, int64_t n, int64_t width, int32_t *codes, int64_t *firsts) {
-    int64_t found = 0, done = 0;
-    for (uint64_t slots = FIRST_SLOTS;; slots *= 4) {
-        Table table = {calloc(slots, sizeof(int32_t)), slots - 1};
-        if (!table.slots) return -1;
-        fill_table(items, width, firsts, found, table);
-        done = number_items(items, done, n, width, table, codes, firsts, &found);
-        free(table.slots);
-        if (done == n) return found;
+typedef struct { const uint8_t *items; int64_t n, width, done, found; int32_t *numbers; int64_t *firsts; } Numbering;
+
+/* Number some of the items, in a larger table where this one is half full; no table is left where memory is short. */
+static void number_some(Numbering *a, Table *t) {
+    int64_t stop = a->n - a->done < ITEMS_AT_ONCE ? a->n : a->done + ITEMS_AT_ONCE;
+    while (a->done < stop) {
+        a->done = number_items(a->items, a->done, stop, a->width, *t, a->numbers, a->firsts, &a->found);
+        if (a->done == stop) return;
+        free(t->slots);
+        *t = (Table){calloc(4 * (t->last + 1), sizeof(int32_t)), 4 * (t->last + 1) - 1, &secret};
+        if (!t->slots) return;
+        fill_table(a->items, a->width, a->firsts, a->found, *t);
     }
 }
 
@@ -176,17 +178,22 @@ static int64_t number_all(const uint8_t *items, int64_t n, int64_t width, int32_
 static PyObject *codes(PyObject *self, PyObject *args) {
     Py_buffer items, numbers, firsts;
     if (!PyArg_ParseTuple(args, "y*w*w*", &items, &numbers, &firsts)) return NULL;
-    int64_t n = numbers.len / 4, width = n ? items.len / n : 0, found = 0;
-    int all_fits = items.len == n * width && firsts.len == n * 8;
-    if (all_fits) {
+    int64_t n = numbers.len / 4, width = n ? items.len / n : 0;
+    int all_fits = items.len == n * width && firsts.len == n * 8, stops = 0;
+    Numbering a = {items.buf, n, width, 0, 0, numbers.buf, firsts.buf};
+    Table table = {all_fits ? calloc(FIRST_SLOTS, sizeof(int32_t)) : NULL, FIRST_SLOTS - 1, &secret};
+    while (table.slots && a.done < n && !stops) {
         Py_BEGIN_ALLOW_THREADS
-        found = number_all(items.buf, n, width, numbers.buf, firsts.buf);
+        number_some(&a, &table);
         Py_END_ALLOW_THREADS
+        stops = PyErr_CheckSignals();
     }
+    int has_room = table.slots != NULL;
+    free(table.slots);
     PyBuffer_Release(&items);
     PyBuffer_Release(&numbers);
     PyBuffer_Release(&firsts);
-    return all_fits && found >= 0 ? PyLong_FromLongLong(found) : refuse(all_fits);
+    return stops ? NULL : has_room ? PyLong_FromLongLong(a.found) : refuse(all_fits);
 }
 
 #define MORE_DOORS \

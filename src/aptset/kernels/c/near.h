@@ -17,8 +17,8 @@ typedef struct { float *rough; int32_t *column; int64_t n, before; } Near; /* la
 
 #define AT_ONCE 4 /* labels of a word that are written without a branch */
 /* Set the labels near the guess apart. */
-INLINE Near set_apart(const Job *job, int64_t i, Bits bits, Scratch s) {
-    const float *row = row_at(job, i);
+INLINE Near set_apart(const Job *job, Bits bits, Scratch s) {
+    const float *row = job->held;
     Near near = {(float *)s.entries, (int32_t *)s.entries + rough_room(job->columns), 0, 0};
     for (int64_t w = 0; w < words_of(job->columns); w++) {
         uint64_t left = bits.near[w];
@@ -118,12 +118,12 @@ typedef struct { Loaded row; int is_good, is_guessed; Guess guess; int64_t above
 INLINE int is_too_many(int64_t n, int64_t columns) { return n * SET_APART > columns; }
 
 /* The cut of a row that is not odd, if it lies where the guess says. */
-INLINE Position cut_near(const Job *job, int64_t i, double threshold, Opened *o, Scratch s) {
+INLINE Position cut_near(const Job *job, double threshold, Opened *o, Scratch s) {
     const Position none = {0};
 #if HAS_NEAR
     const Loaded *row = &o->row;
     int64_t above = o->above;
-    o->near = set_apart(job, i, room_for_bits(job, s), s);
+    o->near = set_apart(job, room_for_bits(job, s), s);
     Near near = o->near;
     Front high = {near.before ? o->guess.high : o->top, (double)above / STEPS_PER_ONE, 0.0, near.before};
     Searched in = {near.rough, near.n, high};
@@ -145,7 +145,7 @@ INLINE Position cut_near(const Job *job, int64_t i, double threshold, Opened *o,
     int needs_below = found.cut.among == n, needs_above = found.cut.among == 0 && high.count > 0;
     if ((needs_below && below < 0.0f) || (needs_above && !(next <= o->guess.high))) { /* the label beside was not set apart */
         below = low.pivot, next = high.pivot;
-        widen(row_at(job, i), job->columns, &below, &next);
+        widen(job->held, job->columns, &below, &next);
     }
     if (holds_beside(job, row, threshold, &found, below, next)) { found.cut.proven = 1; return found.cut; }
 #endif
@@ -178,13 +178,13 @@ INLINE Opened open_with_guess(const Job *job, int64_t i, int is_single, double t
     Opened o = {.guess = *s.guess, .top = -1.0f};
 #if HAS_NEAR
     if (is_single) {
-        const float *row = row_at(job, i);
+        const float *row = source_at(job, i);
         Bits bits = room_for_bits(job, s);
         o.is_guessed = o.guess.high > 0.0f && threshold <= NEAR_ONE;
 #define FACTS(with_hash, guess) facts_of_singles(job, row, with_hash, guess, bits, &o.above, &o.top)
         Facts facts = o.is_guessed ? (job->seeds ? FACTS(0, &o.guess) : FACTS(1, &o.guess)) : (job->seeds ? FACTS(0, NULL) : FACTS(1, NULL));
 #undef FACTS
-        o.is_good = open_row_with(job, i, 1, facts, &o.row);
+        o.is_good = open_row_with(job, i, job->held, 1, facts, &o.row);
         return o;
     }
 #endif
@@ -193,13 +193,13 @@ INLINE Opened open_with_guess(const Job *job, int64_t i, int is_single, double t
 }
 
 /* Cut a row at a threshold; not proven if it is odd or bad. Tells whether the cut was found near the guess; leaves the row where rough_of says. */
-INLINE Position cut_opened(const Job *job, int64_t i, int is_single, double threshold, Opened *o, int *is_near, Scratch s) {
+INLINE Position cut_opened(const Job *job, int is_single, double threshold, Opened *o, int *is_near, Scratch s) {
     Position cut = {0};
     *is_near = 0;
     if (!o->is_good || threshold == INFINITY) return cut;
-    if (o->is_guessed) cut = cut_near(job, i, threshold, o, s);
+    if (o->is_guessed) cut = cut_near(job, threshold, o, s);
     *is_near = cut.proven;
-    if (!cut.proven) cut = find_cut(job, i, is_single, &o->row, threshold, o->top, s);
+    if (!cut.proven) cut = find_cut(job, is_single, &o->row, threshold, o->top, s);
     if (HAS_NEAR && is_single && threshold <= NEAR_ONE) guess_next(s.guess, o, job->columns, *is_near, &cut, s.window);
     return cut;
 }

@@ -154,7 +154,7 @@ static void order_entries(Entry *e, Entry *spare, int64_t n, uint64_t tie_seed) 
 }
 
 INLINE Loaded load_row_of(const Job *job, int64_t i, int is_single, Entry *entries) {
-    const void *row = row_at(job, i);
+    const void *row = hold_row(job, i);
     int64_t total = 0, with_mass = 0, invalid = 0;
     uint64_t hash = 0;
     for (int64_t j = 0; j < job->columns; j++) {
@@ -175,7 +175,7 @@ INLINE Loaded load_row_of(const Job *job, int64_t i, int is_single, Entry *entri
     return loaded;
 }
 
-/* Read a row into entries (unsorted), with everything a score needs about the row as a whole. */
+/* Copy a row, and read it into entries (unsorted), with everything a score needs about the row as a whole. */
 INLINE Loaded load_row(const Job *job, int64_t i, Entry *entries) {
     return job->is_single ? load_row_of(job, i, 1, entries) : load_row_of(job, i, 0, entries);
 }
@@ -206,17 +206,18 @@ INLINE void ordered_scores(const Entry *ordered, int64_t n, const Loaded *row, c
     scores_of_masses(own, n, row, job, s.scores);
 }
 /* What the fast path of wide rows needs about a row, of which the facts are known; 0 if it is odd or bad. */
-INLINE int open_row_with(const Job *job, int64_t i, int is_single, Facts facts, Loaded *row) {
+INLINE int open_row_with(const Job *job, int64_t i, const void *at, int is_single, Facts facts, Loaded *row) {
     uint64_t seed = seed_at(job, i, facts.hash);
     double u = job->u ? job->u[i] : uniform_of(seed);
     *row = (Loaded){facts.total, job->columns, 0, 0, tie_seed_of(seed, u), u, 0};
-    find_top_two(job, row_at(job, i), is_single, row);
+    find_top_two(job, at, is_single, row);
     return !facts.odd && !row_is_bad(facts.total, 0, job->tolerance);
 }
+/* The same for row i, which is held then. */
 INLINE int open_row(const Job *job, int64_t i, int is_single, Loaded *row) {
-    const void *at = row_at(job, i);
-    Facts facts = job->seeds ? row_facts(job, at, is_single, 0, 0.0, NULL) : row_facts(job, at, is_single, 1, 0.0, NULL);
-    return open_row_with(job, i, is_single, facts, row);
+    const void *at = source_at(job, i);
+    Facts facts = job->seeds ? row_facts(job, at, is_single, 0, 0.0, NULL, job->held) : row_facts(job, at, is_single, 1, 0.0, NULL, job->held);
+    return open_row_with(job, i, job->held, is_single, facts, row);
 }
 
 #endif

@@ -9,12 +9,11 @@
 /* A label scores -(mass * factor) / total + (constant + noise * u); those without mass stand behind. */
 typedef struct { const double *factors; double constant, noise; } OwnMass;
 
-/* Put the labels without mass of row i in order, in s.entries; return how many there are. */
-INLINE int64_t order_without_mass(const Job *job, int64_t i, const Loaded *row, Scratch s) {
-    const void *source = row_at(job, i);
+/* Put the labels without mass of the row that is held in order, in s.entries; return how many there are. */
+INLINE int64_t order_without_mass(const Job *job, const Loaded *row, Scratch s) {
     int64_t n = 0;
     for (int64_t j = 0; j < job->columns; j++) {
-        double x = AS_DOUBLE(source, job->is_single, j);
+        double x = AS_DOUBLE(job->held, job->is_single, j);
         s.entries[n] = (Entry){(int64_t)bits_of(x), j};
         n += grid_steps(x) == 0;
     }
@@ -24,8 +23,8 @@ INLINE int64_t order_without_mass(const Job *job, int64_t i, const Loaded *row, 
 
 INLINE double score_without_mass(int64_t place, int64_t count, double u) { return 1.0 + ((double)(place + 1) - u) / (double)count; }
 
-INLINE void score_own_mass(const Job *job, int64_t i, int is_single, const Loaded *row, const OwnMass *f, Scratch s, double *scores) {
-    const void *source = row_at(job, i);
+INLINE void score_own_mass(const Job *job, int is_single, const Loaded *row, const OwnMass *f, Scratch s, double *scores) {
+    const void *source = job->held;
     const double total = (double)row->total * MASS_STEP, rest = f->constant + f->noise * row->u;
     int64_t without = 0;
     for (int64_t j = 0; j < job->columns; j++) {
@@ -34,14 +33,14 @@ INLINE void score_own_mass(const Job *job, int64_t i, int is_single, const Loade
         without += own == 0.0;
     }
     if (!without) return;
-    order_without_mass(job, i, row, s);
+    order_without_mass(job, row, s);
     for (int64_t k = 0; k < without; k++) scores[s.entries[k].column] = score_without_mass(k, without, row->u);
 }
 
-INLINE double score_own_label(const Job *job, int64_t i, int64_t label, const Loaded *row, const OwnMass *f, Scratch s) {
-    double own = (AS_DOUBLE(row_at(job, i), job->is_single, label) + 2.0) - 2.0;
+INLINE double score_own_label(const Job *job, int64_t label, const Loaded *row, const OwnMass *f, Scratch s) {
+    double own = (AS_DOUBLE(job->held, job->is_single, label) + 2.0) - 2.0;
     if (own > 0.0) return -(own * f->factors[label]) / ((double)row->total * MASS_STEP) + (f->constant + f->noise * row->u);
-    int64_t count = order_without_mass(job, i, row, s), place = 0;
+    int64_t count = order_without_mass(job, row, s), place = 0;
     while (s.entries[place].column != label) place++;
     return score_without_mass(place, count, row->u);
 }
@@ -54,9 +53,9 @@ static int64_t own_mass_loop(const Job *job, int64_t n, Scratch s, const OwnMass
             row = load_row(job, i, s.entries);
             if (row.bad) return i;
         }
-        if (labels) scores[i] = score_own_label(job, i, labels[i], &row, f, s);
-        else if (job->is_single) score_own_mass(job, i, 1, &row, f, s, scores + i * job->columns);
-        else score_own_mass(job, i, 0, &row, f, s, scores + i * job->columns);
+        if (labels) scores[i] = score_own_label(job, labels[i], &row, f, s);
+        else if (job->is_single) score_own_mass(job, 1, &row, f, s, scores + i * job->columns);
+        else score_own_mass(job, 0, &row, f, s, scores + i * job->columns);
     }
     return -1;
 }

@@ -35,7 +35,7 @@ INLINE int64_t ties_before(const void *row, int is_single, const Job *job, int64
 
 /* The score for any row; tells whether it is bad. */
 static double careful_label_score(const Job *job, int64_t i, int is_single, int64_t label, int *bad) {
-    const void *row = row_at(job, i);
+    const void *row = source_at(job, i);
     double mine = AS_DOUBLE(row, is_single, label);
     Pass pass = one_pass(row, is_single, job, mine);
     *bad = row_is_bad(pass.total, pass.invalid, job->tolerance);
@@ -70,10 +70,10 @@ INLINE int64_t count_places(const void *row, int is_single, int64_t columns, int
 
 INLINE int64_t wide_label_scores(const Job *job, int64_t n, int is_single, const int64_t *labels, double *scores) {
     for (int64_t i = 0; i < n; i++) {
-        const void *row = row_at(job, i);
+        const void *row = source_at(job, i);
         double mine = AS_DOUBLE(row, is_single, labels[i]);
         int64_t above, equal, own = grid_steps(mine);
-        Facts facts = job->seeds ? row_facts(job, row, is_single, 0, mine, &above) : row_facts(job, row, is_single, 1, mine, &above);
+        Facts facts = job->seeds ? row_facts(job, row, is_single, 0, mine, &above, NULL) : row_facts(job, row, is_single, 1, mine, &above, NULL);
         int64_t greater = count_places(row, is_single, job->columns, labels[i], &equal);
         int bad = row_is_bad(facts.total, 0, job->tolerance);
         if (bad || facts.odd || equal > 1 || own == 0) {

@@ -28,6 +28,7 @@ typedef struct {
     const uint64_t *seeds;
     const double *u;
     uint64_t *noted;
+    void *held; /* room for one row: see hold_row */
 } Job;
 
 INLINE uint64_t bits_of(double x) { uint64_t b; memcpy(&b, &x, 8); return b; }
@@ -98,9 +99,22 @@ INLINE int row_is_bad(int64_t total, int64_t invalid, double tolerance) {
     return invalid || !(excess <= tolerance && excess >= -tolerance);
 }
 
-INLINE const void *row_at(const Job *job, int64_t i) {
-    return (const char *)job->rows + i * job->columns * (job->is_single ? 4 : 8);
+INLINE size_t bytes_of_row(const Job *job) { return (size_t)job->columns * (job->is_single ? 4 : 8); }
+/* Row i where the caller has it. Others may write there meanwhile (a memory map, another thread), so no two reads agree for sure: in the
+ * build of tests/fuzz/sanitized.sh, rows change whenever a loop turns to them. */
+#if defined(ROWS_CHANGE)
+void change_row(const void *row, size_t bytes, int is_single);
+#else
+#define change_row(row, bytes, is_single) ((void)0)
+#endif
+INLINE const void *source_at(const Job *job, int64_t i) {
+    const char *row = (const char *)job->rows + i * (int64_t)bytes_of_row(job);
+    change_row(row, bytes_of_row(job), job->is_single);
+    return row;
 }
+/* Copy row i: what is looked at more than once is job->held, so that what was checked is what is sorted, cut and counted. The first pass over a
+ * wide row copies it on its way. */
+INLINE const void *hold_row(const Job *job, int64_t i) { return memcpy(job->held, source_at(job, i), bytes_of_row(job)); }
 #define AS_DOUBLE(source, is_single, j) ((is_single) ? (double)((const float *)(source))[j] + 0.0 \
                                                      : ((const double *)(source))[j] + 0.0)
 #endif

@@ -31,17 +31,20 @@ typedef struct {
     uint8_t *flags;
 } ByCell;
 
+/* Of a cell that was a probability when its row was scored, and may be anything by now: only numbers from 0 on can be put in order. */
+INLINE Entry entry_of(double x, int64_t column) { return (Entry){(int64_t)bits_of(x > 0.0 ? x : 0.0), column}; }
+
 /* Put the labels of row i that are in into s.entries, columns upward, and the most likely one if none is and one is wanted; return how many. */
 INLINE int64_t members_by_cell(const Job *job, int64_t i, int is_single, uint64_t tie_seed, const ByCell *w, Scratch s) {
-    const void *row = row_at(job, i);
+    const void *row = source_at(job, i);
     const double *scores = w->scores + i * job->columns, *thresholds = w->thresholds + i * w->row_stride;
     int64_t found = 0;
     for (int64_t j = 0; j < job->columns; j++) { /* the next label is written over one that is not in: no branch */
-        s.entries[found] = (Entry){(int64_t)bits_of(AS_DOUBLE(row, is_single, j)), j};
+        s.entries[found] = entry_of(AS_DOUBLE(row, is_single, j), j);
         found += scores[j] <= thresholds[j * w->column_stride];
     }
     if (found || !w->at_least) return found;
-    for (int64_t j = 0; j < job->columns; j++) s.entries[j] = (Entry){(int64_t)bits_of(AS_DOUBLE(row, is_single, j)), j};
+    for (int64_t j = 0; j < job->columns; j++) s.entries[j] = entry_of(AS_DOUBLE(row, is_single, j), j);
     put_best_first(s.entries, job->columns, tie_seed);
     return 1;
 }

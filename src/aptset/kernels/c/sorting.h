@@ -3,9 +3,9 @@
 #define APTSET_SORTING_H
 #include "window.h"
 
-/* Score row i, which was opened and is not odd, in order: columns and scores upward. 0 where its keys do not tell the order. */
-INLINE int score_by_keys(const Job *job, int64_t i, int is_single, Loaded *row, Scratch s) {
-    const void *at = row_at(job, i);
+/* Score the row that is held, which was opened and is not odd, in order: columns and scores upward. 0 where its keys do not tell the order. */
+INLINE int score_by_keys(const Job *job, int is_single, Loaded *row, Scratch s) {
+    const void *at = job->held;
     int64_t n = job->columns, equal = 0, mass = 0, *own = (int64_t *)s.entries;
     uint64_t *key = (uint64_t *)s.spare;
     int32_t most, *bits = (int32_t *)s.rough;
@@ -47,8 +47,8 @@ INLINE Loaded score_row(const Job *job, int64_t i, Scratch s) {
 /* The same for wide rows: most are put in order more quickly. */
 INLINE Loaded score_wide_row(const Job *job, int64_t i, Scratch s) {
     Loaded row;
-    if (job->is_single ? open_row(job, i, 1, &row) && score_by_keys(job, i, 1, &row, s)
-                       : open_row(job, i, 0, &row) && score_by_keys(job, i, 0, &row, s)) return row;
+    if (job->is_single ? open_row(job, i, 1, &row) && score_by_keys(job, 1, &row, s)
+                       : open_row(job, i, 0, &row) && score_by_keys(job, 0, &row, s)) return row;
     return score_row(job, i, s);
 }
 #endif

@@ -67,14 +67,14 @@ INLINE void turn_rows(const Job *job, int64_t start, int64_t n, int is_single, T
     for (; is_single && job->columns >= TURNED && i < TILE_ROWS; i += TURNED) {
         const float *row[TURNED];
         double *to = (double *)t->value + i;
-        for (int64_t k = 0; k < TURNED; k++) row[k] = row_at(job, start + (i + k < rows ? i + k : 0));
+        for (int64_t k = 0; k < TURNED; k++) row[k] = source_at(job, start + (i + k < rows ? i + k : 0));
         for (int64_t j = 0; j + TURNED <= job->columns; j += TURNED) turn_singles(row, j, to + j * TILE_ROWS);
         int64_t last = job->columns - TURNED; /* some columns twice rather than one by one */
         if (job->columns % TURNED) turn_singles(row, last, to + last * TILE_ROWS);
     }
 #endif
     for (; i < TILE_ROWS; i++) {
-        const void *row = row_at(job, start + (i < rows ? i : 0));
+        const void *row = source_at(job, start + (i < rows ? i : 0));
         double *to = (double *)t->value + i;
         for (int64_t k = 0; k < job->columns; k++)
             to[k * TILE_ROWS] = is_single ? (double)((const float *)row)[k] : ((const double *)row)[k];

@@ -54,6 +54,13 @@ INLINE Doubles load_lanes(const void *row, int is_single, int64_t j) {
     return x;
 }
 
+/* The same, read once and copied to `held` where there is room. */
+INLINE Doubles take_lanes(const void *row, int is_single, int64_t j, void *held) {
+    if (!held) return load_lanes(row, is_single, j);
+    memcpy((char *)held + j * (is_single ? 4 : 8), (const char *)row + j * (is_single ? 4 : 8), LANES * (is_single ? 4 : 8));
+    return load_lanes(held, is_single, j);
+}
+
 /* Take a number in among the two largest. */
 #define RANK_AMONG_TWO(x, top, second) second = larger(second, smaller(top, x)), top = larger(top, x)
 INLINE double larger_of(double x, double y) { return x > y ? x : y; }
@@ -167,15 +174,15 @@ INLINE Doubles uniform_of_lanes(WordVector seed) {
 
 typedef struct { int64_t total; uint64_t hash; int odd; } Facts;
 
-/* What every score needs about a row as a whole; only right if the row is not odd. With `mine`, also the mass of the
- * labels above it. */
-INLINE Facts row_facts(const Job *job, const void *row, int is_single, int with_hash, double mine, int64_t *above) {
+/* What every score needs about a row as a whole; only right if the row is not odd. With `above`, also the mass of the
+ * labels above `mine`; with `held`, a copy of what was read. */
+INLINE Facts row_facts(const Job *job, const void *row, int is_single, int with_hash, double mine, int64_t *above, void *held) {
     Masks total = {0}, greater = {0}, odd = {0}; /* total: of the bits of values + 2, and what the twos add is taken off at the end */
     WordVector hash = {0}, keys;
     int64_t j = 0, columns = job->columns, total_left = 0, above_left = 0, odd_left = 0;
     uint64_t hash_left = 0;
     for (; j + LANES <= columns; j += LANES) {
-        Doubles x = load_lanes(row, is_single, j);
+        Doubles x = take_lanes(row, is_single, j, held);
         total += (Masks)(x + 2.0);
         if (above) greater += steps_of_lanes(x) & (x > mine);
         odd = note_odd(odd, x);
@@ -185,6 +192,8 @@ INLINE Facts row_facts(const Job *job, const void *row, int is_single, int with_
     }
     for (; j < columns; j++) {
         double x = is_single ? (double)((const float *)row)[j] : ((const double *)row)[j];
+        if (held && is_single) ((float *)held)[j] = (float)x;
+        else if (held) ((double *)held)[j] = x;
         int64_t steps = grid_steps(x), bits = (int64_t)bits_of(x);
         total_left += steps;
         above_left += x > mine ? steps : 0;

@@ -27,8 +27,8 @@ INLINE float next_float(float x) { return float_of(bits_of_float(x) + 1); } /* o
 #else
 #define READS_IN_PLACE 0
 #endif
-/* Row i as single floats: where it lies, or in the room where load_rough left it. */
-INLINE const float *rough_of(const Job *job, int64_t i, int is_single, Scratch s) { return READS_IN_PLACE && is_single ? row_at(job, i) : s.rough; }
+/* The row that is held as single floats: where it lies, or in the room where load_rough left it. */
+INLINE const float *rough_of(const Job *job, int is_single, Scratch s) { return READS_IN_PLACE && is_single ? job->held : s.rough; }
 
 /* The row as single floats, rounded if it was double (which keeps the order), filled up with what is never a member. Returns the largest. */
 INLINE float load_rough(const Job *job, const void *row, int is_single, float *rough) {
@@ -200,8 +200,8 @@ INLINE uint32_t between(const int32_t *bits, int64_t left, int32_t low, int32_t 
 /* Collect the labels with low <= rough <= high, columns upward. First one bit a label, 64 in a word, then the words that are not empty: most
  * are, and a branch for each would be mispredicted. */
 #define WORDS 64 /* at a time */
-INLINE int64_t collect(const Job *job, int64_t i, const float *rough, float low, float high, Entry *found) {
-    const void *row = row_at(job, i);
+INLINE int64_t collect(const Job *job, const float *rough, float low, float high, Entry *found) {
+    const void *row = job->held;
     const int64_t spans = spans_of(job->columns), step = 64 / SPAN;
     uint64_t words[WORDS];
     int64_t n = 0;

@@ -29,6 +29,10 @@ class Copies(NamedTuple):
     rows: NDArray[np.int64]
     seeds: Words
 
+    def row_of(self, number: int) -> int:
+        """Return which row a copy is; -1 for none."""
+        return int(self.rows[number]) if number >= 0 else -1
+
 
 class Index(NamedTuple):
     """Where to look first among the scores of each group. Twin of the one in C.
