@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,16 @@ from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.rowhash import Words
-from aptset.probabilities.answers import NAME, looked_at, make_rows, scores_of_labels, stays_on_device
+from aptset.probabilities.answers import (
+    NAME,
+    content_seeds,
+    count_copies,
+    looked_at,
+    make_rows,
+    scores_of_labels,
+    stays_on_device,
+    with_own_seeds,
+)
 from aptset.probabilities.chance import Chance, fingerprint_of
 from aptset.probabilities.chance.checks import (
     check_first_row,
@@ -45,6 +54,9 @@ from aptset.scores.conformity import (
     for_classes,
     formula_of,
 )
+
+if TYPE_CHECKING:
+    from aptset.probabilities.streams.numbering import Numbering
 
 __all__ = ["NAME", "Scored", "score_labels", "take_ids"]
 
@@ -101,8 +113,12 @@ def score_labels(
     tuning: Tuning | None = None,
     least_distinct: float = 0.5,
     weighing: Weighing = EQUAL,
+    numbering: Numbering | None = None,
 ) -> Scored:
-    """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them."""
+    """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them.
+
+    ``numbering`` says which copies rows are that come after others, as in many files that are one.
+    """
     score = check_conformity(conformity) if tuning is None else Adaptive()
     randomized, normalize = check_flag(randomized, "randomized"), check_flag(normalize, "normalize")
     probabilities, ids = take_ids(probabilities, ids)
@@ -123,7 +139,12 @@ def score_labels(
     factors = None if weighed is None else weighed.factors
     of_rows = (formula, key, draw, normalize, CALIBRATION, start, factors)
     rows = make_rows(matrix, probabilities, stays, soft, *of_rows)
+    if numbering is not None and draw.seeds is None and isinstance(rows, Rows):
+        keys = content_seeds(rows, matrix, soft)
+        rows = with_own_seeds(rows, keys, numbering.own_seeds(keys))
+        numbering.go_on(keys)
     found = scores_of_labels(rows, columns)
+    n_copies, n_rows = (found.n_copies, len(rows)) if ids is None else count_copies(matrix, probabilities, stays, key)
     trials: tuple[Trial, ...] = ()
     reserved = None
     if tuning is not None and isinstance(rows, Rows):
@@ -138,7 +159,7 @@ def score_labels(
     if weighed is not None:
         refuse_overlapping(found_groups.kind, *WITHOUT_WEIGHTS)
     group_of_row = found_groups.ids_of_labels(found_groups.ids(values, len(rows)), columns)
-    chance, fingerprint = chance.with_copies(found.n_copies, len(rows)), fingerprint_of(found.seeds, found.scores)
+    chance, fingerprint = chance.with_copies(n_copies, n_rows), fingerprint_of(found.seeds, found.scores)
     of_score = (score, key, chance, fingerprint, found.seeds, trials, reserved, weighed)
     return Scored(found.scores, group_of_row, found_groups, known, names, *of_score)
 
