@@ -57,12 +57,12 @@ def calibrate_files(
     check_conformity(settings["conformity"])
     parts: list[Calibration] = []
     seeds: list[Any] = []
-    numbering = Numbering(side=CALIBRATION)  # of all rows: copies in other files have u of their own
+    number_copies = Numbering(side=CALIBRATION).next_seeds  # of all rows: copies in other files have u of their own
     for source, batch, classes in labelled_batches(sources):
         weighing = Weighing(weights_of(source, batch), is_part=True)
         with shifted_rows(source.path, batch.start):
             of_rows = {"groups": by_labels or _groups_of(source, batch), "ids": _ids_of(source, batch)}
-            of_rows |= {"weighing": weighing, "numbering": numbering, "logits": source.logits}
+            of_rows |= {"weighing": weighing, "number_copies": number_copies, "logits": source.logits}
             settings |= {"classes": classes, "least_distinct": 0.0, "u": None, **of_rows}
             found = score_labels(batch.probabilities, batch.labels, **settings)
         parts.append(calibration_of(found, True, settings["normalize"]))

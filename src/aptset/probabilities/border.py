@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,9 +54,6 @@ from aptset.scores.conformity import (
     for_classes,
     formula_of,
 )
-
-if TYPE_CHECKING:
-    from aptset.probabilities.streams.numbering import Numbering
 
 __all__ = ["NAME", "Scored", "score_labels", "take_ids"]
 
@@ -113,11 +110,11 @@ def score_labels(
     tuning: Tuning | None = None,
     least_distinct: float = 0.5,
     weighing: Weighing = EQUAL,
-    numbering: Numbering | None = None,
+    number_copies: Callable[[Words], Words] | None = None,
 ) -> Scored:
     """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them.
 
-    ``numbering`` says which copies rows are that come after others, as in many files that are one.
+    ``number_copies`` turns the seeds of contents into those of copies, where rows come after others, as in many files.
     """
     score = check_conformity(conformity) if tuning is None else Adaptive()
     randomized, normalize = check_flag(randomized, "randomized"), check_flag(normalize, "normalize")
@@ -139,10 +136,9 @@ def score_labels(
     factors = None if weighed is None else weighed.factors
     of_rows = (formula, key, draw, normalize, CALIBRATION, start, factors)
     rows = make_rows(matrix, probabilities, stays, soft, *of_rows)
-    if numbering is not None and draw.seeds is None and isinstance(rows, Rows):
+    if number_copies is not None and draw.seeds is None and isinstance(rows, Rows):
         keys = content_seeds(rows, matrix, soft)
-        rows = with_own_seeds(rows, keys, numbering.own_seeds(keys))
-        numbering.go_on(keys)
+        rows = with_own_seeds(rows, keys, number_copies(keys))
     found = scores_of_labels(rows, columns)
     n_copies, n_rows = (found.n_copies, len(rows)) if ids is None else count_copies(matrix, probabilities, stays, key)
     trials: tuple[Trial, ...] = ()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.data.matrix_checks import uniforms_of
+from aptset.data.setting_checks import are_all_at_once
 from aptset.kernels.copies import BLOCK_ROWS
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
@@ -99,7 +100,8 @@ class Chance:
 
     def warn(self, n_rows: int, stacklevel: int) -> None:
         """Say once that small calls share u, where calibration rows were often copies of others."""
-        if n_rows < BLOCK_ROWS and self.randomized and self.copies >= MANY_COPIES and not self._has_warned:
+        is_shared = n_rows < BLOCK_ROWS and self.randomized and self.copies >= MANY_COPIES
+        if is_shared and not self._has_warned and not are_all_at_once():
             object.__setattr__(self, "_has_warned", True)
             warn_of_shared_chance(self.copies, n_rows, stacklevel)
 

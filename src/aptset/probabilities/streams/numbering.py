@@ -22,8 +22,14 @@ class Numbering:
         joined = np.concatenate([self.seen, keys])
         return own_seeds(joined, self.side, self.block * BLOCK_ROWS)[len(self.seen) :]
 
+    def next_seeds(self, keys: Words) -> Words:
+        """Return the seeds of rows that come next, and count them."""
+        found = self.own_seeds(keys)
+        self.go_on(keys)
+        return found
+
     def go_on(self, keys: Words) -> None:
-        """Count rows whose labels are known."""
+        """Count rows: in a stream, those whose labels are known."""
         joined = np.concatenate([self.seen, keys])
         n_blocks = len(joined) // BLOCK_ROWS
         self.block, self.seen = self.block + n_blocks, joined[n_blocks * BLOCK_ROWS :]
