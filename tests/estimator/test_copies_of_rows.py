@@ -55,8 +55,10 @@ def test_small_calls_of_a_classifier_warn_once(calibration, ids, tmp_path):
             aptset.scorer("mean_size")(one, X[:2], Y[:2])  # a test set comes once
         with pytest.warns(UserWarning, match=r"copies of others, and 2 rows came without ids") as caught:
             one.p_values(X[:2])
-            one.predict_set(X[:2])
         assert len(caught) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            one.predict_set(X[:2])
         assert caught[0].filename == __file__
 
 
