@@ -3,7 +3,7 @@
 Prints (1) the coverage of new rows for rows with few different contents, beside the law k/(n + 1); (2) the worst class
 among saturated rows; (3) deployments that answer one row at a time, by content and by ids; (4) a tree of 5 leaves in
 batches of 2, and (5) calibrations of 8 blocks, with fresh u. With the path of an .npz file that holds a matrix of
-probabilities and their labels `y`: (6) coverage of deployments in batches of 32 (the record has the test rows of MNIST).
+probabilities and their labels `y`: (6) coverage of deployments in batches of 32.
 """
 
 import sys
@@ -125,10 +125,8 @@ def small_batches(path):
     labels, matrix = held["y"].astype(int), next(held[name] for name in held if held[name].ndim == 2)
     for kind, rows in (("rounded", matrix.round(3)), ("float16", matrix.astype(np.float16).astype(float))):
         for way in ("content", "ids", "fresh"):
-            deployments = np.array([_deployment(rows, labels, way, key) for key in range(12)])
-            print(
-                f"  {kind} {way:8} {deployments[:, 0].min():.3f} {deployments[:, 0].max():.3f} {deployments[:, 1].min():.3f}"
-            )
+            coverage, worst = np.array([_deployment(rows, labels, way, key) for key in range(12)]).T
+            print(f"  {kind} {way:8} {coverage.min():.3f} {coverage.max():.3f} {worst.min():.3f}")
 
 
 def _deployment(rows, labels, way, key):
