@@ -175,6 +175,7 @@ def test_copies_in_many_files_are_those_of_one_file(tmp_path):
     options = ("-c", tmp_path / "many.aptset", *COMMON)
     done = run("predict", tmp_path / "many/00.parquet", *options, "-o", tmp_path / "a.csv")
     assert "of the calibration rows are copies of others, and 125 rows came without ids" in done.stderr
+    assert "Pass --id COLUMN, or --u fresh, or calibrate with --deterministic." in done.stderr
     fresh = ("predict", tmp_path / "many", *options, "--u", "fresh", "-o")
     for name in ("sets", "again"):
         assert "copies of others" not in run(*fresh, f"{tmp_path}/{name}/").stderr
