@@ -121,6 +121,11 @@ def workers(_: Any, __: Any, jobs: int | None) -> int | None:
 
 JOBS = click.option("--jobs", type=int, callback=workers, help="Folds to fit at once; -1 for one per core.")
 ROW_ID = click.option("--id", "row_id", help="A column that names each row: its chance then comes from this id alone.")
+FRESH_U = click.option(
+    "--u",
+    type=click.Choice(["fresh"]),
+    help="fresh: new randomness in this run, instead of a hash of each row; for small files of rows that repeat.",
+)
 WEIGHTS = click.option("--weights", metavar="COLUMN", help="A column with the weight of each row: target over source.")
 PROBABILITIES = [
     click.argument("probs", nargs=-1, required=True),
@@ -191,6 +196,20 @@ def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool, err: bo
         click.echo(json.dumps(content, allow_nan=False), err=err)
     elif not quiet:
         click.echo("\n".join(map(printable, text.splitlines())), err=err)
+
+
+_AS_OPTIONS = {
+    "ids=... (one per row)": "--id COLUMN",
+    'u="fresh" for new randomness in every call; pass first_row=... with pieces of one long table;': "--u fresh,",
+    "calibrate with randomized=False": "calibrate with --deterministic",
+}
+
+
+def in_options(text: str) -> str:
+    """Return a warning of the library in the words of the command line."""
+    for argument, option in _AS_OPTIONS.items():
+        text = text.replace(argument, option)
+    return text
 
 
 def printable(text: str) -> str:
