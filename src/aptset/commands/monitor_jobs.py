@@ -145,7 +145,7 @@ def log_of(
     """
     digests, rows, first = _Digests(), 0, ""
     names = [name for name in names_of(path) if name not in filled_in]
-    for batch in _batches(path, names_of(path)):
+    for batch in _monitored_batches(path, names_of(path)):
         stop = n_first - rows
         if 0 <= stop < batch.num_rows:
             digests.add(batch.slice(0, stop))
@@ -157,7 +157,7 @@ def log_of(
     return first, {"rows": rows, "columns": sorted(names), "digest": digests.of(names)}
 
 
-def _batches(path: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
+def _monitored_batches(path: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield all columns; the cells of a CSV as they are written, in whatever alphabet."""
     if kind_of(path) == "csv":
         yield from csv_batches(path, only_empty_is_missing(dict.fromkeys(names, pa.binary())))

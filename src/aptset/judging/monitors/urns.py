@@ -16,7 +16,7 @@ from aptset.kernels.formula import Floats
 Counts = NDArray[np.int64]
 
 
-_AT_ONCE = 1024  # rows of no known group
+_URNS_AT_ONCE = 1024  # rows of no known group
 
 
 class Expected(NamedTuple):
@@ -118,9 +118,9 @@ class Urns:
         missed = (self.first + self.misses)[can_miss, None]
         total, unknown = (self.n + 1 + self.rows + self.unknown)[can_miss, None], self.unknown[can_miss, None]
         least, most = np.empty(n_rows), np.empty(n_rows)
-        for start in range(0, n_rows, _AT_ONCE):
-            nowhere = self.nowhere + np.arange(start, min(start + _AT_ONCE, n_rows))
-            part = slice(start, start + _AT_ONCE)
+        for start in range(0, n_rows, _URNS_AT_ONCE):
+            nowhere = self.nowhere + np.arange(start, min(start + _URNS_AT_ONCE, n_rows))
+            part = slice(start, start + _URNS_AT_ONCE)
             least[part] = (missed / (total + nowhere)).min(axis=0)
             most[part] = ((missed + unknown + nowhere) / (total + nowhere)).max(axis=0)
         self.nowhere, self.n_unknown = self.nowhere + n_rows, self.n_unknown + n_rows
