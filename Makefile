@@ -18,7 +18,7 @@ test: $(VENV)/tested lint browser
 test-network: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 cuda-bindings nvidia-cuda-nvrtc
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -p no:logging tests_network tests_gpu
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.torch aptset.probabilities.tensor_sets
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.torch aptset.calibration.tensor_sets
 
 # On a machine with a GPU, where nothing needs to be installed but torch, numpy and pytest.
 test-gpu:
@@ -33,7 +33,7 @@ test-models: $(VENV)/tested
 test-engines: $(VENV)/tested java
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]' fsspec 'dask[dataframe,distributed]>=2026.1.1' 'pyspark>=4.0.1'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests_engines
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.dask aptset.engines.dask_calibrating aptset.engines.dask_predicting
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.dask aptset.dask.calibrating aptset.dask.predicting
 
 java:
 	@command -v java > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || \

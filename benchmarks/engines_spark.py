@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aptset.batches import ThresholdSearch
+from aptset.arrow import ThresholdSearch
 from benchmarks.timing import cores
 
 _FILE_ROWS = 1_000_000

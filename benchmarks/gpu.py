@@ -21,12 +21,13 @@ import numpy as np
 import torch
 
 import aptset
-from aptset.kernels import counts, cuts
+from aptset.kernels import counting as counts
+from aptset.kernels import membership as cuts
 from aptset.kernels.engines.cuda_engine import CudaEngine
-from aptset.kernels.engines.seam import Calibrated
+from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.formula import Formula
-from aptset.kernels.late import in_order
-from aptset.kernels.places import Rows, label_scores
+from aptset.kernels.membership import in_order
+from aptset.kernels.rows import Rows, label_scores
 from aptset.kernels.tensors import TensorRows
 from benchmarks.peers import Absent
 from benchmarks.timing import cores

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from click.testing import CliRunner
 
-from aptset.commands.cli import main
+from aptset.cli.main import main
 
 APTSET = str(Path(sysconfig.get_path("scripts")) / "aptset")
 NAMES = ["cat", "dög", 'fox "red", old']

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import aptset
-from aptset.calibrations import CALIBRATIONS
+from aptset.conformal import CALIBRATIONS
 from aptset.scores import SCORES
 
 
@@ -60,7 +60,7 @@ def modules_after(code):
 
 
 CALIBRATE = "import aptset; aptset.calibrate([[.5, .5]], [0]).predict_set([[.5, .5]], .6)"
-HELP = "from aptset.commands.cli import main; main(['--help'], standalone_mode=False)"
+HELP = "from aptset.cli.main import main; main(['--help'], standalone_mode=False)"
 HEAVY = {"sklearn", "scipy", "pandas", "narwhals"}
 
 

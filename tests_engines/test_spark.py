@@ -106,7 +106,7 @@ def test_a_coalesce_afterwards_changes_nothing_for_copies(session):
 
 def test_one_small_state_comes_to_the_driver(session, monkeypatch):
     import aptset.spark
-    from aptset.batches import ThresholdSearch
+    from aptset.arrow import ThresholdSearch
 
     came = []
     advance = ThresholdSearch.advance

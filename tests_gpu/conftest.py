@@ -2,7 +2,7 @@
 
 import pytest
 
-from aptset.data import devices
+from aptset.core import devices
 
 
 @pytest.fixture(params=["cpu", "cuda by operations of torch", "cuda"])

@@ -6,15 +6,11 @@ import torch
 from ugly_rows import DTYPES, as_tensor, labels_for, same, ugly_rows
 
 from aptset.kernels import engines
-from aptset.kernels.copies import CALIBRATION, PREDICTION
-from aptset.kernels.counts import Calibrated, index_of, p_values_of_rows
-from aptset.kernels.cuts import cut, cut_by_label, masks, masks_by_label
+from aptset.kernels.counting import Calibrated, index_of, p_values_of_rows
 from aptset.kernels.engines import torch_engine
-from aptset.kernels.formula import First, Formula, Weights
-from aptset.kernels.late import in_order
-from aptset.kernels.places import Rows, all_scores_of_block, label_scores
-from aptset.kernels.rules import broken_rule
-from aptset.kernels.seeding import hash_rows
+from aptset.kernels.formula import First, Formula, Weights, broken_rule
+from aptset.kernels.membership import cut, cut_by_label, in_order, masks, masks_by_label
+from aptset.kernels.rows import CALIBRATION, PREDICTION, Rows, all_scores_of_block, hash_rows, label_scores
 from aptset.kernels.tensors import TensorRows, engine_for
 from aptset.scores import SCORES, Regularized
 

@@ -10,14 +10,13 @@ import torch
 from ugly_rows import as_tensor, labels_for, same, ugly_rows
 
 import aptset
-from aptset.data import devices
-from aptset.kernels.copies import CALIBRATION, PREDICTION
-from aptset.kernels.cuts import masks
+from aptset.calibration import device_rows, tensors
+from aptset.core import devices
 from aptset.kernels.engines.torch_rows import TORCH
 from aptset.kernels.formula import Formula
-from aptset.kernels.places import Rows, label_scores
+from aptset.kernels.membership import masks
+from aptset.kernels.rows import CALIBRATION, PREDICTION, Rows, label_scores
 from aptset.kernels.softmax import exponential
-from aptset.probabilities import device_rows, tensors
 from aptset.torch import TensorSets
 
 P = ugly_rows(7, n_rows=60)

@@ -4,7 +4,7 @@ import runpy
 from fractions import Fraction
 from pathlib import Path
 
-from aptset.judging.laws import central_range
+from aptset.metrics.coverage_distribution import central_range
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "torch_network.py"
 

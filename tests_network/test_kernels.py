@@ -10,16 +10,13 @@ import pytest
 import torch
 from emulated.launcher import Emulator
 
-from aptset.kernels import cuts
-from aptset.kernels.copies import CALIBRATION
-from aptset.kernels.counts import Calibrated, index_of, p_values_of_rows
+from aptset.kernels import membership as cuts
+from aptset.kernels.counting import Calibrated, index_of, p_values_of_rows
 from aptset.kernels.cuda import chunks
 from aptset.kernels.cuda.layout import layout_of
 from aptset.kernels.engines.cuda_engine import CudaEngine
 from aptset.kernels.formula import Formula
-from aptset.kernels.logits import softmax_by_blocks
-from aptset.kernels.places import Rows, all_scores_of_block, label_scores
-from aptset.kernels.seeding import hash_rows
+from aptset.kernels.rows import CALIBRATION, Rows, all_scores_of_block, hash_rows, label_scores, softmax_by_blocks
 from aptset.kernels.tensors import TensorRows
 from aptset.scores import SAPS, Adaptive, Homogeneous, Margin, Rank, Regularized
 

@@ -7,11 +7,11 @@ from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from aptset.baselines import ConformalQuantileClassifier, NetworkQuantiles
-from aptset.baselines import network as network_module
-from aptset.experiments.boxes import make_box
+from aptset.core.runner import run_tasks
+from aptset.experiments.baselines import ConformalQuantileClassifier, NetworkQuantiles
+from aptset.experiments.baselines import network as network_module
 from aptset.experiments.cells import Cell
-from aptset.running.runner import run_tasks
+from aptset.experiments.models import make_box
 
 
 def sample(n, seed):

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aptset
-from aptset.kernels.cuts import masks, masks_by_label
 from aptset.kernels.engines.torch_engine import TORCH
 from aptset.kernels.formula import Formula
-from aptset.kernels.places import Rows, all_scores_of_block, label_scores
+from aptset.kernels.membership import masks, masks_by_label
+from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from aptset.kernels.tensors import TensorRows
 from aptset.scores import SCORES
 from aptset.torch import SetLayer

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from aptset.commands.cli import main
+from aptset.cli.main import main
 
 INTRODUCTION = """# Command line
 

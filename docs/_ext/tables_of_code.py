@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from aptset.calibrations import CALIBRATIONS
-from aptset.calibrations.promises import Promises
-from aptset.data.groups.ids import EVERYONE, GROUPINGS
-from aptset.judging.metrics import BREAKDOWNS, METRICS
+from aptset.conformal import CALIBRATIONS
+from aptset.conformal.guarantees import Promises
+from aptset.core.groups import EVERYONE, GROUPINGS
+from aptset.metrics import BREAKDOWNS, METRICS
 from aptset.scores import ALIASES, SCORES
 
 ROWS = 1000  # for which promises are stated

@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow as pa
 import ray.data
 
-from aptset.batches import merge_states, set_maker, start_search
+from aptset.arrow import merge_states, set_maker, start_search
 
 
 def state_of(table, search):

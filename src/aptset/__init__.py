@@ -8,40 +8,38 @@ from importlib import import_module
 
 # The public names, by the module that each is loaded from.
 _PUBLIC = {
-    "audits.auditing": "audit",
-    "audits.comparing": "compare",
-    "data.groups.bands": "LabelBands",
-    "batches.calibrating": "calibrate_batches",
-    "batches.predicting": "predict_batches",
+    "arrow.calibrating": "calibrate_batches",
+    "arrow.predicting": "predict_batches",
+    "audits.audit": "audit",
+    "audits.compare": "compare",
+    "calibration.calibrate": "calibrate calibrate_cv",
+    "calibration.calibration": "Calibration",
+    "calibration.cross_calibration": "CrossCalibration",
+    "calibration.formulas": "adaptive_scores conformal_rank oracle_sets",
+    "calibration.label_ratios": "LabelRatios label_ratios",
+    "calibration.online": "Online",
+    "calibration.tuning": "Tuned tune",
+    "core.bands": "LabelBands",
+    "core.overlapping": "Overlapping",
     "estimator.classifier": "ConformalClassifier",
     "estimator.density": "Ratio density_ratio",
     "estimator.loading": "load",
-    "judging.estimates": "Estimate",
-    "judging.evaluation": "Evaluation evaluate",
-    "judging.metrics": (
-        "breakdown coverage coverage_by coverage_gap empty_rate labels_below macro_coverage mean_size mean_size_by "
-        "singleton_accuracy singleton_rate size_distribution size_given_coverage size_given_coverage_by "
-        "size_stratified_coverage"
+    "metrics": (
+        "breakdown coverage coverage_by coverage_gap empty_rate labels_below macro_coverage mean_size "
+        "mean_size_by singleton_accuracy singleton_rate size_distribution size_given_coverage "
+        "size_given_coverage_by size_stratified_coverage"
     ),
-    "judging.planning": "calibration_size coverage_test",
-    "judging.scorers": "coverage_score negative_mean_size negative_size_given_coverage scorer worst_slice_score",
-    "judging.worst_slice": "WorstSlice worst_slice_coverage",
-    "judging.monitors.coverage": "CoverageMonitor",
-    "data.groups.overlapping": "Overlapping",
-    "probabilities.calibrating": "calibrate",
-    "probabilities.calibrating_folds": "calibrate_cv",
-    "probabilities.calibration": "Calibration",
-    "probabilities.cross": "CrossCalibration",
-    "probabilities.formulas": "adaptive_scores conformal_rank",
-    "probabilities.label_ratios": "LabelRatios label_ratios",
-    "probabilities.oracle": "oracle_sets",
-    "probabilities.tuning": "Tuned tune",
+    "metrics.estimates": "Estimate",
+    "metrics.evaluation": "Evaluation evaluate",
+    "metrics.monitor": "CoverageMonitor",
+    "metrics.planning": "calibration_size coverage_test",
+    "metrics.scorers": "coverage_score negative_mean_size negative_size_given_coverage scorer worst_slice_score",
+    "metrics.worst_slice": "WorstSlice worst_slice_coverage",
     "reports.making": "report",
-    "data.sets": "PredictionSets",
-    "probabilities.streams.online": "Online",
+    "sets": "PredictionSets",
 }
 _ROOMS = {name: room for room, names in _PUBLIC.items() for name in names.split()}
-_OPEN = ("calibrations", "scores")  # rooms whose own __all__ is public: a line there is a name here
+_OPEN = ("conformal", "scores")  # rooms whose own __all__ is public: a line there is a name here
 
 
 def _rooms() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """``python -m aptset`` is the command line."""
 
-from aptset.commands.start import main
+from aptset.cli.start import main
 
 if __name__ == "__main__":
     main()

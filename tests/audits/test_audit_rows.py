@@ -11,9 +11,8 @@ from sklearn.naive_bayes import GaussianNB
 from test_audit_chances import rows
 
 import aptset
-from aptset.audits.paths import columns_of_features, columns_of_labels, path_test
-from aptset.audits.pool import prepare
-from aptset.audits.repeats import repeated_rows, repeats_test
+from aptset.audits.dataset import prepare
+from aptset.audits.drift import columns_of_features, columns_of_labels, path_test, repeated_rows, repeats_test
 
 QUICK = {"repetitions": 4, "calibrations": "split"}
 

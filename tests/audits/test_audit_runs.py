@@ -15,10 +15,10 @@ from sklearn.preprocessing import FunctionTransformer
 from test_audit_chances import rows
 
 import aptset
-from aptset.audits.pool import prepare
+from aptset.audits.dataset import prepare
+from aptset.audits.results import SplitResult
 from aptset.audits.splits import RandomSplit, as_conformal
-from aptset.audits.values import SplitResult
-from aptset.judging.metrics import OF_SPLITS
+from aptset.metrics import OF_SPLITS
 from shell import failure, run
 
 BAYES = GaussianNB()

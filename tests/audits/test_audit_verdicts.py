@@ -12,14 +12,11 @@ from sklearn.naive_bayes import GaussianNB
 from test_audit_chances import ALPHA, Broken, drifting, rows
 
 import aptset
-from aptset.audits.checks import check_times
-from aptset.audits.comparing import rank
-from aptset.audits.comparison import Comparison
+from aptset.audits.compare import Comparison, rank
+from aptset.audits.dataset import check_times, prepare
 from aptset.audits.drift import look_for_drift, new_labels_test
-from aptset.audits.pool import prepare
-from aptset.audits.results import Splits
+from aptset.audits.results import SplitResult, Splits, TestedRows
 from aptset.audits.splits import RandomSplit
-from aptset.audits.values import SplitResult, TestedRows
 from aptset.audits.verdicts import judge
 
 

@@ -201,7 +201,7 @@ def test_pipeline_clone_grid_search_pickle():
 def test_memory_is_bounded_by_pieces(monkeypatch):
     classifier = fitted()
     expected, p_values = classifier.predict_set(X, [0.05, 0.2]), classifier.p_values(X)
-    monkeypatch.setattr("aptset.calibrations.tally.CHUNK_CELLS", 40)
+    monkeypatch.setattr("aptset.conformal.aggregation.CHUNK_CELLS", 40)
     assert classifier.predict_set(X, [0.05, 0.2]) == expected
     np.testing.assert_array_equal(classifier.p_values(X), p_values)
 

@@ -9,10 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import aptset
-from aptset.kernels.copies import CALIBRATION, PREDICTION, own_seeds
+from aptset.core.row_seeds import row_seeds
 from aptset.kernels.rowhash import uniforms
-from aptset.kernels.seeding import hash_rows
-from aptset.probabilities.chance.seeds import row_seeds
+from aptset.kernels.rows import CALIBRATION, PREDICTION, hash_rows, own_seeds
 
 Y = np.arange(300) % 3
 

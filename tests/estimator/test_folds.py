@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import aptset
 from aptset import ConformalClassifier, CVPlus, Minimax
-from aptset.calibrations.cross import random_folds
+from aptset.conformal.schemes.cross import random_folds
 
 X, Y = load_iris(return_X_y=True)
 

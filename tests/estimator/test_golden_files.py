@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import InconsistentVersionWarning
 
 import aptset
-from aptset.commands.cli import main
+from aptset.cli.main import main
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))

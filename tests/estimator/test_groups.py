@@ -8,7 +8,7 @@ from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 
 from aptset import ConformalClassifier, CVPlus, calibrate, load
-from aptset.data.groups.ids import GROUPINGS
+from aptset.core.groups import GROUPINGS
 
 X, Y = load_iris(return_X_y=True)
 

@@ -191,8 +191,8 @@ def test_a_run_that_cannot_save_its_model_keeps_the_results_of_the_run_before(tm
     import pandas as pd
     from click.testing import CliRunner
 
-    from aptset.commands import table_jobs
-    from aptset.commands.cli import main
+    from aptset.cli import table_jobs
+    from aptset.cli.main import main
 
     generator = np.random.default_rng(0)
     frame = pd.DataFrame({"a": generator.normal(size=200), "y": generator.choice(["x", "z"], 200)})

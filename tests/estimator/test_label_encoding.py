@@ -125,7 +125,7 @@ def test_settings_that_name_labels_keep_their_meaning():
 
 def _held_out(classifier):
     """Return the rows that calibrate, drawn as fit draws them."""
-    from aptset.estimator.conformal import prepare
+    from aptset.estimator.learning import prepare
 
     _, training, _ = prepare(classifier, X, LABELS["texts"], None, None, None, {})
     return training.folds[0].held_out

@@ -42,7 +42,7 @@ def test_one_question_gives_all_answers(calibration, groups, level):
 def test_memory_is_bounded_by_pieces(monkeypatch):
     classifier = ConformalClassifier(GaussianNB(), calibration="cv+", random_state=0).fit(X, Y)
     whole = classifier.sets_and_p_values(NEW)
-    monkeypatch.setattr("aptset.calibrations.tally.CHUNK_CELLS", 30)
+    monkeypatch.setattr("aptset.conformal.aggregation.CHUNK_CELLS", 30)
     pieces = classifier.sets_and_p_values(NEW)
     assert pieces[0] == whole[0]
     np.testing.assert_array_equal(pieces[1], whole[1])

@@ -19,7 +19,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 import aptset
-from aptset.commands.cli import main
+from aptset.cli.main import main
 from aptset.estimator.folders import digest_of_facts
 
 X, codes = load_iris(return_X_y=True)

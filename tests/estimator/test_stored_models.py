@@ -44,7 +44,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import aptset
-from aptset.commands.cli import main
+from aptset.cli.main import main
 from aptset.estimator.folders import digest_of_facts
 from aptset.estimator.stored_models import check_vouched, lives_there, vouched
 

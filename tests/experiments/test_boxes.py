@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from aptset.experiments.boxes import clip, make_box
-from aptset.experiments.models import Mixed, Multinomial
+from aptset.experiments.models import Mixed, Multinomial, clip, make_box
 
 
 def test_settings_on_simulated_data():

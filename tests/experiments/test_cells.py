@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 from sklearn.frozen import FrozenEstimator
 
-from aptset.baselines import ConformalQuantileClassifier
-from aptset.data.sets import PredictionSets
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments import cells
-from aptset.experiments.boxes import make_box
-from aptset.experiments.cells import FAMILY_OF, Cell
-from aptset.experiments.measures import measure
-from aptset.experiments.models import Mixed
-from aptset.judging.metrics import OF_SPLITS
+from aptset.experiments.baselines import ConformalQuantileClassifier
+from aptset.experiments.cells import FAMILY_OF, Cell, measure
+from aptset.experiments.models import Mixed, make_box
+from aptset.metrics import OF_SPLITS
+from aptset.sets import PredictionSets
 
 SMALL = Cell("model1", 60, 200, "Oracle", "SC", 0)
 

@@ -7,13 +7,20 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 
-from aptset.experiments.claims import INFINITY, Finding, Results, findings
-from aptset.experiments.comparison import compare_notebook, compare_rerun
+from aptset.experiments.claims import (
+    INFINITY,
+    NOTEBOOK,
+    RERUN,
+    Finding,
+    Results,
+    compare_notebook,
+    compare_rerun,
+    findings,
+)
 from aptset.experiments.designs import DESIGNS
 from aptset.experiments.listings import as_markdown, listing
 from aptset.experiments.pages import claims_page
-from aptset.experiments.published import NOTEBOOK, RERUN
-from aptset.judging.estimates import Estimate
+from aptset.metrics.estimates import Estimate
 
 
 def results(values, data="model1", n_train=1000, condition="all"):

@@ -92,7 +92,7 @@ def test_data_that_cannot_be_had_are_missed_before_anything_runs(tmp_path, monke
 
 
 def test_a_missing_package_is_named_before_anything_runs(tmp_path, monkeypatch):
-    from aptset.baselines import checks
+    from aptset.experiments.baselines import network as checks
     from aptset.experiments.reproduce import reproduce
 
     monkeypatch.setattr(checks, "find_spec", lambda name: None if name == "torch" else object())

@@ -13,9 +13,9 @@ from safetensors.numpy import save
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.calibrations.weighted import Weighted
-from aptset.probabilities.artefact_checks import hash_of
-from aptset.probabilities.artefacts import _digest, read
+from aptset.calibration.storage import _digest, read
+from aptset.calibration.storage_checks import hash_of
+from aptset.conformal.importance import Weighted
 from fuzz.odd_facts import JSON, PATHS
 
 FOLDER = Path(tempfile.mkdtemp(prefix="aptset-fuzz-"))

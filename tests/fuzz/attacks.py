@@ -5,7 +5,7 @@ import io
 
 from hypothesis import strategies as st
 
-from aptset.commands.delimited import count_rows
+from aptset.cli.delimited import count_rows
 from fuzz.artefact_attacks import ARTEFACT, BYTES, FOLDER, check_artefact, check_bytes
 
 CELLS = st.sampled_from(
@@ -21,7 +21,7 @@ TEXT = st.tuples(
 
 def check_csv(attack, blocks=None):
     """A CSV has as many rows as the strict reading of the standard says, or a quote in it does not close."""
-    from aptset.commands import delimited
+    from aptset.cli import delimited
 
     lines, end, at_end, block = attack
     text = end.join(["a,b", *lines]) + (end if at_end else "")

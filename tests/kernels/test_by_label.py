@@ -5,11 +5,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptset.kernels.copies import BLOCK_ROWS
-from aptset.kernels.cuts import cut, cut_by_label, masks_by_label
 from aptset.kernels.formula import Formula
-from aptset.kernels.late import in_order
-from aptset.kernels.places import Rows, all_scores_of_block
+from aptset.kernels.membership import cut, cut_by_label, in_order, masks_by_label
+from aptset.kernels.rows import BLOCK_ROWS, Rows, all_scores_of_block
 from aptset.scores import SCORES
 from aptset.scores.conformity import formula_of
 from rows_strategy import matrices

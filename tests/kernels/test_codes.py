@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptset.data.labels import Coded, as_objects, coded_array, coded_list, columns_of
+from aptset.core.labels import Coded, as_objects, coded_array, coded_list, columns_of
 from aptset.kernels import engines
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)

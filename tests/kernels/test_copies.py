@@ -5,12 +5,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
-from aptset.kernels.cuts import cut, masks
 from aptset.kernels.formula import Formula
-from aptset.kernels.places import Rows, label_scores
+from aptset.kernels.membership import cut, masks
 from aptset.kernels.rowhash import uniforms
-from aptset.kernels.seeding import hash_rows
+from aptset.kernels.rows import (
+    BLOCK_ROWS,
+    CALIBRATION,
+    PREDICTION,
+    Rows,
+    find_copies,
+    hash_rows,
+    label_scores,
+    own_seeds,
+)
 from aptset.scores import SCORES
 from aptset.scores.conformity import formula_of
 

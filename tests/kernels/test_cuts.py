@@ -6,10 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aptset.kernels import engines
-from aptset.kernels.cuts import cut, masks
 from aptset.kernels.formula import Formula
-from aptset.kernels.late import in_order
-from aptset.kernels.places import Rows, all_scores_of_block, label_scores
+from aptset.kernels.membership import cut, in_order, masks
+from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from aptset.scores import SCORES
 from rows_strategy import matrices, uniforms
 

@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 import aptset
 from aptset.kernels import engines
-from aptset.kernels.counts import Calibrated, add_counts, index_of, p_values_of_rows
-from aptset.kernels.cuts import cut, cut_by_label, masks, masks_by_label
+from aptset.kernels.counting import Calibrated, add_counts, index_of, p_values_of_rows
 from aptset.kernels.engines.compiled_engine import job_of
 from aptset.kernels.formula import Formula
-from aptset.kernels.free_cuts import cut_by_cell
-from aptset.kernels.late import in_order
-from aptset.kernels.places import Rows, all_scores_of_block, label_scores
+from aptset.kernels.membership import cut, cut_by_cell, cut_by_label, in_order, masks, masks_by_label
+from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from aptset.scores.conformity import formula_of
 from rows_strategy import matrices
 

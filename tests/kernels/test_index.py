@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from aptset.kernels.buckets import refined
-from aptset.kernels.copies import CALIBRATION
-from aptset.kernels.counts import NO_INDEX, Calibrated, add_counts, index_of, p_values_of, p_values_of_rows
-from aptset.kernels.places import Rows, all_scores_of_block, label_scores
+from aptset.kernels.counting import NO_INDEX, Calibrated, add_counts, index_of, p_values_of, p_values_of_rows
+from aptset.kernels.rows import CALIBRATION, Rows, all_scores_of_block, label_scores
 from aptset.scores import SCORES
 from aptset.scores.conformity import formula_of
 

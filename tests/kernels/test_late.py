@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import aptset
 from aptset.kernels import blocks, engines
-from aptset.kernels.cuts import cut
 from aptset.kernels.engines import compiled_engine
 from aptset.kernels.formula import Formula
-from aptset.kernels.late import LateMembers, in_order
-from aptset.kernels.places import Rows
+from aptset.kernels.membership import LateMembers, cut, in_order
+from aptset.kernels.rows import Rows
 from aptset.scores import SCORES
 from rows_strategy import matrices
 
@@ -116,7 +115,7 @@ def test_sizes_coverage_and_masks_put_nothing_in_order(monkeypatch):
         patched.setattr(LateMembers, "in_order", refuse)
         mask, covered, sizes = sets.mask, sets.covers(labels), sets.sizes
         judged = aptset.evaluate(sets, labels, alpha=0.2)
-        named = sets.named_as(aptset.data.tables.make_table({"x": np.arange(250)}, "pandas"))
+        named = sets.named_as(aptset.core.tables.make_table({"x": np.arange(250)}, "pandas"))
         np.testing.assert_array_equal(named.mask, mask)
         with pytest.raises(AssertionError, match="put in order"):
             sets.labels()

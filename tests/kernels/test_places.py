@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aptset.kernels import engines
 from aptset.kernels.formula import Formula, Weights
-from aptset.kernels.places import Rows, all_scores_of_block, label_scores
+from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from reference import S, adaptive_score, exact_row
 from rows_strategy import matrices, uniforms
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptset.kernels.counts import p_values_of
+from aptset.kernels.counting import p_values_of
 
 
 def by_definition(m, d):

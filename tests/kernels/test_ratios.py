@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptset.kernels.quotients import by_counts
-from aptset.kernels.ratios import ratios, weight_needed, weight_needed_of_sums
+from aptset.kernels.counting import ratios, weight_needed, weight_needed_of_sums
+from aptset.kernels.p_value_rounding import by_counts
 
 
 def smallest_not_below(above, below):

@@ -6,7 +6,7 @@ from scipy import stats
 
 from aptset.kernels import engines
 from aptset.kernels.rowhash import uniforms
-from aptset.kernels.seeding import hash_rows
+from aptset.kernels.rows import hash_rows
 
 # Fixed seeds. Each p-value below is uniform if the law holds, and 1e-7 is the false alarm rate of each check;
 # there are fewer than 150 of them.

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptset.kernels.cuts import cut, masks
-from aptset.kernels.formula import First, Formula, Weights
-from aptset.kernels.places import Rows, all_scores_of_block
-from aptset.kernels.rules import broken_rule
+from aptset.kernels.formula import First, Formula, Weights, broken_rule
+from aptset.kernels.membership import cut, masks
+from aptset.kernels.rows import Rows, all_scores_of_block
 from rows_strategy import matrices, uniforms
 
 UNITS = (-1.0, 0.0, 1.0)

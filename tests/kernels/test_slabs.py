@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptset.judging.features import project
 from aptset.kernels import engines
 from aptset.kernels.slabs import find_slab
+from aptset.metrics.features import project
 
 
 def brute_force(position, covered, least):

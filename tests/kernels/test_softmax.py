@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptset.data.matrix_checks import softmax_of
-from aptset.kernels import logits as module
+from aptset.core.matrix import softmax_of
+from aptset.kernels import rows as module
 from aptset.kernels.formula import normalised, raised, sum_of_row, tempered
-from aptset.kernels.logits import softmax_by_blocks
+from aptset.kernels.rows import softmax_by_blocks
 from aptset.kernels.softmax import exponential, softmax
 
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from aptset.kernels import engines
-from aptset.kernels.counts import Calibrated, add_counts, index_of, p_values_of, p_values_of_rows
-from aptset.kernels.cuts import cut, masks
-from aptset.kernels.late import in_order
-from aptset.kernels.places import Rows
+from aptset.kernels.counting import Calibrated, add_counts, index_of, p_values_of, p_values_of_rows
+from aptset.kernels.membership import cut, in_order, masks
+from aptset.kernels.rows import Rows
 from aptset.scores import SCORES
 from aptset.scores.conformity import formula_of
 

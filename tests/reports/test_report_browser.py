@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.judging.laws import folds_chance
+from aptset.metrics.coverage_distribution import folds_chance
 
 ALPHAS = [0.001, 0.005, 0.02, 0.05, 0.1, 0.123, 0.2, 1 / 3, 0.5, 0.85, 1e-7]
 SETTINGS = {

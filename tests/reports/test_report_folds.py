@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from test_report_verdicts import ALPHA, judged, words_of
 
 import aptset
-from aptset.judging.laws import FoldCounts, folds_chance
+from aptset.metrics.coverage_distribution import FoldCounts, folds_chance
 
 
 def drawn(seed, n=600):

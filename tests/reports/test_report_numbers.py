@@ -17,9 +17,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 import aptset
-from aptset.judging.curves import coverage_curve
+from aptset.metrics.evaluation_rows import coverage_curve
 from aptset.reports import measures
-from aptset.reports.packing import pack
+from aptset.reports.measures import pack
 from aptset.reports.render import as_json
 from shell import failure, run
 

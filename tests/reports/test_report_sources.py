@@ -85,7 +85,7 @@ def test_a_column_that_is_called_label_is_a_group(tmp_path):
 def test_what_is_missing_is_said_before_the_work(tmp_path, missing):
     pd.DataFrame({"a": range(40), "y": ["u", "v"] * 20}).to_csv(tmp_path / "t.csv", index=False)
     code = (
-        f"import sys; sys.modules[{missing!r}] = None; from aptset.commands.cli import main; "
+        f"import sys; sys.modules[{missing!r}] = None; from aptset.cli.main import main; "
         f"main(['audit', {str(tmp_path / 't.csv')!r}, '--target', 'y', '-o', {str(tmp_path / 'out')!r}])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -8,7 +8,7 @@ import pytest
 from test_report_numbers import data_of, made
 
 import aptset
-from aptset.judging.laws import coverage_law
+from aptset.metrics.coverage_distribution import coverage_law
 from aptset.reports import measures, words
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import summarise

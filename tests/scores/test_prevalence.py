@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import aptset
 import reference
 from aptset import LabelBands, Prevalence
-from aptset.kernels.cuts import cut
-from aptset.kernels.places import Rows, all_scores_of_block, label_scores
+from aptset.kernels.membership import cut
+from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from aptset.scores.conformity import check_conformity, for_classes, formula_of
 from rows_strategy import matrices, uniforms
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import aptset
-from aptset.kernels.places import Rows, all_scores_of_block
+from aptset.kernels.rows import Rows, all_scores_of_block
 from aptset.scores import SCORES
 from aptset.scores.conformity import formula_of
 

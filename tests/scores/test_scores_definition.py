@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 import aptset
 import reference
-from aptset.kernels.cuts import cut
-from aptset.kernels.formula import Formula
-from aptset.kernels.places import Rows, all_scores_of_block, label_scores
-from aptset.kernels.rules import broken_rule
+from aptset.kernels.formula import Formula, broken_rule
+from aptset.kernels.membership import cut
+from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from aptset.scores import ALIASES, SCORES
 from aptset.scores.conformity import formula_of
 from rows_strategy import matrices, uniforms

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 import aptset
-from aptset.judging.estimates import paired_mean, resampled_mean
+from aptset.metrics.estimates import paired_mean, resampled_mean
 
 SPLITS, CLASSES = 20, 3
 

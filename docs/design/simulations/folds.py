@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.judging.laws import coverage_law, folds_chance
-from aptset.reports.asking import ask
+from aptset.metrics.coverage_distribution import coverage_law, folds_chance
+from aptset.reports.sources import ask
 
 ALPHA, TESTED = Fraction(1, 10), 1000
 

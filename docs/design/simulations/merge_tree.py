@@ -13,10 +13,9 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from aptset.batches import merge_states, start_search
-from aptset.batches.states import State
-from aptset.calibrations.order_statistics import OrderStatistics
-from aptset.calibrations.score_counts import ScoreCounts, keys_of
+from aptset.arrow import merge_states, start_search
+from aptset.arrow.states import State
+from aptset.conformal.histogram import OrderStatistics, ScoreCounts, keys_of
 
 BUCKETS = 2**18
 FEW = 2**21  # scores up to here are drawn one by one

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from scipy.stats import t as student_law
 
-from aptset.judging.estimates import _distance
+from aptset.metrics.estimates import _distance
 
 ROWS, LABELS = (2, 3, 5, 10, 20, 50, 100, 300, 1000), (3, 10, 100)
 RARE = (0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5)

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.audits.drift import Drift
-from aptset.audits.results import Splits
-from aptset.audits.values import Difference, Records
+from aptset.audits.results import Difference, Records, Splits
 from aptset.audits.verdicts import Verdict
-from aptset.judging.metrics import OF_SPLITS
+from aptset.metrics import OF_SPLITS
 from aptset.reports.render import SPLITS, render_page
 
 

@@ -13,19 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
-from aptset.audits.checks import check_seed, check_unweighted
-from aptset.audits.pool import Pool, fingerprint
-from aptset.audits.results import Splits
-from aptset.audits.values import PartResult, SplitResult, TestedRows
-from aptset.data.labels import columns_of
-from aptset.data.sets import PredictionSets
-from aptset.data.setting_checks import all_at_once
+from aptset.audits.dataset import Pool, check_seed, check_unweighted, fingerprint
+from aptset.audits.results import PartResult, SplitResult, Splits, TestedRows
+from aptset.core.labels import columns_of
+from aptset.core.runner import run_tasks
+from aptset.core.validate import all_at_once
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import fresh
-from aptset.judging.metrics import OF_SPLITS
-from aptset.judging.monitors.coverage import CoverageMonitor, rows_to_monitor
-from aptset.judging.outcome import Outcome
-from aptset.running.runner import run_tasks
+from aptset.metrics import OF_SPLITS
+from aptset.metrics.monitor import CoverageMonitor, rows_to_monitor
+from aptset.metrics.outcome import Outcome
+from aptset.sets import PredictionSets
 
 _FORM = 3  # of what is written down: files of another form are left alone
 _MOST_TESTED = 2_000_000  # test rows over all splits of a candidate that something is written down about

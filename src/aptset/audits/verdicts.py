@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from aptset.audits.values import SplitResult
-from aptset.judging.estimates import Estimate, resampled_share
-from aptset.judging.laws import CENTRE, chances_of_sum
+from aptset.audits.results import SplitResult
+from aptset.metrics.coverage_distribution import CENTRE, chances_of_sum
+from aptset.metrics.estimates import Estimate, resampled_share
 
 # All that an audit or a comparison says is wrong for a valid calibration in at most this share of cases.
 FALSE_ALARMS = 0.01

@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
-from aptset.calibrations.scheme import Scheme
-from aptset.data.groups.bands import LabelBands
-from aptset.data.sets import PredictionSets
-from aptset.data.setting_checks import check_alpha, check_alphas
-from aptset.estimator.answering import Answering
+from aptset.conformal.scheme import Scheme
+from aptset.core.bands import LabelBands
+from aptset.core.randomization import NewU
+from aptset.core.validate import check_alpha, check_alphas
 from aptset.estimator.checks import warn_unseen_labels
-from aptset.estimator.conformal import fit, fit_and_predict, prepare
-from aptset.estimator.saving import save_classifier
-from aptset.probabilities.chance import NewU
+from aptset.estimator.learning import fit, fit_and_predict, prepare
+from aptset.estimator.predicting import Answering
+from aptset.estimator.storage import save_classifier
 from aptset.scores import Conformity
+from aptset.sets import PredictionSets
 
 
 class ConformalClassifier(Answering):

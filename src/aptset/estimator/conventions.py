@@ -10,15 +10,14 @@ from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from aptset.calibrations.promises import Promises
-from aptset.calibrations.weight_checks import refuse_guaranteed
-from aptset.data.label_checks import as_labels, check_length
-from aptset.data.labels import columns_of
-from aptset.data.setting_checks import check_alpha, check_option
-from aptset.data.tables import html_note
+from aptset.conformal.guarantees import Promises
+from aptset.conformal.weight_checks import refuse_guaranteed
+from aptset.core.labels import as_labels, check_length, columns_of
+from aptset.core.tables import html_note
+from aptset.core.validate import check_alpha, check_option
+from aptset.estimator.checks import are_things
 from aptset.estimator.fitted import Fitted
-from aptset.estimator.label_checks import are_things
-from aptset.estimator.state import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
+from aptset.estimator.storage import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
 
 _LEARNED = ("fitted_", "classes_", "models_", "n_calibration_", "unseen_label_chance_", "conformity_")
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from aptset.data.labels import columns_of, in_order
+from aptset.core.labels import columns_of, in_order
 
 # Settings that name labels by value, in scikit-learn and in libraries that keep to its manners.
 _OF_LABELS = ("class_weight", "class_weights", "sampling_strategy", "constant", "classes", "class_names")

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from aptset.calibrations.bootstrap import number_of_bags
-from aptset.calibrations.checks import check_bag_count
-from aptset.calibrations.folds import Fold
+from aptset.conformal.checks import check_bag_count
+from aptset.conformal.measure import Fold
+from aptset.conformal.schemes.bootstrap import number_of_bags
 from aptset.estimator.checks import check_ensemble
 from aptset.estimator.encoding import LabelledModel
 

@@ -12,39 +12,32 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples
 
-from aptset.calibrations.held_out import HeldOut
-from aptset.calibrations.promises import Promises
-from aptset.calibrations.scheme import Scheme
-from aptset.calibrations.tally import Tally, chunks, p_values_of_one_model, sets_of_one_model
-from aptset.calibrations.weighted import effective_in_words
-from aptset.data.groups.checks import (
-    check_group_values,
-    check_same_kind,
-)
-from aptset.data.groups.ids import Groups, GroupValues
-from aptset.data.matrix_checks import OF_ESTIMATOR
-from aptset.data.sets import PredictionSets, concatenate
-from aptset.data.setting_checks import warn_if_too_few
+from aptset.calibration.calibration import Calibration
+from aptset.calibration.cross_calibration import CrossCalibration
+from aptset.conformal.aggregation import Tally, chunks, p_values_of_one_model, sets_of_one_model
+from aptset.conformal.guarantees import Promises
+from aptset.conformal.importance import effective_in_words
+from aptset.conformal.measure import HeldOut
+from aptset.conformal.scheme import Scheme
+from aptset.core.group_values import check_group_values, check_same_kind
+from aptset.core.groups import Groups, GroupValues
+from aptset.core.matrix import OF_ESTIMATOR
+from aptset.core.randomization import Chance, NewU, check_first_row, column_or_values
+from aptset.core.row_seeds import row_seeds
+from aptset.core.validate import warn_if_too_few
 from aptset.estimator import fitting
 from aptset.estimator.checks import (
     check_models_kept,
     check_some_rows,
 )
-from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
-from aptset.probabilities.calibration import Calibration
-from aptset.probabilities.chance import Chance, NewU
-from aptset.probabilities.chance.checks import (
-    check_first_row,
-    column_or_values,
-)
-from aptset.probabilities.chance.seeds import row_seeds
-from aptset.probabilities.cross import CrossCalibration
+from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.scores import Score
 from aptset.scores.conformity import (
     formula_of,
 )
+from aptset.sets import PredictionSets, concatenate
 
 
 @dataclass(frozen=True)

@@ -10,38 +10,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_method_params
+from sklearn.utils.validation import _check_method_params, _is_arraylike, _num_samples
 
-from aptset.calibrations.folds import Fold
-from aptset.calibrations.held_out import HeldOut, score_fold, scores_of
-from aptset.calibrations.tally import Tally, on_mean_grid
-from aptset.calibrations.weight_checks import check_some_weight, check_weights
-from aptset.calibrations.weighted import Weighted
-from aptset.calibrations.weights import Scale, WeightedScores
-from aptset.data.groups.ids import Groups, Ids
-from aptset.data.labels import columns_of
-from aptset.data.matrix_checks import (
-    OF_ESTIMATOR,
-    check_rows,
-    tolerance_of,
-)
-from aptset.estimator.checks import (
-    check_model_probabilities,
-    fold_error,
-    uncloneable,
-    warn_constant_model,
-)
+from aptset.conformal.aggregation import Tally, on_mean_grid
+from aptset.conformal.importance import Weighted
+from aptset.conformal.measure import Fold, HeldOut, score_fold, scores_of
+from aptset.conformal.weight_checks import check_some_weight, check_weights
+from aptset.conformal.weights import Scale, WeightedScores
+from aptset.core.groups import Groups, Ids
+from aptset.core.labels import columns_of
+from aptset.core.matrix import OF_ESTIMATOR, check_rows, tolerance_of
+from aptset.core.progress import with_bar
+from aptset.core.row_seeds import row_seeds
+from aptset.core.runner import Shared
+from aptset.estimator.checks import check_model_probabilities, fold_error, uncloneable, warn_constant_model
 from aptset.estimator.encoding import Encoding
 from aptset.kernels.formula import Floats, Formula
-from aptset.kernels.places import Rows
-from aptset.kernels.rowhash import Words
-from aptset.running.progress import with_bar
-from aptset.running.sharing import Shared
+from aptset.kernels.rowhash import Words, hash_words, keys_of_columns, mix, seeds_of
+from aptset.kernels.rows import Rows
 
 _DROPPED_BITS = 20  # of the 52 of a float64 probability: see `_steady`
 _BATCHES = 64  # many folds are tallied in this many pieces of work, whatever the number of workers
@@ -309,3 +301,28 @@ def mean_probabilities(models: list[Any], X: Any, classes: NDArray[Any]) -> NDAr
     for model in models[1:]:
         total += on_mean_grid(probabilities_of(model, X, classes))
     return total / len(models)
+
+
+def canonical_places(X: Any, y: NDArray[Any], fit_params: dict[str, Any], key: int) -> NDArray[np.intp]:
+    """Return the place of each row in an order that its content alone decides: X, y, and what else it is fitted with.
+
+    Rows put in this order make any way of fitting a symmetric one. Equal rows may come in either order.
+    """
+    hashes = np.zeros(len(y), dtype=np.uint64)
+    for j, part in enumerate((X, y, *_of_rows(fit_params, len(y)))):
+        hashes += hash_words(row_seeds(part, key), keys_of_columns(key, np.array([j])))
+    places = np.empty(len(y), dtype=np.intp)
+    places[np.argsort(seeds_of(hashes, key), kind="stable")] = np.arange(len(y))
+    return places
+
+
+def pair_seeds(X: Any, y: Any, key: int) -> Words:
+    """Return the seed of each row of X together with its entry of y."""
+    return mix(row_seeds(X, key) + mix(row_seeds(y, key)))
+
+
+def _of_rows(fit_params: dict[str, Any], n_rows: int) -> Iterator[Any]:
+    """Yield what fitting cuts to its rows: everything with one entry for each."""
+    for _, value in sorted(fit_params.items()):
+        if (_is_arraylike(value) or issparse(value)) and _num_samples(value) == n_rows:
+            yield value

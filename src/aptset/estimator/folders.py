@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.data.groups.ids import groups_labels
-from aptset.probabilities.checks import (
+from aptset.calibration.stored_checks import (
     LONGEST_TEXT,
     check_stored_groups,
     check_stored_labels,
     is_storable,
     unknown_kind,
 )
-from aptset.running.path_checks import check_plain_file
+from aptset.core.files import check_plain_file
+from aptset.core.groups import groups_labels
 
 NEWEST = 1
 _FACTS: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.probabilities.calibrating import load_calibration
+from aptset.calibration.calibrate import load_calibration
 
 
 def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()) -> Any:
@@ -50,11 +50,11 @@ def load_folder(
     folder: Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
 ) -> tuple[Any, dict[str, Any]]:
     """Return a classifier and the facts of its folder."""
+    from aptset.calibration.stored_scores import check_counted_classes, find_score
     from aptset.estimator.classifier import ConformalClassifier
     from aptset.estimator.folders import check_settings, read_facts, read_tensors
-    from aptset.estimator.state import rebuild
+    from aptset.estimator.storage import rebuild
     from aptset.estimator.stored_models import read_models
-    from aptset.probabilities.stored_scores import check_counted_classes, find_score
 
     trust = [trust] if isinstance(trust, str) else list(trust)
     facts = read_facts(folder)

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from aptset.data.sets import PredictionSets
-from aptset.data.setting_checks import check_alphas, warn_if_too_few
+from aptset.core.randomization import NewU, check_ids
+from aptset.core.validate import check_alphas, warn_if_too_few
 from aptset.kernels.rowhash import Words
-from aptset.probabilities.chance import NewU
-from aptset.probabilities.chance.checks import check_ids
+from aptset.sets import PredictionSets
 
 
 class SetsOfPieces:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,17 +13,45 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from aptset.baselines import ConformalQuantileClassifier
-from aptset.data.sets import PredictionSets
-from aptset.data.setting_checks import all_at_once
+from aptset.calibration.formulas import oracle_sets
+from aptset.core.validate import all_at_once
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import seed_unseeded
-from aptset.experiments.boxes import make_box
+from aptset.experiments.baselines import ConformalQuantileClassifier
 from aptset.experiments.checks import check_sizes
 from aptset.experiments.datasets import load_data, source_tag
-from aptset.experiments.measures import measure
-from aptset.experiments.models import MODELS, Model, draw_labels
-from aptset.probabilities.oracle import oracle_sets
+from aptset.experiments.models import MODELS, Model, draw_labels, make_box
+from aptset.metrics import OF_SPLITS
+from aptset.metrics.outcome import Outcome
+from aptset.sets import PredictionSets
+
+
+def measure(
+    sets: PredictionSets, X: NDArray[np.float64], y: NDArray[Any], model: Model | None, seed: int
+) -> Iterator[dict[str, Any]]:
+    """Yield one row for all test rows, then one for each condition, where metrics of features are not looked for.
+
+    ``expected_coverage`` is the mean true probability of the labels in a set, known for simulated data only: coverage
+    without the chance of the test labels.
+    """
+    expected = np.full(len(y), np.nan) if model is None else (model.probabilities(X) * sets.mask).sum(axis=1)
+    for condition, rows in _conditions(X, y, model):
+        outcome, features = Outcome.of(sets[rows], y[rows]), X if condition == "all" else None
+        yield {
+            "condition": condition,
+            "n": len(rows),
+            **{name: one.value(outcome, X=features, random_state=seed) for name, one in OF_SPLITS.items()},
+            "expected_coverage": float(expected[rows].mean()),
+        }
+
+
+def _conditions(X: NDArray[np.float64], y: NDArray[Any], model: Model | None) -> Iterator[tuple[str, NDArray[np.intp]]]:
+    """Yield all rows; then those of each value of the first feature (simulated data) or each true label (real data)."""
+    yield "all", np.arange(len(y))
+    name, values = ("label", y) if model is None else ("X1", X[:, 0])
+    for value in np.unique(values):
+        yield f"{name}={value:g}", np.flatnonzero(values == value)
+
 
 # Methods of one family share their fits: SC, HCC and the oracle's own sets are cells of one family.
 FAMILY_OF = {"SC": "SC", "HCC": "SC", "oracle": "SC", "CV+": "CV+", "JK+": "JK+", "CQC": "CQC", "CQC-RF": "CQC-RF"}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import warnings
+import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,13 +17,42 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.experiments.checks import (
-    check_checksum,
-    check_names,
-    check_shape,
-    offline_error,
-)
-from aptset.experiments.prepared import keep, kept
+from aptset.core.files import atomic_write
+from aptset.experiments.checks import check_checksum, check_names, check_shape, offline_error, warn_damaged_cache
+
+
+def keep(path: Path, X: NDArray[Any], y: NDArray[Any]) -> None:
+    """Keep prepared data; a cache that cannot be written is no reason to stop."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            np.savez(file, X=X, y=y, digest=_digest(X, y))
+
+
+def kept(path: Path) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Return what was kept, or None; a damaged file is named and removed."""
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as file, np.load(file) as arrays:
+            X, y, digest = arrays["X"], arrays["y"], str(arrays["digest"])
+        if digest == str(_digest(X, y)):
+            return X, y
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        pass
+    warn_damaged_cache(path)
+    with suppress(OSError):
+        path.unlink()
+    return None
+
+
+def _digest(X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.str_]:
+    found = hashlib.sha256()
+    for values in (X, y):
+        found.update(f"{values.shape} {values.dtype}".encode())
+        found.update(np.ascontiguousarray(values).tobytes())
+    return np.array(found.hexdigest())
+
 
 _COMPONENTS = 50  # images are reduced to this many
 _KEPT_FROM = 1_000_000  # cells of prepared data that took long enough to be kept

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from aptset.core.files import atomic_path
 from aptset.experiments.designs import Design
-from aptset.judging.metrics import OF_SPLITS
-from aptset.running.writing import atomic_path
+from aptset.metrics import OF_SPLITS
 
 if TYPE_CHECKING:
     import pandas as pd

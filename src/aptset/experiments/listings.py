@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from aptset.experiments.claims import ABOUT
 from aptset.experiments.designs import Design
-from aptset.judging.estimates import Estimate, mean
-from aptset.judging.metrics import OF_SPLITS
+from aptset.metrics import OF_SPLITS
+from aptset.metrics.estimates import Estimate, mean
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptset.baselines.checks import check_packages
-from aptset.data.setting_checks import check_alpha
+from aptset.core.files import atomic_write
+from aptset.core.runner import check_folder, read_results, run_tasks
+from aptset.core.validate import check_alpha
+from aptset.experiments.baselines.network import check_packages
 from aptset.experiments.cells import FAMILY_OF, Cell
 from aptset.experiments.checks import (
     check_finished_folder,
@@ -21,11 +23,7 @@ from aptset.experiments.designs import Choice, Design, cells_of, designs_of
 from aptset.experiments.figures import draw_figure
 from aptset.experiments.listings import as_markdown, listing
 from aptset.experiments.models import MODELS
-from aptset.experiments.pages import claims_page
-from aptset.experiments.results import as_frame, write_results
-from aptset.running.checks import check_folder
-from aptset.running.runner import read_results, run_tasks
-from aptset.running.writing import atomic_write
+from aptset.experiments.pages import as_frame, claims_page, write_results
 
 if TYPE_CHECKING:
     import pandas as pd

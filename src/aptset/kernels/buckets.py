@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels.engines.seam import Index
+from aptset.kernels.engines.interface import Index
 from aptset.kernels.formula import Floats
 
 _IN_A_BUCKET = 4  # scores on average

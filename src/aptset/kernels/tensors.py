@@ -8,9 +8,9 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Protocol
 
-from aptset.kernels.copies import PREDICTION
-from aptset.kernels.engines.seam import Calibrated
+from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.formula import Weights
+from aptset.kernels.rows import PREDICTION
 
 Tensor = Any  # torch is no dependency: it is there where a tensor came from
 
@@ -21,7 +21,7 @@ class TensorRows:
 
     ``probabilities`` are (rows, labels), contiguous, float16, bfloat16, float32 or float64. ``seeds`` are the bits of
     64-bit words as int64; None: hashed from the rows, copies found. ``u`` are float64, or None: drawn from the seeds.
-    A row is bad as in :class:`aptset.kernels.places.Rows`.
+    A row is bad as in :class:`aptset.kernels.rows.Rows`.
     """
 
     probabilities: Tensor

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.data.tables import is_table, iterate_columns, names_of_columns
-from aptset.judging.evidence import Evidence
+from aptset.core.tables import is_table, iterate_columns, names_of_columns
+from aptset.metrics.evaluation_rows import Evidence
 
 MOST_LABELS = 30
 _MOST_FEATURES = 8

@@ -9,16 +9,12 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from aptset.data.setting_checks import check_flag
-from aptset.judging.evaluation import Evaluation
-from aptset.reports.checks import (
-    check_example_count,
-    check_page_path,
-)
-from aptset.reports.render import need_jinja, render, save_page
+from aptset.core.progress import counting
+from aptset.core.validate import check_flag
+from aptset.metrics.evaluation import Evaluation
+from aptset.reports.render import check_example_count, check_page_path, need_jinja, render, save_page
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import summarise
-from aptset.running.progress import counting
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,19 +14,44 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.data.setting_checks import check_generator
-from aptset.judging.checks import check_reportable
-from aptset.judging.curves import LEVELS, coverage_curve
-from aptset.judging.estimates import Estimate
-from aptset.judging.evaluation import Evaluation
-from aptset.judging.evidence import Evidence, Origin
-from aptset.judging.metrics import Metric
-from aptset.judging.worst_slice import WorstSlice
+from aptset.core.validate import check_generator
+from aptset.metrics import Metric
+from aptset.metrics.checks import check_reportable
+from aptset.metrics.estimates import Estimate
+from aptset.metrics.evaluation import Evaluation
+from aptset.metrics.evaluation_rows import LEVELS, Evidence, Origin, coverage_curve
+from aptset.metrics.monitor import CoverageMonitor, rows_to_monitor
+from aptset.metrics.worst_slice import WorstSlice
 from aptset.reports import examples, measures, words
-from aptset.reports.monitoring import along_the_rows
-from aptset.reports.packing import pack
-from aptset.reports.parts import laws_of_parts
-from aptset.reports.slices import slice_in_words
+from aptset.reports.measures import pack
+from aptset.reports.words import laws_of_parts
+
+
+def slice_in_words(worst: WorstSlice | None) -> dict[str, Any] | None:
+    """Return the share of the rows in the slice, a sentence for each column that weighs most, and what was left out."""
+    if worst is None:
+        return None
+    return {
+        "share": f"{100 * worst.share:.3g} %",
+        "features": list(worst.sentences),
+        "worse": worst.is_worse_than_chance,
+        "left_out": ", ".join(worst.left_out),
+    }
+
+
+def along_the_rows(evidence: Evidence, alpha: float) -> str | None:
+    """Return its evidence on the rows in their order; None if their misses follow no urn, or none can be."""
+    of_row = evidence.origin.group_of_row
+    if of_row is None:
+        return None
+    sizes = np.array(evidence.origin.group_sizes)
+    judged = (of_row >= 0) & (sizes[of_row] >= rows_to_monitor(alpha))
+    if not judged.any():
+        return None
+    met = {group: int(sizes[group]) for group in np.unique(of_row[judged]).tolist()}
+    monitor = CoverageMonitor(met, alpha).update(evidence.covered_at(alpha)[judged], of_row[judged])
+    return f"{monitor.evidence_in_words()} ({monitor.alarm:g} would be an alarm)"
+
 
 CONFIDENCE = 0.95
 # Levels of the slider where p-values are too many to travel: every half percent, finer at the small end.

@@ -9,14 +9,14 @@ from aptset.kernels.formula import Places
 from aptset.scores.adaptive import Adaptive
 from aptset.scores.gridded import Gridded
 from aptset.scores.homogeneous import Homogeneous
+from aptset.scores.interface import Conformity as Conformity
+from aptset.scores.interface import OfFunction as OfFunction
+from aptset.scores.interface import Score as Score
 from aptset.scores.margin import Margin
 from aptset.scores.prevalence import Prevalence
 from aptset.scores.rank import Rank
 from aptset.scores.regularized import Regularized
 from aptset.scores.saps import SAPS
-from aptset.scores.seam import Conformity as Conformity
-from aptset.scores.seam import OfFunction as OfFunction
-from aptset.scores.seam import Score as Score
 from aptset.scores.tempered import Tempered
 
 __all__ = [

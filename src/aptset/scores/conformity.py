@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels.formula import Floats, Formula, Places, Weights
-from aptset.kernels.places import Rows, all_scores_of_block
-from aptset.kernels.rules import broken_rule
+from aptset.kernels.formula import Floats, Formula, Places, Weights, broken_rule
+from aptset.kernels.rows import Rows, all_scores_of_block
 from aptset.scores import ALIASES, SCORES, Gridded, OfFunction, Prevalence, Score, Tempered
 
 AUTO = "auto"

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from aptset.kernels.formula import Floats, Formula, Places
-from aptset.scores.checks import check_resolution
-from aptset.scores.seam import Score
+from aptset.scores.interface import Score, check_resolution
 
 
 @dataclass(frozen=True)

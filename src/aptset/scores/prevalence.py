@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.data.label_checks import check_every_label, check_training_counts
-from aptset.data.labels import plain_value
+from aptset.core.labels import check_every_label, check_training_counts, plain_value
 from aptset.kernels.formula import Floats, OwnMass, Places
 from aptset.scores.homogeneous import TIE_NOISE
 

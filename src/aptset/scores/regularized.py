@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aptset.kernels.formula import Floats, Places, Weights
-from aptset.scores.checks import check_free_ranks, check_penalty
+from aptset.scores.interface import check_free_ranks, check_penalty
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from aptset.kernels.formula import Floats, Places
-from aptset.scores.checks import check_power
-from aptset.scores.seam import Score
+from aptset.scores.interface import Score, check_power
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 if find_spec("torch") is None:
     raise ModuleNotFoundError("aptset.torch needs torch: pip install 'aptset[gpu]'")
 
-from aptset.probabilities.tensor_sets import TensorSets
+from aptset.calibration.tensor_sets import TensorSets
 from aptset.torch.layer import SetLayer
 
 __all__ = ["SetLayer", "TensorSets"]

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import distributed
 
-from aptset.data.setting_checks import check_generator
-from aptset.kernels.copies import BLOCK_ROWS
-from aptset.probabilities.calibrating import calibrate
-from aptset.probabilities.calibration import Calibration
-from aptset.running.progress import Bar
+from aptset.calibration.calibrate import calibrate
+from aptset.calibration.calibration import Calibration
+from aptset.core.progress import Bar
+from aptset.core.validate import check_generator
+from aptset.kernels.rows import BLOCK_ROWS
 from aptset.torch.checks import check_column_numbers, check_outputs, check_pair, raise_for_all, refuse_empty_loader
 
 _CHUNK_ROWS = 16 * BLOCK_ROWS  # whose outputs are held at a time; whole blocks, so that copies are those of all rows

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from aptset.calibrations.weighted import refuse_weighted
+from aptset.conformal.importance import refuse_weighted
+from aptset.core.randomization import MANY_COPIES
 from aptset.kernels.formula import Formula
-from aptset.probabilities.chance.checks import MANY_COPIES
 
 if TYPE_CHECKING:
-    from aptset.probabilities.calibration import Calibration
+    from aptset.calibration.calibration import Calibration
 
 
 def check_n_classes(n_classes: Any) -> int:

@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from aptset.kernels.copies import PREDICTION
-from aptset.kernels.engines.torch_rows import TORCH, filled, open_rows, ordered_scores
-from aptset.kernels.engines.torch_words import own_seeds, seeds_of_rows, words_of
+from aptset.kernels.engines.torch_rows import (
+    TORCH,
+    filled,
+    open_rows,
+    ordered_scores,
+    own_seeds,
+    seeds_of_rows,
+    words_of,
+)
 from aptset.kernels.formula import normalised, tempered
+from aptset.kernels.rows import PREDICTION
 from aptset.kernels.softmax import softmax
 
 if TYPE_CHECKING:

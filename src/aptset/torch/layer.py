@@ -10,19 +10,18 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
-from aptset.calibrations.tally import by_label_thresholds
-from aptset.data.devices import stand_in
-from aptset.data.label_checks import check_classes
-from aptset.data.matrix_checks import tolerance_of
-from aptset.data.setting_checks import check_alphas, check_flag, warn_if_too_few
-from aptset.kernels.copies import PREDICTION
-from aptset.kernels.engines.torch_rows import in_numbers_of_python
-from aptset.kernels.engines.torch_words import signed
+from aptset.calibration.calibration import Calibration
+from aptset.calibration.device_rows import DeviceRows
+from aptset.calibration.tensor_sets import TensorSets
+from aptset.calibration.tensors import mask_at, sets_at, sets_by_label
+from aptset.conformal.aggregation import by_label_thresholds
+from aptset.core.devices import stand_in
+from aptset.core.labels import check_classes
+from aptset.core.matrix import tolerance_of
+from aptset.core.validate import check_alphas, check_flag, warn_if_too_few
+from aptset.kernels.engines.torch_rows import in_numbers_of_python, signed
 from aptset.kernels.formula import Formula
-from aptset.probabilities.calibration import Calibration
-from aptset.probabilities.device_rows import DeviceRows
-from aptset.probabilities.tensor_sets import TensorSets
-from aptset.probabilities.tensors import mask_at, sets_at, sets_by_label
+from aptset.kernels.rows import PREDICTION
 from aptset.scores.conformity import check_conformity, formula_of
 from aptset.torch.checks import (
     check_can_be_a_layer,

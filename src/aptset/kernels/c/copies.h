@@ -1,5 +1,5 @@
 /* Rows whose content came before in their block of rows. They are told by their seeds, which are hashes of the content; twin of
- * kernels/copies.py. */
+ * kernels/rows.py. */
 #ifndef APTSET_COPIES_H
 #define APTSET_COPIES_H
 #include "row.h"

@@ -1,5 +1,5 @@
 /* p-values m / d, rounded so that `p > alpha` decides like the sets for every level, read as the decimal it prints as: the
- * smallest double whose shortest decimal is not below the quotient. Twin of kernels/quotients.py, without its decimals. */
+ * smallest double whose shortest decimal is not below the quotient. Twin of kernels/p_value_rounding.py, without its decimals. */
 #ifndef APTSET_QUOTIENTS_H
 #define APTSET_QUOTIENTS_H
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Ratios of whole numbers, in [0, 1]: the smallest double whose decimal is not below each. Twin of kernels/ratio_pairs.py; what is too close to
+/* Ratios of whole numbers, in [0, 1]: the smallest double whose decimal is not below each. Twin of kernels/p_value_rounding.py; what is too close to
  * call is marked, and left to rationals. */
 #ifndef APTSET_RATIOS_H
 #define APTSET_RATIOS_H

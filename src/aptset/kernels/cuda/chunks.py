@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from aptset.kernels.cuda.arguments import Job, changed, pointer
-from aptset.kernels.engines.seam import BLOCK_ROWS
+from aptset.kernels.engines.interface import BLOCK_ROWS
 from aptset.kernels.rowhash import GOLDEN, column_keys, mix
 
 MOST_NOTED = 60 * 2**20  # bytes, of what is noted of rows while they are worked on

@@ -1,4 +1,4 @@
-"""Engines of the loops: one object each, with the members of :class:`~aptset.kernels.engines.seam.Engine`.
+"""Engines of the loops: one object each, with the members of :class:`~aptset.kernels.engines.interface.Engine`.
 
 ``chosen`` runs all scores; its ``for_functions`` those that are plain functions of places. Callers never ask which
 engine they have. Set ``APTSET_KERNELS=numpy`` to leave the compiled loops unused.
@@ -8,8 +8,8 @@ import os
 from importlib import import_module
 
 from aptset.kernels.engines.compiled_engine import CompiledEngine
+from aptset.kernels.engines.interface import Engine
 from aptset.kernels.engines.numpy_engine import NumpyEngine
-from aptset.kernels.engines.seam import Engine
 
 NUMPY: Engine = NumpyEngine()
 

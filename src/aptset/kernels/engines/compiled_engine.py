@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 
 from aptset.kernels import blocks
 from aptset.kernels.buckets import FinerIndex, refined
-from aptset.kernels.engines.seam import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, Waiting
-from aptset.kernels.formula import Floats, Weights
-from aptset.kernels.quotients import by_decimals, rounding_bits
-from aptset.kernels.ratio_pairs import POWERS, TENTHS
+from aptset.kernels.engines.interface import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, Waiting
+from aptset.kernels.formula import Floats, Places, Weights
+from aptset.kernels.p_value_rounding import POWERS, TENTHS, by_decimals, rounding_bits
 from aptset.kernels.rowhash import Words, column_keys
 from aptset.kernels.softmax import CONSTANTS
 
 if TYPE_CHECKING:
-    from aptset.kernels.places import Rows
+    from aptset.kernels.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,6 @@ class CompiledEngine:
     @cached_property
     def for_functions(self) -> CompiledEngine:
         """The same loops around scores that they do not know."""
-        from aptset.kernels.engines.free_engine import FreeEngine  # which is made of this one
-
         return FreeEngine(self.loops)
 
     def step(self, rows: Rows) -> int:
@@ -261,3 +258,90 @@ def wanted_at(thresholds: Floats, at_least: int) -> tuple[object, ...]:
     """Return the arguments that say where to cut (``WANTED_FORMAT`` in ``c/compiled.c``)."""
     n_thresholds = thresholds.shape[1]
     return thresholds, n_thresholds, n_thresholds if len(thresholds) > 1 else 0, at_least
+
+
+@dataclass(frozen=True)
+class FreeEngine(CompiledEngine):
+    """The loops around scores that have no weights: every label is scored first, and no order of scores is assumed.
+
+    Scores of a label's own mass are worked out in C; others are functions, which are told in C where labels stand.
+    """
+
+    def step(self, rows: Rows) -> int:
+        """Return blocks whose scores stay in the cache of a core."""
+        return max(1, blocks.BLOCK_CELLS // rows.n_columns)
+
+    def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
+        """Score one label of each row."""
+        own = rows.formula.own_mass
+        if own is not None:
+            return int(self.loops.own_mass(*job_of(rows, noted), own.factors, own.constant, own.u, labels, scores))
+        every = np.empty(rows.probabilities.shape)
+        bad = self.all_scores(rows, every, noted)
+        scores[:] = np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
+        return bad
+
+    def all_scores(self, rows: Rows, scores: Floats, noted: Words | None = None) -> int:
+        """Score every label."""
+        own, of = rows.formula.own_mass, rows.formula.of
+        if own is not None:
+            return int(self.loops.own_mass(*job_of(rows, noted), own.factors, own.constant, own.u, None, scores))
+        assert of is not None
+        of_labels, of_rows = np.empty((3, *scores.shape)), np.empty((5, len(scores), 1))
+        bad = int(self.loops.standing(*job_of(rows, noted), of_labels, of_rows))
+        if bad < 0:
+            own, above, rank = of_labels
+            top, second, total, with_mass, u = of_rows
+            scores[:] = of(Places(own, above, rank, top, second, total, with_mass, u, scores.shape[1]))
+        return bad
+
+    def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
+        """Flag the members."""
+        rows, scores, bad = self._scored(rows, noted)
+        if bad < 0:
+            flags[:] = False
+            where = (*at_cells(thresholds), at_least, None, None, 1, flags)
+            self.loops.by_cell(*job_of(rows, None), len(rows), scores, *where)
+        return bad
+
+    def cut_by_label(
+        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+    ) -> tuple[int, Columns]:
+        """Return the members at a threshold for every column."""
+        rows, scores, bad = self._scored(rows, noted)
+        if bad >= 0:
+            return bad, np.empty(0, dtype=np.int32)
+        sizes[:], members = self._members(rows, scores, thresholds[None, :], at_least)
+        return bad, members
+
+    def mask_by_label(
+        self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
+    ) -> int:
+        """Flag the members at a threshold for every column."""
+        return self.mask(rows, thresholds[None, :], at_least, flags, noted)
+
+    def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
+        """Count the scores below every label."""
+        _, scores, bad = self._scored(rows, None)
+        if bad < 0:
+            self.loops.counts_of_scores(scores, rows.n_columns, *known_of(calibrated, row_groups), None, counts)
+        return bad
+
+    def p_values(
+        self, rows: Rows, calibrated: Calibrated, row_groups: Groups, p_values: Floats, noted: Words | None
+    ) -> int:
+        """Count, divide, and go one step up where the table says so."""
+        _, scores, bad = self._scored(rows, noted)
+        if bad < 0:
+            of_scores = (*known_of(calibrated, row_groups), self._rounding(calibrated))
+            self.loops.p_values_of_scores(scores, rows.n_columns, *of_scores, p_values)
+        return bad
+
+    def _scored(self, rows: Rows, noted: Words | None) -> tuple[Rows, Floats, int]:
+        """Return the rows with their seeds, the scores of all labels, and the first bad row or -1."""
+        scores = np.empty(rows.probabilities.shape)
+        if rows.seeds is not None:
+            return rows, scores, self.all_scores(rows, scores)
+        seeds = np.empty(len(rows), dtype=np.uint64) if noted is None else noted
+        bad = self.all_scores(rows, scores, seeds)
+        return replace(rows, seeds=seeds), scores, bad

@@ -15,9 +15,9 @@ from aptset.kernels.cuda.arguments import Job, OfCalibration, Output, Wanted, ch
 from aptset.kernels.cuda.chunks import Chunk, Starts, base_of, keys_of, over_chunks, torch_module
 from aptset.kernels.cuda.launcher import Launcher
 from aptset.kernels.cuda.layout import BLOCK, Layout, defines_of, layout_of
-from aptset.kernels.engines.seam import Calibrated
+from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.engines.torch_rows import TORCH
-from aptset.kernels.quotients import rounding_bits
+from aptset.kernels.p_value_rounding import rounding_bits
 from aptset.kernels.softmax import softmax
 
 _MOST_SHARED = 200 * 2**10  # bytes of a block

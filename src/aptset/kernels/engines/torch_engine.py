@@ -10,18 +10,20 @@ import numpy as np
 import torch
 
 from aptset.kernels import engines
-from aptset.kernels.engines.seam import Calibrated
+from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.engines.torch_rows import (
     OpenRows,
+    Tensor,
     filled,
     first_bad,
+    hash_of_rows,
     in_numbers_of_python,
     label_scores,
     mask_of,
     open_rows,
     ordered_scores,
+    own_seeds,
 )
-from aptset.kernels.engines.torch_words import Tensor, hash_of_rows, own_seeds
 from aptset.kernels.tensors import TensorRows
 
 _BLOCK_CELLS = 2**17  # of rows that are worked on at a time: about 30 temporary words for each

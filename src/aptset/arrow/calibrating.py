@@ -1,0 +1,166 @@
+"""Calibrate on batches: one process, any number of rows, bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from aptset.arrow.checks import check_column
+from aptset.arrow.layout import Layout
+from aptset.arrow.scoring import Scoring
+from aptset.arrow.search import ThresholdSearch
+from aptset.arrow.settings import Calibrating, Columns
+from aptset.arrow.sources import Source, peeked
+from aptset.arrow.state_checks import check_bucket_count, check_rows_found
+from aptset.calibration.calibration import Calibration
+from aptset.core.bands import LabelBands
+from aptset.core.groups import Kind, groups_overlap, is_grouping
+from aptset.core.overlapping import refuse_overlapping
+from aptset.core.randomization import Chance
+from aptset.core.validate import check_alphas, check_flag, check_generator, draw_key
+from aptset.scores import Conformity, Gridded
+from aptset.scores.conformity import check_conformity, for_classes
+
+
+def calibrate_batches(
+    batches: Any,
+    *,
+    labels: str,
+    alpha: float | Sequence[float] = 0.1,
+    probabilities: str | Sequence[str] | None = None,
+    prefix: str | None = None,
+    classes: ArrayLike | None = None,
+    groups: str | LabelBands | None = None,
+    ids: str | None = None,
+    conformity: Conformity = "adaptive",
+    resolution: float | None = None,
+    randomized: bool = True,
+    allow_empty: bool = True,
+    normalize: bool = False,
+    logits: bool = False,
+    random_state: Any = None,
+    buckets: int = 2**18,
+) -> Calibration:
+    """Calibrate on record batches of Arrow, without keeping the scores: thresholds are exact at any number of rows.
+
+    Scores are counted by their bits. Up to ``buckets`` different scores one pass is enough; of more, the bucket that
+    holds a threshold is looked into again, in two passes as a rule and three at 10^12 rows. Thresholds and sets are
+    those of :func:`calibrate` on all rows, bit for bit.
+
+    Parameters
+    ----------
+    batches : table, stream, iterable of batches, or function
+        Anything with ``__arrow_c_stream__`` (a table of pyarrow, a frame of polars or pandas, a relation of duckdb), an
+        iterable of record batches, or a function without arguments that returns one of these. An iterator or a reader
+        can be looked through once: if that is not enough, one error says so.
+    labels : str
+        The column of true labels. Texts stand for classes by name; numbers also for classes whose name spells them.
+    alpha : float or sequence of float, default=0.1
+        The levels whose thresholds are wanted. The calibration knows no others, unless ``resolution`` is given.
+    probabilities : str or sequence of str, optional
+        The columns of probabilities, one for each class, or the one column of lists (of fixed size or not, float16 to
+        float64). By default the only column of lists of floats, or else every column of numbers that is nothing else.
+    prefix : str, optional
+        What the names of the columns of probabilities start with; the class is the rest of the name.
+    classes : array, optional
+        The class of each column, or of each place of a list: by default the names of the columns, or 0, 1, ....
+    groups : None, "label", LabelBands or str, optional
+        Calibrate within groups: "label" for every true label, :class:`LabelBands` for bands of labels, else the column
+        with the group of each row.
+    ids : str, optional
+        The column with an id for each row: u then comes from the id alone. Without it u comes from the content of a
+        row, and for copies of a row from where they stand among the batches.
+    conformity : str, score or function of :class:`Places`, default="adaptive"
+        How strange a label is for a row, as in :func:`calibrate`; "auto" is not possible here.
+    resolution : float, optional
+        A power of two such as ``2**-20``: scores are rounded up to multiples of it, on both sides (:class:`Gridded`).
+        One pass is then enough at any n, the calibration answers every level and p-values, can be merged, and its file
+        stays small: a few bytes for each point of the grid.
+    randomized, allow_empty, normalize, logits, random_state
+        As in :func:`calibrate`.
+    buckets : int, default=2**18
+        How many buckets are kept in memory in a pass; more need fewer passes.
+
+    Returns
+    -------
+    Calibration
+        Without ``resolution`` it has no scores, hence no p-values and no levels but those of ``alpha``.
+
+    Examples
+    --------
+    >>> import aptset, pyarrow
+    >>> probabilities = {"cat": [0.9, 0.2, 0.6] * 40, "dog": [0.1, 0.8, 0.4] * 40}
+    >>> table = pyarrow.table({**probabilities, "truth": ["cat", "dog", "dog"] * 40})
+    >>> calibration = aptset.calibrate_batches(table, labels="truth", alpha=[0.1, 0.2], random_state=0)
+    >>> calibration
+    Calibration(n=120, 2 classes, Adaptive())
+    >>> same = aptset.calibrate(table.select(["cat", "dog"]), table["truth"], random_state=0)
+    >>> calibration.threshold(0.1) == same.threshold(0.1)
+    True
+    """
+    source = Source.of(batches)
+    first, all_batches = peeked(source.batches())
+    check_rows_found(0 if first is None else 1)
+    columns = Columns(probabilities, prefix, groups, ids, labels, classes)
+    settings = Calibrating(
+        alpha, conformity, resolution, randomized, allow_empty, normalize, logits, random_state, buckets
+    )
+    search = search_for(first, columns, settings)
+    search = search.advance(search.state_of(all_batches))
+    while not search.is_done:
+        search = search.advance(search.state_of(source.batches(is_again=True)))
+    return search.calibration()
+
+
+def start_search(
+    first: pa.RecordBatch | pa.Schema,
+    *,
+    labels: str,
+    alpha: float | Sequence[float] = 0.1,
+    probabilities: str | Sequence[str] | None = None,
+    prefix: str | None = None,
+    classes: ArrayLike | None = None,
+    groups: str | LabelBands | None = None,
+    ids: str | None = None,
+    conformity: Conformity = "adaptive",
+    resolution: float | None = None,
+    randomized: bool = True,
+    allow_empty: bool = True,
+    normalize: bool = False,
+    logits: bool = False,
+    random_state: Any = None,
+    buckets: int = 2**18,
+) -> ThresholdSearch:
+    """Return the first pass of a search for thresholds, for batches with the schema of ``first``.
+
+    The parameters are those of :func:`calibrate_batches`, which does with it what a cluster does on its partitions.
+    """
+    columns = Columns(probabilities, prefix, groups, ids, labels, classes)
+    settings = Calibrating(
+        alpha, conformity, resolution, randomized, allow_empty, normalize, logits, random_state, buckets
+    )
+    return search_for(first, columns, settings)
+
+
+def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Calibrating) -> ThresholdSearch:
+    """Return the first pass of a search; only here is looked at what was given."""
+    score = check_conformity(settings.conformity)
+    score = score if settings.resolution is None else check_conformity(Gridded(score, settings.resolution))
+    schema = first if isinstance(first, pa.Schema) else first.schema
+    check_column(schema.names, columns.labels, "labels")
+    groups = columns.groups
+    refuse_overlapping("overlap" if groups_overlap(groups) else "", "batches", "Use aptset.calibrate.")
+    bands = groups if isinstance(groups, LabelBands) else None
+    layout = Layout.of(first, columns)
+    score = for_classes(score, layout.classes)
+    kind: Kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
+    chance = Chance.of(None, columns.ids, check_flag(settings.randomized, "randomized"))
+    flags = check_flag(settings.normalize, "normalize"), check_flag(settings.logits, "logits")
+    of_labels = None if bands is None else bands.groups_of(layout.classes)
+    key = draw_key(check_generator(settings.random_state))
+    scoring = Scoring(layout, score, kind, key, chance, *flags, of_labels)
+    levels, buckets = tuple(dict.fromkeys(check_alphas(settings.alpha)[0])), check_bucket_count(settings.buckets)
+    return ThresholdSearch(scoring, levels, buckets, check_flag(settings.allow_empty, "allow_empty"))

@@ -1,0 +1,230 @@
+"""Predict on batches: sets beside the columns that travel along, one piece at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from aptset.arrow.checks import check_classes_known, check_first_batch, check_room, check_width, rows_of
+from aptset.arrow.layout import Layout, of_numbers, of_texts
+from aptset.arrow.scoring import PARTITION_ROWS
+from aptset.arrow.settings import Columns, Predicting
+from aptset.arrow.sources import Source, peeked, pieces, record_batches
+from aptset.arrow.state_checks import check_partition
+from aptset.calibration.calibration import Calibration
+from aptset.conformal.histogram import KnownThresholds
+from aptset.conformal.importance import Weighted
+from aptset.conformal.weight_checks import refuse_with_weights
+from aptset.core.group_values import check_same_kind
+from aptset.core.groups import labels_decide
+from aptset.core.labels import as_objects
+from aptset.core.overlapping import refuse_overlapping
+from aptset.core.validate import check_alphas
+
+
+def names_of_sets(alphas: Sequence[float], taken: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the names of the two columns of each level: size and set; with the level where that tells them apart."""
+    if len(alphas) == 1 and not {"size", "set"} & set(taken):
+        return [("size", "set")]
+    short = [f"{alpha:g}" for alpha in alphas]
+    shown = short if len(set(short)) == len(set(alphas)) else [repr(float(alpha)) for alpha in alphas]
+    return [(f"size {level}", f"set {level}") for level in shown]
+
+
+def columns_of_sets(sets: Sequence[Any], names: Sequence[tuple[str, str]], classes: pa.Array) -> dict[str, pa.Array]:
+    """Return for each level the size of each set and its labels, most likely first."""
+    columns: dict[str, pa.Array] = {}
+    for some, (size, labels) in zip(sets, names, strict=True):
+        pointers, members = of_numbers(some.indptr.astype(np.int32)), classes.take(of_numbers(some.indices))
+        columns |= {size: of_numbers(some.sizes.astype(np.int32)), labels: pa.ListArray.from_arrays(pointers, members)}
+    return columns
+
+
+@dataclass(frozen=True, eq=False)
+class SetMaker:
+    """A picklable function from batches to the same rows with their sets; :func:`set_maker` makes one.
+
+    Columns of probabilities stay behind, all others travel along. ``schema`` is that of what comes out.
+    """
+
+    calibration: Calibration
+    layout: Layout
+    order: tuple[int, ...]  # where each class of the calibration stands in the layout
+    levels: tuple[Fraction, ...]
+    schema: pa.Schema
+    settings: Predicting
+
+    def __call__(self, batches: Any, partition: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition with their sets, piece by piece.
+
+        Parameters
+        ----------
+        batches : iterable of record batches, or anything with ``__arrow_c_stream__``
+            All rows of the partition.
+        partition : int, optional
+            Its number, which errors name; copies of rows in other partitions then get a chance of their own.
+        """
+        check_partition(partition)
+        by_blocks, offset = self.layout.ids is None, (partition or 0) * PARTITION_ROWS
+        for start, piece in pieces(record_batches(batches), len(self.order), by_blocks):
+            with rows_of(partition, start):
+                columns = self._columns(piece, offset + start if by_blocks else 0)
+            if offset and by_blocks and start == 0 and self.settings.u is None:  # all rows, if they are few
+                self.calibration.chance.warn(piece.num_rows, stacklevel=3)
+            yield pa.record_batch(columns, schema=self.schema)
+
+    def _columns(self, piece: pa.RecordBatch, first_row: int) -> list[pa.Array]:
+        matrix, groups = self.layout.matrix(piece), self.layout.group_values(piece)
+        matrix = matrix if list(self.order) == list(range(len(self.order))) else matrix[:, list(self.order)]
+        by = None if groups is None else as_objects(groups[0])[groups[1]]
+        of_rows = {"groups": by, "ids": self.layout.id_values(piece), "first_row": first_row}
+        levels: list[Any] = list(self.levels)
+        sets = self.calibration.predict_set(matrix, levels, **of_rows, **self.settings.flags)
+        made = columns_of_sets(sets, self._names, self._classes)
+        return [made[name] if name in made else piece.column(name) for name in self.schema.names]
+
+    @cached_property
+    def _names(self) -> list[tuple[str, str]]:
+        added = self.schema.names[-2 * len(self.levels) :]
+        return list(zip(added[::2], added[1::2], strict=True))
+
+    @cached_property
+    def _classes(self) -> pa.Array:
+        return class_array(self.calibration)
+
+
+def class_array(calibration: Calibration) -> pa.Array:
+    """Return the classes as sets hold them."""
+    classes = calibration.classes.tolist()
+    return of_texts(classes) if all(isinstance(label, str) for label in classes) else pa.array(classes)
+
+
+def set_maker(
+    calibration: Calibration,
+    first: pa.RecordBatch | pa.Schema,
+    *,
+    alpha: float | Sequence[float] | None = None,
+    probabilities: str | Sequence[str] | None = None,
+    prefix: str | None = None,
+    groups: str | None = None,
+    ids: str | None = None,
+    normalize: bool | None = None,
+    logits: bool = False,
+    allow_empty: bool | None = None,
+    u: Literal["fresh"] | None = None,
+) -> SetMaker:
+    """Return a function from batches to batches with sets, for batches with the schema of ``first``.
+
+    The parameters are those of :func:`predict_batches`. What it returns can be pickled, and called on every partition;
+    so u may be "fresh", but no generator, of which every worker would have a copy.
+    """
+    refuse_copied_generator(u)
+    columns = Columns(probabilities, prefix, groups, ids)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, u=u)
+    return maker_for(calibration, first, columns, settings)
+
+
+def maker_for(
+    calibration: Calibration, first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Predicting
+) -> SetMaker:
+    """Return a function from batches to batches with sets; only here is looked at what was given."""
+    refuse_overlapping(calibration.held_out.groups.kind, "batches", "Call calibration.predict_set with their groups.")
+    check_without_row_weights(calibration)
+    levels, groups = levels_of(calibration, settings.alpha), columns.groups
+    schema = first if isinstance(first, pa.Schema) else first.schema
+    layout = Layout.of(first, columns, len(calibration.classes))
+    check_same_kind(calibration.held_out.groups.kind, None if labels_decide(groups) else [groups] if groups else None)
+    wanted, found = calibration.classes.tolist(), layout.classes.tolist()
+    check_width(layout.columns[0], len(found) if layout.holds_lists else len(wanted), len(wanted))
+    order = list(range(len(wanted))) if layout.holds_lists else check_classes_known(found, wanted)
+    kept = layout.travelling(schema)
+    names = names_of_sets([float(level) for level in levels], kept)
+    check_room([name for pair in names for name in pair], kept)
+    of_set = pa.list_(class_array(calibration).type)
+    added = [field for size, labels in names for field in ((size, pa.int32()), (labels, of_set))]
+    made = pa.schema([*(schema.field(name) for name in kept), *(pa.field(name, kind) for name, kind in added)])
+    return SetMaker(calibration, layout, tuple(order), tuple(levels), made, settings)
+
+
+def refuse_copied_generator(u: Any) -> None:
+    """Refuse a generator where a function is pickled: its copies would draw the same numbers."""
+    if not (u is None or isinstance(u, str)):
+        raise ValueError(f'u must be "fresh" or left out where partitions are worked on apart; got {u!r}.')
+
+
+def check_without_row_weights(calibration: Calibration) -> None:
+    """Refuse a calibration that asks for a weight with every row: batches have no column for it."""
+    held_out = calibration.held_out
+    if isinstance(held_out, Weighted) and held_out.ratios is None:
+        refuse_with_weights(
+            "batches bring no weights with their rows, and this calibration asks for them. Call predict_set on pieces"
+        )
+
+
+def levels_of(calibration: Calibration, alpha: float | Sequence[float] | None) -> list[Fraction]:
+    """Return the levels to predict at: by default those that were calibrated, or 0.1."""
+    held_out = calibration.held_out
+    if alpha is None and isinstance(held_out, KnownThresholds):
+        return list(held_out.levels)
+    return list(dict.fromkeys(check_alphas(0.1 if alpha is None else alpha)[0]))
+
+
+def predict_batches(
+    batches: Any,
+    calibration: Calibration,
+    *,
+    alpha: float | Sequence[float] | None = None,
+    probabilities: str | Sequence[str] | None = None,
+    prefix: str | None = None,
+    groups: str | None = None,
+    ids: str | None = None,
+    normalize: bool | None = None,
+    logits: bool = False,
+    allow_empty: bool | None = None,
+    u: Literal["fresh"] | np.random.Generator | None = None,
+) -> pa.RecordBatchReader:
+    """Return the rows of record batches with their prediction sets, worked out as they are read.
+
+    Parameters
+    ----------
+    batches : table, stream, iterable of batches, or function
+        As in :func:`calibrate_batches`; one look is enough.
+    calibration : Calibration
+        Of :func:`calibrate_batches`, :func:`calibrate` or a file.
+    alpha : float or sequence of float, optional
+        The levels; by default those that the calibration has, or 0.1.
+    probabilities, prefix, groups, ids
+        The columns, as in :func:`calibrate_batches`. Columns of probabilities go by name, lists by the order of the
+        classes.
+    normalize, logits, allow_empty
+        As in :meth:`Calibration.predict_set`.
+    u : "fresh" or numpy Generator, optional
+        New randomness in every call, as in :meth:`Calibration.predict_set`; by default a keyed hash of each row, and of
+        which copy it is among all rows.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        Every column that holds no probabilities, then ``size`` and ``set`` (a list of labels, most likely first), with
+        several levels ``size 0.1`` and ``set 0.1`` and so on. polars, duckdb and others take it as it is;
+        ``read_all()`` makes a table of it.
+
+    Examples
+    --------
+    >>> import aptset, pyarrow
+    >>> table = pyarrow.table({"p": [[0.9, 0.1], [0.2, 0.8]] * 30, "truth": [0, 1] * 30})
+    >>> calibration = aptset.calibrate_batches(table, labels="truth", resolution=2**-20, random_state=0)
+    >>> aptset.predict_batches(table, calibration).read_all().column_names
+    ['truth', 'size', 'set']
+    """
+    first, all_batches = peeked(Source.of(batches).batches())
+    columns = Columns(probabilities, prefix, groups, ids)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, u=u)
+    make = maker_for(calibration, check_first_batch(first), columns, settings)
+    return pa.RecordBatchReader.from_batches(make.schema, make(all_batches))

@@ -1,0 +1,177 @@
+"""What one pass learns of the scores of some partitions: small, mergeable in any order, one row of a record batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from aptset.arrow.state_checks import check_cells, check_names_travel, check_once, check_same_search
+from aptset.conformal.histogram import Keys, OrderStatistics, ScoreCounts
+from aptset.kernels.rowhash import Words
+
+STATE_SCHEMA = pa.schema([("state", pa.binary())])
+_MOST_CELLS = 2**26
+KEPT_IDS = 1024  # the smallest seeds of ids: fewer tell exactly how many ids there are
+_AT_A_TIME = 8
+_MOST_WAITING = 2**20  # keys that wait to be counted
+_WORD = 0xFFFFFFFFFFFFFFFF
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Counts of scores, how many rows are copies, a fingerprint of all rows, and the smallest seeds of their ids.
+
+    It knows the numbers of its partitions, where they have one: none may count twice.
+    """
+
+    token: str  # of the search and its pass
+    counts: ScoreCounts
+    n_copies: int
+    fingerprint: int
+    ids: Words
+    partitions: NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, parts: Iterable[State]) -> State:
+        """Return the state of all rows of several parts; their order and grouping change nothing."""
+        parts = list(parts)
+        check_same_search([part.token for part in parts], parts[0].token)
+        counts = ScoreCounts.joined([part.counts for part in parts])
+        check_cells(len(counts.buckets), _MOST_CELLS)
+        fingerprint = sum(part.fingerprint for part in parts) & _WORD
+        ids = np.unique(np.concatenate([part.ids for part in parts]))[:KEPT_IDS]
+        partitions = np.sort(np.concatenate([part.partitions for part in parts]))
+        check_once(partitions)
+        return cls(parts[0].token, counts, sum(part.n_copies for part in parts), fingerprint, ids, partitions)
+
+    def as_batch(self) -> pa.RecordBatch:
+        """Return the state as a record batch with one row of bytes."""
+        return pa.record_batch({"state": pa.array([self.as_bytes()], pa.binary())}, schema=STATE_SCHEMA)
+
+    def as_bytes(self) -> bytes:
+        """Return the state as an Arrow stream of one row; neighbouring buckets are stored as gaps, and compressed."""
+        counts = self.counts
+        gaps = np.diff(counts.buckets, prepend=np.int64(0))
+        names = check_names_travel(list(counts.names))
+        row = {"names": names, "sizes": counts.sizes, "groups": counts.groups, "gaps": gaps}
+        row |= {"counts": counts.counts, "ids": self.ids, "partitions": np.diff(self.partitions, prepend=np.int64(0))}
+        most = -1 if counts.most is None else counts.most
+        numbers = {"level": counts.level, "most": most, "copies": self.n_copies, "fingerprint": str(self.fingerprint)}
+        columns = {name: pa.array([values]) for name, values in {**row, **numbers, "token": self.token}.items()}
+        batch, sink = pa.record_batch(columns), pa.BufferOutputStream()
+        codec = "zstd" if pa.Codec.is_available("zstd") else None
+        with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+            writer.write_batch(batch)
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> State:
+        """Return the state that was written."""
+        with pa.ipc.open_stream(content) as reader:
+            batch = reader.read_next_batch()
+
+        def array(name: str, kind: Any) -> NDArray[Any]:
+            found: NDArray[Any] = batch.column(name).flatten().to_numpy(zero_copy_only=False).astype(kind)
+            return found
+
+        def number(name: str) -> Any:
+            return batch.column(name)[0].as_py()
+
+        most = number("most")
+        of_buckets = array("groups", np.int32), np.cumsum(array("gaps", np.int64)), array("counts", np.int64)
+        bound = None if most < 0 else most
+        counts = ScoreCounts(tuple(number("names")), array("sizes", np.int64), *of_buckets, number("level"), bound)
+        of_rows = number("copies"), int(number("fingerprint")), array("ids", np.uint64)
+        return cls(number("token"), counts, *of_rows, np.cumsum(array("partitions", np.int64)))
+
+
+def states_in(found: Any) -> Iterator[State]:
+    """Yield states from record batches, tables, bytes and states, one inside another."""
+    if isinstance(found, State):
+        yield found
+    elif isinstance(found, bytes):
+        yield State.from_bytes(found)
+    elif isinstance(found, pa.RecordBatch | pa.Table):
+        yield from (State.from_bytes(content) for content in found.column("state").to_pylist())
+    else:
+        for each in found:
+            yield from states_in(each)
+
+
+def merge_states(batches: Any) -> Iterator[pa.RecordBatch]:
+    """Yield one record batch, the merged state of all that come; none if none comes.
+
+    It takes and gives what a search makes of a partition, so it can run anywhere between the partitions and the end, as
+    often as one likes: merging is associative and commutative.
+    """
+    state = merged_state(batches)
+    if state is not None:
+        yield state.as_batch()
+
+
+def merged_state(found: Any) -> State | None:
+    """Return the merged state of all that come, a few at a time."""
+    waiting: list[State] = []
+    for state in states_in(found):
+        waiting.append(state)
+        if len(waiting) == _AT_A_TIME:
+            waiting = [State.joined(waiting)]
+    return State.joined(waiting) if waiting else None
+
+
+@dataclass
+class Collector:
+    """Gathers scores of one partition into a state; keys wait until there are many, which is sooner."""
+
+    token: str
+    most: int | None
+    names: Sequence[Any]  # of groups that are known beforehand
+    statistics: OrderStatistics | None  # which keys matter; None: all of them
+    partition: int | None
+    _parts: list[State] = field(default_factory=list)
+    _waiting: list[tuple[Keys, NDArray[np.int32]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+        self._sizes = np.zeros(len(self._numbers), dtype=np.int64)
+        self._n_waiting = self._n_copies = self._fingerprint = 0
+        self._ids = np.empty(0, dtype=np.uint64)
+
+    def add(
+        self, keys: Keys, names: Sequence[Any], groups: NDArray[Any], n_copies: int, fingerprint: int, ids: Words
+    ) -> None:
+        """Take in the keys of some rows; ``groups`` are numbers of ``names``, those of this piece."""
+        places = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], dtype=np.int32)
+        self._sizes = np.append(self._sizes, np.zeros(len(self._numbers) - len(self._sizes), dtype=np.int64))
+        mine = places[groups]
+        self._sizes += np.bincount(mine, minlength=len(self._sizes))
+        self._n_copies, self._fingerprint = self._n_copies + n_copies, (self._fingerprint + fingerprint) & _WORD
+        self._ids = np.unique(np.concatenate([self._ids, ids]))[:KEPT_IDS]
+        if self.statistics is not None:
+            inside = self.statistics.are_wanted(keys, mine)
+            keys, mine = keys[inside], mine[inside]
+        self._waiting.append((keys, mine))
+        self._n_waiting += len(keys)
+        if self._n_waiting >= _MOST_WAITING:
+            self._parts = [self._state()]
+
+    def _state(self) -> State:
+        """Return what was gathered up to now as one state."""
+        keys = np.concatenate([np.empty(0, dtype=np.int64), *(keys for keys, _ in self._waiting)])
+        groups = np.concatenate([np.empty(0, dtype=np.int32), *(groups for _, groups in self._waiting)])
+        counts = ScoreCounts.of(keys, groups, list(self._numbers), self._sizes, self.most)
+        nowhere = np.empty(0, dtype=np.int64)
+        new = State(self.token, counts, self._n_copies, self._fingerprint, self._ids, nowhere)
+        self._waiting, self._n_waiting, self._n_copies, self._fingerprint = [], 0, 0, 0
+        self._sizes = np.zeros_like(self._sizes)
+        return State.joined([*self._parts, new])
+
+    def close(self) -> State:
+        """Return the state of all rows."""
+        numbers = [] if self.partition is None else [self.partition]
+        return replace(self._state(), partitions=np.array(numbers, dtype=np.int64))

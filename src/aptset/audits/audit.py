@@ -1,0 +1,202 @@
+"""``aptset.audit``: is the promise kept on these data, for this model?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from aptset.audits.dataset import Pool, check_calibrations, check_repetitions, groups_shown, prepare, warn_drift
+from aptset.audits.drift import FALSE_ALARMS as OF_DRIFT
+from aptset.audits.drift import Drift, look_for_drift
+from aptset.audits.pages import splits_page
+from aptset.audits.results import Distribution, Records, Splits, distribution
+from aptset.audits.splits import as_conformal, split_and_measure
+from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
+from aptset.conformal import CALIBRATIONS
+from aptset.core.displays import Display
+from aptset.core.tables import Backend, html_table, make_table
+from aptset.core.validate import check_alpha, check_option
+from aptset.estimator.checks import check_estimator_can
+from aptset.estimator.classifier import ConformalClassifier
+from aptset.metrics import OF_SPLITS
+from aptset.reports.render import check_page_path, save_page
+
+ENDING = "  All checks together speak up for nothing in at most one of 100 audits of independent rows from one source."
+
+
+@dataclass(frozen=True, repr=False)
+class Audit:
+    """What many random splits of the same rows say; made by :func:`audit`.
+
+    Attributes
+    ----------
+    verdicts : dict of Verdict
+        For each calibration: was the promise kept? With an exact chance where the calibration has an exact law.
+    drift : Drift
+        Do the rows look exchangeable along their order, or along ``time``?
+    alpha : float
+        The level.
+    n, n_test, repetitions : int
+        All rows, rows that test in each split, splits.
+    """
+
+    splits: Splits
+    verdicts: dict[str, Verdict]
+    drift: Drift
+    alpha: float
+    n: int
+    n_test: int
+
+    @property
+    def repetitions(self) -> int:
+        """Number of random splits."""
+        return self.splits.repetitions
+
+    def summary(self) -> Records[Distribution]:
+        """Return mean, spread and quantiles over the splits of every metric, overall and by label and group."""
+        return self.splits.summary()
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """Return one row for each calibration and split: coverage, worst slice, sizes."""
+        return make_table(self.splits.columns(), backend)
+
+    def plot(self, metric: str = "coverage", candidate: str | None = None) -> Display:
+        """Draw how a metric is distributed over the splits of a calibration (by default the first)."""
+        check_option(metric, tuple(OF_SPLITS), "metric")
+        names = tuple(self.verdicts)
+        values = self.splits.values(check_option(candidate or names[0], names, "candidate"), metric)
+        marks = [1 - self.alpha] if OF_SPLITS[metric].aims_at_level else []
+        title = f"{metric.replace('_', ' ')} over {self.repetitions} random splits"
+        return Display(distribution(values, metric), "line", title, metric, "share of splits", marks)
+
+    def report(self, path: str | Path, title: str = "Is the promise kept on these data?") -> Path:
+        """Write one HTML page about the audit, which works offline, and return its path."""
+        target = check_page_path(path)
+        how = f"{self.repetitions} random splits of {self.n:,} rows; in each, {self.n_test:,} test, the others train."
+        page = splits_page(title, self.splits, self.verdicts, self.alpha, how, self.drift)
+        return save_page(page, target)
+
+    def _repr_html_(self) -> str:
+        """Return the verdicts for notebooks."""
+        head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"
+        rows = [(name, verdict.sentence()) for name, verdict in self.verdicts.items()]
+        return html_table(head, ("calibration", "verdict"), rows, [f"Drift: {self.drift.sentence()}"])
+
+    def __repr__(self) -> str:
+        head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"
+        verdicts = [f"  {name}: {verdict.sentence()}" for name, verdict in self.verdicts.items()]
+        return "\n".join([head, *verdicts, "", self.splits.text(), "", f"  Drift: {self.drift.sentence()}", ENDING])
+
+
+def audit(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    calibrations: Any = ("split", "cv+"),
+    alpha: float | None = None,
+    conformity: Any = "adaptive",
+    level: Literal["nominal", "guaranteed"] = "nominal",
+    randomized: bool = True,
+    repetitions: int = 100,
+    test_share: float = 0.3,
+    groups: ArrayLike | None = None,
+    features: Any = None,
+    time: ArrayLike | None = None,
+    folder: str | Path | None = None,
+    n_jobs: int | None = 1,
+    progress: bool = False,
+    random_state: int = 0,
+) -> Audit:
+    """Split the rows at random again and again, train, calibrate and test each time: is the promise kept?
+
+    Random splits are exchangeable by construction, so the verdict is about the method and the model on these rows. What
+    it cannot see is a world that changes: that is what the look at drift, along the order of the rows, is for. It looks
+    at how strange the rows are to the model, at labels, at features and at the last rows, and for rows that were
+    copied. Splits and models do not depend on the order of the rows. If rows are drawn independently from one source,
+    all verdicts and checks together speak up for nothing in at most one of 100 audits. Rows that somebody designed,
+    every combination so many times, are no such draw: they look copied.
+
+    Parameters
+    ----------
+    estimator : classifier
+        A model, or a ConformalClassifier, which is then audited as it is.
+    X, y
+        All rows and their labels.
+    calibrations : sequence, default=("split", "cv+")
+        The calibrations to audit; not used for a ConformalClassifier.
+    alpha : float, optional
+        The level; by default the one of the ConformalClassifier, else 0.1.
+    conformity, level, randomized
+        As in :class:`ConformalClassifier`; not used for one.
+    repetitions : int, default=100
+        Number of random splits.
+    test_share : float, default=0.3
+        Share of the rows that test.
+    groups : array, optional
+        A group for each row, to break coverage and size down.
+    features : array or data frame, optional
+        What to look for the worst slice in; by default X, if it holds numbers, dates or categories.
+    time : array, optional
+        When each row was taken; by default the order of the rows. Rows of one time have no order: it is drawn.
+    folder : path, optional
+        Where finished splits are kept, so that a run that was stopped goes on where it was.
+    n_jobs : int, default=1
+        Worker processes; -1 for one per core. No result depends on it. Within ``joblib.parallel_config("dask")``
+        anything but 1 means the workers of the cluster, which get the data once.
+    progress : bool, default=False
+        Show a bar, on terminals and in notebooks.
+    random_state : int, default=0
+        Seed of splits, models and uniforms.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> import aptset
+    >>> X, y = load_iris(return_X_y=True)
+    >>> order = __import__("numpy").random.default_rng(0).permutation(150)
+    >>> found = aptset.audit(GaussianNB(), X[order], y[order], calibrations="split", repetitions=20)
+    >>> found.verdicts["split"].kept, found.drift.warning
+    (True, False)
+    """
+    if isinstance(estimator, ConformalClassifier):
+        candidates = {"as given": as_conformal(estimator, None, alpha)}
+    else:
+        check_estimator_can(estimator)
+        chosen = check_calibrations(calibrations, sorted(CALIBRATIONS))
+        settings: dict[str, Any] = {"conformity": conformity, "level": level, "randomized": randomized}
+        candidates = {str(one): as_conformal(estimator, one, alpha, **settings) for one in chosen}
+    shown = groups_shown(groups, candidates.values(), y)
+    pool, share = prepare(X, y, shown, time, test_share, features, random_state)
+    count = check_repetitions(repetitions)
+    splits = split_and_measure(candidates, pool, count, random_state, folder, n_jobs, progress, in_order=True)
+    exact = check_alpha(next(iter(candidates.values())).alpha)
+    # One of 100 audits may speak up for nothing; the look at drift takes most of that.
+    each = (FALSE_ALARMS - OF_DRIFT) / len(candidates)
+    verdicts = {name: judge(splits.of(name), exact, share, each) for name in candidates}
+    drift = _drift(splits, pool, candidates, exact, random_state)
+    return Audit(splits, verdicts, drift, float(exact), len(pool.y), pool.n_test)
+
+
+def _drift(
+    splits: Splits, pool: Pool, candidates: dict[str, ConformalClassifier], alpha: Fraction, random_state: int
+) -> Drift:
+    first, model = next(iter(candidates.items()))
+    is_by_label = isinstance(model.groups, str) and model.groups == "label"
+    tested, last = splits.tested(first), splits.in_order(first)
+    # A stream of its own: data that were drawn with the same seed must not know the reorderings.
+    generator = np.random.default_rng([random_state, 4])
+    drift = look_for_drift(tested, last, pool, alpha, generator, is_by_label)
+    if drift.warning:
+        warn_drift(drift.sentence())
+    return drift

@@ -1,0 +1,196 @@
+"""The rows that all splits are drawn from, checked and put in an order that their content decides."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from pickle import PicklingError
+from typing import Any
+
+import numpy as np
+from joblib import hash as content_hash
+from joblib import wrap_non_picklable_objects
+from numpy.typing import NDArray
+
+from aptset.conformal.weight_checks import refuse_with_weights
+from aptset.core.bands import LabelBands
+from aptset.core.groups import groups_overlap
+from aptset.core.labels import check_length
+from aptset.core.overlapping import refuse_overlapping
+from aptset.core.tables import plain_list
+from aptset.estimator.checks import check_training_data
+from aptset.estimator.classifier import ConformalClassifier
+from aptset.estimator.fitting import pair_seeds, take
+from aptset.metrics.evaluation_rows import as_group_list
+from aptset.metrics.features import can_be_sliced, features_of
+
+
+def check_repetitions(repetitions: Any) -> int:
+    """Return the number of random splits."""
+    if isinstance(repetitions, bool) or not isinstance(repetitions, int | np.integer) or repetitions < 2:
+        raise ValueError(f"repetitions must be a whole number, at least 2; got {repetitions!r}. 100 is a good number.")
+    return int(repetitions)
+
+
+def check_seed(seed: Any) -> int:
+    """Return the seed, from which every split draws its own numbers."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"random_state must be a whole number, not negative, so that runs can go on; got {seed!r}.")
+    return int(seed)
+
+
+def check_test_share(share: Any, n_rows: int) -> tuple[float, int]:
+    """Return the share of the rows that test, and their number."""
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) < 1:
+        raise ValueError(f"test_share must be in (0, 1), the share of the rows that test; got {share!r}.")
+    n_test = round(float(share) * n_rows)
+    if n_test < 1 or n_rows - n_test < 2:
+        raise ValueError(
+            f"test_share must leave a row to test and two to train and calibrate; got {share} of {n_rows} rows."
+        )
+    return float(share), n_test
+
+
+def check_unweighted(weights: Any) -> None:
+    """Refuse a classifier with weights: its promise is about rows from elsewhere, which random splits never show."""
+    if weights is not None:
+        refuse_with_weights(
+            "random splits test on rows from where the calibration rows come from, and weights point elsewhere. Draw a "
+            "report on rows from there"
+        )
+
+
+def check_calibrations(calibrations: Any, known: Sequence[str]) -> list[Any]:
+    """Return the calibrations to audit."""
+    found = [calibrations] if isinstance(calibrations, str) or not isinstance(calibrations, Sequence) else calibrations
+    for one in found:
+        if isinstance(one, str) and one not in known:
+            raise ValueError(f"calibrations must be among {', '.join(known)}; got {one!r}.")
+    if len(found) == 0 or len({str(one) for one in found}) != len(found):
+        raise ValueError(f"calibrations must be at least one, each once; got {calibrations!r}.")
+    return list(found)
+
+
+def check_candidates(candidates: Any) -> dict[str, Any]:
+    """Return the models to compare, by name."""
+    if not isinstance(candidates, Mapping) or len(candidates) < 2:
+        came = f"{len(candidates)} of them" if isinstance(candidates, Mapping) else type(candidates).__name__
+        raise ValueError(
+            f'candidates must be a dictionary of at least two, {{"name": model, ...}}; got {came}. They may be one '
+            "model with several settings, ConformalClassifier(model, ...); for one alone there is aptset.audit."
+        )
+    return {str(name): model for name, model in candidates.items()}
+
+
+def check_same_level(levels: Mapping[str, Any]) -> None:
+    """Refuse candidates that promise different things."""
+    if len(set(levels.values())) > 1:
+        came = ", ".join(f"{name} has {float(level):g}" for name, level in levels.items())
+        raise ValueError(
+            f"candidates must have the same alpha, or sizes cannot be compared; got {came}. Pass alpha= to compare."
+        )
+
+
+def check_times(time: Any, n_rows: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    """Return the place of each row in time: ranks, ties at random; by default the order of the rows.
+
+    Ties in the order of the rows would bring that order back in, which is another question.
+    """
+    if time is None:
+        return np.arange(n_rows)
+    values = plain_list(time)
+    check_length(values, n_rows, "time")
+    if any(value is None or value != value for value in values):
+        raise ValueError("time must not have missing values. Drop these rows, or leave time out for the row order.")
+    try:
+        order = sorted(generator.permutation(n_rows).tolist(), key=values.__getitem__)
+    except TypeError as error:
+        raise TypeError(f"time must hold values that can be ordered, such as dates or numbers; {error}.") from error
+    place = np.empty(n_rows, dtype=np.intp)
+    place[order] = np.arange(n_rows)
+    return place
+
+
+def warn_drift(sentence: str) -> None:
+    """Say that the data do not look exchangeable."""
+    warnings.warn(sentence, stacklevel=4)
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The rows that all splits are drawn from, in an order that their content decides; ``position``: where they stood.
+
+    Where a row stands must not decide how it is split, trained on or tested, or no reordering would be as likely as any
+    other.
+    """
+
+    X: Any  # the user's: any kind of rows that the model takes
+    y: NDArray[Any]
+    groups: list[Any] | None
+    position: NDArray[np.intp]
+    n_test: int
+    features: Any  # what slices are made of; None for no slices
+    content: NDArray[np.intp]  # equal for rows with the same features and label
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A text that changes with any value in the rows."""
+        return fingerprint((self.X, self.y, self.groups, self.position, self.n_test, self.features))
+
+    @cached_property
+    def titles(self) -> dict[str, dict[Any, str]]:
+        """The text of every label and group, the same in every split and never the same for two of them."""
+        parts = {"label": self.y.tolist(), "group": self.groups or []}
+        return {part: _titles(list(dict.fromkeys(values))) for part, values in parts.items()}
+
+
+def groups_shown(groups: Any, models: Iterable[ConformalClassifier], y: Any) -> Any:
+    """Return the groups to break results down by: as passed, or the bands of the labels, if models share them."""
+    settings: list[Any] = [model.groups for model in models]
+    is_shared = isinstance(settings[0], LabelBands) and all(one == settings[0] for one in settings)
+    return settings[0].of(y) if groups is None and is_shared else groups
+
+
+def prepare(
+    X: Any, y: Any, groups: Any, time: Any, test_share: float, features: Any = None, seed: int = 0
+) -> tuple[Pool, float]:
+    """Check the rows, and decide how many test."""
+    X, labels, _ = check_training_data(ConformalClassifier(None), X, y, minimum=10)
+    refuse_overlapping("overlap" if groups_overlap(groups) else "", "place in an audit", "Pass one group for each row.")
+    of_rows = as_group_list(groups)
+    if of_rows is not None:
+        check_length(of_rows, len(labels), "groups")
+    if features is not None:
+        features_of(features, None, len(labels))  # refused now, not in the middle of the splits
+    elif can_be_sliced(X, len(labels)):
+        features = X
+    share, n_test = check_test_share(test_share, len(labels))
+    position = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
+    order, content = by_content(X, labels, seed)
+    of_rows = None if of_rows is None else [of_rows[row] for row in order.tolist()]
+    features = None if features is None else take(features, order)
+    return Pool(take(X, order), labels[order], of_rows, position[order], n_test, features, content), share
+
+
+def by_content(X: Any, y: NDArray[Any], key: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return an order of the rows that only their content decides, and the number of the content of each, in it."""
+    words = pair_seeds(X, y, key)
+    order = np.argsort(words, kind="stable")
+    return order, np.cumsum(np.diff(words[order], prepend=words[order[:1]]) != 0)
+
+
+def fingerprint(value: Any) -> str:
+    """Return a text that changes with the content of a value."""
+    try:
+        return str(content_hash(value))
+    except (PicklingError, AttributeError, TypeError):  # functions and classes made on the spot
+        return str(content_hash(wrap_non_picklable_objects(value)))
+
+
+def _titles(values: list[Any]) -> dict[Any, str]:
+    times = Counter(str(value) for value in values)
+    return {value: str(value) if times[str(value)] == 1 else repr(value) for value in values}

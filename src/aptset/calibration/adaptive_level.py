@@ -1,0 +1,224 @@
+"""The level of one group, and the scores that it is held against: both move with every label.
+
+The level after t rows with m misses is alpha + step (t alpha - m), whatever their order. It is kept as a whole number
+of the smallest unit that both numbers are made of, so nothing is ever rounded, and the rank is exact.
+"""
+
+from __future__ import annotations
+
+import warnings
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from math import inf
+from numbers import Real
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aptset.calibration.calibration import Calibration
+from aptset.conformal.measure import HeldOut
+from aptset.kernels.formula import Floats
+
+
+class Law(NamedTuple):
+    """What every group goes by."""
+
+    alpha: Fraction
+    step: Fraction
+    window: int | None
+
+
+class Given(NamedTuple):
+    """The threshold of a set that was given, and how many labels of its group were known then."""
+
+    threshold: float
+    rows: int
+
+
+class Track:
+    """Rows, misses, level and scores of one group.
+
+    Parameters
+    ----------
+    scores : iterable of float
+        In the order of arrival. Without a window they stay as they are, and new ones are not kept.
+    """
+
+    def __init__(self, law: Law, scores: Iterable[float], rows: int = 0, misses: int = 0, delay: int = 0) -> None:
+        self.law, self.rows, self.misses, self.delay = law, rows, misses, delay
+        self.recent = deque(scores, maxlen=law.window)
+        self._ordered: list[float] = sorted(self.recent)
+        self._unit = law.alpha.denominator * law.step.denominator
+        self._up = law.alpha.numerator * law.step.numerator
+        self._down = law.alpha.denominator * law.step.numerator
+        self._level = law.alpha.numerator * law.step.denominator + rows * self._up - misses * self._down
+
+    @property
+    def level(self) -> Fraction:
+        """The level that is in force."""
+        return Fraction(self._level, self._unit)
+
+    @property
+    def threshold(self) -> float:
+        """The score up to which labels are in the set now: infinite for every label, minus infinity for none."""
+        n = len(self._ordered)
+        rank = n + 1 - self._level * (n + 1) // self._unit  # ceil((1 - level)(n + 1))
+        return inf if rank > n else -inf if rank < 1 else self._ordered[rank - 1]
+
+    @property
+    def bound(self) -> float:
+        """How far the share of misses can be from alpha, whatever came; infinite before the first row."""
+        alpha, step, _ = self.law
+        if not step or not self.rows:
+            return inf
+        return float((max(alpha, 1 - alpha) + step * (1 + self.delay)) / (step * self.rows))
+
+    def learn(self, scores: Sequence[float], given: Sequence[Given | None]) -> None:
+        """Take in the scores of true labels in the order in which they became known.
+
+        A row without a set that was given counts as asked about just before its label came.
+        """
+        for score, shown in zip(scores, given, strict=True):
+            if shown is None:
+                is_miss = score > self.threshold
+            else:
+                is_miss = score > shown.threshold
+                self.delay = max(self.delay, self.rows - shown.rows)
+            self.rows += 1
+            self._level += self._up
+            if is_miss:
+                self.misses += 1
+                self._level -= self._down
+            if self.law.window is not None:
+                self._push(score)
+
+    def learn_batch(self, scores: Floats, given: Given) -> None:
+        """Take in rows whose sets were given at once, by one threshold: the same as one by one, and faster."""
+        n, misses = len(scores), int((scores > given.threshold).sum())
+        self.delay = max(self.delay, self.rows + n - 1 - given.rows)
+        self.rows, self.misses = self.rows + n, self.misses + misses
+        self._level += n * self._up - misses * self._down
+        if self.law.window is None:
+            return
+        if n < len(self.recent) / 16:
+            for score in scores.tolist():
+                self._push(score)
+        else:
+            self.recent.extend(scores.tolist())
+            self._ordered = np.sort(np.array(self.recent)).tolist()
+
+    def _push(self, score: float) -> None:
+        """Keep a score, and let the oldest go."""
+        if len(self.recent) == self.law.window:
+            del self._ordered[bisect_left(self._ordered, self.recent[0])]
+        self.recent.append(score)
+        insort(self._ordered, score)
+
+
+class Past(NamedTuple):
+    """What was in force in a group from some moment on: a threshold, when so many labels of the group were known."""
+
+    moment: int
+    threshold: float
+    rows: int
+
+
+class Shown:
+    """The thresholds in force, and those of earlier moments that sets which still wait were given by.
+
+    A moment is the time between two updates. What a group had is noted when it changes, so that many groups and many
+    sets that wait take the room of the labels between them, not of every group for every set.
+    """
+
+    def __init__(self, tracks: Sequence[Track], moment: int = 0) -> None:
+        self.moment = moment
+        self.thresholds: Floats = np.array([track.threshold for track in tracks])
+        self.past = [[Past(moment, track.threshold, track.rows)] for track in tracks]
+        self._n_new, self._n_kept = 0, len(tracks)
+
+    def go_on(self, tracks: Sequence[Track], changed: Sequence[int]) -> None:
+        """Begin a moment after some of the groups have learned."""
+        self.moment += 1
+        for number in changed:
+            track = tracks[number]
+            self.thresholds[number] = track.threshold
+            self.past[number].append(Past(self.moment, track.threshold, track.rows))
+        self._n_new += len(changed)
+
+    def to(self, number: int, moment: int) -> Given:
+        """Return what rows of one group were given at a moment."""
+        past = self.past[number]
+        at = past[bisect_right(past, moment, key=itemgetter(0)) - 1]
+        return Given(at.threshold, at.rows)
+
+    def is_long(self, n_waiting: int) -> bool:
+        """Tell whether as much was noted as there was to note before: then it is worth looking what can go."""
+        return self._n_new > max(1024, self._n_kept, n_waiting)
+
+    def forget(self, moments: Iterable[int]) -> None:
+        """Keep what was in force at these moments, and now."""
+        needed = np.unique(np.fromiter(moments, dtype=np.int64))
+        for number, past in enumerate(self.past):
+            starts = np.searchsorted(needed, [at.moment for at in past])
+            is_needed = np.append(starts[1:] > starts[:-1], True).tolist()
+            self.past[number] = [at for at, keep in zip(past, is_needed, strict=True) if keep]
+        self._n_new, self._n_kept = 0, sum(map(len, self.past))
+
+
+MOST = 2**53
+_OF_GROUPS = ("all", "label", "band", "row")  # kinds whose rows or labels have the threshold of their group
+
+
+def check_streamable(calibration: Any) -> Calibration:
+    """Return a calibration whose scores are all there, under one model."""
+    if not isinstance(calibration, Calibration):
+        raise TypeError(
+            f"calibration must be what aptset.calibrate returns, or calibration_ of a classifier with "
+            f"calibration='split'; got {type(calibration).__name__}. Sets of several folds have no single threshold "
+            "that could move."
+        )
+    if type(calibration.held_out) is not HeldOut or calibration.held_out.groups.kind not in _OF_GROUPS:
+        raise ValueError(
+            "calibration must have kept its scores, one threshold for each group; got one of another kind. Calibrate "
+            "with aptset.calibrate, without weights or overlapping groups."
+        )
+    return calibration
+
+
+def check_step(step: Any) -> Fraction:
+    """Return the exact decimal that the user wrote."""
+    is_number = isinstance(step, Real | Decimal) and not isinstance(step, bool | np.bool_)
+    is_signal = isinstance(step, Decimal) and step.is_snan()  # every use of it would raise
+    if not is_number or is_signal or not 0 <= step < MOST:
+        raise ValueError(
+            f"step must be a number from 0 to 2^53: how far one miss moves the level; got {step!r}. 0.01 is usual."
+        )
+    return Fraction(step) if isinstance(step, Fraction | Decimal) else Fraction(str(step))
+
+
+def check_window(window: Any) -> int | None:
+    """Return how many scores are kept; None if those of the calibration stay."""
+    return (
+        None if window is None else check_count(window, "window", "500 is usual; None keeps those of the calibration")
+    )
+
+
+def check_count(value: Any, name: str, way_out: str) -> int:
+    """Return a whole number from 1 on."""
+    is_number = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
+    if not is_number or not 1 <= value < MOST:
+        raise ValueError(f"{name} must be a whole number of rows, from 1 to 2^53; got {value!r}. {way_out}.")
+    return int(value)
+
+
+def warn_of_forgotten_rows(most: int) -> None:
+    """Say once that labels of old sets can no longer be judged by what was told."""
+    warnings.warn(
+        f"more than {most:,} sets wait for their labels, and the oldest are forgotten: should their labels come, they "
+        "are judged by the level of that moment. Pass waiting=... for more.",
+        stacklevel=5,
+    )

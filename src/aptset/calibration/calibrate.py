@@ -1,0 +1,212 @@
+"""Calibrate on probabilities and labels, or read a calibration from its file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from aptset.calibration.calibration import Calibration
+from aptset.calibration.cross_calibration import CrossCalibration
+from aptset.calibration.labelled_rows import Scored, score_labels
+from aptset.calibration.request import EQUAL, Weighing
+from aptset.conformal.aggregation import Tally
+from aptset.conformal.checks import check_fold_ids
+from aptset.conformal.scheme import Scheme
+from aptset.conformal.schemes.cross import CVPlus
+from aptset.conformal.schemes.minimax import Minimax
+from aptset.conformal.tuning import Tuning
+from aptset.conformal.weight_checks import check_weights_of_scheme
+from aptset.core.bands import LabelBands
+from aptset.core.overlapping import Overlapping, refuse_overlapping
+from aptset.core.validate import check_flag, check_option
+from aptset.scores import Conformity
+from aptset.scores.conformity import AUTO
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aptset.calibration.cross_calibration import CrossCalibration
+
+
+def calibrate(
+    probabilities: Any,
+    labels: ArrayLike,
+    *,
+    conformity: Conformity = "adaptive",
+    classes: ArrayLike | None = None,
+    groups: str | LabelBands | Overlapping | ArrayLike | None = None,
+    randomized: bool = True,
+    allow_empty: bool = True,
+    normalize: bool = False,
+    logits: bool = False,
+    u: ArrayLike | None = None,
+    ids: Any = None,
+    random_state: Any = None,
+    first_row: int = 0,
+    weights: ArrayLike | None = None,
+    label_weights: Mapping[Any, float] | None = None,
+    prior_correction: bool = False,
+) -> Calibration:
+    """Calibrate prediction sets on the probabilities and true labels of samples that no model was trained on.
+
+    Parameters
+    ----------
+    probabilities : array, tensor or data frame, shape (rows, classes)
+        Rows must sum to 1, up to rounding. float16, bfloat16 and float32 are widened to float64 first. A tensor of
+        torch is scored on its device. A data frame goes by the names of its columns, here and in ``predict_set``.
+    labels : array, shape (rows,)
+        The true label of each row.
+    conformity : str, score or function of :class:`Places`, default="adaptive"
+        How strange a label is for a row: "adaptive" ("aps"), "homogeneous" ("lac", "thr"), "regularized" ("raps"),
+        "saps", "margin", "rank" ("topk"), a score with settings of its own, or any function. "auto" chooses one as
+        :func:`tune` does, on a fifth of the rows (4,000 at most, drawn by ``random_state``), which then do not
+        calibrate.
+    classes : array, optional
+        The label of each column; by default the column names of a data frame, else the column numbers 0, 1, ...
+    groups : None, "label", LabelBands, Overlapping or array, optional
+        Calibrate within groups, so that the promise holds in each: "label" for every true label, :class:`LabelBands`
+        for bands of labels, an array for the group of each row, :class:`Overlapping` for groups that a row may be in
+        several of (``predict_set`` then needs the groups of the new rows).
+    randomized : bool, default=True
+        False takes u = 1 everywhere: chance only orders equal probabilities. Sets cover as promised, or far more
+        where scores tie: with confident probabilities most scores are 0. With the adaptive score no set is empty.
+    allow_empty : bool, default=True
+        If False, an empty set gets its most likely label, which can only raise the coverage.
+    normalize : bool, default=False
+        Divide each row by its sum instead of refusing rows that do not sum to 1; new rows likewise.
+    logits : bool, default=False
+        The numbers are logits: a softmax in float64 makes them probabilities, and u comes from the logits themselves.
+        Say so to ``predict_set``, too.
+    u : array of float in [0, 1], optional
+        The uniform of each row; by default a keyed hash of the row and of which copy it is, where equal rows come more
+        than once. Whoever passes it here must pass it, or ``u="fresh"``, with the new rows as well.
+    ids : array or name of a column, optional
+        One id per row: u then comes from the id alone. A text names a column of the data frame of probabilities; an
+        index that names the rows is passed as ``ids=frame.index`` (one that only numbers them is refused with new
+        rows).
+    random_state : None, int or numpy random generator, optional
+        Where the key of the hash comes from; None draws a fresh one, which the calibration keeps.
+    first_row : int, default=0
+        The number of the first row, where a long table is calibrated in pieces: a multiple of 4096.
+    weights : array of float, optional
+        For new rows that come from elsewhere: how many times as likely each row is there as here, up to a constant
+        (:func:`density_ratio` estimates it). Finite, at least 0, and not 0 everywhere. New rows must bring theirs, up
+        to the same constant. The promise is 1 - alpha if the weights are right, and else less by at most half their
+        mean error.
+    label_weights : mapping from label to float, optional
+        For new rows whose labels come in other proportions, while each label looks as it did: target over source, for
+        every class (:func:`label_ratios` estimates it). Nothing is asked of new rows. (``groups="label"`` needs no
+        ratios: it covers every label as promised, in whatever proportions they come.)
+    prior_correction : bool, default=False
+        With ``label_weights``: multiply each column by its ratio and divide rows by their new sums before they are
+        scored, here and in new rows. Sets are smaller where the model knew the old proportions. With ratios that are
+        known the promise is the same. Estimated ones cost coverage here, since every score moves with their errors: a
+        warning says so where the standard errors of :func:`label_ratios` are large.
+
+    Returns
+    -------
+    Calibration
+
+    Examples
+    --------
+    >>> import aptset
+    >>> calibration = aptset.calibrate([[0.5, 0.375, 0.125]] * 3, [0, 0, 1], u=[0.5, 1.0, 0.0])
+    >>> calibration.scores
+    array([0.   , 0.25 , 0.875])
+    """
+    may_be_empty = check_flag(allow_empty, "allow_empty")
+    tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
+    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row, logits)
+    equal = weights is None and label_weights is None and prior_correction is False
+    weighing = EQUAL if equal else Weighing(weights, label_weights, prior_correction)
+    found = score_labels(probabilities, labels, *settings, tuning, weighing=weighing)
+    return calibration_of(found, may_be_empty, bool(normalize), first_row)
+
+
+def calibration_of(found: Scored, allow_empty: bool, normalize: bool, first_row: int = 0) -> Calibration:
+    """Keep what was scored."""
+    held_out, parts = found.held_out(), (found.fingerprint,)
+    of_rows = (found.classes, found.conformity, found.key, found.chance, allow_empty, found.columns)
+    return Calibration(held_out, *of_rows, normalize, parts, (int(first_row),))
+
+
+def load_calibration(
+    path: str | Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
+) -> Calibration | CrossCalibration:
+    """Read a calibration that was saved, as :func:`aptset.load` says."""
+    from aptset.calibration.cross_calibration import CrossCalibration
+    from aptset.calibration.storage import read_calibration  # half of what `calibrate` has to load
+
+    fields, _ = read_calibration(path, scores, trust)
+    return CrossCalibration(**fields) if "scheme" in fields else Calibration(**fields)
+
+
+_COMBINE: dict[str, Scheme] = {"plus": CVPlus(), "minimax": Minimax()}
+
+
+def calibrate_cv(
+    probabilities: Any,
+    labels: ArrayLike,
+    folds: ArrayLike,
+    *,
+    combine: Literal["plus", "minimax"] = "plus",
+    conformity: Conformity = "adaptive",
+    classes: ArrayLike | None = None,
+    groups: str | LabelBands | ArrayLike | None = None,
+    randomized: bool = True,
+    allow_empty: bool = True,
+    normalize: bool = False,
+    u: ArrayLike | None = None,
+    ids: Any = None,
+    random_state: Any = None,
+    weights: ArrayLike | None = None,
+) -> CrossCalibration:
+    """Calibrate CV+ (or the jackknife+, or minimax) on out-of-fold probabilities of models trained elsewhere.
+
+    Parameters
+    ----------
+    probabilities : array or data frame, shape (rows, classes)
+        Row i holds what the model that was trained *without* the fold of row i says about it.
+    labels : array, shape (rows,)
+        The true label of each row.
+    folds : array, shape (rows,)
+        The fold of each row: any labels. As many folds as rows is the jackknife+.
+    combine : {"plus", "minimax"}, default="plus"
+        Compare each fold's scores under its own model (CV+), or with the lowest score that any model gives (minimax).
+    conformity, classes, groups, randomized, allow_empty, normalize, u, ids, random_state
+        As in :func:`calibrate`.
+    weights : array of float, optional
+        As in :func:`calibrate`; for ``combine="plus"`` only. With one row per fold the promise is 1 - 2 alpha if the
+        weights are right; for larger folds none is known.
+
+    Returns
+    -------
+    CrossCalibration
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> generator = np.random.default_rng(0)
+    >>> out_of_fold = generator.dirichlet([1, 1, 1], size=90)
+    >>> calibration = aptset.calibrate_cv(out_of_fold, out_of_fold.argmax(axis=1), np.arange(90) % 3, random_state=0)
+    >>> calibration
+    CrossCalibration(CV+, n=90 in 3 folds, 3 classes, Adaptive())
+    >>> of_three_models = [[[0.7, 0.2, 0.1]], [[0.6, 0.3, 0.1]], [[0.8, 0.1, 0.1]]]
+    >>> calibration.predict_set(of_three_models, alpha=0.1, ids=["row 1"])[0]
+    array([0])
+    """
+    scheme = _COMBINE[check_option(combine, tuple(_COMBINE), "combine")]
+    may_be_empty = check_flag(allow_empty, "allow_empty")
+    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
+    check_weights_of_scheme(weights is not None, scheme.combine is Tally, f"combine={combine!r}")
+    weighing = EQUAL if weights is None else Weighing(weights)
+    found = score_labels(probabilities, labels, *settings, weighing=weighing)
+    refuse_overlapping(found.groups.kind, "cross calibration", "Use aptset.calibrate, or give each row one group.")
+    names, fold_of_row = check_fold_ids(folds, len(found.scores))
+    members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
+    held_out = found.held_out(members)
+    common = (found.classes, found.conformity, found.key, found.chance, may_be_empty, found.columns, bool(normalize))
+    return CrossCalibration(held_out, names, *common, scheme, (found.fingerprint,))

@@ -1,0 +1,259 @@
+"""Calibration scores of several folds: the face for people who have the probabilities of each fold's model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.calibration.labelled_rows import NAME, take_ids
+from aptset.calibration.merging import merged_folds
+from aptset.conformal.aggregation import Tally
+from aptset.conformal.checks import check_same_shape, folds_in_order, warn_no_promise
+from aptset.conformal.guarantees import Promises
+from aptset.conformal.importance import effective_in_words
+from aptset.conformal.measure import HeldOut
+from aptset.conformal.scheme import Scheme
+from aptset.conformal.schemes.cross import CVPlus
+from aptset.core.groups import Ids
+from aptset.core.matrix import check_new_probabilities, check_rows, tolerance_of
+from aptset.core.randomization import BY_CONTENT, Chance, NewU
+from aptset.core.tables import html_table
+from aptset.core.validate import check_alpha, check_alphas, check_flag_or_none
+from aptset.kernels.formula import Floats
+from aptset.kernels.rows import Rows
+from aptset.scores import Score
+from aptset.scores.conformity import formula_of
+from aptset.sets import PredictionSets
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class CrossCalibration:
+    """Scores of each fold's held-out rows, ready to combine the folds' probabilities. Made by :func:`calibrate_cv`.
+
+    Attributes
+    ----------
+    classes : array
+        The label of each column of probabilities.
+    folds : array
+        The names of the folds, sorted: the order in which ``predict_set`` takes their probabilities.
+    conformity : score
+        The score that was calibrated.
+    scheme : object
+        How the folds combine, and what is promised.
+    parts : tuple of int
+        A fingerprint of the rows of each calibration that was merged into this one; empty for the folds of a fitted
+        classifier.
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> out_of_fold = np.random.default_rng(0).dirichlet([1, 1, 1], size=90)
+    >>> calibration = aptset.calibrate_cv(out_of_fold, out_of_fold.argmax(axis=1), np.arange(90) % 3, random_state=0)
+    >>> calibration.folds, calibration.n
+    (array([0, 1, 2]), 90)
+    >>> calibration.guarantee(0.1) < 0.9
+    True
+    """
+
+    held_out: HeldOut
+    folds: NDArray[Any]
+    classes: NDArray[Any]
+    conformity: Score
+    key: int
+    chance: Chance = BY_CONTENT
+    allow_empty: bool = True
+    columns: NDArray[Any] | None = None
+    normalize: bool = False
+    scheme: Scheme = field(default_factory=CVPlus)
+    parts: tuple[int, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Number of calibration samples."""
+        return self.held_out.n
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        rows = [("calibration rows", f"{self.n:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
+        rows += [
+            ("groups", self.held_out.groups.kind),
+            ("promise at alpha = 0.1", f"{float(self._promises.coverage(Fraction(1, 10))):.4g}"),
+        ]
+        return html_table(type(self).__name__, (), rows)
+
+    def __repr__(self) -> str:
+        size = effective_in_words(self.held_out)
+        size = f" ({size} effective)" if size else ""
+        sizes = f"n={self.n}{size} in {len(self.folds)} folds, {len(self.classes)} classes"
+        return f"CrossCalibration({self.scheme.name}, {sizes}, {self.conformity})"
+
+    @property
+    def effective_size(self) -> float | dict[Any, float]:
+        """So many samples of equal weight would say as much about the coverage; see Calibration.effective_size."""
+        found, groups = self.held_out.effective_sizes.tolist(), self.held_out.groups
+        return found[0] if groups.kind == "all" else dict(zip(groups.names, found, strict=True))
+
+    def guarantee(self, alpha: float = 0.1) -> float:
+        """Return the coverage that Theorem 2 (or the minimax bound) promises at this level, in every group.
+
+        The theorems speak of folds that were made without a look at the labels, and of models that do not depend on
+        the order of their training rows (one seed for all folds, or chance of their own). Where none speaks of the
+        folds the number is 0, and a warning says why. With weights it is 1 - 2 alpha where every fold has one row, if
+        the weights are right, and nothing otherwise.
+        """
+        found = self._promises.coverage(check_alpha(alpha))
+        warn_no_promise(self._promises.reason_of_nothing(check_alpha(alpha)))
+        return float(found)
+
+    @property
+    def _promises(self) -> Promises:
+        return Promises.of(self.scheme, self.held_out)
+
+    def predict_set(
+        self,
+        fold_probabilities: Iterable[Any] | Mapping[Any, Any],
+        alpha: Any = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: NewU = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        allow_empty: bool | None = None,
+        weights: ArrayLike | None = None,
+    ) -> Any:
+        """Return the prediction set of each row.
+
+        Parameters
+        ----------
+        fold_probabilities : iterable of matrices, or mapping from fold to matrix
+            What the model of each fold says about the same new rows, (rows, classes), in the order of ``folds``. A
+            generator is taken one fold at a time.
+        alpha : float or sequence of float, default=0.1
+            Miscoverage level; for a sequence, a list with the sets of each level is returned.
+        groups : array, optional
+            The group of each row, where groups were passed to :func:`calibrate_cv`.
+        u : array of float in [0, 1], "fresh" or numpy Generator, optional
+            The uniform of each row, for all folds, where u was passed to :func:`calibrate_cv`. By default it is a keyed
+            hash of what a fold's model says about the row, under that fold: the same function of the row on both sides.
+            With "fresh", or a generator of your own, every call draws anew, one u for all folds.
+        ids : array or name of a column, optional
+            One id per row: u then comes from the id alone, and is the same for all folds.
+        normalize : bool, optional
+            Divide each row by its sum instead of refusing rows that do not sum to 1; by default as at calibration.
+        allow_empty : bool, optional
+            If False, an empty set gets its most likely label, which can only raise the coverage.
+        weights : array of float, optional
+            The weight of each row, up to the same constant, where weights were passed to :func:`calibrate_cv`.
+        """
+        alphas, is_sequence = check_alphas(alpha)
+        tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
+        held_out = self.held_out.facing(weights, len(tally.mass))
+        held_out.warn(met, ids, alphas)
+        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
+        sets = tally.sets(held_out, ids, alphas, self.classes, may_be_empty)
+        return sets if is_sequence else sets[0]
+
+    def p_values(
+        self,
+        fold_probabilities: Iterable[Any] | Mapping[Any, Any],
+        *,
+        groups: ArrayLike | None = None,
+        u: NewU = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        weights: ArrayLike | None = None,
+    ) -> Floats:
+        """Return the share of scores, over all folds, that are at least as large as the label's own, (rows, classes).
+
+        A label is in the set iff its value exceeds alpha. (With ``allow_empty=False`` an empty set gets its most likely
+        label, whatever its value.) It is no p-value in the exact sense: that of the true label is at most t with
+        probability at most ``1 - guarantee(t)``; with one row per fold that is 2t: twice the value is a p-value.
+        """
+        tally, ids, _ = self._tally(fold_probabilities, groups, u, ids, normalize)
+        return tally.p_values(self.held_out.facing(weights, len(tally.mass)), ids)
+
+    def sets_and_p_values(
+        self,
+        fold_probabilities: Iterable[Any] | Mapping[Any, Any],
+        alpha: float = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: NewU = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        allow_empty: bool | None = None,
+        weights: ArrayLike | None = None,
+    ) -> tuple[PredictionSets, Floats]:
+        """Return what :meth:`predict_set` and :meth:`p_values` return, and go through the folds once.
+
+        The parameters are those of :meth:`predict_set`.
+        """
+        level = check_alpha(alpha)
+        tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
+        held_out = self.held_out.facing(weights, len(tally.mass))
+        held_out.warn(met, ids, [level])
+        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
+        (sets,) = tally.sets(held_out, ids, [level], self.classes, may_be_empty)
+        return sets, tally.p_values(held_out, ids)
+
+    def merge(self, other: CrossCalibration) -> CrossCalibration:
+        """Join with a calibration of other rows under the same models: as if all rows had been calibrated at once.
+
+        For out-of-fold probabilities that are made in pieces. A fold of the same name stands for the same model in
+        both; a fold that is in one of them only is added. Both must have been made by :func:`calibrate_cv` with the
+        same settings and the same integer ``random_state``. The folds of a fitted classifier are refused, since its
+        models are its own. Rows that are in both are noticed only where a whole calibration comes twice.
+
+        Examples
+        --------
+        >>> import numpy as np, aptset
+        >>> out_of_fold = np.random.default_rng(0).dirichlet([1, 1, 1], size=90)
+        >>> y, folds = out_of_fold.argmax(axis=1), np.arange(90) % 3
+        >>> first, second = (
+        ...     aptset.calibrate_cv(out_of_fold[some], y[some], folds[some], random_state=0)
+        ...     for some in (slice(0, 60), slice(60, 90))
+        ... )
+        >>> first.merge(second)
+        CrossCalibration(CV+, n=90 in 3 folds, 3 classes, Adaptive())
+        """
+        return merged_folds(self, other)
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibration to one file that :func:`load` reads; opening it runs no code.
+
+        All that :meth:`Calibration.save` says holds. The models of the folds are not in it, nor is a splitter that made
+        the folds: what it means for the promise is.
+        """
+        from aptset.calibration.storage import write_calibration  # half of what `calibrate_cv` has to load
+
+        write_calibration(path, {one.name: getattr(self, one.name) for one in fields(self)})
+
+    def _tally(
+        self,
+        fold_probabilities: Iterable[Any] | Mapping[Any, Any],
+        groups: ArrayLike | None,
+        u: NewU,
+        ids: Any,
+        normalize: bool | None,
+    ) -> tuple[Tally, Ids | None, dict[Any, int]]:
+        tally: Tally | None = None
+        divide = check_flag_or_none(normalize, self.normalize, "normalize")
+        for number, probabilities in enumerate(folds_in_order(fold_probabilities, self.folds)):
+            probabilities, named = take_ids(probabilities, ids)
+            matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
+            if tally is None:
+                tally = self.scheme.combine(len(matrix), len(self.classes))
+                draw = self.chance.predicts(u, named, len(matrix), self.key, stacklevel=5)
+                groups_of_rows, met = self.held_out.meet(groups, len(matrix))
+            check_same_shape(matrix, tally.mass, number)
+            tolerance = tolerance_of(matrix, probabilities)
+            rows = Rows(matrix, formula_of(self.conformity), self.key, tolerance, *draw, divide).seeded()
+            first_bad = tally.add(self.held_out.of_models[number], rows, groups_of_rows)
+            check_rows(matrix, first_bad, f"{NAME} of fold {self.folds[number]}", divide, tolerance)
+        assert tally is not None  # there are at least two folds
+        return tally, groups_of_rows, met

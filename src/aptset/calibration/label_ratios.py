@@ -1,0 +1,205 @@
+"""In which proportions labels come elsewhere, from probabilities alone: ratios of target over source."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.calibration.request import NAME
+from aptset.core.labels import check_labels, some
+from aptset.core.matrix import (
+    check_named_columns,
+    check_new_probabilities,
+    check_probabilities,
+    check_rows,
+    tolerance_of,
+)
+from aptset.core.validate import check_generator, check_option
+from aptset.kernels.formula import Floats
+
+_WORST = 1e8  # a condition from here on leaves nothing of what was measured
+
+
+def check_plain_rows(matrix: NDArray[np.generic], given: Any, name: str) -> Floats:
+    """Return rows that are probabilities; refuse others. ``given`` is what the matrix came as."""
+    wide, tolerance = matrix.astype(np.float64, order="C"), tolerance_of(matrix, given)
+    with np.errstate(invalid="ignore", over="ignore"):
+        is_good = (np.abs(wide.sum(axis=1) - 1) <= tolerance) & (wide >= 0).all(axis=1)
+    check_rows(matrix, -1 if is_good.all() else int(np.argmin(is_good)), name, False, tolerance)
+    return wide
+
+
+def check_every_class(counts: NDArray[np.int64], classes: NDArray[Any]) -> None:
+    """Refuse classes without a row: nothing is known of how they look."""
+    if not counts.all():
+        missing = classes[counts == 0]
+        raise ValueError(
+            f"labels must hold every class, so that its ratio can be told; got no row of {some(missing)}. Calibrate on "
+            "rows of every class, or use groups='label', which needs no ratios."
+        )
+
+
+def check_condition(confusion: Floats) -> float:
+    """Return the condition number of a matrix of guesses; refuse one that cannot be solved."""
+    found = float(np.linalg.cond(confusion))
+    if not found < _WORST:
+        raise ValueError(
+            f"method='bbse' must have guesses that tell labels apart; the condition of their matrix is {found:.3g}. "
+            "Some label is never guessed, or two are guessed alike. Use method='em'."
+        )
+    return found
+
+
+_NEW = "new_probabilities"
+_MOST_STEPS = 2000
+_CLOSE = 1e-7  # to the proportions of the last step: EM is done
+_BLOCK_CELLS = 2**16  # of rows that are looked at twice while they are in the cache of a core
+_TINY = 1e-290  # sums of rows from here on can be inverted
+_DRAWS = 30  # of rows with replacement, for the standard errors
+_MOST_DRAWN = 20_000  # rows of new probabilities that the draws look at; errors of more rows are scaled
+
+
+class LabelRatios(dict[Any, float]):
+    """Ratios of labels, target over source, by label. Made by :func:`label_ratios`.
+
+    Attributes
+    ----------
+    method : str
+        How they were estimated.
+    errors : dict
+        The standard error of each, from rows drawn with replacement.
+    condition : float or None
+        With "bbse": the condition number of the matrix that was solved. Errors grow with it.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> ratios = aptset.LabelRatios({"cat": 1.5, "dog": 0.5}, "em", {"cat": 0.1, "dog": 0.1}, None)
+    >>> ratios["cat"], ratios.errors["cat"], ratios.method
+    (1.5, 0.1, 'em')
+    """
+
+    def __init__(
+        self, ratios: dict[Any, float], method: str, errors: dict[Any, float], condition: float | None
+    ) -> None:
+        super().__init__(ratios)
+        self.method, self.errors, self.condition = method, errors, condition
+
+
+def label_ratios(
+    probabilities: Any,
+    labels: ArrayLike,
+    new_probabilities: Any,
+    method: Literal["em", "bbse"] = "em",
+    *,
+    classes: ArrayLike | None = None,
+    random_state: Any = 0,
+) -> LabelRatios:
+    """Estimate how many times as frequent each label is among new rows as among calibration rows.
+
+    It asks that each label looks as it did: only the proportions have changed. Pass what it returns as
+    ``label_weights=`` to :func:`calibrate`.
+
+    Parameters
+    ----------
+    probabilities, labels
+        Of calibration rows, as in :func:`calibrate`; every class must have a row.
+    new_probabilities : array or data frame, shape (rows, classes)
+        What the same model says about new rows, whose labels nobody knows.
+    method : {"em", "bbse"}, default="em"
+        "em" finds the proportions under which the new probabilities are most likely (Saerens, Latinne and Decaestecker,
+        2002), and takes the probabilities at their word; "bbse" solves for those that explain how often each label is
+        guessed (Lipton, Wang and Smola, 2018), whatever the probabilities are worth, and varies more.
+    classes : array, optional
+        The label of each column, as in :func:`calibrate`.
+    random_state : None, int or numpy random generator, default=0
+        Draws the rows for the standard errors.
+
+    Returns
+    -------
+    LabelRatios
+        A dictionary from label to ratio.
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> likely = np.array([[0.9, 0.1], [0.1, 0.9]])
+    >>> p, y = likely[[0] * 100 + [1] * 100], [0] * 90 + [1] * 10 + [0] * 10 + [1] * 90
+    >>> ratios = aptset.label_ratios(p, y, likely[[0, 0, 0, 1] * 50])
+    >>> {label: round(ratio, 3) for label, ratio in ratios.items()}
+    {0: 1.625, 1: 0.375}
+    """
+    solve = {"em": _by_likelihood, "bbse": _by_guesses}[check_option(method, ("em", "bbse"), "method")]
+    matrix, names = check_probabilities(probabilities, NAME)
+    matrix, known = check_named_columns(matrix, names, classes, labels, NAME)
+    columns = check_labels(labels, known, len(matrix))
+    old = check_plain_rows(matrix, probabilities, NAME)
+    aligned = check_new_probabilities(new_probabilities, _NEW, known, names)
+    new = check_plain_rows(aligned, new_probabilities, _NEW)
+    check_every_class(np.bincount(columns, minlength=len(known)), known)
+    found = solve(old, columns, new)
+    condition = check_condition(_confusion(old, columns, new.shape[1])) if method == "bbse" else None
+    errors = _errors(solve, old, columns, new, check_generator(random_state))
+    plain = known.tolist()
+    return LabelRatios(
+        dict(zip(plain, found.tolist(), strict=True)), method, dict(zip(plain, errors.tolist(), strict=True)), condition
+    )
+
+
+def _by_likelihood(old: Floats, columns: NDArray[np.int64], new: Floats) -> Floats:
+    """Return the ratios under which the new rows are most likely, step by step."""
+    source = old.mean(axis=0)  # what the model takes the shares to be: where nothing shifts, its errors cancel
+    ratios = np.ones(new.shape[1])
+    for _ in range(_MOST_STEPS):
+        target = _mean_under(new, ratios)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            last, ratios = ratios, np.where(source > 0, target / source, 0.0)
+        if np.abs((ratios - last) * source).max() < _CLOSE:
+            break
+    return ratios
+
+
+def _mean_under(new: Floats, ratios: Floats) -> Floats:
+    """Return the mean of rows that are multiplied by ratios and divided by their sums; one of sum 0 stays as it is."""
+    sums = np.zeros(new.shape[1])
+    step = max(1, _BLOCK_CELLS // new.shape[1])
+    for start in range(0, len(new), step):
+        rows = new[start : start + step]
+        total = rows @ ratios
+        is_tiny = total < _TINY
+        if is_tiny.any():
+            scaled, of_scaled = rows[is_tiny] * ratios, total[is_tiny, None]
+            sums += np.divide(scaled, of_scaled, out=rows[is_tiny], where=of_scaled > 0).sum(axis=0)
+            rows, total = rows[~is_tiny], total[~is_tiny]
+        sums += (1.0 / total) @ rows * ratios
+    return sums / len(new)
+
+
+def _confusion(old: Floats, columns: NDArray[np.int64], n_classes: int) -> Floats:
+    """Return how often each label is guessed where each is true, as shares of all rows."""
+    pairs = old.argmax(axis=1) * n_classes + columns
+    return np.bincount(pairs, minlength=n_classes**2).reshape(n_classes, n_classes) / len(columns)
+
+
+def _by_guesses(old: Floats, columns: NDArray[np.int64], new: Floats) -> Floats:
+    """Return the ratios that explain how often each label is guessed; none is negative, and shares sum to 1."""
+    n_classes = new.shape[1]
+    guessed = np.bincount(new.argmax(axis=1), minlength=n_classes) / len(new)
+    found = np.linalg.lstsq(_confusion(old, columns, n_classes), guessed, rcond=None)[0]
+    found = np.maximum(found, 0.0)
+    total = (found * np.bincount(columns, minlength=n_classes)).sum() / len(columns)
+    return found / total if total > 0 else np.ones(n_classes)
+
+
+def _errors(solve: Any, old: Floats, columns: NDArray[np.int64], new: Floats, generator: np.random.Generator) -> Floats:
+    """Return the standard error of each ratio: rows of both sides are drawn with replacement."""
+    n_old, n_new = min(len(old), _MOST_DRAWN), min(len(new), _MOST_DRAWN)
+    drawn = []
+    for _ in range(_DRAWS):
+        mine, theirs = generator.integers(len(old), size=n_old), generator.integers(len(new), size=n_new)
+        drawn.append(solve(old[mine], columns[mine], new[theirs]))
+    shrunk: float = np.sqrt(max(n_old / len(old), n_new / len(new)))
+    errors: Floats = np.std(drawn, axis=0, ddof=1) * shrunk
+    return errors

@@ -1,0 +1,366 @@
+"""Sets whose level follows the labels: the share of misses stays near alpha whatever the rows do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from math import nan
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.calibration.adaptive_level import Law, Shown, Track, check_count, check_step, check_streamable, check_window
+from aptset.calibration.calibration import Calibration
+from aptset.calibration.labelled_rows import take_ids
+from aptset.calibration.online_state import Numbering, State, Waiting, first_scores, read_state, write_state
+from aptset.calibration.request import NAME, content_seeds, make_rows, scores_of_labels, sets_as_given
+from aptset.conformal.aggregation import mask_of_one_model, sets_of_one_model
+from aptset.conformal.histogram import KnownThresholds
+from aptset.core.devices import as_given
+from aptset.core.groups import Ids
+from aptset.core.labels import check_labels
+from aptset.core.matrix import check_new_probabilities
+from aptset.core.randomization import refuse_fresh
+from aptset.core.validate import check_alpha, check_flag, check_flag_or_none, warn_if_too_few
+from aptset.kernels.formula import Floats, Formula
+from aptset.kernels.rowhash import Words
+from aptset.kernels.rows import PREDICTION, Rows
+from aptset.scores.conformity import formula_of
+from aptset.sets import PredictionSets
+
+
+class Question(NamedTuple):
+    """Rows with a seed each, the key by which each is found again, and the group of each (None: the label decides)."""
+
+    rows: Rows
+    keys: Words
+    groups: Ids | None
+    by_id: bool
+    unknown: dict[Any, int]  # groups that no calibration row had
+
+    @property
+    def seeds(self) -> Words:
+        """The seed of each row, as if it came now."""
+        assert self.rows.seeds is not None
+        return self.rows.seeds
+
+
+def ask(
+    calibration: Calibration,
+    formula: Formula,
+    numbering: Numbering,
+    probabilities: Any,
+    groups: Any,
+    u: Any,
+    ids: Any,
+    settings: tuple[Any, Any],
+) -> Question:
+    """Check rows of a stream as the calibration checks new ones; those on a device go through the host."""
+    normalize, logits = settings
+    refuse_fresh(u, "in a stream, which numbers copies from call to call")
+    if ids is not None:
+        probabilities, ids = take_ids(probabilities, ids)
+    matrix = check_new_probabilities(probabilities, NAME, calibration.classes, calibration.columns)
+    draw = calibration.chance.predicts(u, ids, len(matrix), calibration.key, is_whole=False)
+    divide = check_flag_or_none(normalize, calibration.normalize, "normalize")
+    of_score = (formula, calibration.key, draw, divide, PREDICTION, 0)
+    rows = make_rows(matrix, probabilities, False, check_flag(logits, "logits"), *of_score)
+    assert isinstance(rows, Rows)  # nothing stays on a device
+    of_rows, met = calibration.held_out.meet(groups, len(rows))
+    unknown = {name: n for name, n in met.items() if n == 0 and name not in calibration.held_out.size_of_group}
+    if draw.seeds is not None:
+        return Question(rows, draw.seeds, of_rows, True, unknown)
+    keys = content_seeds(rows, matrix, logits)
+    return Question(replace(rows, seeds=numbering.own_seeds(keys)), keys, of_rows, False, unknown)
+
+
+def take_in_labels(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
+    """Let a state know the labels of rows, by their columns and the numbers of their groups."""
+    (_judge_call if state.waiting.is_next(asked.keys) else _judge_rows)(state, asked, columns, numbers)
+    if not asked.by_id:
+        state.numbering.go_on(asked.keys)
+    if len(columns):
+        state.shown.go_on(state.tracks, _met(numbers))
+    if state.shown.is_long(state.waiting.n_at_most):
+        state.shown.forget(state.waiting.moments())
+
+
+def _judge_call(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
+    """Judge rows of one call by what was in force when it was answered."""
+    seeds, moment = state.waiting.next_rows(len(columns))
+    scores = _scores(asked, seeds, columns)
+    state.waiting.drop_next(len(columns))
+    for number in _met(numbers):
+        state.tracks[number].learn_batch(scores[numbers == number], state.shown.to(number, moment))
+
+
+def _judge_rows(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
+    """Judge rows one by one, each by what was in force when it was asked about, or now if it never was."""
+    found, seeds = state.waiting.find(asked.keys), asked.seeds.copy()
+    for row, one in found.items():
+        seeds[row] = one.asked.seed
+    scores = _scores(asked, seeds, columns)
+    state.waiting.drop(one.number for one in found.values())
+    for number in _met(numbers):
+        mine = np.flatnonzero(numbers == number)
+        given = [state.shown.to(number, found[row].asked.moment) if row in found else None for row in mine.tolist()]
+        state.tracks[number].learn(scores[mine].tolist(), given)
+
+
+def _met(numbers: NDArray[np.intp]) -> list[int]:
+    """Return the groups that are among these; those that no calibration row had teach nothing."""
+    found: list[int] = np.unique(numbers[numbers >= 0]).tolist()
+    return found
+
+
+def _scores(asked: Question, seeds: Words, columns: NDArray[np.int64]) -> Floats:
+    """Return the scores of the true labels, with the chance that each row was asked about with."""
+    return scores_of_labels(replace(asked.rows, seeds=seeds), columns).scores
+
+
+Value = TypeVar("Value")
+
+
+class Online:
+    """Prediction sets for a stream: the level moves with every label, so that misses stay near alpha, come what may.
+
+    After each label the level rises by ``step * alpha``, and falls by ``step`` if the set missed. A label is in the set
+    iff its p-value among the last ``window`` scores exceeds the level: every label at a level of 0 and below, none from
+    1 on.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Made by :func:`calibrate`. Its scores are the first of the window (of more than ``window`` a choice that its key
+        decides). Groups have windows and levels of their own, and the promise holds in each.
+    alpha : float, default=0.1
+        The share of misses that is aimed at, and the first level.
+    window : int or None, default=500
+        How many scores are kept, the last ones. None: those of the calibration stay, and only the level moves.
+    step : float, default=0.01
+        How far one miss moves the level. 0 with ``window=None`` gives the sets of the calibration.
+    waiting : int, default=1000000
+        How many sets are remembered until their labels come.
+
+    Attributes
+    ----------
+    rows, misses : int
+        Rows whose labels are known, and those among them whose set missed.
+
+    Notes
+    -----
+    The promise holds for any sequence of rows and labels, drifting or chosen by an enemy: after T rows the share of
+    misses differs from alpha by at most (max(alpha, 1 - alpha) + step (1 + delay)) / (step T), where ``delay`` is the
+    largest number of labels that came between a set and its own label: 0 if each row is asked about when the labels of
+    all earlier ones are known. It is about the average. Single rows have no promise.
+
+    A miss is a miss of the set that was given. Rows are known by their content (or their ``ids``): :meth:`update`
+    looks for the oldest set that waits for such a row, and takes the threshold that was in force when it was given. A
+    row that nobody asked about counts as asked about just before its label came, so ``update`` alone replays a stream.
+    Asking for the set and then for the mask of the same rows is asking once; a row that is asked about with the same id
+    again is judged by what it was told last. With ``allow_empty=False`` a set that would be empty counts as a miss all
+    the same: users see fewer misses.
+
+    u of a row is that of its content and of which copy it is among the rows so far, as if the rows whose labels are
+    known and those of the call had come in one call of :meth:`Calibration.predict_set`; with ``ids`` that of its id.
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> generator = np.random.default_rng(0)
+    >>> probabilities = generator.dirichlet([1.0] * 4, size=3000)
+    >>> labels = (probabilities.cumsum(axis=1) > generator.random((3000, 1))).argmax(axis=1)
+    >>> labels[1500:] = generator.integers(4, size=1500)  # the model has lost its sense
+    >>> calibration = aptset.calibrate(probabilities[:500], labels[:500], random_state=0)
+    >>> online = aptset.Online(calibration, alpha=0.1)
+    >>> for row in range(500, 3000):
+    ...     sets = online.predict_set(probabilities[row : row + 1])
+    ...     online = online.update(probabilities[row : row + 1], labels[row : row + 1])
+    >>> round(online.miss_rate, 3), round(online.bound(), 3)
+    (0.101, 0.036)
+    """
+
+    def __init__(
+        self,
+        calibration: Calibration,
+        alpha: float = 0.1,
+        window: int | None = 500,
+        step: float = 0.01,
+        *,
+        waiting: int = 1_000_000,
+    ) -> None:
+        self.calibration = check_streamable(calibration)
+        self._formula = formula_of(calibration.conformity)
+        law = Law(check_alpha(alpha), check_step(step), check_window(window))
+        tracks = [Track(law, scores.tolist()) for scores in first_scores(calibration, law.window)]
+        most = check_count(waiting, "waiting", "1000000 is usual")
+        self._state = State(law, tracks, Numbering(), Waiting(most), Shown(tracks))
+
+    @property
+    def alpha(self) -> float:
+        """The share of misses that is aimed at."""
+        return float(self._state.law.alpha)
+
+    @property
+    def window(self) -> int | None:
+        """How many scores are kept."""
+        return self._state.law.window
+
+    @property
+    def step(self) -> float:
+        """How far one miss moves the level."""
+        return float(self._state.law.step)
+
+    @property
+    def rows(self) -> int:
+        """Rows whose labels are known."""
+        return sum(track.rows for track in self._state.tracks)
+
+    @property
+    def misses(self) -> int:
+        """Rows whose set missed the label."""
+        return sum(track.misses for track in self._state.tracks)
+
+    @property
+    def n_waiting(self) -> int:
+        """Sets that were given and whose labels have not come yet."""
+        return len(self._state.waiting)
+
+    @property
+    def level(self) -> Fraction | dict[Any, Fraction]:
+        """The level that is in force, as an exact fraction; with groups that of each."""
+        return self._by_group([track.level for track in self._state.tracks])
+
+    @property
+    def alpha_now(self) -> float | dict[Any, float]:
+        """The level that is in force; with groups that of each."""
+        return self._by_group([float(track.level) for track in self._state.tracks])
+
+    @property
+    def miss_rate(self) -> float | dict[Any, float]:
+        """The share of misses so far, not a number before the first row; with groups that of each."""
+        return self._by_group([track.misses / track.rows if track.rows else nan for track in self._state.tracks])
+
+    @property
+    def delay(self) -> int | dict[Any, int]:
+        """The largest number of labels that came between a set and its own label; with groups in each."""
+        return self._by_group([track.delay for track in self._state.tracks])
+
+    def bound(self) -> float | dict[Any, float]:
+        """Return how far the share of misses can be from alpha, whatever came; with groups in each."""
+        return self._by_group([track.bound for track in self._state.tracks])
+
+    def predict_set(
+        self,
+        probabilities: Any,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        logits: bool = False,
+        allow_empty: bool | None = None,
+        remember: bool = True,
+    ) -> PredictionSets:
+        """Return the prediction set of each row, all at the level that is in force.
+
+        The parameters are those of :meth:`Calibration.predict_set`, and ``remember``: each row is remembered until its
+        label comes; False only looks, for rows that are asked about again and again.
+        """
+        asked, may_be_empty = self._asked(probabilities, groups, u, ids, (normalize, logits), allow_empty)
+        classes, levels = self.calibration.classes, [self._state.law.alpha]
+        (sets,) = sets_of_one_model(self._known(), asked.rows, asked.groups, levels, classes, may_be_empty, NAME)
+        self._remember(asked, "set", remember)
+        answer: PredictionSets = sets_as_given(sets, probabilities)
+        return answer
+
+    def predict_mask(
+        self,
+        probabilities: Any,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        logits: bool = False,
+        allow_empty: bool | None = None,
+        remember: bool = True,
+    ) -> NDArray[np.bool_]:
+        """Return the prediction sets as a boolean matrix, (rows, classes); as :meth:`predict_set` otherwise."""
+        asked, may_be_empty = self._asked(probabilities, groups, u, ids, (normalize, logits), allow_empty)
+        level = self._state.law.alpha
+        found = mask_of_one_model(self._known(), asked.rows, asked.groups, level, may_be_empty, NAME)
+        self._remember(asked, "mask", remember)
+        answer: NDArray[np.bool_] = as_given(found, probabilities)
+        return answer
+
+    def update(
+        self,
+        probabilities: Any,
+        labels: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        logits: bool = False,
+    ) -> Online:
+        """Take in the true labels of rows, in the order in which they became known; return self.
+
+        Pass what was passed to :meth:`predict_set` about these rows, in any pieces and however late.
+        """
+        asked = self._ask(probabilities, groups, u, ids, (normalize, logits))
+        columns = check_labels(labels, self.calibration.classes, len(asked.keys))
+        numbers = self.calibration.held_out.groups.ids_of_labels(asked.groups, columns)
+        take_in_labels(self._state, asked, columns, numbers)
+        return self
+
+    def _ask(self, probabilities: Any, groups: Any, u: Any, ids: Any, settings: tuple[Any, Any]) -> Question:
+        return ask(self.calibration, self._formula, self._state.numbering, probabilities, groups, u, ids, settings)
+
+    def _asked(
+        self, probabilities: Any, groups: Any, u: Any, ids: Any, settings: tuple[Any, Any], allow_empty: bool | None
+    ) -> tuple[Question, bool]:
+        """Return rows that sets are wanted of, and whether these may be empty; say if some groups were never seen."""
+        may_be_empty = check_flag_or_none(allow_empty, self.calibration.allow_empty, "allow_empty")
+        asked = self._ask(probabilities, groups, u, ids, settings)
+        if asked.unknown:
+            warn_if_too_few(asked.unknown, [self._state.law.alpha], "row", stacklevel=4)
+        return asked, may_be_empty
+
+    def _known(self) -> KnownThresholds:
+        """Return the thresholds that are in force as a calibration knows them; sizes are not looked at."""
+        thresholds, groups = self._state.shown.thresholds, self.calibration.held_out.groups
+        sizes, levels = self.calibration.held_out.sizes, (self._state.law.alpha,)
+        return KnownThresholds((), groups, group_sizes=sizes, levels=levels, found=thresholds[None])
+
+    def _by_group(self, values: list[Value]) -> Value | dict[Any, Value]:
+        groups = self.calibration.held_out.groups
+        return values[0] if groups.kind == "all" else dict(zip(groups.names, values, strict=True))
+
+    def __repr__(self) -> str:
+        law = self._state.law
+        head = f"Online(alpha={self.alpha:g}, window={law.window}, step={self.step:g})"
+        if not self.rows:
+            return f"{head}: no row yet"
+        return f"{head}: {self.misses:,} of {self.rows:,} rows missed ({self.misses / self.rows:.1%})"
+
+    def _remember(self, asked: Question, form: str, remember: bool) -> None:
+        if check_flag(remember, "remember"):
+            self._state.waiting.add(asked.keys, asked.seeds, self._state.shown.moment, asked.by_id, form)
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a small file, whole or not at all; :meth:`load` goes on from there, to the bit.
+
+        The calibration is not in it: keep that with :meth:`Calibration.save`.
+        """
+        write_state(path, self.calibration, self._state)
+
+    @classmethod
+    def load(cls, path: str | Path, calibration: Calibration) -> Online:
+        """Read a state that was saved, beside its calibration; whatever is not intact is refused with one error."""
+        online = cls(calibration)
+        online._state = read_state(path, calibration)
+        return online

@@ -1,0 +1,201 @@
+"""What a calibration answers: arrays about arrays, tensors about tensors, on the device where the question lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.conformal.weight_checks import (
+    check_label_weights,
+    check_one_kind_of_weights,
+    check_some_weight,
+    check_weights,
+    warn_of_uncertain_ratios,
+)
+from aptset.core.devices import is_on_device, on_host, stand_in, tensor_of
+from aptset.core.matrix import check_rows, softmax_of, tolerance_of
+from aptset.core.randomization import Draw
+from aptset.core.validate import check_flag
+from aptset.kernels.blocks import over_blocks
+from aptset.kernels.formula import Floats, Formula, normalised
+from aptset.kernels.rowhash import Words
+from aptset.kernels.rows import (
+    BLOCK_ROWS,
+    CALIBRATION,
+    LabelScores,
+    Rows,
+    find_copies,
+    hash_rows,
+    label_scores,
+    own_seeds,
+)
+from aptset.sets import PredictionSets
+
+if TYPE_CHECKING:
+    from aptset.calibration.tensors import OnDevice
+
+
+class Weighed(NamedTuple):
+    """The weight of each calibration row, and where labels decide it, the ratio of each label."""
+
+    of_rows: Floats
+    ratios: Floats | None
+    corrects: bool
+
+    @property
+    def factors(self) -> Floats | None:
+        """What columns are multiplied by; None: nothing."""
+        return self.ratios if self.corrects else None
+
+    def some(self, rows: NDArray[np.bool_]) -> Weighed:
+        """Return the weights of some rows."""
+        return self._replace(of_rows=check_some_weight(self.of_rows[rows]))
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """What was passed about weights."""
+
+    weights: Any = None
+    label_weights: Any = None
+    prior_correction: Any = False
+    is_part: bool = False  # of all rows: none of it may have weight
+
+    def of(self, columns: NDArray[np.int64], classes: NDArray[Any]) -> Weighed | None:
+        """Return the weights of calibration rows, given their labels; None if all weigh the same."""
+        corrects = check_flag(self.prior_correction, "prior_correction")
+        check_one_kind_of_weights(self.weights, self.label_weights, corrects)
+        if self.weights is not None:
+            found = check_weights(self.weights, len(columns))
+            return Weighed(found if self.is_part else check_some_weight(found), None, False)
+        if self.label_weights is None:
+            return None
+        ratios = check_label_weights(self.label_weights, classes)
+        if corrects:
+            # What label_ratios returns knows its errors; ratios from elsewhere are taken as known.
+            warn_of_uncertain_ratios(getattr(self.label_weights, "errors", {}), columns, classes)
+        return Weighed(check_some_weight(ratios[columns], "label_weights"), ratios, corrects)
+
+
+EQUAL = Weighing()
+
+_BLOCK_CELLS = 2**15  # some temporary matrices of so many float64 stay in the cache of a core
+
+
+def corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, normalize: bool) -> NDArray[np.generic]:
+    """Multiply each column by its factor and divide rows by their new sums; bad rows stay what they are.
+
+    A row all of whose mass is on labels without a factor stays as it is, too: any fixed map will do, and there is none
+    better.
+    """
+    if (factors == factors[0]).all():
+        return matrix
+    found, shares = np.empty(matrix.shape), factors / factors.max()
+
+    def work(start: int, stop: int) -> None:
+        found[start:stop] = _corrected(matrix[start:stop], shares, tolerance, normalize)
+
+    over_blocks(len(matrix), max(1, _BLOCK_CELLS // matrix.shape[1]), work)
+    return found
+
+
+def _corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, normalize: bool) -> Floats:
+    with np.errstate(all="ignore"):
+        wide = matrix.astype(np.float64, order="C")
+        wide = normalised(wide) if normalize else wide
+        total = ((wide + 2.0) - 2.0).sum(axis=1, keepdims=True)  # on the grid, where sums are exact
+        is_good = (abs(total - 1.0) <= tolerance) & (wide >= 0.0).all(axis=1, keepdims=True)
+        times = wide * factors
+        found = normalised(np.where(times.any(axis=1, keepdims=True), times, wide))
+    return np.where(is_good, found, wide)
+
+
+NAME = "probabilities"
+
+
+def stays_on_device(probabilities: Any, formula: Formula) -> bool:
+    """Tell whether rows are worked on where they lie: a score that is only a Python function runs on the host."""
+    return type(probabilities) is not np.ndarray and is_on_device(probabilities) and formula.weights is not None
+
+
+def looked_at(probabilities: Any, stays: bool) -> Any:
+    """Return what checks of the shape look at: rows that stay on their device are not fetched for it."""
+    return stand_in(tensor_of(probabilities)) if stays else probabilities
+
+
+def make_rows(
+    matrix: NDArray[Any],
+    given: Any,
+    stays: bool,
+    logits: bool,
+    formula: Formula,
+    key: int,
+    draw: Draw,
+    normalize: bool,
+    side: int,
+    first_row: int,
+    factors: Floats | None = None,
+) -> Rows | OnDevice:
+    """Return rows as the loops take them, from a matrix that was checked and what it came as."""
+    if not stays:
+        values = softmax_of(matrix, NAME) if logits else matrix
+        tolerance = tolerance_of(values, None if logits else given)
+        values = values if factors is None else corrected(values, factors, tolerance, normalize)
+        rows = Rows(values, formula, key, tolerance, *draw, normalize, side, first_row)
+        if not logits or draw.seeds is not None:
+            return rows
+        keys = content_seeds(rows, matrix, logits)
+        return with_own_seeds(rows, keys, own_seeds(keys, side, first_row))
+    from aptset.calibration.device_rows import DeviceRows
+    from aptset.calibration.tensors import OnDevice
+
+    tolerance = tolerance_of(np.empty(0)) if logits else tolerance_of(matrix, given)
+    there = DeviceRows(tensor_of(given), formula, key, tolerance, *draw, normalize, side, first_row, logits)
+    if logits:
+        there.refuse_probabilities()
+    return OnDevice(there)
+
+
+def content_seeds(rows: Rows, matrix: NDArray[Any], logits: bool) -> Words:
+    """Return the seed of each row's content, whichever copy it is; ``matrix`` is what the rows came from.
+
+    Logits are hashed, not their softmax: rows that differ stay different where probabilities are 0 and 1.
+    """
+    return hash_rows(matrix, rows.key) if logits else rows.content_seeds()
+
+
+def with_own_seeds(rows: Rows, keys: Words, seeds: Words) -> Rows:
+    """Return rows with the seeds that copies have of their own, from the seeds of their content."""
+    return replace(rows, seeds=seeds, n_copies=int(np.count_nonzero(seeds != keys)))
+
+
+def count_copies(matrix: NDArray[Any], given: Any, stays: bool, key: int) -> tuple[int, int]:
+    """Return how many of the first rows are copies of others, and of how many: for rows whose ids are hashed instead.
+
+    A prediction without ids draws from the content again. One block tells enough, and costs no pass over all rows.
+    """
+    block = np.asarray(on_host(tensor_of(given)[:BLOCK_ROWS])) if stays else matrix[:BLOCK_ROWS]
+    return len(find_copies(hash_rows(block, key), CALIBRATION).rows), len(block)
+
+
+def scores_of_labels(rows: Rows | OnDevice, columns: NDArray[np.int64]) -> LabelScores:
+    """Score one label of each row; refuse rows that are no probabilities."""
+    if isinstance(rows, Rows):
+        found = label_scores(rows, columns)
+        check_rows(rows.probabilities, found.first_bad, NAME, rows.normalize, rows.tolerance)
+        return found
+    return rows.label_scores(columns)
+
+
+def sets_as_given(sets: Any, given: Any) -> Any:
+    """Return sets where the question lies, with the names of its rows if it has any."""
+    if not isinstance(sets, PredictionSets):
+        return sets
+    if not is_on_device(given):
+        return sets.named_as(given)
+    from aptset.calibration.tensor_sets import TensorSets
+
+    return TensorSets.of(sets, tensor_of(given).device)

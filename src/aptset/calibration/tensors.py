@@ -1,0 +1,228 @@
+"""What a calibration answers about tensors on a device, there: scores, sets, masks and p-values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aptset.calibration.device_rows import MOST_ROWS, DeviceRows
+from aptset.calibration.tensor_sets import TensorSets
+from aptset.conformal.aggregation import by_label_thresholds, thresholds_of
+from aptset.conformal.measure import HeldOut
+from aptset.core.groups import Ids
+from aptset.kernels.engines.interface import Calibrated
+from aptset.kernels.rows import LabelScores
+from aptset.kernels.tensors import Tensor, TensorRows
+
+_TAKEN_CELLS = 2**21  # of sets that are shortened at a time
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """Rows of a tensor that answer for themselves, on their device."""
+
+    rows: DeviceRows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def seeded(self) -> OnDevice:
+        """Return the same: engines hash faster than seeds are moved."""
+        return self
+
+    def label_scores(self, columns: NDArray[np.int64]) -> LabelScores:
+        """Score one label of each row; refuse rows that are no probabilities."""
+        rows = self.rows
+        scores, seeds, n_copies, bads = [], [], 0, []
+        for start, stop, piece, copies in rows.pieces():
+            found, hashed, more, bad = rows.engine.label_scores(piece, _moved(columns[start:stop], rows))
+            scores.append(found.cpu().numpy())
+            seeds.append(hashed.cpu().numpy().view(np.uint64))
+            n_copies += int(copies) + int(more)
+            bads.append(_from(start, bad))
+        rows.check(_first(bads))
+        return LabelScores(rows.formula.on_grid(np.concatenate(scores)), -1, n_copies, np.concatenate(seeds))
+
+    def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Tensor:
+        """Return the sets at one level as a boolean matrix."""
+        rows, at_least = self.rows, 0 if allow_empty else 1
+        if ids is None:
+            return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), at_least)
+        if held_out.groups.kind == "all":
+            return mask_at(rows, _moved(held_out.thresholds(alpha)[:1], rows), at_least)
+
+        def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
+            return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[mine], [alpha])[:, 0], rows), at_least)
+
+        return _filled(rows, work, torch.bool, MOST_ROWS)
+
+    def p_values(self, held_out: HeldOut, ids: Ids | None) -> Tensor:
+        """Return the p-value of every label."""
+        rows, (fold,) = self.rows, held_out.folds
+        if held_out.groups.of_columns is not None:
+            return _p_values_by_band(rows, fold.calibrated, held_out.groups.of_columns)
+
+        def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
+            groups = None if ids is None else torch.zeros(len(piece), dtype=torch.int32, device=rows.device)
+            if ids is not None and held_out.groups.kind != "all":
+                groups = _moved(ids[mine], rows)
+            return rows.engine.p_values(piece, fold.calibrated, groups)
+
+        return _filled(rows, work, torch.float64, _at_a_time(held_out))
+
+    def sets(
+        self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
+    ) -> list[TensorSets]:
+        """Return the sets at each level."""
+        rows, at_least = self.rows, 0 if allow_empty else 1
+        if ids is None:
+            levels = by_label_thresholds(held_out, alphas)
+            return [sets_by_label(rows, _moved(level, rows), at_least, classes) for level in levels]
+
+        def wanted(mine: slice) -> Tensor:
+            return _moved(thresholds_of(held_out, ids[mine], alphas), rows)
+
+        return sets_at(rows, wanted, at_least, classes, _at_a_time(held_out, len(alphas)))
+
+
+def mask_at(rows: DeviceRows, thresholds: Tensor, at_least: int) -> Tensor:
+    """Return the sets at one threshold for all labels, (1,), or at one for each, (labels,)."""
+    find = rows.engine.mask if len(thresholds) == 1 else rows.engine.mask_by_label
+    return _filled(rows, lambda piece, _: find(piece, thresholds, at_least), torch.bool)
+
+
+def sets_at(
+    rows: DeviceRows,
+    wanted: Callable[[slice], Tensor],
+    at_least: int,
+    classes: NDArray[Any],
+    most_rows: int | None = None,
+) -> list[TensorSets]:
+    """Return the sets at each of the thresholds that are wanted for some rows, (1 or rows, thresholds)."""
+
+    def find(piece: TensorRows, mine: slice) -> Found:
+        return Found(*rows.engine.cut(piece, wanted(mine), at_least))
+
+    every, longest, members, _ = _found(rows, find, most_rows)
+    return [TensorSets(*_beginnings(sizes, longest, members, len(classes)), classes) for sizes in every]
+
+
+def sets_by_label(rows: DeviceRows, thresholds: Tensor, at_least: int, classes: NDArray[Any]) -> TensorSets:
+    """Return the sets at a threshold for each label, (labels,)."""
+
+    def find(piece: TensorRows, _: slice) -> Found:
+        sizes, members, bad = rows.engine.cut_by_label(piece, thresholds, at_least)
+        return Found(sizes[None], sizes, members, bad)
+
+    _, longest, members, _ = _found(rows, find)
+    return TensorSets(_pointers(longest), members, classes)
+
+
+def _p_values_by_band(rows: DeviceRows, calibrated: Calibrated, of_columns: NDArray[np.intp]) -> Tensor:
+    """Return the p-value of every label: a pass for each band, as if all rows were of that group."""
+
+    def work(piece: TensorRows, _: slice) -> tuple[Tensor, Tensor]:
+        found = torch.empty(piece.probabilities.shape, dtype=torch.float64, device=rows.device)
+        for band in range(len(calibrated.offsets) - 1):
+            groups = torch.full((len(piece),), band, dtype=torch.int32, device=rows.device)
+            p_values, bad = rows.engine.p_values(piece, calibrated, groups)
+            columns = _moved(np.flatnonzero(of_columns == band), rows)
+            found[:, columns] = p_values[:, columns]
+        return found, bad
+
+    return _filled(rows, work, torch.float64, MOST_ROWS)
+
+
+class Found(NamedTuple):
+    """What an engine cut: sizes (thresholds, rows), the longest of each row, its members, the first bad row."""
+
+    sizes: Tensor
+    longest: Tensor
+    members: Tensor
+    bad: Tensor
+
+
+def _found(rows: DeviceRows, find: Callable[[TensorRows, slice], Found], most_rows: int | None = None) -> Found:
+    """Cut all pieces; members of several come by a second pass, since parts to be joined would take twice the room."""
+    sizes, longest, bads = [], [], []
+    for start, stop, piece, _ in rows.pieces(most_rows):
+        part = find(piece, slice(start, stop))
+        if stop - start == len(rows):
+            rows.check(part.bad)
+            return part
+        sizes.append(part.sizes)
+        longest.append(part.longest)
+        bads.append(_from(start, part.bad))
+    rows.check(_first(bads))
+    lengths = torch.cat(longest)
+    ends = _pointers(lengths)
+    members = torch.empty(int(ends[-1]), dtype=torch.int32, device=rows.device)
+    for start, stop, piece, _ in rows.pieces(most_rows):
+        members[int(ends[start]) : int(ends[stop])] = find(piece, slice(start, stop)).members
+    return Found(torch.cat(sizes, dim=1), lengths, members, _first(bads))
+
+
+def _beginnings(sizes: Tensor, longest: Tensor, members: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+    """Return row pointers and the first ``sizes[i]`` of the ``longest[i]`` members of each row, in bounded memory."""
+    pointers, starts = _pointers(sizes), _pointers(longest)
+    total = int(pointers[-1])
+    if total == len(members):
+        return pointers, members
+    taken = members.new_empty(total)
+    step = max(1, _TAKEN_CELLS // n_classes)
+    ends = [*pointers[:-1:step].tolist(), total]
+    for number, start in enumerate(range(0, len(sizes), step)):
+        mine = slice(start, start + step)
+        place = torch.arange(ends[number], ends[number + 1], device=members.device)
+        place += torch.repeat_interleave(starts[:-1][mine] - pointers[:-1][mine], sizes[mine].to(torch.int64))
+        taken[ends[number] : ends[number + 1]] = members[place]
+    return pointers, taken
+
+
+def _pointers(sizes: Tensor) -> Tensor:
+    pointers = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=sizes.device)
+    torch.cumsum(sizes, 0, dtype=torch.int64, out=pointers[1:])
+    return pointers
+
+
+Work = Callable[[TensorRows, slice], tuple[Tensor, Tensor]]
+
+
+def _filled(rows: DeviceRows, work: Work, dtype: Any, most_rows: int | None = None) -> Tensor:
+    """Put what is worked out of each piece into one matrix; refuse bad rows."""
+    found, bads = None, []
+    for start, stop, piece, _ in rows.pieces(most_rows):
+        part, bad = work(piece, slice(start, stop))
+        bads.append(_from(start, bad))
+        if stop - start == len(rows):
+            found = part
+            break
+        found = torch.empty(rows.probabilities.shape, dtype=dtype, device=rows.device) if found is None else found
+        found[start:stop] = part
+    rows.check(_first(bads))
+    return found
+
+
+def _at_a_time(held_out: HeldOut, n_levels: int = 1) -> int | None:
+    """Return how many rows may come at a time: all of them unless each has a threshold or a group of its own."""
+    return None if held_out.groups.kind == "all" else max(4096, MOST_ROWS // n_levels // 4096 * 4096)
+
+
+def _moved(values: NDArray[Any], rows: DeviceRows) -> Tensor:
+    return torch.tensor(values).to(rows.device)
+
+
+def _from(start: int, bad: Tensor) -> Tensor:
+    return torch.where(bad < 0, 2**62, bad + start)
+
+
+def _first(bads: list[Tensor]) -> Tensor:
+    """Return the first of all bad rows, or -1."""
+    least = torch.stack(bads).min()
+    return torch.where(least == 2**62, -1, least)

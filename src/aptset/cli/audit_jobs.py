@@ -1,0 +1,130 @@
+"""What ``aptset audit`` and ``aptset compare`` do: from a table to verdicts, a page, and numbers on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from aptset.audits.audit import Audit, audit
+from aptset.audits.compare import Comparison, compare
+from aptset.cli.models import make_model, takes_raw_columns
+from aptset.cli.reading import read_table
+from aptset.cli.table_jobs import Settings
+from aptset.cli.tables import Choice, model_for, read_rows
+from aptset.core.files import atomic_path, check_other_files
+from aptset.estimator.classifier import ConformalClassifier
+from aptset.reports.render import need_jinja
+
+
+def audit_table(
+    path: Path,
+    target: str,
+    model: str,
+    calibrations: tuple[str, ...],
+    groups: str | None,
+    time: str | None,
+    out: Path,
+    choice: Choice,
+    trust: Sequence[str],
+    **settings: Any,
+) -> tuple[Audit, list[str]]:
+    """Audit a model on a table; return what was found, and the names of the files that were written."""
+    need_jinja()  # now, not after all splits
+    check_other_files([out / "audit.html", out / "splits.csv"], [path])
+    estimator = make_model(model, trust)
+    raw = takes_raw_columns(estimator)
+    rows = read_rows(path, target, groups, time, may_be_grouping=False, choice=choice, raw=raw)
+    times = None if time is None else read_table(path)[time].to_pylist()
+    found = audit(
+        model_for(path, rows.plan, estimator, calibrations),
+        rows.features,
+        rows.labels,
+        calibrations=list(calibrations),
+        groups=rows.groups,
+        features=rows.sliceable(),
+        time=times,
+        folder=out / "splits",
+        **settings,
+    )
+    found.report(out / "audit.html", f"{path.name}: is the promise kept?")
+    return found, ["audit.html", *_write_splits(found, out)]
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """What is compared: every combination of these."""
+
+    models: tuple[str, ...] = ("logistic",)
+    calibrations: tuple[str, ...] = ("split",)
+    conformities: tuple[str, ...] = ("adaptive",)
+    shares: tuple[float, ...] = ()
+    randomized: tuple[bool, ...] = (True,)
+    level: str = "nominal"
+
+    def names(self) -> list[tuple[str, ...]]:
+        """Return each combination: model, calibration, score, share, and whether chance decides."""
+        found: list[tuple[Any, ...]] = []
+        for one in product(self.models, self.calibrations, self.conformities, self.shares or (None,), self.randomized):
+            share = None if one[1] != "split" else one[3]
+            found.append((*one[:3], share, one[4]))
+        return list(dict.fromkeys(found))
+
+    def candidates(self, made: dict[str, Any]) -> dict[str, ConformalClassifier]:
+        """Return a classifier for each combination, named by what differs."""
+        every = self.names()
+        differs = [len({one[k] for one in every}) > 1 for k in range(5)]
+        found = {}
+        for one in every:
+            model, calibration, conformity, share, randomized = one
+            words = (model, calibration, conformity, f"share {share}", "randomized" if randomized else "deterministic")
+            name = "/".join(str(word) for word, is_told in zip(words, differs, strict=True) if is_told) or str(model)
+            settings = Settings(
+                calibration=str(calibration),
+                conformity=str(conformity),
+                share=None if share is None else float(share),
+                randomized=bool(randomized),
+                level=self.level,
+            )
+            found[name] = settings.classifier(made[str(model)])
+        return found
+
+
+def compare_table(
+    path: Path,
+    target: str,
+    alternatives: Alternatives,
+    groups: str | None,
+    out: Path,
+    choice: Choice,
+    trust: Sequence[str],
+    **settings: Any,
+) -> tuple[Comparison, list[str]]:
+    """Compare models and settings on a table; return what was found, and the names of the files that were written."""
+    need_jinja()
+    check_other_files([out / "compare.html", out / "splits.csv"], [path])
+    made = {name: make_model(name, trust) for name in alternatives.models}
+    raw = any(map(takes_raw_columns, made.values()))
+    rows = read_rows(path, target, groups, may_be_grouping=False, choice=choice, raw=raw)
+    ready = {name: model_for(path, rows.plan, model, alternatives.calibrations) for name, model in made.items()}
+    candidates = alternatives.candidates(ready)
+    settings |= {"features": rows.sliceable()}
+    found = compare(candidates, rows.features, rows.labels, groups=rows.groups, folder=out / "splits", **settings)
+    found.report(out / "compare.html", f"{path.name}: which has the better sets?")
+    return found, ["compare.html", *_write_splits(found, out)]
+
+
+def _write_splits(found: Audit | Comparison, out: Path) -> list[str]:
+    """Write one line for each candidate and split."""
+    import pandas as pd
+
+    with atomic_path(out / "splits.csv") as path:
+        pd.DataFrame(found.splits.columns()).to_csv(path, index=False)
+    return ["splits.csv"]
+
+
+def verdicts_as_json(found: Audit | Comparison) -> dict[str, Any]:
+    """Return the verdicts as plain values."""
+    return {name: verdict.as_json() for name, verdict in found.verdicts.items()}

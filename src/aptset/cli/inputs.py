@@ -1,0 +1,163 @@
+"""What names on the command line stand for: files, many files, copies of what is elsewhere; and where output goes."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aptset.cli.options import printable
+from aptset.core.files import check_exists, check_standard_input, claim, undisturbed
+
+_GIVEN: dict[str, str] = {}  # files that were copied to be read, and what the user calls them
+
+
+def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool, is_growing: bool = False) -> Any:
+    """Return the path of a table that is plain to read, many files joined; say how it was read if it was not plain.
+
+    Of one that is growing the last line waits until it has its end.
+    """
+    from aptset.cli.dialects import finished_lines, plain_csv
+    from aptset.cli.parts.discovery import is_one_file
+
+    if not is_one_file([name]):
+        from aptset.cli.parts.many import join
+
+        path = join(parts_of([name], quiet, sep, encoding, is_growing), name)
+        is_called(path, name)
+        return path
+    given = path_of(name)
+    path, note = plain_csv(finished_lines(given, encoding) if is_growing else given, sep, encoding)
+    _GIVEN[str(path)] = _GIVEN.get(str(given), name)
+    if note and not quiet:
+        click.echo(printable(note), err=True)
+    return path
+
+
+def open_only(names: Sequence[str], sep: str | None, encoding: str | None, quiet: bool) -> Any:
+    """Return the path of the one table that was named."""
+    if len(names) > 1:
+        raise click.UsageError(f"A table is one FILE; got {len(names)}.")
+    return open_table(names[0], sep, encoding, quiet)
+
+
+def path_of(name: str) -> Path:
+    """Return the path of an input, which is copied from where a URL points to; messages call it as the user does."""
+    if "://" in name:
+        from aptset.cli.parts.discovery import fetch_once
+
+        path = fetch_once(name)
+    else:
+        path = as_path(name)
+    _GIVEN[str(path)] = "standard input" if name == "-" else name
+    return path
+
+
+def is_called(path: Path, name: str) -> None:
+    """Note what the user calls a file."""
+    _GIVEN[str(path)] = name
+
+
+def as_given(text: str) -> str:
+    """Return a message that speaks of the files that the user named, not of copies."""
+    for path in sorted(_GIVEN, key=len, reverse=True):
+        text = text.replace(path, _GIVEN[path])
+    return text
+
+
+def artefact_of(name: str) -> Path:
+    """Return the path of an artefact or a folder that was written before."""
+    return path_of(name) if "://" in name else Path(name)
+
+
+def source_of(options: dict[str, Any], label: str | None, path: Path) -> Any:
+    """Return the file of probabilities that the options stand for."""
+    from aptset.cli.files import ProbabilityFile
+
+    group = None if options["groups"] == "label" else options["groups"]
+    names = ("prefix", "logits", "batch_rows")
+    settings = {name: options[name] for name in names}
+    return ProbabilityFile(path, label, options["row_id"], group, weight=options.get("weights"), **settings)
+
+
+def sources_of(options: dict[str, Any], label: str | None, quiet: bool) -> tuple[Any, Any]:
+    """Return the files of probabilities that the options stand for; and, if it is a single one, that one."""
+    from aptset.cli.parts.discovery import is_one_file
+
+    if not is_one_file(options["probs"]):
+        return parts_of(options["probs"], quiet).sources(source_of(options, label, Path())), None
+    one = source_of(options, label, open_table(options["probs"][0], None, None, quiet))
+    return [one], one
+
+
+def parts_of(
+    names: Sequence[str], quiet: bool, sep: str | None = None, encoding: str | None = None, is_growing: bool = False
+) -> Any:
+    """Return the parts that several names, a folder or a glob stand for."""
+    from aptset.cli.parts.discovery import Reader, find_parts
+    from aptset.cli.parts.many import Parts
+
+    told: list[str] = []
+
+    def tell(note: str) -> None:
+        if not quiet and not told:
+            click.echo(printable(note), err=True)
+        told.append(note)
+
+    return Parts(find_parts(names), Reader(sep, encoding, is_called, tell, is_growing), not quiet)
+
+
+def files_read(options: dict[str, Any], label: str | None) -> list[str | None]:
+    """Return the names of the files that a command reads, which it must not write; a label may be a file, too."""
+    return [*options["probs"], label]
+
+
+@contextmanager
+def target_of(out: str) -> Iterator[Path]:
+    """Give the path to write to; what a URL stands for is copied there when all went well."""
+    if "://" not in out:
+        yield Path(out)
+        return
+    from aptset.cli.parts.discovery import local_target
+    from aptset.cli.parts.stores import place_of
+
+    with local_target(place_of(out)) as path:
+        is_called(path, out)
+        yield path
+
+
+_ENDINGS = {
+    b"PAR1": ".parquet",
+    b"ARRO": ".arrow",
+    b"PK\x03\x04": ".npz",
+    b"\x93NUMPY": ".npy",
+    b"\x1f\x8b\x08": ".csv.gz",
+}
+
+
+def as_path(name: str) -> Path:
+    """Return a path; "-" is standard input, copied to a temporary file so that it can be read twice.
+
+    The copy goes away when the process ends, by a signal too; what a kill leaves is taken over by the next copy.
+    """
+    if name != "-":
+        return check_exists(Path(name))
+    stream = check_standard_input(sys.stdin)
+    start = stream.read(6)
+    ending = next((ending for magic, ending in _ENDINGS.items() if start.startswith(magic)), ".csv")
+    folder, user = Path(tempfile.gettempdir()), getattr(os, "geteuid", lambda: 0)()
+    with undisturbed():
+        path, handle = claim(lambda number: folder / f"stdin-{user}-{number}{ending}")
+        atexit.register(path.unlink, missing_ok=True)  # the lock is kept until the process ends
+    with os.fdopen(os.dup(handle), "wb") as file:
+        file.write(start)
+        shutil.copyfileobj(stream, file)
+    return path

@@ -1,0 +1,195 @@
+"""The command line: parses and calls, no logic."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from aptset.cli import experiments as cli_experiments
+from aptset.cli import predictions
+from aptset.cli import reports as cli_reports
+from aptset.cli.inputs import artefact_of, as_given, open_table
+from aptset.cli.options import (
+    ALPHA,
+    ALPHAS,
+    AS_JSON,
+    BANDS,
+    CALIBRATIONS,
+    COLUMNS,
+    CONFORMITY,
+    DIALECT,
+    JOBS,
+    LEVEL,
+    MODEL,
+    QUIET,
+    RANDOMIZED,
+    ROW_ID,
+    SEED,
+    SHARE,
+    TRUST,
+    in_options,
+    only_one,
+    options_of_run,
+    printable,
+    refuse_without_table,
+    show,
+    with_options,
+)
+from aptset.cli.start import leave_quietly
+
+try:
+    import click
+except ImportError as error:  # the library alone does not need it
+    raise SystemExit("The command line needs click: pip install 'aptset[cli]'") from error
+
+
+class OneLineErrors(click.Group):
+    """Ends with status 1 and one line on standard error for whatever is wrong with the input."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(
+                errors="backslashreplace"
+            )  # a name that the locale cannot write is no reason to fail
+        warnings.showwarning = lambda message, *_, **__: click.echo(
+            f"Warning: {printable(as_given(in_options(str(message))))}", err=True
+        )
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except BrokenPipeError:
+            leave_quietly()
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            text = printable(as_given(" ".join(str(error).split())))[:2000]
+            if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
+                text += ". Install what the commands need: pip install 'aptset[cli]'"
+            expected = isinstance(error, ValueError | TypeError | OSError | ImportError)
+            raise click.ClickException(text if expected and text else f"{type(error).__name__}: {text}") from error
+
+
+@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="aptset")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def main(debug: bool) -> None:
+    """Prediction sets with guaranteed, adaptive coverage for any classifier."""
+
+
+@main.command()
+@click.argument("table", required=False)
+@click.option("--target", help="The column to predict (needed with TABLE).")
+@MODEL
+@click.option(
+    "--calibration", default="split", show_default=True, type=CALIBRATIONS, help="Which rows train and which calibrate."
+)
+@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
+@click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
+@with_options(BANDS)
+@ROW_ID
+@with_options([*COLUMNS, *DIALECT, TRUST])
+@click.option("--out", help="Folder for the results and the model; with TABLE aptset-run by default.")
+@JOBS
+@SEED
+@QUIET
+@AS_JSON
+def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_json: bool, **options: Any) -> None:
+    """Train, calibrate and judge prediction sets on TABLE, or on embedded data without one.
+
+    The folder holds the sets of the test rows, their evaluation, and the model: `aptset predict -c FOLDER` takes raw
+    rows, and so does aptset.load(FOLDER) in Python.
+
+    \b
+    Examples:
+      aptset run
+      aptset run patients.csv --target diagnosis --model forest --calibration cv+ --out results
+      aptset predict new.csv -c results -o sets.csv
+    """
+    from aptset.core.files import check_other_files, check_target_folder
+
+    folder = check_target_folder(Path(out or ("." if table is None else "aptset-run")))
+    if table is None:
+        from aptset.cli.demo import run_demo
+
+        refuse_without_table(target)
+        alpha = only_one(options["alphas"])
+        text, content = run_demo(alpha, options["seed"], None if out is None else folder)
+        show(content, text, quiet, as_json)
+        return
+    if target is None:
+        raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
+    from aptset.cli.table_jobs import WRITTEN, Settings, evaluations_as_json, run_table
+
+    check_other_files([folder / name for name in WRITTEN], [table])
+    path = open_table(table, options.pop("sep"), options.pop("encoding"), quiet)
+    settings = Settings(**options_of_run(options, quiet), progress=not quiet)
+    result = run_table(path, target, settings)
+    written = result.write(folder)
+    more = {"promise": result.classifier.guarantee(), "out": str(folder), "written": written}
+    content = evaluations_as_json(result.evaluations, **more, columns=result.rows.plan.as_json())
+    text = f"{result.text()}\n\nWritten to {folder}: {', '.join(written)}"
+    hint = f"Predict new rows: aptset predict NEW.csv -c {folder} -o sets.csv"
+    show(content, f"{text}\n{hint}", quiet, as_json)
+
+
+@main.command()
+@click.argument("artefact")
+@AS_JSON
+def inspect(artefact: str, as_json: bool) -> None:
+    """Say what an artefact or a folder of a classifier promises, for how many samples, from what data.
+
+    \b
+    Examples:
+      aptset inspect cal.aptset
+      aptset inspect results
+    """
+    from aptset.cli.inspecting import facts_in_words, facts_of
+
+    facts = facts_of(artefact_of(artefact))
+    facts["file"] = as_given(facts["file"])
+    show(facts, facts_in_words(facts), False, as_json)
+
+
+@main.command()
+@ALPHA
+@click.option("--within", default=0.01, show_default=True, help="How far the realised coverage may be from 1 - alpha.")
+@click.option("--confidence", default=0.95, show_default=True, help="The chance to stay within.")
+@AS_JSON
+def plan(alpha: float, within: float, confidence: float, as_json: bool) -> None:
+    """Say how much calibration data a margin needs.
+
+    \b
+    Example:
+      aptset plan --alpha 0.1 --within 0.01
+    """
+    from aptset.metrics.planning import calibration_size
+
+    size = calibration_size(alpha, within, confidence)
+    content = {"n": int(size), "alpha": alpha, "within": within, "confidence": confidence, "achieved": size.achieved}
+    chance = f"{confidence:.0%} of cases"
+    text = f"{int(size):,} calibration rows keep the coverage within {within:g} of {1 - alpha:g} in {chance}."
+    show(content, text, False, as_json)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    \b
+    Example:
+      eval "$(aptset completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None  # click knows these three
+    click.echo(found(main, {}, "aptset", "_APTSET_COMPLETE").source())
+
+
+for command in (*predictions.COMMANDS, *cli_reports.COMMANDS, *cli_experiments.COMMANDS):
+    main.add_command(command)

@@ -1,0 +1,297 @@
+"""What ``aptset monitor`` does: look at the outcomes that a file has gained, and keep what was learned beside it.
+
+The state holds a digest of the rows that were seen, in every column: only a file that begins with them may go on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from aptset.arrow.layout import filled_numbers
+from aptset.calibration.calibration import Calibration
+from aptset.cli.checks import (
+    check_begins_with,
+    check_is_rotated,
+    check_log,
+    check_mature_text,
+    check_numbers_column,
+    check_rotated_state,
+    check_same_monitor,
+    check_times_column,
+    check_which_order,
+)
+from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
+from aptset.cli.parts.checks import refuse_changing_input
+from aptset.cli.parts.stores import place_of
+from aptset.cli.reading import arrow_batches, as_texts, csv_batches, kind_of, names_of, only_empty_is_missing
+from aptset.core.files import as_utf8, atomic_write
+from aptset.metrics.monitor import CoverageMonitor
+
+_EXACT = 2.0**53  # whole numbers below are the same in every kind of column
+
+
+class Places(NamedTuple):
+    """The columns that say which prediction a row is, and how long a label is waited for."""
+
+    order: str | None = None
+    time: str | None = None
+    mature: int | timedelta | None = None
+
+    @classmethod
+    def of(cls, order: str | None, time: str | None, mature: str | None) -> Places:
+        """Return what the options say."""
+        checked = None if mature is None else check_mature_text(mature)
+        check_which_order(order, time, checked)
+        return cls(order, time, checked)
+
+
+def monitor_file(
+    path: Path,
+    label: str,
+    calibration: Calibration,
+    alpha: float,
+    group: str | None,
+    alarm: float,
+    state: Path | None,
+    places: Places,
+    progress: bool,
+    digest: str = "",
+    is_rotated: bool = False,
+) -> CoverageMonitor:
+    """Take in the rows that were not seen before, in the order of prediction; what is in ``state`` was.
+
+    ``digest`` is that of the calibration. Where the log ``is_rotated``, all rows of the file are new.
+    """
+    monitor, version = calibration.monitor(alpha, alarm, mature=places.mature), place_of(str(path)).version()
+    seen, log = 0, {"before": 0}
+    if state is not None:
+        about = {"calibration": digest, "label": label, "groups": group, "order": places.order, "time": places.time}
+        monitor, seen, log = _go_on(path, monitor, state, about, is_rotated)
+    columns = [name for name in (places.order, places.time) if name is not None]
+    way_out, may_lack = " If it is not known yet, --mature says how long it is waited for.", places.mature is not None
+    parts = outcomes_of(path, (), label, alpha, group, progress, columns, may_lack, way_out)
+    waiting: dict[str, Any] = {}
+    if places.mature is None:
+        _take_in(monitor, parts, _names_of_groups(calibration), seen)
+    else:
+        rows = _all_rows(path, parts, _names_of_groups(calibration), places, log["before"])
+        waiting = _take_in_any_order(monitor, rows, places)
+    if state is not None:
+        if place_of(str(path)).version() != version:
+            refuse_changing_input(str(path))
+        with atomic_write(state) as file:
+            file.write(json.dumps({**monitor._as_json(), "log": log}).encode())
+    return monitor.update(**waiting) if waiting else monitor
+
+
+def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any] | None]:
+    """Return what names the group of each row: its own, its label, or the band of that."""
+    known = calibration.held_out.groups
+    bands = [known.names[band] for band in known.bands or ()]
+    band_of = dict(zip(map(str, calibration.classes.tolist() if bands else ()), bands, strict=True))
+
+    def named(rows: Outcomes) -> list[Any] | None:
+        groups = rows.groups if known.kind in ("all", "row") else rows.truth
+        names = None if groups is None else [groups.names[code] for code in groups.of_rows.tolist()]
+        return [band_of.get(str(name), name) for name in names] if names and band_of else names
+
+    return named
+
+
+def _go_on(
+    path: Path, monitor: CoverageMonitor, state: Path, about: dict[str, Any], is_rotated: bool
+) -> tuple[CoverageMonitor, int, dict[str, Any]]:
+    """Return the monitor to go on with, how many rows of the file it has seen, and what to note about all of them."""
+    filled_in = () if monitor.mature is None else (about["label"],)  # labels that are not known yet
+    if not state.exists():
+        check_rotated_state(state, not is_rotated)
+        return monitor, 0, {**about, **log_of(path, filled_in=filled_in)[1], "before": 0}
+    before = CoverageMonitor.load(state)
+    log = check_log(state, json.loads(state.read_bytes()).get("log"))
+    check_same_monitor(
+        state, {**before.settings, **{name: log.get(name) for name in about}}, {**monitor.settings, **about}
+    )
+    seen: int = log["rows"]
+    first, now = log_of(path, seen, log["columns"], filled_in)
+    now["before"] = log["before"] + (seen if is_rotated else 0)
+    if is_rotated:
+        check_is_rotated(path, seen, seen == 0 or first != log["digest"])
+        seen = 0
+    elif seen:
+        missing = [name for name in log["columns"] if name not in now["columns"]]
+        check_begins_with(path, seen, now["rows"], first == log["digest"], missing)
+    return before, seen, {**about, **now}
+
+
+def log_of(
+    path: Path, n_first: int = 0, columns: Sequence[str] = (), filled_in: Sequence[str] = ()
+) -> tuple[str, dict[str, Any]]:
+    """Return a digest of the first rows of a file in some columns (by default all), "" if there are fewer.
+
+    And what is noted about the file: how many rows it has, its columns, and a digest of them. Columns that are
+    ``filled_in`` later are no part of it.
+    """
+    digests, rows, first = _Digests(), 0, ""
+    names = [name for name in names_of(path) if name not in filled_in]
+    for batch in _monitored_batches(path, names_of(path)):
+        stop = n_first - rows
+        if 0 <= stop < batch.num_rows:
+            digests.add(batch.slice(0, stop))
+            first = digests.of(columns or names)
+            batch, rows = batch.slice(stop), n_first
+        digests.add(batch)
+        rows += batch.num_rows
+    first = digests.of(columns or names) if rows == n_first else first
+    return first, {"rows": rows, "columns": sorted(names), "digest": digests.of(names)}
+
+
+def _monitored_batches(path: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield all columns; the cells of a CSV as they are written, in whatever alphabet."""
+    if kind_of(path) == "csv":
+        yield from csv_batches(path, only_empty_is_missing(dict.fromkeys(names, pa.binary())))
+    elif kind_of(path) == "arrow":
+        yield from arrow_batches(path)
+    else:
+        file = pq.ParquetFile(as_utf8(path), pre_buffer=False)
+        for group in range(file.num_row_groups):
+            yield from file.iter_batches(65_536, row_groups=[group])
+
+
+class _Digests:
+    """Running digests of columns: of the lengths of cells, and of their letters; how rows come in batches is no matter.
+
+    Values are hashed as texts, whole numbers without a point: a column that becomes one of floats, since a later row is
+    missing, still holds the same numbers.
+    """
+
+    def __init__(self) -> None:
+        self._running: defaultdict[tuple[str, ...], Any] = defaultdict(sha256)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take in some rows."""
+        for number, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
+            twin = str(batch.schema.names[:number].count(name))
+            self._add((name, twin), column)
+
+    def _add(self, key: tuple[str, ...], column: Any) -> None:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            self._running[(*key, "lists")].update(_as_bytes(pc.list_value_length(column)))
+            self._add((*key, "items"), pc.list_flatten(column))
+            return
+        texts = _as_binary(column)
+        self._running[(*key, "lengths")].update(_as_bytes(pc.binary_length(texts)))
+        running, filled = self._running[(*key, "letters")], pc.fill_null(texts, b"")
+        _, ends, letters = filled.buffers()
+        if len(filled) and letters is not None:
+            first, last = np.frombuffer(ends, dtype=np.int64)[[filled.offset, filled.offset + len(filled)]]
+            running.update(memoryview(letters)[first:last])
+
+    def of(self, columns: Sequence[str]) -> str:
+        """Return one digest of what came in these columns."""
+        found, wanted = sha256(), set(columns)
+        for key in sorted(key for key in self._running if key[0] in wanted):
+            found.update(json.dumps([*key, self._running[key].hexdigest()]).encode())
+        return found.hexdigest()
+
+
+def _as_bytes(lengths: Any) -> bytes:
+    return filled_numbers(lengths, -1).astype(np.int64).tobytes()
+
+
+def _as_binary(column: Any) -> Any:
+    """Return values as texts, in bytes."""
+    if pa.types.is_floating(column.type):
+        numbers = column.cast(pa.float64())
+        numbers = pc.if_else(pc.is_nan(numbers), None, numbers)
+        is_whole = pc.and_(pc.equal(numbers, pc.floor(numbers)), pc.less(pc.abs(numbers), _EXACT))
+        whole = pc.if_else(is_whole, numbers, None).cast(pa.int64()).cast(pa.large_string())
+        column = pc.coalesce(whole, numbers.cast(pa.large_string()))
+    if pa.types.is_binary(column.type):
+        return column.cast(pa.large_binary())
+    try:
+        texts = column.cast(pa.large_string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # records, for instance
+        texts = pa.array(as_texts(column), pa.large_string())
+    return texts.cast(pa.large_binary())
+
+
+def _take_in(
+    monitor: CoverageMonitor, parts: Iterable[Outcomes], named: Callable[[Outcomes], list[Any] | None], seen: int
+) -> None:
+    """Take in the rows behind those that were seen, every one with its label."""
+    start = 0
+    for rows in parts:
+        new = slice(max(0, seen - start), None)
+        names = named(rows)
+        monitor.update(rows.covered[new], None if names is None else names[new])
+        start += len(rows.covered)
+
+
+class _Rows(NamedTuple):
+    """All rows of a file: what became of each (None: not known yet), its group, and which prediction it is."""
+
+    covered: list[bool | None]
+    groups: list[Any]
+    numbers: list[int]
+    times: list[float]
+
+
+def _all_rows(
+    path: Path, parts: Iterable[Outcomes], named: Callable[[Outcomes], list[Any] | None], places: Places, before: int
+) -> _Rows:
+    rows = _Rows([], [], [], [])
+    for part in parts:
+        start, texts = len(rows.covered), list(part.others)
+        nobody = part.truth.names.index(None)
+        flags = zip(part.covered.tolist(), part.truth.of_rows.tolist(), strict=True)
+        rows.covered.extend(None if label == nobody else flag for flag, label in flags)
+        rows.groups.extend(named(part) or ())
+        if places.order is None:
+            rows.numbers.extend(range(before + start, before + len(rows.covered)))
+        else:
+            rows.numbers.extend(check_numbers_column(path, places.order, texts.pop(0), start))
+        if places.time is not None:
+            rows.times.extend(check_times_column(path, places.time, texts.pop(0), start))
+    return rows
+
+
+def _take_in_any_order(monitor: CoverageMonitor, rows: _Rows, places: Places) -> dict[str, Any]:
+    """Take in rows by their numbers or times, those without a label too; return what is still to be given.
+
+    The file still holds the rows that were settled at an earlier look: labels of more rows than were judged then have
+    come too late. By time alone a row is given when it is mature, and waits in the file until then: nothing would tell
+    it from others of its time when it comes again.
+    """
+    everything, by_time = list(range(len(rows.covered))), places.order is None and bool(rows.times)
+    newest = max(rows.times, default=None)
+    over = (
+        newest - places.mature.total_seconds() if newest is not None and isinstance(places.mature, timedelta) else 0.0
+    )
+    mature = [row for row in everything if not by_time or rows.times[row] <= over]
+    judged, ignored = monitor.rows, monitor.ignored
+    monitor.update(**_as_given(rows, mature, by_time), now=newest)
+    monitor.ignored = max(ignored, monitor.ignored - ignored - judged)
+    return _as_given(rows, sorted(set(everything) - set(mature)), by_time)
+
+
+def _as_given(rows: _Rows, kept: list[int], by_time: bool) -> dict[str, Any]:
+    """Return what a monitor takes of some rows."""
+    return {
+        "covered": np.array([rows.covered[row] for row in kept], dtype=object),
+        "groups": [rows.groups[row] for row in kept] if rows.groups else None,
+        "order": None if by_time else [rows.numbers[row] for row in kept],
+        "time": [rows.times[row] for row in kept] if rows.times else None,
+    }

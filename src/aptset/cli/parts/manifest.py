@@ -1,0 +1,246 @@
+"""What is finished in a folder of sets: a manifest of the run, and a record for each part, written when it is whole.
+
+A record is a file of its own. One list of all parts would have to be written anew after each of them, and two runs on
+different parts of the same input could not share a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyarrow.fs import FileType
+
+from aptset.cli.parts.checks import (
+    check_free,
+    check_only_claim,
+    check_output_names,
+    check_outside,
+    check_same_inputs,
+    check_same_run,
+)
+from aptset.cli.parts.discovery import Part
+from aptset.cli.parts.stores import Place, is_of_all_bytes
+
+try:
+    import fcntl
+except ImportError:  # Windows: nobody is told of the others
+    fcntl = None  # type: ignore[assignment]
+
+
+@contextmanager
+def shared(path: Path, begin: Callable[[bool], None]) -> Iterator[None]:
+    """Hold a lock that is shared from when ``begin`` is over, which is told whether nobody else holds it.
+
+    Without locks, or where none may be made, everybody is alone.
+    """
+    handle = _opened(path)
+    try:
+        is_alone = handle is None or _takes(handle)
+        begin(is_alone)
+        if handle is not None and is_alone and _shares(handle):  # another may have been quicker between the two locks
+            begin(False)
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _opened(path: Path) -> int | None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return None if fcntl is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:
+        return None
+
+
+def _takes(handle: int) -> bool:
+    """Take the lock alone, or else wait until it can be shared; without locks everybody is alone."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return not _shares(handle)
+    except OSError:
+        return True
+    return True
+
+
+def _shares(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+    except OSError:
+        return False
+    return True
+
+
+_FOLDER = "_aptset"  # readers of datasets leave out what begins with _
+_MANIFEST = f"{_FOLDER}/manifest.json"
+_LOCK = f"{_FOLDER}/.lock"
+_CLAIM = ".claim"
+COUNTS = ("rows", "labels", "empty")  # what a record says about the sets of a part
+_FACTS = ("part", "input", "input_digest", "output_digest")  # what it says about the files
+_READERS = 16  # records are many and small, and a store answers slowly
+
+
+class Look(NamedTuple):
+    """What an earlier run left of a part: the record of sets that still hold, or why they are made anew, or neither."""
+
+    record: dict[str, Any] | None = None
+    is_copy: bool = False  # the input has another name than then, and the same bytes
+    anew: str = ""
+    other_input: str = ""  # whose sets stand where those of this part would
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The records in a folder of output."""
+
+    out: Place
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, out: Place, settings: dict[str, Any], parts: Sequence[Part], folders: Sequence[Place]
+    ) -> Iterator[Ledger]:
+        """Begin a run in a folder, or go on with one of the same settings; ``folders`` are those that are read."""
+        check_output_names([(part.output_name, part.place.shown) for part in parts])
+        inside = any(_is_below(out, folder) for folder in folders) or any(_is_below(part.place, out) for part in parts)
+        check_outside(out.shown, not inside)
+        if out.is_local:
+            Path(out.path).mkdir(parents=True, exist_ok=True)
+        ledger, settings = cls(out), json.loads(json.dumps(settings))
+        ledger._holds_something()  # nothing is written into a folder of somebody else
+        if not out.is_local:
+            ledger._begin(settings, is_alone=True)
+            yield ledger
+            return
+        with shared(Path(out.below(_LOCK).path), partial(ledger._begin, settings)):
+            yield ledger
+
+    def _holds_something(self) -> bool:
+        """Tell whether parts were finished here; refuse a folder that is not ours."""
+        there = {name for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
+        found = any(name != _MANIFEST and not _is_hidden(name) for name in there)
+        check_free(self.out.shown, not found or _MANIFEST in there)
+        return found
+
+    def _begin(self, settings: dict[str, Any], is_alone: bool) -> None:
+        """Write down the settings of the run; those of one that is at work or finished something stay."""
+        manifest = self.out.below(_MANIFEST)
+        if is_alone and self.out.is_local:
+            for claim in Path(self.out.below(_FOLDER).path).rglob(f".*{_CLAIM}"):
+                claim.unlink(missing_ok=True)  # of a run that was killed
+        if not is_alone or self._holds_something():
+            check_same_run(self.out.shown, _read(manifest), settings)
+        else:  # nothing was finished: what went wrong may have been the settings
+            manifest.write(_as_json(settings))
+
+    def looks(self, parts: Sequence[Part]) -> Iterator[Look]:
+        """Yield for each part what an earlier run left of it; files are hashed in several threads, ahead."""
+        there = {name for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
+        with ThreadPoolExecutor(_READERS) as readers:
+            yield from readers.map(partial(self._look, there), parts)
+
+    def _look(self, there: set[str], part: Part) -> Look:
+        """Compare a part with its record: the input by its name and its content, the output by its content."""
+        name = part.output_name
+        if _record_of(part) not in there:
+            return Look(anew="it has no record" if name in there else "")
+        record = _read_record(self.out, part)
+        if record is None:
+            return Look(anew="its record cannot be read")
+        digest, is_same_name = part.place.digest(), record["input"] == part.place.full_name
+        is_same = digest == record["input_digest"]
+        is_copy = is_same and is_of_all_bytes(digest) and record["part"] == part.name
+        if not is_same_name and not is_copy:
+            return Look(other_input=record["input"])
+        if not is_same:
+            return Look(anew=f"its input {part.place.shown} has changed")
+        if name not in there:
+            return Look(anew="it was no longer there")
+        if self.out.below(name).digest() != record["output_digest"]:
+            return Look(anew="it was changed or cut short after it was written")
+        return Look(record, is_copy=not is_same_name)
+
+    @contextmanager
+    def claimed(self, part: Part, digest: str) -> Iterator[None]:
+        """Keep a part to one input while it is written: runs at the same time look at each other's claims and records.
+
+        A claim is an empty file whose name tells the input. Who finds another one beside his own gives up, so of two at
+        most one goes on. On a store there is no order in which this could be done.
+        """
+        shown = self.out.below(part.output_name).shown
+        if not self.out.is_local:
+            yield
+            return
+        folder, _, name = self.out.below(f"{_FOLDER}/parts/{part.output_name}").path.rpartition("/")
+        who = ["" if is_of_all_bytes(digest) else part.place.full_name, part.name, digest]
+        beginning = f".{sha256(name.encode()).hexdigest()[:16]}-"
+        claim = Path(folder) / f"{beginning}{sha256(json.dumps(who).encode()).hexdigest()[:16]}{_CLAIM}"
+        claim.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            claim.touch()
+            check_only_claim(shown, part.place.shown, list(Path(folder).glob(f"{beginning}*{_CLAIM}")) == [claim])
+            record = _read_record(self.out, part)
+            if record is not None and record["input_digest"] != digest and record["input"] != part.place.full_name:
+                check_same_inputs([(shown, record["input"], part.place.full_name)])
+            yield
+        finally:
+            claim.unlink(missing_ok=True)
+
+    def others(self, parts: Sequence[Part]) -> int:
+        """Return how many parts were finished here that this run does not know."""
+        known = {_record_of(part) for part in parts}
+        noted = self.out.below(f"{_FOLDER}/parts").listed(recursive=True)
+        names = [name for name, info in noted if info.type == FileType.File and not _is_hidden(name)]
+        return sum(f"{_FOLDER}/parts/{name}" not in known for name in names)
+
+    def note(self, part: Part, input_digest: str, counts: dict[str, int]) -> None:
+        """Write down that a part is finished, from what and to what."""
+        facts = {"part": part.name, "input": part.place.full_name, "input_digest": input_digest}
+        facts["output_digest"] = self.out.below(part.output_name).digest()
+        self.out.below(_record_of(part)).write(_as_json({**facts, **counts}))
+
+
+def _is_hidden(name: str) -> bool:
+    """Tell files that are being written, locks and claims from those that stay."""
+    return name.rpartition("/")[2].startswith(".")
+
+
+def _record_of(part: Part) -> str:
+    """Return the name of a record; it goes by the output, which a.csv and a.csv.gz have in common."""
+    return f"{_FOLDER}/parts/{part.output_name}.json"
+
+
+def _read_record(out: Place, part: Part) -> dict[str, Any] | None:
+    found = _read(out.below(_record_of(part)))
+    kinds = {**dict.fromkeys(_FACTS, str), **dict.fromkeys(COUNTS, int)}
+    is_record = isinstance(found, dict) and all(type(found.get(name)) is kind for name, kind in kinds.items())
+    return found if is_record else None
+
+
+def _read(place: Place) -> Any:
+    try:
+        return json.loads(place.read())
+    except (ValueError, FileNotFoundError):
+        return None
+
+
+def _as_json(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, indent=1, sort_keys=True).encode()
+
+
+def _is_below(place: Place, folder: Place) -> bool:
+    """Tell whether a place is in a folder, or is that folder."""
+    if place.store != folder.store:
+        return False
+    paths = [str(Path(one.path).resolve()) if one.is_local else one.path for one in (place, folder)]
+    return paths[0] == paths[1] or paths[0].startswith(paths[1].rstrip("/") + "/")

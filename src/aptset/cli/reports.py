@@ -1,0 +1,257 @@
+"""The commands that look at what sets are worth: report, audit, compare. They parse and call, no logic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from aptset.cli.inputs import artefact_of, files_read, open_only, open_table, sources_of
+from aptset.cli.options import (
+    ALPHAS,
+    AS_JSON,
+    BANDS,
+    CALIBRATIONS,
+    COLUMNS,
+    CONFORMITY,
+    DIALECT,
+    JOBS,
+    LEVEL,
+    MODEL,
+    MODEL_HELP,
+    QUIET,
+    RANDOMIZED,
+    ROW_ID,
+    SEED,
+    SHARE,
+    TRUST,
+    WEIGHTS,
+    choice_of,
+    is_given,
+    only_one,
+    options_of_run,
+    show,
+    with_options,
+    workers,
+)
+
+OF_TABLES = {"model": "--model", "target": "--target", "jobs": "--jobs", "bands": "--bands", "counts": "--counts"}
+OF_EITHER = {"calibration": "-c", "groups": "--groups", "row_id": "--id"}
+OF_PROBABILITIES = {
+    "label": "--label",
+    "prefix": "--prefix",
+    "logits": "--logits",
+    "normalize": "--normalize",
+    "trust": "--trust",
+    "weights": "--weights",
+}
+
+
+def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Refuse options that would be ignored: those of another kind of FILE, or of any FILE without one."""
+    ctx = click.get_current_context()
+    given = {name for name in options if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT}
+    of_table = [OF_TABLES[name] for name in OF_TABLES if name in given]
+    of_probabilities = [OF_PROBABILITIES[name] for name in OF_PROBABILITIES if name in given]
+    of_either = [OF_EITHER[name] for name in OF_EITHER if name in given]
+    if not probs and (too_much := [*of_table, *of_probabilities, *of_either]):
+        raise click.UsageError(f"{too_much[0]} needs a FILE; without one the report is about embedded data.")
+    if options["target"] is not None and of_probabilities:
+        raise click.UsageError(f"{of_probabilities[0]} is for a FILE of probabilities; with --target it is a table.")
+    if options["target"] is None and options["label"] is not None:
+        if of_table:
+            raise click.UsageError(f"{of_table[0]} is for a table with --target; with --label FILE has probabilities.")
+        if "calibration" not in given:
+            raise click.UsageError("--label needs -c ARTEFACT, a calibration that `aptset calibrate` wrote.")
+
+
+@click.command()
+@click.argument("probs", metavar="[FILE]...", nargs=-1)
+@click.option("--target", help="FILE is a table: train and calibrate on it, with this column to predict.")
+@click.option("-c", "--calibration", default="split", help="With --target its name; else an artefact, or a folder.")
+@click.option("--label", help="FILE holds probabilities: the column (or array, or .npy file) of true labels.")
+@MODEL
+@click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers.")
+@click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
+@click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
+@with_options([WEIGHTS, ROW_ID])
+@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
+@click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
+@with_options(BANDS)
+@with_options([*COLUMNS, *DIALECT, TRUST])
+@click.option("--title", help="The heading of the page.")
+@click.option("-o", "--out", default="report.html", show_default=True, help="The page to write.")
+@JOBS
+@SEED
+@QUIET
+@AS_JSON
+def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **options: Any) -> None:
+    """Write one HTML page that shows what prediction sets are worth, and works offline.
+
+    \b
+    Examples:
+      aptset report                                  # on embedded data
+      aptset report patients.csv --target diagnosis --model forest
+      aptset report new.csv -c results               # labelled rows, and the folder of `aptset run`
+      aptset report test.parquet --label y --prefix p_ -c cal.aptset   # or test/, 'test/*.parquet', s3://...
+    """
+    _refuse_what_does_not_fit(probs, options)
+    from aptset.cli import report_jobs as reportjob
+    from aptset.cli.probability_jobs import evaluation_as_json, load_artefact
+    from aptset.cli.table_jobs import Settings, evaluations_as_json
+    from aptset.core.files import check_other_files
+
+    page, title, alpha, artefact = (
+        Path(out),
+        options["title"],
+        options["alphas"][0],
+        artefact_of(options["calibration"]),
+    )
+    dialect = (options["sep"], options["encoding"], quiet)
+    check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])
+    if not probs:
+        made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title, not quiet)
+    elif options["target"] is not None:
+        settings = Settings(**options_of_run(options, quiet), progress=not quiet)
+        made, result = reportjob.report_table(open_only(probs, *dialect), options["target"], page, title, settings)
+        content = evaluations_as_json(result.evaluations, out=out)
+        show(content, f"{result.text()}\n\nWritten: {out}", quiet, as_json)
+        return
+    elif artefact.is_dir():
+        asked = alpha if is_given("alphas") else None
+        path = open_only(probs, *dialect)
+        made = reportjob.report_folder(path, artefact, asked, page, title, options["trust"], not quiet)
+    elif options["label"] is not None:
+        sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
+        called, total = (probs[0], None) if one is None else (one.path.name, one.count())
+        calibration = load_artefact(artefact, options["trust"])
+        settled = (alpha, page, title, options["normalize"], one is not None and not quiet)
+        made = reportjob.report_probabilities(sources, called, total, calibration, *settled)
+    else:
+        raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
+    show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)
+
+
+SPLITTING = [
+    click.option("--target", required=True, help="The column to predict."),
+    *COLUMNS,
+    *DIALECT,
+    TRUST,
+    ALPHAS,
+    LEVEL,
+    click.option("--repetitions", default=100, show_default=True, help="Number of random splits."),
+    click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test."),
+    click.option("--groups", help="A column to break coverage and size down by, besides the labels."),
+    click.option(
+        "--jobs", default=-1, callback=workers, show_default=True, help="Worker processes; -1 for one per core."
+    ),
+    SEED,
+    QUIET,
+    AS_JSON,
+]
+with_splits = with_options(SPLITTING)
+
+
+def settings_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run over many splits."""
+    names = {"repetitions": "repetitions", "test_share": "test_share", "jobs": "n_jobs", "groups": "groups"}
+    found = {name: options[option] for option, name in names.items()}
+    found |= {"random_state": options["seed"], "progress": not options["quiet"]}
+    return {**found, "choice": choice_of(options), "trust": options["trust"]}
+
+
+def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
+    """Return where the results of a level go: a folder of its own where there are several."""
+    is_short = len({f"{level:g}" for level in alphas}) == len(set(alphas))
+    return (
+        Path(out)
+        if len(alphas) == 1
+        else Path(out) / f"alpha-{alpha:g}"
+        if is_short
+        else Path(out) / f"alpha-{alpha!r}"
+    )
+
+
+@click.command()
+@click.argument("table")
+@MODEL
+@click.option(
+    "--calibration", "calibrations", multiple=True, default=["split", "cv+"], show_default=True, type=CALIBRATIONS
+)
+@with_options([CONFORMITY, RANDOMIZED])
+@click.option("--time", help="A column that says when a row was taken; by default the order of the rows.")
+@click.option("-o", "--out", default="aptset-audit", show_default=True, help="Folder for the results.")
+@with_splits
+def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> None:
+    """Split TABLE at random again and again: is the promise kept, and do the rows look exchangeable?
+
+    A run can be stopped at any moment; the same command goes on where it was.
+
+    \b
+    Example:
+      aptset audit patients.csv --target diagnosis --model forest --time admitted
+    """
+    from aptset.cli.audit_jobs import audit_table, verdicts_as_json
+    from aptset.cli.probability_jobs import imported_score
+
+    path = open_table(table, options["sep"], options["encoding"], options["quiet"])
+    settings = settings_of(options) | {name: options[name] for name in ("level", "randomized", "calibrations", "time")}
+    settings |= {"conformity": imported_score(options["conformity"])}
+    contents, texts = [], []
+    for alpha in alphas:
+        folder = folder_of(out, alpha, alphas)
+        found, written = audit_table(path, options["target"], options["model"], out=folder, alpha=alpha, **settings)
+        facts = {"verdicts": verdicts_as_json(found), "drift": found.drift.warning, "out": str(folder)}
+        contents.append({**facts, "written": written})
+        texts.append(f"{found!r}\n\nWritten to {folder}: {', '.join(written)}")
+    content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
+    show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
+
+
+@click.command()
+@click.argument("table")
+@click.option("--model", "models", multiple=True, default=["logistic"], show_default=True, help=MODEL_HELP)
+@click.option("--calibration", "calibrations", multiple=True, default=["split"], show_default=True, type=CALIBRATIONS)
+@click.option(
+    "--conformity", "conformities", multiple=True, default=["adaptive"], show_default=True, help="Scores to compare."
+)
+@click.option("--share", "shares", multiple=True, type=float, help="Shares of the rows that calibrate in a split.")
+@click.option("--randomized", type=click.Choice(["yes", "no", "both"]), default="yes", show_default=True)
+@click.option("-o", "--out", default="aptset-compare", show_default=True, help="Folder for the results.")
+@with_splits
+def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> None:
+    """Compare models and settings by the size and coverage of their sets, on the same random splits of TABLE.
+
+    Every option that is given several times is compared: all combinations, at least two. One is recommended.
+
+    \b
+    Examples:
+      aptset compare patients.csv --target diagnosis --model logistic --model forest
+      aptset compare patients.csv --target diagnosis --conformity adaptive --conformity raps --randomized both
+      aptset compare patients.csv --target diagnosis --share 0.3 --share 0.5 --calibration split --calibration cv+
+    """
+    from aptset.cli.audit_jobs import Alternatives, compare_table, verdicts_as_json
+
+    names = ("models", "calibrations", "conformities", "shares", "level")
+    chance = {"yes": (True,), "no": (False,), "both": (True, False)}[options["randomized"]]
+    alternatives = Alternatives(**{name: options[name] for name in names}, randomized=chance)
+    if len(alternatives.names()) < 2:
+        raise click.UsageError(
+            "compare needs two candidates: give --model, --conformity, --calibration or --share twice, or --randomized "
+            "both. For one alone there is `aptset audit`."
+        )
+    path = open_table(table, options["sep"], options["encoding"], options["quiet"])
+    settings, contents, texts = settings_of(options), [], []
+    for alpha in alphas:
+        folder = folder_of(out, alpha, alphas)
+        found, written = compare_table(path, options["target"], alternatives, out=folder, alpha=alpha, **settings)
+        facts = {"ranking": found.ranking, "sentences": found.sentences(), "recommended": found.recommendation()[0]}
+        contents.append({**facts, "verdicts": verdicts_as_json(found), "out": str(folder), "written": written})
+        texts.append(f"{found!r}\n\nWritten to {folder}: {', '.join(written)}")
+    content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
+    show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
+
+
+COMMANDS = [report, audit, compare]

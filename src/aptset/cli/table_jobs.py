@@ -1,0 +1,191 @@
+"""The main job on a table of the user's own: train, calibrate, judge on held-out rows, write the results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
+
+from aptset.cli.models import make_model, takes_raw_columns
+from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
+from aptset.cli.reading import as_texts, read_table
+from aptset.cli.tables import Choice, TableRows, model_for, read_rows
+from aptset.cli.writer import SetsWriter
+from aptset.conformal.schemes.split import Split
+from aptset.core.bands import LabelBands
+from aptset.core.files import atomic_path
+from aptset.core.groups import is_grouping
+from aptset.core.labels import as_objects
+from aptset.core.validate import all_at_once, check_share_of_split
+from aptset.estimator.classifier import ConformalClassifier
+from aptset.estimator.storage import FACTS, save_classifier
+from aptset.metrics.estimates import in_p
+from aptset.metrics.evaluation import Evaluation, evaluate
+from aptset.metrics.planning import coverage_test
+from aptset.scores import Score
+from aptset.sets import PredictionSets
+
+WRITTEN = ("sets.parquet", "evaluation.json", FACTS)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is asked for, besides the table."""
+
+    model: str = "logistic"
+    calibration: str = "split"
+    share: float | None = None
+    alphas: tuple[float, ...] = (0.1,)
+    conformity: str | Score = "adaptive"
+    level: str = "nominal"
+    randomized: bool = True
+    groups: str | None = None
+    bands: LabelBands | None = None
+    row_id: str | None = None
+    seed: int = 0
+    jobs: int | None = None
+    progress: bool = False
+    trust: tuple[str, ...] = ()
+    choice: Choice = field(default_factory=Choice)
+
+    def classifier(self, model: Any) -> ConformalClassifier:
+        """Return the classifier that the settings stand for."""
+        return ConformalClassifier(
+            model,
+            calibration=calibration_of(self.calibration, self.share),
+            conformity=imported_score(self.conformity),
+            alpha=self.alphas[0],
+            level=self.level,  # type: ignore[arg-type]
+            randomized=self.randomized,
+            groups=self.groups if is_grouping(self.groups) else self.bands,
+            n_jobs=self.jobs,
+            progress=self.progress,
+            random_state=self.seed,
+        )
+
+
+def calibration_of(name: str, share: float | None) -> Any:
+    """Return a calibration by its name, with the share of rows that calibrates."""
+    return name if share is None else Split(check_share_of_split(name, share))
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """What a run on a table found, ready to print or to write."""
+
+    classifier: ConformalClassifier
+    rows: TableRows
+    settings: Settings
+    target: str
+    test: NDArray[np.intp]
+    sets: list[PredictionSets]
+    evaluations: list[Evaluation]
+    p_value: float | None
+    ids: NDArray[Any] | None
+    is_raw: bool
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The evaluation at the first level."""
+        return self.evaluations[0]
+
+    @property
+    def truth(self) -> NDArray[Any]:
+        """The labels of the test rows."""
+        labels: NDArray[Any] = self.rows.labels[self.test]
+        return labels
+
+    def text(self) -> str:
+        """Return what was done with the columns, the promise and the measurement in words."""
+        fitted = self.classifier.fitted_
+        accuracy = float(np.mean(self.classifier.predict(self.rows.features.iloc[self.test]) == self.truth))
+        lines = [self.rows.plan.describe(), *_namesakes(self.target, self.rows.plan.names()), ""]
+        if self.is_raw:
+            lines = [f"Your model takes the columns as they are: {', '.join(self.rows.plan.names()[:12])}.", ""]
+        lines += [
+            f"{self.classifier.n_calibration_} rows calibrate ({fitted.rule.scheme.name}), {self.evaluation.n} test. "
+            f"The model's first guess is right in {accuracy:.1%} of the test rows.",
+        ]
+        for evaluation in self.evaluations:
+            alpha = float(evaluation.alpha or 0)
+            lines += [
+                f"Promised: coverage of at least {self.classifier.guarantee(alpha):.4g} (asked for: {1 - alpha:g}).",
+                f"Measured: coverage {evaluation.coverage!r}, mean size {evaluation.mean_size!r}.",
+            ]
+        if self.p_value is not None:
+            verdict = "agrees with" if self.p_value > 0.01 else "does NOT agree with"
+            lines.append(f"The measurement {verdict} a valid calibration of this size ({in_p(self.p_value)}).")
+        return "\n".join([*lines, "", *(repr(evaluation) for evaluation in self.evaluations)])
+
+    def write(self, folder: Path) -> list[str]:
+        """Write the sets, the evaluation, and the classifier that `aptset predict -c` takes; return the names."""
+        import pyarrow as pa
+
+        folder.mkdir(parents=True, exist_ok=True)
+        label = "label" if self.target in ("row", "size", "set") else self.target
+        others = {"row": pa.array(self.test), label: pa.array(self.truth.tolist())}
+        names, alphas = self.classifier.classes_.tolist(), self.settings.alphas
+        promise = {"promise": self.classifier.guarantee(), "p_value": self.p_value, "target": self.target}
+        # Each takes its place when all are written: a full disk leaves the results of an earlier run as they were.
+        with (
+            SetsWriter(folder / WRITTEN[0], list(others), names, alphas) as writer,
+            atomic_path(folder / WRITTEN[1]) as evaluation,
+        ):
+            writer.write(others, self.sets)
+            writer.close()
+            evaluation.write_bytes(as_json(evaluations_as_json(self.evaluations, **promise)))
+            return [*WRITTEN[:2], *save_classifier(self.classifier, folder, self.table())]
+
+    def table(self) -> dict[str, Any]:
+        """Return how rows of a file become rows of X, for those who predict later."""
+        groups = None if is_grouping(self.settings.groups) else self.settings.groups
+        columns = self.rows.plan.as_json()
+        return {"target": self.target, "columns": columns, "groups": groups, "id": self.settings.row_id}
+
+
+def _namesakes(target: str, names: Sequence[str]) -> list[str]:
+    """Say which columns are called nearly as the target is: they may tell the label, and no new row will have that."""
+    found = [name for name in names if name.casefold().strip() == target.casefold().strip()]
+    return [
+        f"  look twice {name}: called as the target is; if it tells the label, pass --drop {name!r}" for name in found
+    ]
+
+
+def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str, Any]:
+    """Return the evaluation at the first level, and those at the other levels under ``others``."""
+    first, *others = evaluations
+    content = evaluation_as_json(first, **more)
+    return {**content, "others": [evaluation_as_json(other) for other in others]} if others else content
+
+
+def run_table(path: Path, target: str, settings: Settings) -> TableResult:
+    """Train and calibrate on 70 % of the rows, judge on the others."""
+    model = make_model(settings.model, settings.trust)
+    groups, row_id = settings.groups, settings.row_id
+    rows = read_rows(path, target, groups, row_id, choice=settings.choice, raw=takes_raw_columns(model))
+    ids = None if row_id is None else as_objects(as_texts(read_table(path, (row_id,))[row_id]))
+    train, test = train_test_split(np.arange(len(rows.labels)), test_size=0.3, random_state=settings.seed)
+    by = rows.groups
+    classifier = settings.classifier(model_for(path, rows.plan, model, [settings.calibration])).fit(
+        rows.features.iloc[train],
+        rows.labels[train],
+        groups=None if by is None else by[train],
+        ids=None if ids is None else ids[train],
+    )
+    of_test, test_ids = None if by is None else by[test], None if ids is None else ids[test]
+    X, y = rows.features.iloc[test], rows.labels[test]
+    with all_at_once():
+        sets = classifier.predict_set(X, settings.alphas, groups=of_test, ids=test_ids)
+    shown = of_test if settings.bands is None else settings.bands.of(y)
+    found = [evaluate(some, y, groups=shown, alpha=alpha) for some, alpha in zip(sets, settings.alphas, strict=True)]
+    p_value = None
+    if classifier.fitted_.rule.scheme.name == "split" and groups is None and settings.bands is None:
+        n, alpha = classifier.n_calibration_, settings.alphas[0]
+        p_value = coverage_test(sets[0].covers(y), n=n, alpha=alpha).p_value
+    is_raw = classifier.estimator is model
+    return TableResult(classifier, rows, settings, target, test, sets, found, p_value, test_ids, is_raw)

@@ -1,0 +1,103 @@
+"""What a calibration promises, over all its groups, and the level that makes it promise something."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.conformal.checks import FOLDS_WITH_WEIGHTS
+from aptset.conformal.importance import Weighted
+from aptset.conformal.measure import Fold, HeldOut
+from aptset.conformal.scheme import FoldSizes, Line, Scheme, bound, input_level, sizes_by_group
+from aptset.core.groups import EVERYONE, Groups, Ids
+from aptset.core.validate import check_reachable
+from aptset.kernels.counting import rank_at
+
+
+class Promises:
+    """The promises of a scheme for folds whose sizes, by group, are known.
+
+    Parameters
+    ----------
+    scheme : Scheme
+        What the theorem says of one group.
+    sizes : array of int, shape (folds, groups)
+        Rows that each fold holds out in each group.
+    is_weighted : bool
+        Whether rows have weights: promises are then about weights that are right.
+    """
+
+    def __init__(self, scheme: Scheme, sizes: NDArray[np.int64], is_weighted: bool = False) -> None:
+        self.scheme, self.is_weighted = scheme, is_weighted
+        self._is_split, self._leaves_one_out = len(sizes) == 1, bool((sizes.sum(axis=1) == 1).all())
+        self.groups: list[FoldSizes] = sizes_by_group(sizes)
+
+    @classmethod
+    def of(cls, scheme: Scheme, held_out: HeldOut) -> Promises:
+        """Return what is promised of scores that were held out."""
+        return cls(scheme, held_out.promised_sizes, isinstance(held_out, Weighted))
+
+    @classmethod
+    def before_fit(
+        cls,
+        scheme: Scheme,
+        folds: list[Fold],
+        groups: Groups,
+        ids: Ids | None,
+        columns: NDArray[np.int64],
+        is_weighted: bool = False,
+    ) -> Promises:
+        """Return what will be promised once these folds are fitted."""
+        group = groups.ids_of_labels(ids, columns)
+        if groups.kind == "overlap":  # the promise is one for all combinations
+            group, groups = np.zeros_like(group), EVERYONE
+        held_out = [fold.held_out for fold in folds]
+        if np.bincount(np.concatenate(held_out), minlength=1).max() > 1:  # several judges, one calibration
+            held_out = [np.arange(len(columns))]
+        sizes = np.array([np.bincount(group[rows], minlength=len(groups.names)) for rows in held_out])
+        return cls(scheme, sizes, is_weighted)
+
+    @property
+    def caveat(self) -> str:
+        """Why no theorem speaks of the folds; empty if one does."""
+        if self.scheme.caveat or not self.is_weighted or self._is_split or self._leaves_one_out:
+            return self.scheme.caveat
+        return FOLDS_WITH_WEIGHTS
+
+    @property
+    def lines(self) -> list[list[Line]]:
+        """What is proven of each group; nothing where no theorem speaks of the folds."""
+        if self.is_weighted and not self.caveat:  # a split, or the weighted jackknife+ (Prinster et al., 2022)
+            return [[Line(Fraction(0), Fraction(1 if self._is_split else 2))] for _ in self.groups]
+        return [[] if self.caveat else self.scheme.lines(sizes) for sizes in self.groups]
+
+    def coverage(self, level: Fraction) -> Fraction:
+        """Return the coverage promised in every group at an input level; groups too small for it get every label."""
+        bounds = [
+            bound(lines, level) if self.is_weighted or rank_at(sizes.n, level) <= sizes.n else Fraction(1)
+            for lines, sizes in zip(self.lines, self.groups, strict=True)
+        ]
+        return max(Fraction(0), min(bounds))
+
+    def reason_of_nothing(self, level: Fraction) -> str:
+        """Return why nothing is promised, where that is so because no theorem speaks of the folds; else nothing."""
+        return "" if self.coverage(level) else self.caveat
+
+    def input_level(self, alpha: Fraction) -> Fraction:
+        """Return an input level whose promise is 1 - alpha; refuse if there is none.
+
+        It is the decimal of a float, so that p-values compared with that float give the sets to the last label.
+        """
+        levels = [input_level(lines, alpha) for lines in self.lines]
+        best = _decimal_not_above(min((level for level in levels if level > 0), default=Fraction(0)))
+        reached = best > 0 and self.coverage(best) >= 1 - alpha
+        return check_reachable(best if reached else Fraction(0), alpha, self.scheme.name, self.scheme.caveat)
+
+
+def _decimal_not_above(exact: Fraction) -> Fraction:
+    """Return the largest decimal of a float that is not above an exact number."""
+    value = float(exact)
+    decimal = Fraction(repr(value))
+    return decimal if decimal <= exact else Fraction(repr(float(np.nextafter(value, 0.0))))

@@ -1,0 +1,357 @@
+"""What is left of scores that nobody kept: the thresholds of some levels, or how many stand on each point of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.conformal.checks import refuse_other_level, refuse_without_scores
+from aptset.conformal.measure import HeldOut
+from aptset.core.groups import Groups, Ids
+from aptset.kernels.counting import rank_at
+from aptset.kernels.engines.interface import columns_in
+from aptset.kernels.formula import Floats
+from aptset.kernels.p_value_rounding import by_counts
+from aptset.kernels.rows import Rows, first_bad_row
+
+Keys = NDArray[np.int64]
+
+TOP_LEVEL = 63  # here only the sign is left
+_ALL_BUT_SIGN = np.int64(2**63 - 1)
+
+
+def keys_of(scores: Floats, grid: float | None) -> Keys:
+    """Return whole numbers in the order of the scores: their bits, or their steps on a grid, on which they are."""
+    if grid is not None:
+        return (scores / grid).astype(np.int64)
+    bits = (scores + 0.0).view(np.int64)  # -0 becomes 0, which it equals
+    return bits ^ ((bits >> 63) & _ALL_BUT_SIGN)
+
+
+def scores_of_keys(keys: Keys, grid: float | None) -> Floats:
+    """Return the scores that have these keys."""
+    if grid is not None:
+        return keys.astype(np.float64) * grid
+    return (keys ^ ((keys >> 63) & _ALL_BUT_SIGN)).view(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCounts:
+    """Counts of scores by group and bucket.
+
+    ``sizes`` are those of the groups: scores that nobody needs to place are counted there alone. Buckets stand upward
+    within their groups, and groups in the order of ``names``.
+    """
+
+    names: tuple[Any, ...]
+    sizes: NDArray[np.int64]
+    groups: NDArray[np.int32]
+    buckets: Keys
+    counts: NDArray[np.int64]
+    level: int
+    most: int | None
+
+    @classmethod
+    def of(
+        cls,
+        keys: Keys,
+        groups: NDArray[np.int32],
+        names: Sequence[Any],
+        sizes: NDArray[np.int64],
+        most: int | None = None,
+    ) -> ScoreCounts:
+        """Count keys, each of a group; more scores than keys may have been seen, as ``sizes`` say."""
+        ones = np.ones(len(keys), dtype=np.int64)
+        keys = np.sort(keys) if len(names) == 1 else keys  # sooner than to find their order, which is then known
+        return cls.joined([cls(tuple(names), sizes, groups, keys, ones, 0, most)])
+
+    @classmethod
+    def joined(cls, parts: Iterable[ScoreCounts]) -> ScoreCounts:
+        """Return the counts of all scores of several parts, which have the same bound."""
+        parts = list(parts)
+        names = _in_order({name for part in parts for name in part.names})
+        places = [_places(part.names, names) for part in parts]
+        sizes = np.zeros(len(names), dtype=np.int64)
+        for part, place in zip(parts, places, strict=True):
+            np.add.at(sizes, place, part.sizes)
+        level = max(part.level for part in parts)
+        groups = np.concatenate([place[part.groups] for part, place in zip(parts, places, strict=True)])
+        buckets = np.concatenate([part.buckets >> (level - part.level) for part in parts])
+        counts = np.concatenate([part.counts for part in parts])
+        order = np.lexsort((buckets, groups)) if len(names) > 1 else np.argsort(buckets, kind="stable")
+        found = cls(names, sizes, groups[order], buckets[order], counts[order], level, parts[0].most)
+        return found._summed(found._steps_too_fine())
+
+    def _steps_too_fine(self) -> int:
+        """Return by how many bits buckets must become coarser to be few enough."""
+        if self.most is None:
+            return 0
+        widths = _first_difference(self.groups, self.buckets)
+        # At a step, as many buckets are left as neighbours differ in a higher bit.
+        left = len(widths) - np.cumsum(np.bincount(widths, minlength=66))
+        enough = np.flatnonzero(left[: TOP_LEVEL - self.level + 1] <= self.most)
+        return int(enough[0]) if len(enough) else TOP_LEVEL - self.level
+
+    def _summed(self, step: int) -> ScoreCounts:
+        """Return the same with buckets that are coarser by some bits, each of them once."""
+        buckets = self.buckets >> step
+        is_first = np.ones(len(buckets), dtype=np.bool_)
+        is_first[1:] = (buckets[1:] != buckets[:-1]) | (self.groups[1:] != self.groups[:-1])
+        first = np.flatnonzero(is_first)
+        counts = np.add.reduceat(self.counts, first) if len(first) else self.counts
+        rest = (self.groups[first], buckets[first], counts, self.level + step, self.most)
+        return ScoreCounts(self.names, self.sizes, *rest)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the buckets of each group start, and after them where the last ones end."""
+        return np.searchsorted(self.groups, np.arange(len(self.names) + 1)).astype(np.int64)
+
+    def place(self, group: int, inside: Bucket, rank: int) -> tuple[Bucket, int]:
+        """Return the bucket of the score of some rank among those inside a larger bucket, and its rank in there."""
+        start, stop = self.starts[group : group + 2].tolist()
+        low, high = inside.bounds(self.level)
+        first = start + int(np.searchsorted(self.buckets[start:stop], low))
+        last = start + int(np.searchsorted(self.buckets[start:stop], high, side="right"))
+        running = np.cumsum(self.counts[first:last])
+        at = int(np.searchsorted(running, rank))
+        before = int(running[at - 1]) if at else 0
+        return Bucket(int(self.buckets[first + at]), self.level), rank - before
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """All keys that agree in all but their last ``level`` bits."""
+
+    number: int
+    level: int
+
+    def bounds(self, level: int) -> tuple[int, int]:
+        """Return the first and the last bucket of a lower level that are in this one."""
+        if self.level > TOP_LEVEL:
+            return -(2**63) >> level, (2**63 - 1) >> level
+        step = self.level - level
+        return self.number << step, ((self.number + 1) << step) - 1
+
+
+EVERYTHING = Bucket(0, TOP_LEVEL + 1)
+
+
+def _in_order(names: Iterable[Any]) -> tuple[Any, ...]:
+    """Put names in an order that depends on nothing but them."""
+    return tuple(sorted(names, key=lambda name: (type(name).__name__, name if isinstance(name, int) else 0, str(name))))
+
+
+def _places(names: Sequence[Any], known: Sequence[Any]) -> NDArray[np.int32]:
+    numbers = {name: number for number, name in enumerate(known)}
+    return np.array([numbers[name] for name in names], dtype=np.int32)
+
+
+def _first_difference(groups: NDArray[np.int32], buckets: Keys) -> NDArray[np.int64]:
+    """Return for each bucket the number of its highest bit, from 1, that is not the last one's; 65 for a new group."""
+    different = (buckets[1:] ^ buckets[:-1]).view(np.uint64)
+    high, low = different >> np.uint64(32), different & np.uint64(2**32 - 1)  # float64 holds each half exactly
+    widths = np.where(high > 0, 32 + np.frexp(high.astype(np.float64))[1], np.frexp(low.astype(np.float64))[1])
+    widths[groups[1:] != groups[:-1]] = 65
+    return np.concatenate([np.full(min(len(buckets), 1), 65), widths]).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(HeldOut):
+    """Scores that were counted instead of kept: no folds to look at, but sizes and thresholds as ever."""
+
+    group_sizes: NDArray[np.int64]
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of calibration samples in each group."""
+        return self.group_sizes
+
+    @property
+    def sizes_of_folds(self) -> NDArray[np.int64]:
+        """Number of calibration samples of each group, of the one model."""
+        return self.sizes[None, :]
+
+    @property
+    def n(self) -> int:
+        """Number of calibration samples."""
+        return int(self.sizes.sum())
+
+    @property
+    def scores(self) -> Floats:
+        """Not there."""
+        refuse_without_scores("its scores")
+
+    def p_values(self, rows: Rows, ids: Ids | None) -> tuple[Floats, int]:
+        """Return the p-value of every label, and the first bad row or -1."""
+        refuse_without_scores("p-values")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownThresholds(Counted):
+    """Thresholds of a few levels, (levels, groups), to the last bit what the scores themselves would give."""
+
+    levels: tuple[Fraction, ...]
+    found: Floats
+
+    def merge(self, *others: HeldOut) -> NoReturn:
+        """Refuse: order statistics of parts say nothing about those of the whole."""
+        refuse_without_scores("what merging takes")
+
+    def _find_thresholds(self, alpha: Fraction) -> Floats:
+        if alpha not in self.levels:
+            refuse_other_level(alpha, self.levels)
+        found = np.append(self.found[self.levels.index(alpha)], np.inf)
+        found.flags.writeable = False
+        return found
+
+
+class _Table(NamedTuple):
+    """The points of the grid where scores of a group stand, how many are below each, and p-values worked out so far."""
+
+    points: Floats
+    below: NDArray[np.int64]
+    p_values: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnGrid(Counted):
+    """How many scores stand on each point of a grid: every level and every p-value, whatever n is."""
+
+    counts: ScoreCounts
+    resolution: float
+
+    @classmethod
+    def of(cls, counts: ScoreCounts, groups: Groups, resolution: float) -> OnGrid:
+        """Keep counts of scores in the order of their groups."""
+        return cls((), groups, group_sizes=counts.sizes, counts=counts, resolution=resolution)
+
+    def merge(self, *others: HeldOut) -> OnGrid:
+        """Join the counts of other rows."""
+        counts = ScoreCounts.joined([self.counts, *(other.counts for other in others if isinstance(other, OnGrid))])
+        names = self.groups.names if self.groups.kind != "row" else counts.names
+        return OnGrid.of(counts, replace(self.groups, names=names), self.resolution)
+
+    def _find_thresholds(self, alpha: Fraction) -> Floats:
+        found = np.full(len(self.sizes) + 1, np.inf)
+        for group, n in enumerate(self.sizes.tolist()):
+            if (rank := rank_at(n, alpha)) <= n:
+                bucket, _ = self.counts.place(group, EVERYTHING, rank)
+                found[group] = bucket.number * self.resolution
+        found.flags.writeable = False
+        return found
+
+    def p_values(self, rows: Rows, ids: Ids | None) -> tuple[Floats, int]:
+        """Return the p-value of every label by looking it up, and the first bad row or -1."""
+        rows, found = rows.seeded(), np.ones(rows.probabilities.shape)
+
+        def work(block: Rows, start: int, stop: int) -> int:
+            scores = np.empty(block.probabilities.shape)
+            bad = block.engine.all_scores(block, scores)
+            if bad < 0:
+                self._look_up(scores, None if ids is None else ids[start:stop], found[start:stop])
+            return start + bad if bad >= 0 else -1
+
+        return found, first_bad_row(rows.over_blocks(work))
+
+    def _look_up(self, scores: Floats, ids: Ids | None, found: Floats) -> None:
+        """Write the p-values of some rows; those of a group never seen stay 1."""
+        for group in range(len(self.sizes)) if ids is None else np.unique(ids[ids >= 0]).tolist():
+            of_labels = columns_in(group, self.groups.of_columns)
+            mine: Any = np.s_[:, of_labels] if ids is None else np.flatnonzero(ids == group)
+            points, below, p_values = self._table(group)
+            place = np.searchsorted(points, scores[mine])  # points below a score are below it on the grid as well
+            met = np.unique(place)
+            new = met[np.isnan(p_values[met])]
+            p_values[new] = by_counts(int(self.sizes[group]), below[new])
+            found[mine] = p_values[place]
+
+    def _table(self, group: int) -> _Table:
+        found = self._tables.get(group)
+        if found is None:
+            start, stop = self.counts.starts[group : group + 2].tolist()
+            points = scores_of_keys(self.counts.buckets[start:stop], self.resolution)
+            below = np.concatenate([[0], np.cumsum(self.counts.counts[start:stop])])
+            found = self._tables[group] = _Table(points, below, np.full(len(below), np.nan))
+        return found
+
+    @cached_property
+    def _tables(self) -> dict[int, _Table]:
+        """Those of groups that were met. Threads that come at once write the same numbers."""
+        return {}
+
+
+class Wanted(NamedTuple):
+    """A score that is known by the bucket that it is in, and by its rank there."""
+
+    level: int  # the number of the level of the promise
+    group: int
+    inside: Bucket
+    rank: int
+
+
+class _Looked(NamedTuple):
+    """The buckets to look into: distinct numbers, and pairs of group and position among them, both upward."""
+
+    level: int
+    numbers: Keys
+    pairs: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class OrderStatistics:
+    """The k-th smallest score of each group at each level of the promise, as far as they are known by now."""
+
+    names: tuple[Any, ...]
+    sizes: NDArray[np.int64]
+    found: Floats  # (levels, groups); infinite where k exceeds n
+    wanted: tuple[Wanted, ...]
+
+    @classmethod
+    def of(cls, counts: ScoreCounts, levels: Sequence[Fraction]) -> OrderStatistics:
+        """Look into the counts of all scores."""
+        found, wanted = np.full((len(levels), len(counts.names)), np.inf), []
+        for number, alpha in enumerate(levels):
+            for group, n in enumerate(counts.sizes.tolist()):
+                if (rank := rank_at(n, alpha)) <= n:
+                    wanted.append(Wanted(number, group, EVERYTHING, rank))
+        return cls(counts.names, counts.sizes, found, tuple(wanted)).narrowed(counts)
+
+    def narrowed(self, counts: ScoreCounts) -> OrderStatistics:
+        """Look into counts of the scores in the buckets that are wanted, which are finer now."""
+        found, wanted = self.found.copy(), []
+        for one in self.wanted:
+            bucket, rank = counts.place(one.group, one.inside, one.rank)
+            if bucket.level == 0:
+                found[one.level, one.group] = scores_of_keys(np.array([bucket.number]), None)[0]
+            else:
+                wanted.append(Wanted(one.level, one.group, bucket, rank))
+        return OrderStatistics(self.names, self.sizes, found, tuple(wanted))
+
+    @cached_property
+    def _looked(self) -> _Looked:
+        numbers = np.unique(np.array([one.inside.number for one in self.wanted], dtype=np.int64))
+        places = np.searchsorted(numbers, [one.inside.number for one in self.wanted])
+        groups = np.array([one.group for one in self.wanted], dtype=np.int64)
+        return _Looked(self.wanted[0].inside.level, numbers, np.unique(groups * len(numbers) + places))
+
+    @property
+    def n_buckets(self) -> int:
+        """How many buckets are to be looked into."""
+        return len(self._looked.pairs)
+
+    def are_wanted(self, keys: Keys, groups: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Tell which keys, each of a group, are in a bucket that is wanted."""
+        level, numbers, pairs = self._looked
+        buckets = keys >> level
+        place = np.minimum(np.searchsorted(numbers, buckets), len(numbers) - 1)
+        pair = groups.astype(np.int64) * len(numbers) + place
+        at = np.minimum(np.searchsorted(pairs, pair), len(pairs) - 1)
+        inside: NDArray[np.bool_] = (numbers[place] == buckets) & (pairs[at] == pair)
+        return inside

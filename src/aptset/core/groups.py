@@ -1,0 +1,199 @@
+"""Group ids: none, by label, or by something known about the row. Calibration happens within each group.
+
+To add a grouping, write a function of X that returns one value per row, from that row alone, and put it into
+:data:`GROUPINGS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.core.labels import Coded, hashable, plain_value
+
+Ids = NDArray[np.int32]
+GroupValues = list[Any] | NDArray[Any] | Coded  # of rows; whole numbers may come as an array
+Kind = Literal["all", "label", "band", "row", "overlap"]
+
+_NUMBERING = Lock()  # combinations of groups are numbered as they are met, by one thread at a time
+
+# What ``groups=`` takes by name, besides the columns of X; None: the label decides, which no function of X knows.
+GROUPINGS: dict[str, Callable[[Any], Any] | None] = {"label": None}
+
+
+class Overlap(NamedTuple):
+    """The groups that overlap, by name; and the columns of the frame that they come from, with which are of flags."""
+
+    names: tuple[Any, ...]
+    frame: tuple[Any, ...] | None = None
+    is_flag: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Cells(Coded):
+    """For each row the names of the groups that it is in; ``given`` is what they were read from."""
+
+    overlap: Overlap
+    given: Any = None
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups that calibration knows, and where the group of a label comes from.
+
+    ``kind`` is "all" (one group), "label" (each label is a group), "band" (labels share groups: ``bands`` has the
+    number of the group of each), "row" (a value that comes with the row) or "overlap" (each name is a combination of
+    groups that overlap).
+    """
+
+    kind: Kind
+    names: tuple[Any, ...]
+    bands: tuple[int, ...] | None = None
+    overlap: Overlap | None = None
+
+    @classmethod
+    def of(cls, values: Iterable[Any] | None, setting: Any, classes: NDArray[Any]) -> Groups:
+        """Return the groups that occur among the values (in order of first appearance), or the labels, or one group."""
+        if isinstance(values, Cells):
+            return cls("overlap", tuple(values.distinct()), overlap=values.overlap)
+        if values is not None:
+            plain = values.tolist() if isinstance(values, np.ndarray) else values
+            several = plain.distinct() if isinstance(plain, Coded) else some_of_each(plain)
+            return cls("row", tuple(dict.fromkeys(_plain_name(value) for value in several)))
+        if groups_labels(setting):
+            found: Groups = setting.groups_of(classes)
+            return found
+        by_label = is_grouping(setting) and GROUPINGS[setting] is None
+        return cls("label", tuple(classes.tolist())) if by_label else EVERYONE
+
+    def ids(self, values: GroupValues | None, n_rows: int) -> Ids | None:
+        """Return the id of each row: -1 for a value never seen, zeros without groups, None where the label decides."""
+        if self.kind in ("label", "band"):
+            return None
+        if values is None:
+            return np.zeros(n_rows, dtype=np.int32)
+        if isinstance(values, Cells):
+            return self._combinations(values)
+        table = {name: number for number, name in enumerate(self.names)}
+        if isinstance(values, np.ndarray):
+            return _look_up(values, table)
+        if isinstance(values, Coded):  # each different value is looked at once
+            ids = [table.get(hashable(value), -1) for value in values.values]
+            return np.take(np.array(ids, dtype=np.int32), values.codes)
+        return np.fromiter((table.get(hashable(value), -1) for value in values), dtype=np.int32, count=n_rows)
+
+    def _combinations(self, cells: Cells) -> Ids:
+        """Return the number of each row's combination, new ones behind those of calibration; -1 for unknown groups."""
+        known = set(self.overlap.names if self.overlap else ())
+        with _NUMBERING:
+            for cell in cells.distinct():
+                if cell not in self._numbers and known.issuperset(cell):
+                    self._numbers[cell] = len(self._numbers)
+            numbers = [self._numbers.get(cell, -1) for cell in cells.values]
+        return np.take(np.array(numbers, dtype=np.int32), cells.codes)
+
+    @property
+    def combinations(self) -> list[Any]:
+        """The combinations of overlapping groups that were met, by their numbers; those of calibration first."""
+        with _NUMBERING:
+            return list(self._numbers)
+
+    @cached_property
+    def _numbers(self) -> dict[Any, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+    def ids_of_labels(self, ids: Ids | None, columns: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Return the group of each calibration sample from the ids of its row and the column of its true label."""
+        if self.kind == "all":
+            return np.zeros(len(columns), dtype=np.intp)  # which costs nothing as long as nobody looks
+        if ids is None and self.of_columns is not None:
+            return self.of_columns[columns]
+        return (columns if ids is None else ids).astype(np.intp, copy=False)
+
+    @cached_property
+    def of_columns(self) -> NDArray[np.intp] | None:
+        """The group of each label, where labels share groups; None where each has its own."""
+        is_own = self.bands is None or self.bands == tuple(range(len(self.names)))
+        return None if is_own else np.array(self.bands, dtype=np.intp)
+
+    def by_column(self, of_groups: NDArray[Any]) -> NDArray[Any]:
+        """Spread values of groups, last for one never seen, over the labels that decide them."""
+        return of_groups[..., :-1] if self.of_columns is None else of_groups[..., self.of_columns]
+
+
+def flat_groups(groups: Groups) -> dict[str, Any]:
+    """Return groups as lists and texts; a combination of groups that overlap as a text of 0 and 1."""
+    found: dict[str, Any] = {"kind": groups.kind, "names": list(groups.names)}
+    if groups.bands is not None:
+        found["bands"] = list(groups.bands)
+    if groups.overlap is not None:
+        every, frame, is_flag = groups.overlap
+        found["names"] = ["".join("01"[name in cell] for name in every) for cell in map(set, groups.names)]
+        found |= {"groups": list(every), "frame": None if frame is None else list(frame), "is_flag": list(is_flag)}
+    return found
+
+
+def full_groups(stored: dict[str, Any]) -> Groups:
+    """Return the groups that were flattened."""
+    kind, names, bands = stored["kind"], stored["names"], stored.get("bands")
+    if kind != "overlap":
+        return Groups(kind, tuple(names), None if bands is None else tuple(bands))
+    every, frame = tuple(stored["groups"]), stored["frame"]
+    cells = tuple(tuple(name for name, flag in zip(every, text, strict=True) if flag == "1") for text in names)
+    overlap = Overlap(every, None if frame is None else tuple(frame), tuple(stored["is_flag"]))
+    return Groups(kind, cells, overlap=overlap)
+
+
+def some_of_each(values: Iterable[Any]) -> Iterable[Any]:
+    """Return the distinct values, in order of first appearance; all of them where some cannot be looked up."""
+    try:
+        return dict.fromkeys(values)
+    except TypeError:
+        return values
+
+
+def _plain_name(value: Any) -> Any:
+    """Return the name of a group as a file gives it back: numbers and texts of numpy are Python's."""
+    is_simple = isinstance(value, np.generic) and value.dtype.kind in "biufU"
+    return hashable(plain_value(value) if is_simple else value)
+
+
+_NARROW = 2**20
+
+
+def _look_up(values: NDArray[Any], table: dict[Any, int]) -> Ids:
+    """Return the id of each of an array of whole numbers."""
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if high - low >= _NARROW:
+        return np.fromiter((table.get(value, -1) for value in values.tolist()), dtype=np.int32, count=len(values))
+    ids = np.array([table.get(value, -1) for value in range(low, high + 1)], dtype=np.int32)
+    return ids[values.astype(np.int64) - low]
+
+
+def is_grouping(setting: Any) -> bool:
+    """Tell whether a setting of groups is the name of a grouping, and not a column."""
+    return isinstance(setting, str) and setting in GROUPINGS
+
+
+def groups_labels(setting: Any) -> bool:
+    """Tell whether a setting of groups says which labels share a group, as :class:`aptset.LabelBands` does."""
+    return hasattr(setting, "groups_of")
+
+
+def groups_overlap(passed: Any) -> bool:
+    """Tell whether groups came as :class:`aptset.Overlapping`; a frame may have a column that is called "cells"."""
+    return isinstance(getattr(passed, "cells", None), Cells)
+
+
+def labels_decide(setting: Any) -> bool:
+    """Tell whether a setting of groups names no column of rows: the label decides the group."""
+    return groups_labels(setting) or is_grouping(setting)
+
+
+EVERYONE = Groups("all", ("all",))

@@ -1,0 +1,310 @@
+"""Labels as arrays: which column each has, which are distinct, some of them in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import repeat
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.core.devices import on_host
+from aptset.core.tables import plain_list
+from aptset.kernels import engines
+
+_LONG = 2**10  # texts that are worth numbering
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """Labels, or other values, by number: that of row i is ``values[codes[i]]``. Each is looked at once."""
+
+    values: list[Any]
+    codes: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.values[self.codes[row]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.values[code] for code in self.codes.tolist())
+
+    def some(self, rows: Any) -> Self:
+        """Return those of some rows."""
+        return replace(self, codes=self.codes[rows])
+
+    def distinct(self) -> list[Any]:
+        """Return the values that come, in order of first appearance."""
+        n_rows = len(self.codes)
+        first = np.full(len(self.values), n_rows)
+        first[self.codes[::-1]] = np.arange(n_rows)[::-1]  # what is written last stays
+        return [self.values[number] for number in np.argsort(first)[: np.count_nonzero(first < n_rows)].tolist()]
+
+    def in_full(self) -> list[Any]:
+        """Return the label of each row."""
+        found: list[Any] = as_objects(self.values)[self.codes].tolist()
+        return found
+
+
+def coded_array(values: NDArray[Any]) -> Coded:
+    """Return an array of texts, bytes or numbers by number: values of equal bytes have one."""
+    items = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.dtype.itemsize)
+    codes, firsts = engines.chosen.codes(items)
+    return Coded(values[firsts].tolist(), codes)
+
+
+def coded_list(values: list[Any]) -> Coded:
+    """Return Python values by number: those that dictionaries take for the same have one."""
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    return Coded(list(numbers), np.fromiter(map(numbers.__getitem__, values), dtype=np.int32, count=len(values)))
+
+
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct values: sorted, or in order of first appearance where they cannot be compared."""
+    if values.dtype != object:
+        return np.unique(values)
+    found = list(dict.fromkeys(hashable(value) for value in dict.fromkeys(values.tolist())))
+    try:
+        return as_objects(sorted(found))
+    except TypeError:
+        return as_objects(found)
+
+
+def as_objects(values: list[Any]) -> NDArray[Any]:
+    """Return Python values as an array of objects."""
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
+
+
+def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position of each label in ``classes``, -1 where it is not there."""
+    if labels.dtype.kind in "iu" and len(labels) and _number_columns(classes):
+        columns = labels.astype(np.int64)  # a copy: another thread cannot change what was checked
+        if columns.min() >= 0 and columns.max() < len(classes):  # the usual case: two passes and no search
+            return columns
+    if labels.dtype.kind == "U" and len(labels) >= _LONG:  # each different text is looked up once
+        several = coded_array(labels)
+        return np.take(columns_of(as_objects(several.values), classes), several.codes)
+    numeric = labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf" and _compare_exactly(labels, classes)
+    if not numeric and not (labels.dtype.kind == classes.dtype.kind == "U"):
+        table = {label: column for column, label in enumerate(classes.tolist())}
+        return np.fromiter(map(table.get, labels.tolist(), repeat(-1)), dtype=np.int64, count=len(labels))
+    order = np.argsort(classes)
+    place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
+    return np.where(classes[order[place]] == labels, order[place], -1).astype(np.int64)
+
+
+def _compare_exactly(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
+    """Tell whether numpy compares these numbers as they are: where kinds differ it rounds them to 53 bits first."""
+    if labels.dtype.kind == classes.dtype.kind:
+        return True
+    whole = [values for values in (labels, classes) if values.dtype.kind in "iu" and len(values)]
+    return all(int(values.max()) <= 2**53 and int(values.min()) >= -(2**53) for values in whole)
+
+
+def _number_columns(classes: NDArray[Any]) -> bool:
+    """Tell whether the classes are the column numbers 0, 1, ..."""
+    return classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
+
+
+def some(labels: NDArray[Any]) -> str:
+    """Show the first few labels."""
+    shown = ", ".join(repr(label) for label in labels[:6].tolist())
+    return f"[{shown}{', ...' if len(labels) > 6 else ''}]"
+
+
+def plain_labels(labels: Any) -> Any:
+    """Return labels of pandas' own types as Python's: whole numbers stay whole; members of an Enum stay members."""
+    kind = getattr(labels, "dtype", None)
+    if kind is not None and not isinstance(kind, np.dtype) and type(labels).__module__.split(".")[0] == "pandas":
+        values = plain_list(labels)
+        found = np.asarray(values) if values and all(isinstance(one, int | float) for one in values) else None
+        return as_objects(values) if found is None or found.dtype.kind not in "biuf" else found
+    if isinstance(labels, list | tuple) and any(issubclass(kind, Enum) for kind in {type(one) for one in labels}):
+        return as_objects(list(labels))
+    return on_host(labels)
+
+
+def in_order(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct labels in order; members of an Enum, which have none, in that of their definition."""
+    labels = labels.copy()  # what was looked at stays as it was, whoever writes to the caller's
+    if labels.dtype.kind == "i" and len(labels) and labels.min() >= 0 and labels.max() <= len(labels):
+        return np.flatnonzero(np.bincount(labels)).astype(labels.dtype)  # small whole numbers are counted: sooner
+    try:
+        return np.unique(labels)
+    except TypeError:
+        values = list(dict.fromkeys(labels.tolist()))
+        if not all(isinstance(value, Enum) for value in values):
+            raise
+        kinds = {type(value).__qualname__: list(type(value).__members__.values()) for value in values}
+        places = {member: (name, place) for name, members in kinds.items() for place, member in enumerate(members)}
+        return as_objects(sorted(values, key=places.__getitem__))
+
+
+def plain_value(value: Any) -> Any:
+    """Return a number or a text of numpy as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def hashable(value: Any) -> Any:
+    """Let every missing value (None, NaN, pandas' NA and NaT) be the same one: they do not equal themselves."""
+    try:
+        return None if value != value else value
+    except (TypeError, ArithmeticError):  # NA is neither equal nor different; a signalling NaN compares with nothing
+        return None
+
+
+def with_one_missing(values: list[Any]) -> list[Any]:
+    """Return values among which every missing one is the same: each different value is looked at once."""
+    try:
+        different = dict.fromkeys(values)
+    except TypeError:  # some cannot be looked up
+        return [hashable(value) for value in values]
+    some_missing = any(value is not None and hashable(value) is None for value in different)
+    return [hashable(value) for value in values] if some_missing else values
+
+
+def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labels: Any) -> NDArray[Any]:
+    """Return the label of each column: as given, from the column names, or the column numbers."""
+    if classes is None:
+        if names is not None:
+            return names
+        kind = as_labels(labels, "labels").dtype.kind
+        return np.array([False, True]) if kind == "b" and n_columns == 2 else np.arange(n_columns)
+    found = as_labels(classes, "classes").copy()  # the caller may go on to change theirs
+    if len(found) != n_columns:
+        raise ValueError(
+            f"classes must name each of the {n_columns} columns of probabilities; got {len(found)} classes."
+        )
+    check_hashable(found, "classes")
+    if any(hashable(label) is None and label is not None for label in found.tolist()):
+        raise ValueError(f"classes must not be missing: NaN equals nothing, not even itself; got {some(found)}.")
+    if len(set(found.tolist())) != len(found):
+        raise ValueError(f"classes must be distinct; got {some(found)}.")
+    return found
+
+
+def check_hashable(values: NDArray[Any], name: str) -> None:
+    """Refuse lists, dictionaries and other values that cannot be looked up."""
+    for row, value in enumerate(values.tolist() if values.dtype == object else []):
+        try:
+            hash(value)
+        except TypeError as error:
+            raise TypeError(
+                f"{name} must be texts, numbers or other values that can be looked up; got {value!r} in row {row}."
+            ) from error
+
+
+_NAME_THEM = "Pass classes=... to name the columns of the probabilities."
+
+
+def check_labels(
+    labels: Any,
+    classes: NDArray[Any],
+    n_rows: int,
+    name: str = "labels",
+    way_out: str = _NAME_THEM,
+    row_of: Callable[[int], int] = int,
+) -> NDArray[np.int64]:
+    """Return the column number of each label; ``row_of`` says which row a label is of, where several share one."""
+    if isinstance(labels, Coded):
+        check_length(labels, n_rows, name)
+        codes = labels.codes
+
+        def first_row(code: int) -> int:
+            return row_of(int(np.argmax(codes == code)))
+
+        return np.take(check_labels(labels.values, classes, len(labels.values), name, way_out, first_row), codes)
+    found = as_labels(labels, name)
+    check_length(found, n_rows, name)
+    check_hashable(found, name)
+    columns = columns_of(found, classes)
+    if (columns < 0).any():
+        place = int(np.argmax(columns < 0))
+        raise ValueError(
+            f"{name} must be among the classes {some(classes)}; got {found.tolist()[place]!r} in row {row_of(place)}. "
+            + way_out
+        )
+    return columns
+
+
+def check_length(values: Any, n_rows: int, name: str) -> None:
+    """Refuse one value too many or too few."""
+    if len(values) != n_rows:
+        raise ValueError(f"{name} must have one entry per row: {n_rows} rows, but {len(values)} entries came.")
+
+
+def as_labels(labels: Any, name: str) -> NDArray[Any]:
+    """Return labels as a 1-D array; a list of texts and numbers keeps them apart, and so does one of odd texts."""
+    refuse_masked(labels, name)
+    try:
+        found = np.asarray(plain_labels(labels))
+    except ValueError as error:
+        raise ValueError(f"{name} must be 1-D, one label per row; got rows of different lengths.") from error
+    is_list = isinstance(labels, list | tuple) and found.ndim == 1
+    if found.dtype.kind in "US" and is_list and not all(map(_fits_an_array, set(labels))):
+        found = np.empty(len(labels), dtype=object)
+        found[:] = labels
+    if found.ndim != 1:
+        raise ValueError(f"{name} must be 1-D; got shape {found.shape}.")
+    return found
+
+
+def _fits_an_array(label: Any) -> bool:
+    """Tell whether numpy's texts keep a label as it is: they lose zeros at the end, and make texts of numbers."""
+    return (isinstance(label, str) and label[-1:] != "\0") or (isinstance(label, bytes) and label[-1:] != b"\0")
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Refuse entries that are marked as not being there."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # pandas' nullable arrays have masks, too
+        raise ValueError(f"{name} must have no masked entries. Fill or drop those rows.")
+
+
+def refuse_unstable_value(value: Any, name: str = "X") -> None:
+    """Refuse a value of X whose content cannot be told: its row would get another u in every process."""
+    if getattr(type(value), "__repr__", None) is object.__repr__:
+        raise TypeError(
+            f"{name} must hold numbers, texts or values with a repr of their content; got a {type(value).__name__}. "
+            + ("Pass ids=... that name the rows" if name == "X" else "Pass numbers or texts")
+            + ", or give the class a __repr__ that shows its content."
+        )
+
+
+def check_training_counts(counts: Any) -> None:
+    """Refuse what does not say how many training rows each label has."""
+    check_label_table(counts, "counts", "its number of training rows", "Pass collections.Counter(y_train).")
+    for label, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, Integral) or not 0 <= int(count) < 2**53 - 1:
+            raise ValueError(
+                f"counts must be whole numbers of training rows, 0 or more; got {count!r} for the label {label!r}. "
+                "Pass collections.Counter(y_train), not shares."
+            )
+
+
+def check_label_table(table: Any, name: str, what: str, way_out: str) -> None:
+    """Refuse what is no dictionary of labels: a Series, for instance, may hold labels or be indexed by them."""
+    if not isinstance(table, Mapping):
+        raise TypeError(f"{name} must be a dictionary from each label to {what}; got {type(table).__name__}. {way_out}")
+    if not len(table):
+        raise ValueError(f"{name} must be a dictionary from each label to {what}; it is empty. {way_out}")
+    if any(hashable(label) is None and label is not None for label in table):
+        raise ValueError(f"{name} must not have a missing label: NaN equals nothing, not even itself.")
+
+
+def check_every_label(table: Mapping[Any, Any], labels: NDArray[Any], name: str, way_out: str) -> list[Any]:
+    """Return what a table says of each label; refuse a label that it leaves out."""
+    missing = list(dict.fromkeys(label for label in labels.tolist() if label not in table))
+    if missing:
+        raise ValueError(
+            f"{name} must speak of every label; {some(as_objects(missing))} are not in it, which has "
+            f"{some(as_objects(list(table)))}. {way_out}"
+        )
+    return [table[label] for label in labels.tolist()]

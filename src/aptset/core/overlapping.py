@@ -1,0 +1,212 @@
+"""Groups that overlap: sex and region and age at once, each with the promise."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.core.devices import is_on_device, is_tensor, on_host
+from aptset.core.groups import Cells, Overlap, groups_overlap
+from aptset.core.labels import Coded, check_length, coded_list, hashable, plain_value
+from aptset.core.tables import column_values, is_table, names_of_columns
+from aptset.kernels import engines
+
+WITHOUT_P_VALUES = (
+    "Ask for sets at each level; aptset.evaluate(sets, labels, groups=aptset.Overlapping(...)) shows every group."
+)
+WITHOUT_WEIGHTS = ("promise for weights", "Leave the weights out, or give each row one group.")
+MOST_INDICATORS = 64
+_ALIKE = {str, int, float, type(None)}  # of which equal values have the same text
+MOST_COMBINATIONS = 2000  # of groups among the new rows of one call
+
+
+_LARGEST_SCORE = 2.0**500
+
+
+def are_addable(scores: NDArray[np.float64]) -> bool:
+    """Tell whether thresholds, which are sums of scores times factors below 2^200, cannot leave the range of floats."""
+    return bool((np.abs(scores) <= _LARGEST_SCORE).all())
+
+
+def check_addable(scores: NDArray[np.float64]) -> None:
+    """Refuse scores of a size of which no threshold of overlapping groups can be worked out."""
+    if not are_addable(scores):
+        raise ValueError(
+            f"conformity must return scores between -2^500 and 2^500 where groups overlap; got "
+            f"{scores[np.abs(scores).argmax()]:.3g}. Thresholds are sums of scores: scale them down."
+        )
+
+
+def check_overlapping(groups: Any, known: Overlap | None = None) -> Cells:
+    """Return the groups of each row; with ``known``, of new rows: in the columns that calibration had."""
+    if groups_overlap(groups):
+        groups = groups.cells.given
+    groups = on_host(groups) if is_tensor(groups) or is_on_device(groups) else groups
+    if is_table(groups):
+        return _of_frame(groups, known)
+    if known is not None and known.frame is not None:
+        raise TypeError(
+            f"groups must be a data frame with the columns {list(known.frame)}, as at calibration; got "
+            f"{type(groups).__name__}."
+        )
+    matrix = _flags(groups, None if known is None else len(known.names))
+    return _cells(groups, matrix, Overlap(tuple(range(matrix.shape[1]))))
+
+
+def check_cells(passed: Any, known: Overlap | None, n_rows: int) -> Cells:
+    """Return the groups of some new rows, or of calibration rows where none are known; refuse too many combinations."""
+    cells = passed if isinstance(passed, Cells) else check_overlapping(passed, known)
+    check_length(cells, n_rows, "groups")
+    if known is not None and (found := len(cells.distinct())) > MOST_COMBINATIONS:
+        raise ValueError(
+            f"groups must have at most {MOST_COMBINATIONS:,} different combinations among the rows of one call; got "
+            f"{found:,}. Each of them is a linear programme over all calibration rows: milliseconds with 5 groups, a "
+            "tenth of a second with 20. Name fewer groups, or pass the rows in parts."
+        )
+    return cells
+
+
+def _flags(groups: Any, width: int | None) -> NDArray[np.bool_]:
+    try:
+        matrix = np.asarray(groups)
+    except ValueError as error:
+        raise ValueError("groups must be a matrix of True and False; got rows of different lengths.") from error
+    is_wide = matrix.ndim == 2 and (matrix.shape[1] > 0 if width is None else matrix.shape[1] == width)
+    if not is_wide:
+        columns = "one column for each group" if width is None else f"the {width} columns of the calibration"
+        came = (
+            f"shape {matrix.shape}." if matrix.ndim else f"{groups!r:.60}. Pass a data frame of columns, or a matrix."
+        )
+        raise ValueError(f"groups must be a matrix of True and False with {columns}; got {came}")
+    if matrix.dtype.kind not in "biuf" or not (matrix.dtype == np.bool_ or np.isin(matrix, (0, 1)).all()):
+        raise ValueError(
+            "groups must be a matrix of True and False: is a row in a group or not. Pass a data frame for columns of "
+            "other values, which become one group for each value."
+        )
+    if matrix.shape[1] > MOST_INDICATORS:
+        _refuse_so_many(matrix.shape[1], "")
+    return matrix.astype(np.bool_)
+
+
+def _of_frame(frame: Any, known: Overlap | None) -> Cells:
+    """Return the groups of the rows of a frame: a column of flags is one, another column has one for each value."""
+    if known is not None and known.frame is None:
+        raise TypeError(f"groups must be a matrix with {len(known.names)} columns, as at calibration; got a frame.")
+    columns = names_of_columns(frame) if known is None else list(known.frame or ())
+    if len(set(columns)) != len(columns) or not columns:
+        raise ValueError(f"groups must have columns of different names; got {columns}.")
+    flags: dict[Any, NDArray[np.bool_]] = {}
+    kinds = []
+    for place, column in enumerate(columns):
+        values = column_values(frame, column)
+        if values is None:
+            raise ValueError(
+                f"groups must have the column {column!r}, as at calibration; got {names_of_columns(frame)}."
+            )
+        is_flag = _is_flag(column, values, None if known is None else known.is_flag[place])
+        kinds.append(is_flag)
+        for name, members in _of_column(column, values, is_flag).items():
+            if name in flags:
+                raise ValueError(f"groups must have names of their own; {name!r} comes twice. Rename a column.")
+            flags[name] = members
+        if len(flags) > MOST_INDICATORS:
+            _refuse_so_many(len(flags), f", {len(set(map(hashable, values)))} of them in the column {column!r}")
+    matrix = np.column_stack(list(flags.values()))
+    return _cells(frame, matrix, Overlap(tuple(flags), tuple(columns), tuple(kinds)))
+
+
+def _is_flag(column: Any, values: list[Any], known: bool | None) -> bool:
+    found = {*map(type, values)} <= {bool, np.bool_}
+    if known and not found:
+        odd = next(value for value in values if not isinstance(value, bool | np.bool_))
+        raise ValueError(f"groups must have True or False in the column {column!r}, as at calibration; got {odd!r}.")
+    return found if known is None else known
+
+
+def _of_column(column: Any, values: list[Any], is_flag: bool) -> dict[Any, NDArray[np.bool_]]:
+    if is_flag:
+        return {column: np.array(values, dtype=np.bool_)}
+    several = coded_list(values) if {*map(type, values)} <= _ALIKE else Coded(values, np.arange(len(values)))
+    texts = [_text(hashable(plain_value(value))) for value in several.values]
+    number_of = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    if len(number_of) > MOST_INDICATORS:
+        _refuse_so_many(len(number_of), f" in the column {column!r}")
+    numbers = np.array([number_of[text] for text in texts], dtype=np.int64)[several.codes]
+    return {f"{column}={text}": numbers == number for text, number in number_of.items()}
+
+
+def _text(value: Any) -> str:
+    """Return what a group is called by: whole numbers become floats where a column has missing values, and back."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _cells(given: Any, matrix: NDArray[np.bool_], overlap: Overlap) -> Cells:
+    names = np.empty(len(overlap.names), dtype=object)
+    names[:] = overlap.names
+    codes, firsts = engines.chosen.codes(matrix.view(np.uint8))
+    return Cells([tuple(names[flags].tolist()) for flags in matrix[firsts]], codes, overlap, given)
+
+
+def _refuse_so_many(found: int, where: str) -> NoReturn:
+    raise ValueError(
+        f"groups must be at most {MOST_INDICATORS}; got {found}{where}. Cut numbers into ranges and join rare values "
+        "first: every group needs calibration rows of its own."
+    )
+
+
+def refuse_overlapping(kind: str, what: str, way_out: str) -> None:
+    """Refuse what is not known for groups that overlap."""
+    if kind == "overlap":
+        raise ValueError(f"overlapping groups have no {what}. {way_out}")
+
+
+class Overlapping:
+    """Groups that a row may be in several of: coverage of at least 1 - alpha in every one of them.
+
+    ``groups=`` of one value per row makes the promise for each value. Here a row may be a woman, old *and* from the
+    north, and the promise holds among women, among the old and in the north, without a threshold for every combination:
+    those with few rows would have infinite ones. It also holds outside of every group, and over all rows.
+
+    The threshold of a row comes from one small linear programme for its combination of groups (Gibbs, Cherian and
+    Candès, 2023), solved exactly. Under one model only (a split); there are no p-values.
+
+    Parameters
+    ----------
+    groups : boolean matrix or data frame, one row per row
+        True where a row is in a group. A column of a data frame that is not of flags becomes one group for each of its
+        values, called "column=value" and told apart by that text: 1, 1.0 and "1" are one. At most 64 groups.
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> generator = np.random.default_rng(0)
+    >>> probabilities = generator.dirichlet([2, 1, 1], size=500)
+    >>> labels = probabilities.argmax(axis=1)
+    >>> old, north = generator.random((2, 500)) < 0.4
+    >>> groups = aptset.Overlapping(np.column_stack([old, north]))
+    >>> calibration = aptset.calibrate(probabilities, labels, groups=groups, random_state=0)
+    >>> sets = calibration.predict_set([[0.5, 0.3, 0.2]] * 2, 0.1, groups=[[True, False], [True, True]], ids=["a", "b"])
+    >>> sets.sizes
+    array([1, 2])
+    """
+
+    def __init__(self, groups: Any) -> None:
+        self.cells: Cells = check_overlapping(groups)
+
+    @property
+    def names(self) -> list[Any]:
+        """The names of the groups; those of a matrix are the numbers of its columns."""
+        return list(self.cells.overlap.names)
+
+    def members(self, name: Any) -> NDArray[np.intp]:
+        """Return the numbers of the rows that are in a group."""
+        is_in = np.array([name in cell for cell in self.cells.values], dtype=np.bool_)
+        return np.flatnonzero(is_in[self.cells.codes])
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __repr__(self) -> str:
+        return f"Overlapping({len(self.cells)} rows in {len(self.names)} groups)"

@@ -1,0 +1,277 @@
+"""How the u of each row arises: from its content, from an id, or from the caller. New rows must get theirs alike."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.core.devices import is_on_device, is_tensor, on_host
+from aptset.core.labels import as_objects, check_length, coded_array, refuse_masked
+from aptset.core.matrix import uniforms_of
+from aptset.core.row_seeds import id_seeds
+from aptset.core.tables import column_values, is_table, names_of_columns, plain_list
+from aptset.core.validate import are_all_at_once
+from aptset.kernels.formula import Floats
+from aptset.kernels.rowhash import Words
+from aptset.kernels.rows import BLOCK_ROWS
+
+MANY_COPIES = 0.02  # of the calibration rows: from here on, small calls without ids are worth a warning
+_FEWEST_ROWS = 20  # below this many rows nobody can tell an id from a group
+
+
+def check_one_of_two(u: Any, ids: Any) -> None:
+    """Refuse uniforms beside ids."""
+    if u is not None and ids is not None:
+        raise ValueError("u and ids must not both be passed: u comes from the ids then. Leave one of the two out.")
+
+
+def check_both_sides(was_given: bool, is_given: bool) -> None:
+    """Refuse uniforms that are the caller's on one side only: the coverage would be lost."""
+    if is_given and not was_given:
+        raise ValueError(
+            "u must be given on both sides or on none; calibration drew its own, and u came with the new rows. Leave "
+            "u out here (pass ids=... to choose what it is drawn from), or pass u=... when you calibrate as well."
+        )
+    if was_given and not is_given:
+        raise ValueError(
+            "u must be given on both sides or on none; calibration was passed u, and none came with the new rows. Pass "
+            "u=... here, independent uniforms or u='fresh', or calibrate again without u."
+        )
+
+
+def column_or_values(ids: Any, table: Any) -> Any:
+    """Return the ids themselves, or the column of a data frame that a text names."""
+    if not isinstance(ids, str):
+        return ids
+    values = column_values(table, ids) if is_table(table) else None
+    if values is None:
+        where = f"The columns are {names_of_columns(table)}." if is_table(table) else "There is no data frame."
+        raise ValueError(
+            f"ids must be one id per row, or name a column of a data frame; got {ids!r}. {where} For the index of a "
+            "data frame pass ids=frame.index."
+        )
+    return values
+
+
+def check_ids(ids: Any, n_rows: int, least_distinct: float, fewest: int = _FEWEST_ROWS) -> NDArray[Any] | None:
+    """Return the ids as an array; refuse missing ones and, from so many rows on, a column that is hardly an id."""
+    if ids is None:
+        return None
+    refuse_masked(ids, "ids")
+    ids = np.asarray(on_host(ids)) if is_tensor(ids) or is_on_device(ids) else ids
+    found = ids if isinstance(ids, np.ndarray) and ids.dtype != object else as_objects(plain_list(ids))
+    if found.ndim != 1:
+        raise ValueError(f"ids must be 1-D, one id per row; got shape {found.shape}.")
+    check_length(found, n_rows, "ids")
+    odd = next((v for v in found if isinstance(v, list | dict | set)), None) if found.dtype == object else None
+    if odd is not None:
+        raise TypeError(f"ids must hold one number, text or other plain value per row; got {odd!r}.")
+    missing = _missing(found)
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise ValueError(f"ids must not be missing; got {found[row]!r} in row {row}. Give every row an id of its own.")
+    if n_rows >= fewest and least_distinct > 0:
+        refuse_few_ids(_count_distinct(found), n_rows, least_distinct)
+    return found
+
+
+def refuse_few_ids(n_distinct: int, n_rows: int, least_distinct: float = 0.5) -> None:
+    """Refuse a column that is hardly an id."""
+    if n_distinct < least_distinct * n_rows and n_rows >= _FEWEST_ROWS:
+        raise ValueError(
+            f"ids must tell rows apart; got {n_distinct} different ids for {n_rows} rows. Rows that share an id "
+            "share their chance: whole groups would be in or out together. Pass a column that names the row, or "
+            "leave ids out."
+        )
+
+
+def _count_distinct(ids: NDArray[Any]) -> int:
+    if ids.dtype.kind in "US":
+        return len(coded_array(ids).values)
+    if ids.dtype.kind not in "iu":
+        return len(set(ids.tolist()))
+    upward = np.sort(ids)  # ten times quicker than np.unique, which hashes whole numbers
+    return int(np.count_nonzero(upward[1:] != upward[:-1])) + min(1, len(ids))
+
+
+def _missing(ids: NDArray[Any]) -> NDArray[np.bool_]:
+    if ids.dtype.kind in "fcmM":
+        return np.asarray(np.isnan(ids) if ids.dtype.kind in "fc" else np.isnat(ids))
+    if ids.dtype != object:
+        return np.zeros(len(ids), dtype=np.bool_)
+    return np.array([value is None or _is_not_itself(value) for value in ids], dtype=np.bool_)
+
+
+def _is_not_itself(value: Any) -> bool:
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):  # pandas' NA is neither equal nor different
+        return True
+
+
+def refuse_default_index(ids: Any) -> None:
+    """Refuse the numbers that pandas gives the rows of every frame: the first row of every call would be one row."""
+    if type(ids).__name__ == "RangeIndex" and ids.name is None and ids.start == 0:
+        raise ValueError(
+            "ids must name the row wherever it comes; got the default index of a data frame, which starts at 0 in "
+            "every call. Pass a column that names it, or an index of your own (frame.set_index(...).index)."
+        )
+
+
+def warn_of_equal_shards(copies: float, stacklevel: int = 3, by_ids_alone: bool = False) -> None:
+    """Say that copies in two shards share their chance."""
+    if copies >= MANY_COPIES:
+        way_out = "" if by_ids_alone else "a first_row of its own (multiples of 4096), or with "
+        warnings.warn(
+            f"{copies:.0%} of the rows are copies of others, and both calibrations start at the same row: copies in "
+            "different shards share their chance, and coverage varies more than n says. Calibrate each shard with "
+            f"{way_out}ids=....",
+            stacklevel=stacklevel,
+        )
+
+
+def warn_of_shared_chance(copies: float, n_rows: int, stacklevel: int) -> None:
+    """Say that equal rows of different small calls share one u, where calibration rows were often copies."""
+    rows = "a single row" if n_rows == 1 else f"{n_rows:,} rows"
+    warnings.warn(
+        f"{copies:.0%} of the calibration rows are copies of others, and {rows} came without ids: the first of equal "
+        "rows has the same u in every call, so that over many small calls they are in or out together, and coverage "
+        'varies far more than n says. Pass ids=... (one per row), or u="fresh" for new randomness in every call; pass '
+        "first_row=... with pieces of one long table; or calibrate with randomized=False.",
+        stacklevel=stacklevel,
+    )
+
+
+def check_fresh(u: Any, randomized: bool) -> bool:
+    """Tell whether new rows ask for randomness of their own; refuse a text that says something else."""
+    if isinstance(u, str) and u != "fresh":
+        raise ValueError(f'u must be "fresh", a numpy Generator, or one uniform per row; got {u!r}.')
+    is_fresh = isinstance(u, str | np.random.Generator)
+    if is_fresh and not randomized:
+        raise ValueError("u must be left out with randomized=False, which uses u = 1 everywhere; drop one of the two.")
+    return is_fresh
+
+
+def refuse_fresh(u: Any, why: str) -> None:
+    """Refuse fresh randomness where it has no place."""
+    if isinstance(u, str | np.random.Generator):
+        raise ValueError(f"u must be one uniform per row, or left out, {why}; got {u!r}.")
+
+
+def check_first_row(first_row: Any, block: int) -> int:
+    """Return the number of the first row of a piece of a longer table."""
+    is_number = isinstance(first_row, int | np.integer) and not isinstance(first_row, bool)
+    if not is_number or first_row < 0 or first_row % block:
+        raise ValueError(
+            f"first_row must be a multiple of {block}, the number of the first row of a piece; got {first_row!r}. "
+            f"Cut long tables into pieces of a multiple of {block} rows."
+        )
+    return int(first_row)
+
+
+Source = Literal["content", "ids", "given"]
+NewU: TypeAlias = ArrayLike | Literal["fresh"] | np.random.Generator | None  # what may come with new rows
+
+
+class Draw(NamedTuple):
+    """What the caller decides about the chance of some rows; None where the rows' content decides."""
+
+    seeds: Words | None
+    u: Floats | None
+
+
+NO_DRAW = Draw(None, None)
+
+
+@dataclass(frozen=True)
+class Chance:
+    """How the u of the calibration rows arose.
+
+    Parameters
+    ----------
+    source : {"content", "ids", "given"}
+        From the content of each row (and which copy it is), from the caller's ids, or the caller's own uniforms.
+    randomized : bool
+        Whether u is drawn at all; otherwise it is 1 everywhere, and the source only decides the order of ties.
+    copies : float
+        The share of the calibration rows that are copies of other ones.
+    """
+
+    source: Source = "content"
+    randomized: bool = True
+    copies: float = 0.0
+    _has_warned: bool = field(default=False, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, u: Any, ids: Any, randomized: bool) -> Chance:
+        """Return the chance of a calibration that was passed these."""
+        check_one_of_two(u, ids)
+        return cls("given" if u is not None else "ids" if ids is not None else "content", randomized)
+
+    def with_copies(self, n_copies: float, n_rows: int) -> Chance:
+        """Return the same, knowing how many of the rows are copies."""
+        return replace(self, copies=n_copies / n_rows)
+
+    def calibrates(
+        self, u: ArrayLike | None, ids: ArrayLike | None, n_rows: int, key: int, least_distinct: float = 0.5
+    ) -> Draw:
+        """Return the draw of calibration rows."""
+        refuse_fresh(u, "at calibration: its rows have u of their own, copy by copy")
+        return self._draw(u, check_ids(ids, n_rows, least_distinct), n_rows, key)
+
+    def predicts(
+        self,
+        u: NewU,
+        ids: ArrayLike | None,
+        n_rows: int,
+        key: int,
+        is_whole: bool = True,
+        stacklevel: int = 4,
+    ) -> Draw:
+        """Return the draw of new rows; a mixture with the calibration's that is not valid is refused."""
+        if u is None and ids is None and self.source != "given":
+            if is_whole and self.copies >= MANY_COPIES:
+                self.warn(n_rows, stacklevel + 1)
+            return NO_DRAW if self.randomized else Draw(None, np.ones(n_rows))
+        check_one_of_two(u, ids)
+        if check_fresh(u, self.randomized):
+            return Draw(_fresh_seeds(u, n_rows), None)
+        refuse_default_index(ids)
+        # How many ids a piece of a table holds depends on where it was cut: that is for those who see all of it.
+        draw = self._draw(u, check_ids(ids, n_rows, least_distinct=0.05 if is_whole else 0.0, fewest=100), n_rows, key)
+        check_both_sides(self.source == "given", u is not None)
+        return draw
+
+    def warn(self, n_rows: int, stacklevel: int) -> None:
+        """Say once that small calls share u, where calibration rows were often copies of others."""
+        is_shared = n_rows < BLOCK_ROWS and self.randomized and self.copies >= MANY_COPIES
+        if is_shared and not self._has_warned and not are_all_at_once():
+            object.__setattr__(self, "_has_warned", True)
+            warn_of_shared_chance(self.copies, n_rows, stacklevel)
+
+    def _draw(self, u: Any, ids: NDArray[Any] | None, n_rows: int, key: int) -> Draw:
+        seeds = None if ids is None else id_seeds(ids, key)
+        return Draw(seeds, uniforms_of(u, n_rows, self.randomized))
+
+
+BY_CONTENT = Chance()
+
+
+def _fresh_seeds(u: Any, n_rows: int) -> Words:
+    """Return seeds that no other call has: of the caller's generator, or of one that the system seeds."""
+    generator = u if isinstance(u, np.random.Generator) else np.random.default_rng()
+    return generator.integers(2**64, size=n_rows, dtype=np.uint64)
+
+
+_ALL_ROWS = 2**16  # up to here every row counts; of more, one in 64 does: a fingerprint must not cost a pass
+
+
+def fingerprint_of(seeds: Words, scores: Floats) -> int:
+    """Return a number that tells calibration rows apart from others; of rows together it is the sum."""
+    step = 1 if len(seeds) <= _ALL_ROWS else 64
+    words = (seeds[::step], scores.view(np.uint64)[::step])
+    return sum(int(word.sum(dtype=np.uint64)) for word in words) & 0xFFFFFFFFFFFFFFFF

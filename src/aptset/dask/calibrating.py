@@ -1,0 +1,120 @@
+"""Calibrate on a dask collection: workers count scores, and one state comes to the client in each pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dask
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from aptset.arrow import ThresholdSearch, merge_states
+from aptset.arrow.calibrating import search_for
+from aptset.arrow.settings import Calibrating, Columns, Conformity
+from aptset.calibration.calibration import Calibration
+from aptset.dask.partitions import ArrayReader, FrameReader, partitions_of
+
+_MERGED_AT_ONCE = 8
+
+
+def calibrate(
+    rows: Any,
+    labels: Any,
+    *,
+    alpha: float | Sequence[float] = 0.1,
+    probabilities: str | Sequence[str] | None = None,
+    prefix: str | None = None,
+    classes: ArrayLike | None = None,
+    groups: Any = None,
+    ids: Any = None,
+    conformity: Conformity = "adaptive",
+    resolution: float | None = None,
+    randomized: bool = True,
+    allow_empty: bool = True,
+    normalize: bool = False,
+    logits: bool = False,
+    random_state: Any = None,
+    buckets: int = 2**18,
+) -> Calibration:
+    """Calibrate on a dask DataFrame or array, on the workers: no row and no score comes to the client.
+
+    Workers count the scores of their partitions by their bits, counts are merged in a tree on the cluster, and one
+    state of a megabyte or less comes back in each pass. There is one pass up to ``buckets`` different scores, two as a
+    rule beyond that, and the rows are computed anew in each: ``persist()`` them if they fit, or write them down, if
+    that is dear. Thresholds are exact, those of :func:`aptset.calibrate` on all rows, however they are partitioned.
+
+    Parameters
+    ----------
+    rows : dask DataFrame or dask array
+        A frame with one column of probabilities for each class, or one column of lists; or an array of shape
+        (rows, classes).
+    labels : str or array
+        The column of true labels; beside an array, an array of them (of dask, or not).
+    alpha, probabilities, prefix, classes, conformity, resolution, buckets
+        As in :func:`aptset.calibrate_batches`. Arrays have neither ``probabilities`` nor ``prefix``. Where pandas does
+        not tell that a column holds lists, or nothing tells how long they are, one partition is looked at first.
+    groups : None, "label", str or array, optional
+        Calibrate within groups: "label" for every true label, else the column (or the array) with the group of each
+        row.
+    ids : str or array, optional
+        The column (or the array) with an id for each row: u then comes from the id alone. Without it u comes from the
+        content of a row, and for copies of a row from where they stand in their partition.
+    randomized, allow_empty, normalize, logits, random_state
+        As in :func:`aptset.calibrate`.
+
+    Returns
+    -------
+    Calibration
+        As of :func:`aptset.calibrate_batches`: it is small, can be saved, and predicts anywhere.
+
+    Examples
+    --------
+    >>> import aptset, aptset.dask, dask.array, numpy
+    >>> generator = numpy.random.default_rng(0)
+    >>> p, y = generator.dirichlet([1, 1, 1], size=1000), generator.integers(0, 3, 1000)
+    >>> rows = dask.array.from_array(p, chunks=(300, 3))
+    >>> calibration = aptset.dask.calibrate(rows, y, random_state=0)
+    >>> calibration.threshold() == aptset.calibrate(p, y, random_state=0).threshold()
+    True
+    """
+    columns = {"labels": labels, "groups": groups, "ids": ids}
+    partitions, names = partitions_of(rows, columns, probabilities, prefix, classes)
+    settings = Calibrating(
+        alpha, conformity, resolution, randomized, allow_empty, normalize, logits, random_state, buckets
+    )
+    search = search_for(partitions.schema, Columns(**names, classes=classes), settings)
+    wanted = search.scoring.layout.read
+    blocks, reader = partitions.blocks(wanted), partitions.reader(wanted)
+    while not search.is_done:
+        search = search.advance(_merged_state(search, reader, blocks), n_partitions=len(blocks))
+    return search.calibration()
+
+
+def _merged_state(
+    search: ThresholdSearch, reader: FrameReader | ArrayReader, blocks: list[tuple[Any, ...]]
+) -> pa.RecordBatch:
+    """Return the state of all partitions: one small record batch, the root of a tree of merges."""
+    shared = dask.delayed(_Counting(search, reader), traverse=False)
+    states = [dask.delayed(_count)(shared, number, *some) for number, some in enumerate(blocks)]
+    while len(states) > 1:
+        starts = range(0, len(states), _MERGED_AT_ONCE)
+        states = [dask.delayed(_merge)(states[start : start + _MERGED_AT_ONCE]) for start in starts]
+    return states[0].compute()
+
+
+class _Counting:
+    """What every worker needs in a pass; dask looks into tuples and dataclasses, and not into this."""
+
+    def __init__(self, search: ThresholdSearch, reader: FrameReader | ArrayReader) -> None:
+        self.search, self.reader = search, reader
+
+
+def _count(shared: _Counting, number: int, *blocks: Any) -> pa.RecordBatch:
+    """Return the state of one partition."""
+    return next(shared.search(shared.reader(*blocks), number))
+
+
+def _merge(states: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the state of several partitions."""
+    return next(merge_states(states))

@@ -1,1 +1,0 @@
-"""Within which rows calibration happens: groups by label or by row, bands of labels, groups that overlap."""

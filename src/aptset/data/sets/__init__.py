@@ -1,4 +1,0 @@
-"""Prediction sets: one set of labels per row, compressed."""
-
-from aptset.data.sets.prediction_sets import PredictionSets as PredictionSets
-from aptset.data.sets.prediction_sets import concatenate as concatenate

@@ -1,1 +1,0 @@
-"""Engines that hold rows on many machines: thin, over batches of Arrow."""

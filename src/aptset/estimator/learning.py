@@ -1,0 +1,217 @@
+"""What the estimator does, without the estimator: prepare, fit, predict, as functions of values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import _check_method_params
+
+from aptset.conformal import CALIBRATIONS
+from aptset.conformal.aggregation import Tally
+from aptset.conformal.guarantees import Promises
+from aptset.conformal.measure import Fold
+from aptset.conformal.scheme import Scheme, opens_ensemble
+from aptset.conformal.schemes.cross import random_folds
+from aptset.conformal.schemes.split import Split
+from aptset.conformal.tuning import Tuning, choose
+from aptset.conformal.weight_checks import check_weighing, check_weights_of_scheme
+from aptset.core.group_values import check_group_values
+from aptset.core.groups import EVERYONE, Groups, groups_overlap
+from aptset.core.labels import columns_of
+from aptset.core.matrix import OF_ESTIMATOR, tolerance_of
+from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
+from aptset.core.progress import with_bar
+from aptset.core.randomization import Chance, check_ids, column_or_values
+from aptset.core.row_seeds import id_seeds, row_seeds
+from aptset.core.validate import check_alpha, check_choice, check_flag, check_generator, check_option, draw_key
+from aptset.estimator import fitting
+from aptset.estimator.checks import (
+    check_estimator_can,
+    check_frozen,
+    check_frozen_calibration,
+    check_label_space,
+    check_overlap_scheme,
+    check_training_data,
+    check_workers,
+)
+from aptset.estimator.ensembles import drawn_ensemble, members
+from aptset.estimator.fitted import Fitted, Rule
+from aptset.estimator.fitting import canonical_places
+from aptset.kernels.rows import Rows
+from aptset.scores import Adaptive, Score
+from aptset.scores.conformity import AUTO, check_conformity, for_classes, formula_of
+from aptset.sets import PredictionSets
+
+_FOLDS = 5
+
+
+class Rest(NamedTuple):
+    """The score that was chosen, and the rows that are left to train and calibrate."""
+
+    score: Score
+    rows: NDArray[np.intp]
+    fit_params: dict[str, Any]
+
+    def of(self, *values: Any) -> list[Any]:
+        """Return what belongs to these rows; what is None or the name of a column stays."""
+        return [
+            value if value is None or isinstance(value, str) else fitting.take(value, self.rows) for value in values
+        ]
+
+
+def set_aside_and_choose(
+    settings: Any,
+    X: Any,
+    y: NDArray[Any],
+    classes: NDArray[Any],
+    fit_params: dict[str, Any],
+    key: int,
+    generator: np.random.Generator,
+    ids: NDArray[Any] | None = None,
+) -> Rest:
+    """Draw the rows that choose, let them choose, and return the others.
+
+    The choice depends on the drawn rows alone (and on a frozen model): also the models that give them probabilities are
+    trained on them, out of fold. So whatever calibration follows on the other rows, its theorem applies as it stands.
+    """
+    tuning = Tuning(check_alpha(settings.alpha))
+    reserved = tuning.reserve(len(y), generator)
+    chosen, rest = np.flatnonzero(reserved), np.flatnonzero(~reserved)
+    some_X, some_y = fitting.take(X, chosen), y[chosen]
+    some_params = _check_method_params(X, fit_params, indices=chosen)
+    probabilities = _out_of_fold(settings, some_X, some_y, classes, some_params, key, generator)
+    uniforms = None if settings.randomized else np.ones(len(some_y))
+    seeds = row_seeds(some_X, key) if ids is None else id_seeds(ids[chosen], key)
+    tolerance = tolerance_of(probabilities)
+    rows = Rows(probabilities, formula_of(Adaptive()), key, tolerance, seeds, uniforms)
+    score, _ = choose(rows, columns_of(some_y, classes), tuning, OF_ESTIMATOR)
+    return Rest(score, rest, _check_method_params(X, fit_params, indices=rest))
+
+
+def _out_of_fold(
+    settings: Any,
+    X: Any,
+    y: NDArray[Any],
+    classes: NDArray[Any],
+    fit_params: dict[str, Any],
+    key: int,
+    generator: np.random.Generator,
+) -> NDArray[np.generic]:
+    """Return the probabilities of each row under a model that was not trained on it."""
+    if fitting.is_frozen(settings.estimator):
+        return fitting.probabilities_of(settings.estimator, X, classes)
+    folds = random_folds(len(y), _FOLDS, generator)
+    drawn = generator.integers(2**63, size=_FOLDS).tolist()
+    seeds = drawn if settings.random_state is not None else [None] * _FOLDS
+    samples = fitting.Samples(X, row_seeds(X, key), None, None, formula_of(Adaptive()), key)
+    training = fitting.Training(settings.estimator, samples, y, classes, EVERYONE, folds, seeds, fit_params)
+    parts = [
+        fitting.probabilities_of(training.fit_model(f), fitting.take(X, fold.held_out), classes)
+        for f, fold in with_bar(enumerate(folds), [1] * _FOLDS, "folds to choose on", settings.progress)
+    ]
+    probabilities = np.empty((len(y), len(classes)), dtype=np.result_type(*parts))
+    for fold, part in zip(folds, parts, strict=True):
+        probabilities[fold.held_out] = part
+    return probabilities
+
+
+def prepare(
+    settings: Any, X: Any, y: Any, passed_groups: Any, u: Any, ids: Any, fit_params: dict[str, Any]
+) -> tuple[Rule, fitting.Training, Promises]:
+    """Check everything and draw everything random; ``settings`` has the parameters of ConformalClassifier."""
+    check_estimator_can(settings.estimator)
+    check_workers(settings.n_jobs)
+    for name in ("randomized", "allow_empty", "progress"):
+        check_flag(getattr(settings, name), name)
+    is_auto = isinstance(settings.conformity, str) and settings.conformity == AUTO
+    score = Adaptive() if is_auto else check_conformity(settings.conformity)
+    scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
+    check_weighing(settings.weights)
+    check_weights_of_scheme(settings.weights is not None, scheme.combine is Tally, f"calibration={scheme.name!r}")
+    generator = check_generator(settings.random_state)
+    frozen = fitting.is_frozen(settings.estimator)
+    check_overlap_scheme(groups_overlap(passed_groups), isinstance(scheme, Split), is_auto)
+    X, y, classes = check_training_data(settings, X, y, 1 if frozen else 2, settings.classes)
+    key = draw_key(generator)
+    if frozen:
+        check_frozen_calibration(settings.calibration, isinstance(scheme, Split))
+        classes = check_frozen(settings.estimator, classes, fit_params)
+    if is_auto:
+        ids = check_ids(column_or_values(ids, X), len(y), least_distinct=0.5)
+        rest = set_aside_and_choose(settings, X, y, classes, fit_params, key, generator, ids)
+        score, fit_params = rest.score, rest.fit_params
+        X, y, passed_groups, u, ids = rest.of(X, y, passed_groups, u, ids)
+    every = Fold(np.arange(len(y)), np.arange(0))  # nothing to train: one fold that holds every row out
+    folds = [every] if frozen else scheme.folds(X, y, generator)
+    opens = opens_ensemble(scheme)
+    estimator = drawn_ensemble(settings.estimator, len(y), fit_params, generator) if opens else settings.estimator
+    classes = check_label_space(settings.classes, classes)
+    score, columns = for_classes(score, classes), columns_of(y, classes)
+    unseen = _unseen_label_chance(settings, columns, classes, frozen)
+    values = check_group_values(settings.groups, passed_groups, X, len(y))
+    groups = Groups.of(values, settings.groups, classes)
+    if settings.weights is not None:
+        refuse_overlapping(groups.kind, *WITHOUT_WEIGHTS)
+    chance = Chance.of(u, ids, settings.randomized)
+    rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen, settings.weights)
+    samples, rule = rule.calibration_samples(X, values, u, ids)
+    seeds = _seeds_of_folds(settings, len(folds), generator)
+    content = X if ids is None else samples.seeds  # rows that have ids go by them
+    places = canonical_places(content, y, fit_params, key) if len(folds) > 1 or opens else None
+    promises = Promises.before_fit(scheme, folds, groups, samples.ids, columns, samples.weights is not None)
+    training = fitting.Training(estimator, samples, y, classes, groups, folds, seeds, fit_params)
+    training = replace(training, places=places, combine=scheme.combine)
+    if samples.weights is not None:
+        _ = training.scale  # which refuses weights of 0 before anything is fitted
+    return rule, training, promises
+
+
+def _unseen_label_chance(settings: Any, columns: NDArray[np.int64], classes: NDArray[Any], frozen: bool) -> float:
+    """Return about the chance that a new row carries a label not among the classes (Good and Turing's estimate)."""
+    if settings.classes is not None:
+        return 0.0
+    seen_once = classes[np.bincount(columns, minlength=len(classes)) == 1]
+    if frozen:  # it would know some of them without these rows
+        seen_once = seen_once[columns_of(seen_once, np.asarray(settings.estimator.classes_)) < 0]
+    return len(seen_once) / (len(columns) + 1)
+
+
+def _seeds_of_folds(settings: Any, n_folds: int, generator: np.random.Generator) -> list[int | None]:
+    """Draw the seed of each fold's model; None leaves a single model, or models with own seeds, to their own chance."""
+    drawn: list[int | None] = generator.integers(2**63, size=n_folds).tolist()
+    if check_option(settings.fold_seeds, ("common", "own"), "fold_seeds") == "common" and n_folds > 1:
+        return drawn[:1] * n_folds
+    return drawn if settings.random_state is not None else [None] * n_folds
+
+
+def fit(rule: Rule, training: fitting.Training, n_jobs: int | None, progress: bool) -> Fitted:
+    """Fit every fold and keep its model."""
+    if opens_ensemble(rule.scheme):
+        models, folds = members(training.fit_model(0), training.train_rows(0))
+        kept = [training.remember(model, fold) for model, fold in zip(models, folds, strict=True)]
+        return Fitted(rule, replace(training, folds=folds).join(kept), models)
+    fitted = fitting.fit_folds(training, n_jobs, progress)
+    return Fitted(rule, training.join([kept for _, kept in fitted]), [model for model, _ in fitted])
+
+
+def fit_and_predict(
+    rule: Rule,
+    training: fitting.Training,
+    samples: fitting.Samples,
+    levels: list[Fraction],
+    allow_empty: bool,
+    n_jobs: int | None,
+    progress: bool,
+) -> tuple[Fitted, list[PredictionSets]]:
+    """Fit each fold, use its model on the new samples and drop it."""
+    n_folds, classes = len(training.folds), rule.classes
+    if n_folds == 1 or rule.scheme.combine.holds_all_models:
+        fitted = fit(rule, training, n_jobs, progress)
+        return Fitted(rule, fitted.held_out, []), fitted.sets(samples, levels, allow_empty, n_jobs)
+    folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.combine, n_jobs, progress)
+    fitted = Fitted(rule, training.join(folds), [])
+    return fitted, tally.sets(fitted.facing(samples), samples.ids, levels, classes, allow_empty)

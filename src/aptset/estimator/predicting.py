@@ -1,0 +1,243 @@
+"""What a fitted classifier is asked: sets, p-values, probabilities, and what it promises."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from aptset.calibration.calibration import Calibration
+from aptset.calibration.cross_calibration import CrossCalibration
+from aptset.conformal.checks import warn_no_promise
+from aptset.conformal.guarantees import Promises
+from aptset.core.randomization import NewU
+from aptset.core.tables import Backend, make_table
+from aptset.core.validate import check_alpha, check_alphas
+from aptset.estimator.conventions import Conventions
+from aptset.estimator.fitted import Fitted
+from aptset.estimator.fitting import mean_probabilities
+from aptset.kernels.formula import Floats
+from aptset.sets import PredictionSets
+
+
+def frame_of_rows(sets: PredictionSets, values: Floats, probabilities: Any, backend: Backend = "pandas") -> Any:
+    """Return the most likely label with its probability and its p-value, and the set with its size."""
+    chances = np.asarray(probabilities)
+    first, rows = chances.argmax(axis=1), np.arange(len(chances))
+    columns = {
+        "prediction": sets.classes[first].tolist(),
+        "probability": chances[rows, first],
+        "p_value": values[rows, first],
+        "size": sets.sizes,
+        "labels": [row.tolist() for row in sets],
+    }
+    return make_table(columns, backend, sets.row_names)
+
+
+class Answering(Conventions):
+    """All that can be asked once ``fit`` has kept what it learned."""
+
+    @overload
+    def predict_set(
+        self,
+        X: Any,
+        alpha: float | None = ...,
+        *,
+        groups: ArrayLike | None = ...,
+        u: NewU = ...,
+        ids: Any = ...,
+    ) -> PredictionSets: ...
+    @overload
+    def predict_set(
+        self,
+        X: Any,
+        alpha: Sequence[float],
+        *,
+        groups: ArrayLike | None = ...,
+        u: NewU = ...,
+        ids: Any = ...,
+    ) -> list[PredictionSets]: ...
+    def predict_set(
+        self,
+        X: Any,
+        alpha: Any = None,
+        *,
+        groups: ArrayLike | None = None,
+        u: NewU = None,
+        ids: Any = None,
+    ) -> PredictionSets | list[PredictionSets]:
+        """Return the prediction set of each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or list
+            The samples.
+        alpha : float or sequence of float, optional
+            Miscoverage level, by default the one of the constructor. For a sequence, a list with the sets of each
+            level is returned.
+        groups : array, optional
+            The group of each row, where groups were passed to ``fit``; of overlapping groups a matrix or a frame.
+        u : array of float in [0, 1], "fresh" or numpy Generator, optional
+            The uniform of each row, where u was passed to ``fit``; by default a keyed hash of the content of the row,
+            and of which copy it is in this call. With "fresh", or a generator of your own, every call draws anew: for
+            small batches of rows that repeat, and have no ids. A row then has another set in the next call.
+        ids : array or name of a column, optional
+            One id per row: u then comes from the id alone, so that a row has the same set wherever and however often it
+            comes.
+
+        Returns
+        -------
+        PredictionSets, or a list of them
+        """
+        fitted = self._fitted()
+        alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
+        levels = self._levels(alphas, fitted.promises)
+        samples, values = fitted.rule.samples(X, groups, u, ids)
+        fitted.warn(samples, values, alphas, levels)
+        sets = [some.named_as(X) for some in fitted.sets(samples, levels, self.allow_empty, self.n_jobs)]
+        return sets if is_sequence else sets[0]
+
+    def p_values(self, X: Any, *, groups: ArrayLike | None = None, u: NewU = None, ids: Any = None) -> Floats:
+        """Return the p-value of every label, (rows, classes): the share of scores at least as large as the label's own.
+
+        A label is in ``predict_set(X, alpha)`` iff its value exceeds ``input_level(alpha)``, which is alpha unless
+        ``level="guaranteed"``. (With ``allow_empty=False`` an empty set gets its most likely label on top of that.)
+
+        After a split it is a p-value in the exact sense: that of the true label is at most t with probability at most
+        t. CV+, the jackknife+ and minimax pool the scores of several models, and the probability is at most one minus
+        the promise at the level t: for the jackknife+ at most 2t, so that twice the value is a p-value.
+        """
+        fitted = self._fitted()
+        samples, _ = fitted.rule.samples(X, groups, u, ids)
+        return fitted.p_values(samples, self.n_jobs)
+
+    def predict_p(self, X: Any, **options: Any) -> Floats:
+        """Return :meth:`p_values`, which is its name now; the old one goes after 0.1."""
+        warnings.warn("predict_p is now called p_values; the old name goes after 0.1.", FutureWarning, stacklevel=2)
+        return self.p_values(X, **options)
+
+    def sets_and_p_values(
+        self, X: Any, alpha: float | None = None, *, groups: Any = None, u: NewU = None, ids: Any = None
+    ) -> tuple[PredictionSets, Floats]:
+        """Return what :meth:`predict_set` and :meth:`p_values` return, and ask the models once.
+
+        The parameters are those of ``predict_set``.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y = load_iris(return_X_y=True)
+        >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, y)
+        >>> sets, p_values = classifier.sets_and_p_values(X, alpha=0.1)
+        >>> bool((sets.mask == (p_values > 0.1)).all())
+        True
+        """
+        sets, p_values, _ = self._answer(X, alpha, groups, u, ids)
+        return sets, p_values
+
+    def _answer(
+        self, X: Any, alpha: float | None, groups: Any, u: Any, ids: Any
+    ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
+        fitted, asked = self._fitted(), check_alpha(self.alpha if alpha is None else alpha)
+        (level,) = self._levels([asked], fitted.promises)
+        samples, values = fitted.rule.samples(X, groups, u, ids)
+        fitted.warn(samples, values, [asked], [level], stacklevel=5)
+        sets, p_values, probabilities = fitted.answer(samples, level, self.allow_empty, self.n_jobs)
+        return sets.named_as(X), p_values, probabilities
+
+    def predict_frame(
+        self,
+        X: Any,
+        alpha: float | None = None,
+        *,
+        groups: Any = None,
+        u: NewU = None,
+        ids: Any = None,
+        backend: Backend = "pandas",
+    ) -> Any:
+        """Return a data frame with what is worth knowing about each row, and with the index of X.
+
+        Columns: ``prediction``, the most likely label, its ``probability`` and ``p_value``, and the ``size`` and the
+        ``labels`` of the set.
+
+        Parameters
+        ----------
+        X, alpha, groups, u, ids
+            As in ``predict_set``.
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+            The library of the frame.
+
+        Examples
+        --------
+        >>> import aptset, pandas as pd
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X = pd.DataFrame({"x": [0.0, 0.1, 0.9, 1.0] * 20})
+        >>> y = ["low", "low", "high", "high"] * 20
+        >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, y)
+        >>> classifier.predict_frame(X.iloc[[3, 4]], ids=["a", "b"])[["prediction", "size"]]
+          prediction  size
+        3       high     1
+        4        low     1
+        """
+        return frame_of_rows(*self._answer(X, alpha, groups, u, ids), backend)
+
+    def p_frame(
+        self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None, backend: Backend = "pandas"
+    ) -> Any:
+        """Return :meth:`p_values` as a data frame, one column per label, with the index of X."""
+        values = self.p_values(X, groups=groups, u=u, ids=ids)
+        names = [label if backend == "pandas" else str(label) for label in self.classes_.tolist()]
+        columns = {name: values[:, k] for k, name in enumerate(names)}
+        return make_table(columns, backend, X.index if hasattr(X, "iloc") else None)
+
+    def predict_proba(self, X: Any) -> NDArray[np.generic]:
+        """Return the probabilities of the fitted model (the mean over folds), one column per entry of ``classes_``."""
+        return mean_probabilities(self._fitted().models, X, self.classes_)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely label of each row."""
+        labels: NDArray[Any] = self._fitted().rule.classes[np.argmax(self.predict_proba(X), axis=1)]
+        return labels
+
+    @property
+    def calibration_(self) -> Calibration | CrossCalibration:
+        """What was calibrated, for people who have the probabilities of the models at hand.
+
+        After a split it is a :class:`Calibration`, after several folds a :class:`CrossCalibration` that takes the
+        probabilities of each model in ``models_``. With ``ids`` in ``fit`` its sets are those of the classifier.
+        Otherwise the classifier draws u from X, which a calibration never sees: a :class:`Calibration` draws its own
+        from the probabilities, so that a set near the threshold may differ, and a :class:`CrossCalibration` asks for u.
+        """
+        check_is_fitted(self)
+        fitted: Fitted = self.fitted_
+        return fitted.calibration(self.allow_empty)
+
+    def guarantee(self, alpha: float | None = None) -> float:
+        """Return the coverage that the theorem promises at this level, for this calibration and sample size.
+
+        With groups it is the promise that holds in every group. It is about known labels: a new row's label is in the
+        set, or was never seen, with this probability. ``unseen_label_chance_`` says about how often the latter happens;
+        it is 0 if ``classes`` names all labels that may come. For folds of a splitter that may look at y nothing is
+        proven: the number is then 0, and a warning says so. With weights it is about rows from where they point, if
+        they are right, and else less by at most half their mean error.
+        """
+        check_is_fitted(self)
+        promises: Promises = self.fitted_.promises
+        (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], promises)
+        warn_no_promise(promises.reason_of_nothing(level))
+        return float(promises.coverage(level))
+
+    def input_level(self, alpha: float | None = None) -> float:
+        """Return the level at which calibration runs: alpha itself, or a smaller one with level="guaranteed".
+
+        ``p_values(X) > input_level(alpha)`` is ``predict_set(X, alpha).mask``, to the last label.
+        """
+        check_is_fitted(self)
+        (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], self.fitted_.promises)
+        return float(level)

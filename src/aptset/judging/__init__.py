@@ -1,1 +1,0 @@
-"""What sets are worth: metrics, intervals, laws, slices."""

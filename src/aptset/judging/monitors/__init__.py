@@ -1,1 +1,0 @@
-"""What watches a calibration while it is in use."""

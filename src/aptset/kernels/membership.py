@@ -1,0 +1,287 @@
+"""Which labels of each row score at most a threshold: a beginning of the order of the row, found without sorting it."""
+
+from collections.abc import Callable
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels import engines
+from aptset.kernels.blocks import over_blocks
+from aptset.kernels.engines.interface import Columns, Members, Waiting
+from aptset.kernels.formula import Floats
+from aptset.kernels.rows import Rows, first_bad_row, piece_of
+
+
+class LateMembers:
+    """Members of sets, one row after the other, in any order within their rows until they are asked for.
+
+    Beside each of them its probability waits, so the matrix that they come from may change or go.
+    """
+
+    def __init__(self, parts: list[Columns | Waiting]) -> None:
+        self._parts: list[Columns | Waiting] = parts
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return sum(len(_columns_of(part)) for part in self._parts)
+
+    def in_any_order(self) -> Columns:
+        """Return the members as they are."""
+        parts = self._parts
+        return _columns_of(parts[0]) if len(parts) == 1 else np.concatenate([_columns_of(part) for part in parts])
+
+    def in_order(self) -> NDArray[np.int32]:
+        """Return the members, most likely first; worked out once, on several threads."""
+        with self._lock:
+            if len(self._parts) > 1 or not isinstance(self._parts[0], np.ndarray):
+                self._parts = [_ordered(self._parts)]  # replaced in one step: others read the parts meanwhile
+            (members,) = self._parts
+            return members  # type: ignore[return-value]  # an array by now
+
+
+def in_order(members: NDArray[np.int32] | LateMembers) -> NDArray[np.int32]:
+    """Return members, most likely first."""
+    return members.in_order() if isinstance(members, LateMembers) else members
+
+
+def _columns_of(part: Columns | Waiting) -> Columns:
+    """Return the members of a part as they are."""
+    return part if isinstance(part, np.ndarray) else part.columns
+
+
+def _ordered(parts: list[Columns | Waiting]) -> NDArray[np.int32]:
+    """Return the members of all parts, most likely first."""
+    stops = np.cumsum([len(_columns_of(part)) for part in parts]).tolist()
+    members = np.empty(stops[-1], dtype=np.int32)
+
+    def work(which: int, _: int) -> None:
+        part, stop = parts[which], stops[which]
+        members[stop - len(_columns_of(part)) : stop] = part if isinstance(part, np.ndarray) else part.in_order()
+
+    over_blocks(len(parts), 1, work)
+    return members
+
+
+Set = tuple[NDArray[np.int64], NDArray[np.int32] | LateMembers]
+
+
+class FreeCut(NamedTuple):
+    """The sets at every threshold, each a list of its own: the smaller ones need not be beginnings of the larger."""
+
+    sets: list[Set]  # (row pointers, members), most likely first
+    first_bad: int
+
+    def at(self, which: int) -> Set:
+        """Return (row pointers, members) of the sets at one of the thresholds."""
+        return self.sets[which]
+
+    def at_each(self) -> list[Set]:
+        """Return the sets at every threshold."""
+        return self.sets
+
+
+def cut_freely(rows: Rows, thresholds: Floats, at_least: int) -> FreeCut:
+    """Return the labels whose score is at most each threshold; sets hold ``at_least`` labels (0 or 1)."""
+
+    def of_block(start: int, stop: int) -> list[Floats]:
+        wanted = thresholds if len(thresholds) == 1 else thresholds[start:stop]
+        return [wanted[:, a : a + 1] for a in range(thresholds.shape[1])]
+
+    return cut_by_cell(rows, of_block, at_least)
+
+
+def cut_by_cell(rows: Rows, of_block: Callable[[int, int], list[Floats]], at_least: int) -> FreeCut:
+    """Return the sets where every label of every row may have a threshold of its own.
+
+    ``of_block`` returns the thresholds of rows start .. stop - 1, one array for each level; one with a single column
+    has the same threshold for all labels of a row.
+    """
+    rows = rows.seeded()
+
+    def work(block: Rows, start: int, stop: int) -> tuple[int, list[Members]]:
+        bad, found = block.engine.cut_by_cell(block, of_block(start, stop), at_least)
+        return (start + bad if bad >= 0 else -1), found
+
+    results = rows.over_blocks(work)
+    first_bad = first_bad_row([bad for bad, _ in results])
+    if first_bad >= 0:
+        return FreeCut([], first_bad)
+    sets: list[Set] = []
+    for of_level in zip(*(found for _, found in results), strict=True):
+        pointers = np.concatenate([[0], np.cumsum(np.concatenate([sizes for sizes, _ in of_level]), dtype=np.int64)])
+        sets.append((pointers, np.concatenate([members for _, members in of_level])))
+    return FreeCut(sets, -1)
+
+
+def mask_of(found: FreeCut, n_columns: int) -> NDArray[np.bool_]:
+    """Return the sets at the first threshold as a boolean matrix; no row of it where one is bad."""
+    if found.first_bad >= 0:
+        return np.zeros((0, n_columns), dtype=np.bool_)
+    pointers, members = found.at(0)
+    flags = np.zeros((len(pointers) - 1, n_columns), dtype=np.bool_)
+    flags[np.repeat(np.arange(len(flags)), np.diff(pointers)), in_order(members)] = True
+    return flags
+
+
+class Cut(NamedTuple):
+    """Members at the largest threshold of each row, most likely first, and the sizes at every threshold.
+
+    Sets at smaller thresholds are beginnings of the same rows, so one list of members serves them all. The order of the
+    members may be left for later where there is one threshold.
+    """
+
+    sizes: NDArray[np.int32]  # (thresholds, rows)
+    longest: NDArray[np.int32]  # of each row
+    members: NDArray[np.int32] | LateMembers  # one row after the other
+    first_bad: int
+
+    def at(self, which: int) -> Set:
+        """Return (row pointers, members) of the sets at one of the thresholds."""
+        sizes = self.sizes[which]
+        pointers = np.zeros(len(sizes) + 1, dtype=np.int64)
+        np.cumsum(sizes, out=pointers[1:])
+        if isinstance(self.members, LateMembers) or pointers[-1] == len(self.members):
+            return pointers, self.members
+        taken = np.empty(pointers[-1], dtype=np.int32)
+        engines.chosen.beginnings(self.members, self.longest, sizes, taken)
+        return pointers, taken
+
+    def with_rows(self, rows: NDArray[np.int64], others: "Cut") -> "Cut":
+        """Return the same with some rows replaced; none of it is worth anything if one of those is bad."""
+        if others.first_bad >= 0:
+            return self._replace(first_bad=int(rows[others.first_bad]))
+        sizes, longest = self.sizes.copy(), self.longest.copy()
+        starts = np.cumsum(self.longest, dtype=np.int64) - self.longest
+        starts[rows] = len(self.members) + np.cumsum(others.longest, dtype=np.int64) - others.longest
+        sizes[:, rows], longest[rows] = others.sizes, others.longest
+        ends = np.cumsum(longest, dtype=np.int64)
+        joined = np.concatenate([in_order(self.members), in_order(others.members)])
+        members = joined[np.arange(ends[-1]) + np.repeat(starts - (ends - longest), longest)]
+        return Cut(sizes, longest, members, -1)
+
+    def at_each(self) -> list[Set]:
+        """Return the sets at every threshold, several at a time."""
+        if len(self.sizes) == 1:
+            return [self.at(0)]
+        return over_blocks(len(self.sizes), 1, lambda which, _: self.at(which))
+
+
+def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut | FreeCut:
+    """Cut every row at its thresholds; sets hold ``at_least`` labels (0 or 1).
+
+    Thresholds are (rows, thresholds), or (1, thresholds) if they are the same for all rows.
+    """
+    return cut_freely(rows, thresholds, at_least) if rows.formula.weights is None else _cut(rows, thresholds, at_least)
+
+
+def _cut(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
+    noted, sizes = rows.room_for_seeds(), np.empty((thresholds.shape[1], len(rows.probabilities)), dtype=np.int32)
+
+    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns | Waiting]:
+        wanted, seeds = _of_block(thresholds, start, stop), piece_of(noted, start, stop)
+        bad, members = block.engine.cut(block, wanted, at_least, sizes[:, start:stop], seeds)
+        return (start + bad if bad >= 0 else -1), members
+
+    results = rows.over_blocks(work)
+    first_bad = first_bad_row([bad for bad, _ in results])
+    found = Cut(sizes, _longest(sizes, thresholds), _join(results), first_bad)
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    if copies is None:
+        return found
+    again = _cut(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
+    return found.with_rows(copies.rows, again)
+
+
+def _longest(sizes: NDArray[np.int32], thresholds: Floats) -> NDArray[np.int32]:
+    """Return the sizes at the largest threshold of each row."""
+    which = thresholds.argmax(axis=1) if len(sizes) > 1 else np.zeros(1, dtype=np.intp)
+    longest: NDArray[np.int32] = sizes[which[0]] if (which == which[0]).all() else sizes.max(axis=0)
+    return longest
+
+
+def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
+    """Return the members at one threshold as a boolean matrix, and the first bad row or -1."""
+    noted, flags = rows.room_for_seeds(), np.empty(rows.probabilities.shape, dtype=np.bool_)
+
+    def work(block: Rows, start: int, stop: int) -> int:
+        wanted, seeds = _of_block(thresholds, start, stop), piece_of(noted, start, stop)
+        bad = block.engine.mask(block, wanted, at_least, flags[start:stop], seeds)
+        return start + bad if bad >= 0 else -1
+
+    first_bad = first_bad_row(rows.over_blocks(work))
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    if copies is not None:
+        flags[copies.rows], bad = masks(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
+        first_bad = copies.row_of(bad)
+    return flags, first_bad
+
+
+def cut_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> FreeCut:
+    """Return the sets where each label has a threshold of its own: (thresholds, labels)."""
+    found = [_cut_by_label(rows, np.ascontiguousarray(of_level), at_least) for of_level in thresholds]
+    first_bad = first_bad_row([one.first_bad for one in found])  # sizes are worth nothing then
+    return FreeCut([] if first_bad >= 0 else [one.at(0) for one in found], first_bad)
+
+
+def _cut_by_label(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
+    noted, sizes = rows.room_for_seeds(), np.empty(len(rows), dtype=np.int32)
+
+    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns | Waiting]:
+        seeds = piece_of(noted, start, stop)
+        bad, members = block.engine.cut_by_label(block, thresholds, at_least, sizes[start:stop], seeds)
+        return (start + bad if bad >= 0 else -1), members
+
+    results = rows.over_blocks(work)
+    first_bad = first_bad_row([bad for bad, _ in results])
+    found = Cut(sizes[None, :], sizes, _join(results), first_bad)
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    return (
+        found
+        if copies is None
+        else found.with_rows(copies.rows, _cut_by_label(rows.again(copies), thresholds, at_least))
+    )
+
+
+def masks_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
+    """Return the members where each label has a threshold of its own, and the first bad row or -1."""
+    noted, flags = rows.room_for_seeds(), np.zeros(rows.probabilities.shape, dtype=np.bool_)
+
+    def work(block: Rows, start: int, stop: int) -> int:
+        seeds = piece_of(noted, start, stop)
+        bad = block.engine.mask_by_label(block, thresholds, at_least, flags[start:stop], seeds)
+        return start + bad if bad >= 0 else -1
+
+    first_bad = first_bad_row(rows.over_blocks(work))
+    copies = None if first_bad >= 0 else rows.copies(noted)
+    if copies is not None:
+        flags[copies.rows], bad = masks_by_label(rows.again(copies), thresholds, at_least)
+        first_bad = copies.row_of(bad)
+    return flags, first_bad
+
+
+def _of_rows(thresholds: Floats, rows: NDArray[np.int64]) -> Floats:
+    return thresholds if len(thresholds) == 1 else thresholds[rows]
+
+
+def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
+    return np.ascontiguousarray(thresholds if len(thresholds) == 1 else thresholds[start:stop])
+
+
+def _join(results: list[tuple[int, Columns | Waiting]]) -> NDArray[np.int32] | LateMembers:
+    """Widen and join what blocks found, dropping each when it is done; what waits to be put in order stays apart."""
+    if len(results) == 1 and isinstance(results[0][1], np.ndarray):
+        return results[0][1].astype(np.int32, copy=False)
+    parts = [members for _, members in results]
+    results.clear()
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(arrays) < len(parts):
+        return LateMembers(parts)
+    parts.clear()
+    stops = np.cumsum([len(part) for part in arrays]).tolist()
+    joined = np.empty(stops[-1] if stops else 0, dtype=np.int32)
+    while arrays:
+        stop, part = stops.pop(), arrays.pop()
+        joined[stop - len(part) : stop] = part
+    return joined

@@ -1,0 +1,117 @@
+"""p-values from counts, rounded so that ``p > alpha`` says exactly whether a label is in the set.
+
+Levels are read as the decimals they print as, so 1/3 in floating point may stand for slightly less than 1/3. Each
+p-value is the smallest float whose decimal is not below the exact ratio: at most one step from the nearest float.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels.formula import Floats
+
+
+def by_decimals(n: int, counts: NDArray[np.intp]) -> Floats:
+    """Return a table of (n + 1 - count) / (n + 1) that is so rounded at some counts, by the definition."""
+    table: Floats = (n + 1 - np.arange(n + 1)) / (n + 1)
+    table[counts] = by_counts(n, counts)
+    return table
+
+
+def by_counts(n: int, counts: NDArray[np.integer[Any]]) -> Floats:
+    """Return the p-values of some counts among n scores, n below 2^53, by the definition."""
+    found: Floats = (n + 1 - counts) / (n + 1)
+    with localcontext(prec=40):  # exact: 17 digits times at most 16
+        for place, (value, count) in enumerate(zip(found.tolist(), counts.tolist(), strict=True)):
+            if Decimal(repr(value)) * (n + 1) < n + 1 - count:
+                found[place] = np.nextafter(value, 2.0)
+    return found
+
+
+def rounding_bits(offsets: NDArray[np.int64], table_of: Callable[[int], Floats]) -> NDArray[np.uint8]:
+    """Return a bit for every count of every group: whether its p-value is not the nearest float, but the next."""
+    tables = [table_of(n) > np.arange(n + 1, 0, -1) / (n + 1) for n in np.diff(offsets).tolist()]
+    return np.packbits(np.concatenate(tables), bitorder="little")
+
+
+_EXACT = 2**53  # whole numbers below this are floats
+_SPLIT = 2.0**27 + 1  # cuts a float into two halves of 26 bits, whose products are exact
+_CLOSE = 2.0**-20  # of half a step: errors of the pairs stay below 2^-50 of it
+_DECADES = 60  # of ratios: smaller ones are left to rationals
+_SHORT, _LONG = 15, 17  # digits: so many always come back as they were, and so many always tell floats apart
+
+
+def _pair(whole: int) -> tuple[float, float]:
+    return float(whole), float(whole - int(float(whole)))
+
+
+POWERS = np.array([_pair(10**k) for k in range(_DECADES + _LONG + 1)])
+TENTHS = 10.0 ** -np.arange(1.0, _DECADES + 1)
+
+
+def by_pairs(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the ratios, and which of them are too close to call."""
+    above, below = _whole(numerators), _whole(denominators)
+    found: Floats = above[0] / below[0]
+    if denominators.max() >= _EXACT:  # both were rounded: this is the nearest float all the same
+        found = found - _excess(found, above, below) / below[0]
+    excess = _excess(found, above, below)
+    half = np.spacing(found) / 2 * below[0]
+    by_decimal = excess + _off_by(found.ravel()).reshape(found.shape) * below[0]
+    is_open = (np.abs(by_decimal) < _CLOSE * half) | (np.abs(np.abs(excess) - half) < _CLOSE * half)
+    is_open |= ~(found >= 10.0**-_DECADES)
+    return np.where(by_decimal < 0, np.nextafter(found, 2.0), found), is_open
+
+
+def _whole(numbers: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Return whole numbers as sums of two floats."""
+    high = numbers.astype(np.float64)
+    return high, (numbers - high.astype(np.int64)).astype(np.float64)
+
+
+def _product(one: Floats, other: Floats) -> tuple[Floats, Floats]:
+    """Return a product as the sum of two floats."""
+    product = one * other
+    cut, other_cut = one * _SPLIT, other * _SPLIT
+    high, other_high = cut - (cut - one), other_cut - (other_cut - other)
+    low, other_low = one - high, other - other_high
+    return product, ((high * other_high - product) + high * other_low + low * other_high) + low * other_low
+
+
+def _excess(found: Floats, above: tuple[Floats, Floats], below: tuple[Floats, Floats]) -> Floats:
+    """Return by how much a float times the denominator exceeds the numerator."""
+    high, low = _product(found, below[0])
+    return (high - above[0]) + ((low + found * below[1]) - above[1])
+
+
+def _off_by(found: Floats) -> Floats:
+    """Return the decimal that a float prints as less the float: the shortest that comes back, the nearest of those."""
+    off = np.empty(len(found))
+    decade = np.minimum(np.searchsorted(-TENTHS, -found), _DECADES)
+    is_short = _is_short(found, decade + _SHORT)
+    left = np.flatnonzero(~is_short)
+    off[is_short], _ = _to_digits(found[is_short], decade[is_short] + _SHORT)
+    for digits in range(_SHORT + 1, _LONG + 1):
+        off[left], comes_back = _to_digits(found[left], decade[left] + digits)
+        left = left[~comes_back]
+    return off
+
+
+def _is_short(found: Floats, power: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Tell which floats print as so few digits: those are whole numbers that floats hold, over a power of ten."""
+    high, low = POWERS[:, 0][power], POWERS[:, 1][power]
+    comes_back: NDArray[np.bool_] = np.rint(found * high) / high == found
+    comes_back[low != 0] = _to_digits(found[low != 0], power[low != 0])[1]
+    return comes_back
+
+
+def _to_digits(found: Floats, power: NDArray[np.intp]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the nearest multiple of 10^-power less the float, and whether it comes back as the float."""
+    high, low = POWERS[:, 0][power], POWERS[:, 1][power]
+    product, rest = _product(found, high)
+    rest = (product - np.rint(product)) + (rest + found * low)
+    rest = rest - np.rint(rest)
+    return -rest / high, np.abs(rest) <= np.spacing(found) / 2 * high

@@ -1,0 +1,84 @@
+"""What a collection of sets is worth: coverage and size, overall and by label, by group, by size.
+
+Every function takes the sets as a PredictionSets, a boolean mask (rows, classes) or a list of label arrays, and the
+true labels. Shares come with exact Clopper-Pearson intervals, mean sizes with intervals for sizes between 0 and the
+number of labels.
+
+To add a metric, write its function and put a line into ``_TABLE``: evaluations, reports, audits, comparisons,
+experiments and scorers read this table.
+"""
+
+from aptset.metrics.coverages import coverage, coverage_by, coverage_gap, gap_of_counts, size_stratified_coverage
+from aptset.metrics.few_labels import empty_rate, singleton_accuracy, singleton_rate
+from aptset.metrics.macro import labels_below, macro_coverage
+from aptset.metrics.outcome import Outcome
+from aptset.metrics.sizes import mean_size, mean_size_by, size_distribution, size_given_coverage, size_given_coverage_by
+from aptset.metrics.table import Breakdown, Measured, Metric, as_estimate, breakdown
+from aptset.metrics.worst_slice import worst_slice_coverage
+
+_TABLE = (
+    Metric(coverage, "share", "higher", aims_at_level=True),
+    Metric(
+        worst_slice_coverage,
+        "share",
+        "higher",
+        name="worst_slice",
+        heading="Coverage in the worst slice",
+        aims_at_level=True,
+    ),
+    Metric(macro_coverage, "share", "higher", words="macro coverage", short="macro"),
+    Metric(
+        labels_below,
+        "share",
+        "lower",
+        words="labels below 1 - 2 alpha",
+        heading="Labels covered too little",
+        short="below",
+    ),
+    Metric(mean_size, "labels", "lower", column="size", heading="Labels in a set"),
+    Metric(size_given_coverage, "labels", "lower", heading="Labels in a set that covers", short="size if covered"),
+    # How sets of no label and of one fare is detail, and the gap is about labels: pages about splits leave them out.
+    Metric(empty_rate, "share", "lower", words="empty sets", in_splits=False),
+    Metric(singleton_rate, "share", "higher", words="one-label sets", in_splits=False),
+    Metric(singleton_accuracy, "share", "higher", words="accuracy of one-label sets", in_splits=False),
+    Metric(coverage_gap, "share", "lower", words="coverage gap over labels", in_splits=False),
+)
+METRICS = {metric.name: metric for metric in _TABLE}
+OF_SPLITS = {metric.column: metric for metric in _TABLE if metric.in_splits}
+BREAKDOWNS = (
+    Breakdown("sizes", size_distribution, "share of sets", "size"),
+    Breakdown("by_size", size_stratified_coverage, "coverage", "size"),
+    Breakdown("by_label", coverage_by, "coverage", "label"),
+    Breakdown("size_by_label", mean_size_by, "mean size", "label"),
+    Breakdown("by_group", coverage_by, "coverage", "group"),
+    Breakdown("size_by_group", mean_size_by, "mean size", "group"),
+    Breakdown("covering_size_by_label", size_given_coverage_by, "size given coverage", "label"),
+    Breakdown("covering_size_by_group", size_given_coverage_by, "size given coverage", "group"),
+)
+
+__all__ = [
+    "BREAKDOWNS",
+    "METRICS",
+    "OF_SPLITS",
+    "Breakdown",
+    "Measured",
+    "Metric",
+    "Outcome",
+    "as_estimate",
+    "breakdown",
+    "coverage",
+    "coverage_by",
+    "coverage_gap",
+    "empty_rate",
+    "gap_of_counts",
+    "labels_below",
+    "macro_coverage",
+    "mean_size",
+    "mean_size_by",
+    "singleton_accuracy",
+    "singleton_rate",
+    "size_distribution",
+    "size_given_coverage",
+    "size_given_coverage_by",
+    "size_stratified_coverage",
+]

@@ -1,0 +1,141 @@
+"""How often sets hold the true label: overall, by label, by group, by size, and how evenly."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from aptset.core.validate import check_alpha
+from aptset.metrics.checks import check_bins, check_confidence
+from aptset.metrics.estimates import Estimate, share_of_count
+from aptset.metrics.outcome import Outcome
+
+
+def coverage(sets: Any, labels: ArrayLike, *, classes: ArrayLike | None = None, confidence: float = 0.95) -> Estimate:
+    """Return the share of rows whose set holds the true label.
+
+    Parameters
+    ----------
+    sets : PredictionSets, boolean mask or list of label arrays
+        The prediction sets.
+    labels : array
+        The true labels. A label that no set can hold counts as missed.
+    classes : array, optional
+        The label of each column of a mask; by default the column numbers.
+    confidence : float, default=0.95
+        Of the interval.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> aptset.coverage([["a"], ["a", "b"]], ["a", "b"])
+    1 [0.1581, 1] (2 of 2)
+    """
+    outcome = Outcome.of(sets, labels, classes)
+    return outcome.share(outcome.covered, confidence)
+
+
+def coverage_by(
+    sets: Any, labels: ArrayLike, by: Any = "label", *, classes: ArrayLike | None = None, confidence: float = 0.95
+) -> dict[Any, Estimate]:
+    """Return the coverage within each true label, each value of a discrete feature, or each group.
+
+    Parameters
+    ----------
+    sets, labels, classes, confidence
+        As in :func:`coverage`.
+    by : "label" or array, default="label"
+        The true label, or a value for each row.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> by_label = aptset.coverage_by([["a"], ["a", "b"], ["b"]], ["a", "b", "a"])
+    >>> {label: float(value) for label, value in by_label.items()}
+    {'a': 0.5, 'b': 1.0}
+    """
+    outcome = Outcome.of(sets, labels, classes)
+    return {part.name: outcome.share(outcome.covered, confidence, part.rows) for part in outcome.parts(by)}
+
+
+def size_stratified_coverage(
+    sets: Any,
+    labels: ArrayLike,
+    bins: ArrayLike | None = None,
+    *,
+    classes: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> dict[Any, Estimate]:
+    """Return the coverage among sets of each size.
+
+    Where u decides about a label, the smaller sets cover less and the larger ones more by construction: the oracle's
+    own sets, which cover 1 - alpha in every row, do. To see whether doubtful rows are covered like others, group rows
+    by something that does not depend on u, with :func:`coverage_by`; a report does so.
+
+    Parameters
+    ----------
+    sets, labels, classes, confidence
+        As in :func:`coverage`.
+    bins : array of int, optional
+        Smallest size of each class of sizes, upward; by default every size is its own. Keys are then (low, high), where
+        high is None for the last.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> strata = aptset.size_stratified_coverage([["a"], ["a", "b"], ["b"]], ["a", "b", "a"])
+    >>> {size: float(value) for size, value in strata.items()}
+    {1: 0.5, 2: 1.0}
+    """
+    outcome = Outcome.of(sets, labels, classes)
+    sizes = outcome.sizes
+    if bins is None:
+        return {size: outcome.share(outcome.covered, confidence, sizes == size) for size in outcome.sizes_met()}
+    starts = check_bins(bins)
+    which = np.searchsorted(starts, sizes, side="right") - 1
+    ends = [int(end) - 1 for end in starts[1:]] + [None]
+    pairs = zip(starts.tolist(), ends, strict=True)
+    return {pair: outcome.share(outcome.covered, confidence, which == number) for number, pair in enumerate(pairs)}
+
+
+def coverage_gap(
+    sets: Any,
+    labels: ArrayLike,
+    alpha: float | None = None,
+    by: Any = "label",
+    *,
+    classes: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> Estimate:
+    """Return how unevenly coverage is shared out over labels or groups.
+
+    With ``alpha``: the mean distance of the groups' coverages from 1 - alpha. Without: the largest coverage minus the
+    smallest. The interval is what simultaneous Clopper-Pearson intervals of the groups allow: wide, but valid.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> float(aptset.coverage_gap([["a"], ["a", "b"], ["b"]], ["a", "b", "a"]))
+    0.5
+    """
+    target = None if alpha is None else float(1 - check_alpha(alpha))
+    return gap_of_counts(Outcome.of(sets, labels, classes).counts(by), target, check_confidence(confidence))
+
+
+def gap_of_counts(counts: list[tuple[int, int]], target: float | None, confidence: float) -> Estimate:
+    """Return the coverage gap over parts of which so many of so many rows are covered."""
+    if not counts:
+        return Estimate(math.nan, 0.0, 1.0, 0)
+    # All intervals hold at once with the wanted confidence, so what they allow for the gap does too.
+    each, n = 1 - (1 - confidence) / len(counts), sum(rows for _, rows in counts)
+    shares = [share_of_count(count, rows, each) for count, rows in counts]
+    values, low, high = (np.array([get(s) for s in shares]) for get in (float, lambda s: s.low, lambda s: s.high))
+    if target is None:
+        widest = high.max() - low.min() if len(counts) > 1 else 0.0
+        return Estimate(np.ptp(values), max(0.0, low.max() - high.min()), widest, n)
+    nearest = np.maximum(np.maximum(low - target, target - high), 0.0)
+    furthest = np.maximum(high - target, target - low)
+    return Estimate(np.abs(values - target).mean(), nearest.mean(), furthest.mean(), n)

@@ -1,0 +1,238 @@
+"""What lies behind an evaluation, row by row: p-values, probabilities, true labels, and where the sets come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.core.displays import Display
+from aptset.core.groups import groups_labels
+from aptset.core.labels import as_labels, columns_of, with_one_missing
+from aptset.core.overlapping import Overlapping
+from aptset.core.tables import is_table, plain_list
+from aptset.kernels.formula import Floats
+from aptset.metrics.checks import check_evidence, check_rows_of_calibration
+from aptset.metrics.coverage_distribution import FoldCounts, simultaneous_band
+from aptset.sets import PredictionSets
+
+
+def as_group_list(groups: Any) -> list[Any] | None:
+    """Return the group of each row as plain values, every missing one as the same; None where groups overlap."""
+    if groups is None or isinstance(groups, Overlapping):
+        return None
+    if groups_labels(groups):
+        raise TypeError(
+            "groups must hold the group of each row; got LabelBands, which speaks of labels. Pass bands.of(labels)."
+        )
+    if is_table(groups) or (isinstance(groups, np.ndarray) and groups.ndim > 1):
+        raise TypeError(
+            f"groups must be 1-D, with the group of each row; got {type(groups).__name__} of shape {groups.shape}. For "
+            "groups that a row may be in several of, pass aptset.Overlapping(...) to aptset.evaluate."
+        )
+    return with_one_missing(plain_list(groups))
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """How sets were calibrated, as far as it is known.
+
+    Attributes
+    ----------
+    calibration : str or None
+        The name of the calibration; "split" with one group has an exact law of coverage.
+    n : int or None
+        Number of calibration rows.
+    losses : tuple of tuples of (float, float)
+        For each group the lines (constant, slope) that are proven: a group's promise is the largest of ``1 - constant -
+        slope * alpha`` over its lines, 0 if it has none; the promise is the smallest over the groups.
+    is_upper_open : bool
+        Whether coverage may be higher than the law says: sets without chance, or never empty.
+    settings : dict
+        Words for each setting, to be shown.
+    within : str or None
+        "label" or "group", if the promise is within each of those that are shown.
+    group_of_row : array of int or None
+        After one split: the group within which each test row was calibrated, -1 for a label that has none.
+    group_sizes : tuple of int
+        Number of calibration rows of each of these groups.
+    folds : tuple, or None
+        After several folds: what each fold by itself, which is a split, says about the test rows, group by group.
+    is_weighted : bool
+        Whether calibration rows had weights: no law is known then.
+    """
+
+    calibration: str | None = None
+    n: int | None = None
+    losses: tuple[tuple[tuple[float, float], ...], ...] = (((0.0, 1.0),),)
+    has_groups: bool = False
+    is_upper_open: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+    within: str | None = None
+    group_of_row: NDArray[np.int64] | None = None
+    group_sizes: tuple[int, ...] = ()
+    folds: tuple[tuple[FoldCounts, ...], ...] | None = None
+    is_weighted: bool = False
+
+    @property
+    def n_of_law(self) -> int | None:
+        """Number of calibration rows, if the count of covered rows follows one Beta-binomial law."""
+        return self.n if self.calibration == "split" and not self.has_groups and not self.is_weighted else None
+
+    @property
+    def laws(self) -> tuple[tuple[int, int], ...] | None:
+        """Test rows and calibration rows of each group: the count of covered rows is a sum of Beta-binomial counts."""
+        return None if self.group_of_row is None else self.laws_of(self.group_of_row)
+
+    def laws_of(self, groups: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+        """Return the laws of some rows, whose groups these are."""
+        met, rows = np.unique(groups[groups >= 0], return_counts=True)
+        return tuple((int(m), self.group_sizes[group]) for group, m in zip(met.tolist(), rows, strict=True))
+
+    def promise(self, alpha: float) -> float:
+        """Return the coverage that is promised at a level."""
+        best = (max((1 - constant - slope * alpha for constant, slope in lines), default=0.0) for lines in self.losses)
+        return max(0.0, min(best))
+
+
+class LabelsNeeded(NamedTuple):
+    """How doubtful rows are before chance: how many of its most likely labels hold a share of each row's mass."""
+
+    share: float
+    of_row: NDArray[np.int64]
+
+
+_CELLS_AT_ONCE = 2**22
+
+
+def labels_needed(sets: PredictionSets, probabilities: NDArray[Any]) -> LabelsNeeded:
+    """Return how many of its most likely labels each row needs to hold the share that sets hold on average.
+
+    Sizes depend on u: of the two sets that it chooses between, the smaller one covers less, for an oracle too. This
+    number is one of the row alone, so the oracle's randomised sets (Romano, Sesia and Candes 2020) cover 1 - alpha
+    at each value of it; only the average share knows u, by one part in as many as there are rows.
+    """
+    rows, labels = probabilities.shape
+    step = max(1, _CELLS_AT_ONCE // max(1, labels))
+    pieces = [slice(start, start + step) for start in range(0, rows, step)]
+    held = 0.0
+    for piece in pieces:
+        first, stop = sets.indptr[piece.start], sets.indptr[min(piece.stop, rows)]
+        of_row = np.repeat(np.arange(len(sets.sizes[piece])), sets.sizes[piece])
+        held += float(_shares(probabilities[piece])[of_row, sets.indices[first:stop]].sum())
+    share = held / max(1, rows)
+    needed = np.zeros(rows, dtype=np.int64)
+    for piece in pieces:
+        mass = np.cumsum(-np.sort(-_shares(probabilities[piece]), axis=1), axis=1)
+        needed[piece] = np.minimum(labels, 1 + np.count_nonzero(mass < share - 1e-9, axis=1))
+    return LabelsNeeded(share, needed)
+
+
+def _shares(probabilities: NDArray[Any]) -> Floats:
+    """Return probabilities as shares of their row's sum."""
+    wide = probabilities.astype(np.float64)
+    return np.asarray(wide / np.maximum(wide.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evidence:
+    """The rows behind an evaluation.
+
+    Attributes
+    ----------
+    p_values : array, shape (rows, classes)
+        Of every label; a label is in the set iff it exceeds alpha.
+    most_likely : array of int or None
+        The label that an empty set gets, where sets are never empty.
+    """
+
+    sets: PredictionSets
+    labels: NDArray[Any]
+    p_values: Floats
+    probabilities: NDArray[Any] | None = None
+    groups: list[Any] | None = None
+    X: Any = None
+    most_likely: NDArray[np.int64] | None = None
+    origin: Origin = Origin()
+
+    @classmethod
+    def of(
+        cls,
+        sets: PredictionSets,
+        labels: Any,
+        p_values: Any,
+        probabilities: Any,
+        groups: Any,
+        X: Any,
+        alpha: float | None,
+        n: int | None,
+        allow_empty: bool | None,
+    ) -> Evidence:
+        """Return the rows of sets at a level, calibrated by one split on n rows if n is known."""
+        found, chances, filled = check_evidence(sets, p_values, probabilities, alpha, allow_empty)
+        origin = Origin(settings={"Calibration": "not stated; the promise is that of a valid one at this level"})
+        if n is not None:
+            size = check_rows_of_calibration(n, found)
+            known = {"Calibration": "split", "Calibration rows": f"{size:,}"}
+            of_row = np.zeros(len(sets), dtype=np.int64)
+            law: dict[str, Any] = {"group_of_row": of_row, "group_sizes": (size,)}
+            origin = Origin("split", size, is_upper_open=filled is not None, settings=known, **law)
+        return cls(sets, as_labels(labels, "labels"), found, chances, as_group_list(groups), X, filled, origin)
+
+    @cached_property
+    def columns(self) -> NDArray[np.int64]:
+        """The column of each true label, -1 for a label that no set can hold."""
+        return columns_of(self.labels, self.sets.classes)
+
+    @cached_property
+    def p_of_truth(self) -> Floats:
+        """The p-value of each true label; 0, which exceeds no alpha, for a label that no set can hold."""
+        found = np.take_along_axis(self.p_values, np.maximum(self.columns, 0)[:, None], axis=1)[:, 0]
+        return np.where(self.columns >= 0, found, 0.0)
+
+    @cached_property
+    def saved_from(self) -> Floats:
+        """From which alpha on a true label is in because the set would be empty without it; infinity for never."""
+        if self.most_likely is None:
+            return np.full(len(self.labels), np.inf)
+        return np.where(self.most_likely == self.columns, self.p_values.max(axis=1), np.inf)
+
+    @cached_property
+    def needed(self) -> LabelsNeeded | None:
+        """How many labels each row needs before chance; None where no probabilities are known."""
+        return None if self.probabilities is None else labels_needed(self.sets, np.asarray(self.probabilities))
+
+    def covered_at(self, alpha: float) -> NDArray[np.bool_]:
+        """Tell which rows the sets of a level cover."""
+        return np.asarray((self.p_of_truth > alpha) | (self.saved_from <= alpha))
+
+
+# Levels that are drawn: every half percent up to one half.
+LEVELS = tuple(Fraction(number, 200) for number in range(1, 101))
+
+
+def coverage_curve(evidence: Evidence, levels: tuple[Fraction, ...] = LEVELS) -> dict[str, Any]:
+    """Return nominal and measured coverage, and the band that holds 95 of 100 valid curves where their law is known.
+
+    Where coverage may exceed the law (never-empty sets, no randomisation) only the lower end says something.
+    """
+    alphas = [float(level) for level in levels]
+    rows = len(evidence.labels)
+    columns: dict[str, Any] = {"nominal": np.array([float(1 - level) for level in levels])}
+    columns["coverage"] = np.array([np.count_nonzero(evidence.covered_at(alpha)) / rows for alpha in alphas])
+    n = evidence.origin.n_of_law
+    if n is not None:
+        low, high = simultaneous_band(rows, n, levels, evidence.origin.is_upper_open)
+        columns |= {"low": low, "high": high}
+    return columns
+
+
+def show_curve(evidence: Evidence) -> Display:
+    """Return the curve as a figure."""
+    columns = coverage_curve(evidence)
+    nominal = columns["nominal"].tolist()
+    return Display(columns, "line", "coverage against the promise", "1 - alpha", "coverage", diagonal=nominal)

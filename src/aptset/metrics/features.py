@@ -1,0 +1,209 @@
+"""Features of rows as numbers, for finding slices: arrays as they are, categories as one column per value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.core.labels import hashable
+from aptset.core.tables import is_table, iterate_columns, names_of_columns
+from aptset.kernels.formula import Floats
+from aptset.metrics.checks import check_features, check_projections
+
+MOST_VALUES = 50  # of a text that slices are made of; one of more values is a name, an id or prose
+_ROWS_AT_ONCE = 4096  # few enough to stay in the cache
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column of the matrix: a number or a date of a column of X, or whether that has a certain value."""
+
+    name: str
+    column: str
+    kind: Literal["number", "date", "value"]
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class Features:
+    """A numeric matrix (dense or sparse), what its columns are, the spread of each, and what stands for gaps."""
+
+    matrix: Any
+    columns: list[Feature]
+    spread: Floats
+    fill: dict[str, float]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns; values of texts appear as "column=value"."""
+        return [feature.name for feature in self.columns]
+
+    def means(self, rows: NDArray[np.intp]) -> Floats:
+        """Return the mean of each feature over some rows."""
+        return np.asarray(self.matrix[rows].mean(axis=0)).ravel() if len(rows) else np.full(len(self.columns), np.nan)
+
+    def of(self, number: int) -> Floats:
+        """Return one column."""
+        column = self.matrix[:, [number]]
+        return np.asarray(column.todense() if hasattr(column, "todense") else column, dtype=np.float64).ravel()
+
+
+def project(matrix: Any, vectors: Floats) -> Floats:
+    """Return v.x for each vector and row, (vectors, rows).
+
+    Terms are added feature by feature, so a row gets the same bits alone and in any batch (a BLAS product may not), and
+    points that tie exactly stay tied wherever the slab is looked for, judged or asked about.
+    """
+    if hasattr(matrix, "tocsr"):
+        return check_projections(np.ascontiguousarray((matrix @ vectors.T).T))
+    projections = np.zeros((len(vectors), len(matrix)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, len(matrix), _ROWS_AT_ONCE):
+            part, columns = projections[:, start : start + _ROWS_AT_ONCE], matrix[start : start + _ROWS_AT_ONCE].T
+            for j, column in enumerate(columns):
+                part += vectors[:, j, None] * column
+    return check_projections(projections)
+
+
+def features_of(
+    X: Any, names: list[str] | None = None, n_rows: int | None = None, fill: dict[str, float] | None = None
+) -> Features:
+    """Return X as features; ``names`` asks for certain columns, in that order, ``fill`` says what stands for gaps.
+
+    Where a number or a date is missing, the median of the others stands in, and a column of its own says so.
+    """
+    made = _Columns(set(names or []), dict(fill or {}))
+    matrix = made.of_table(X) if is_table(X) else made.of_array(X)
+    found = [feature.name for feature in made.features]
+    matrix = check_features(matrix, found, names, n_rows, made.left_out)
+    features = made.features
+    if names is not None:
+        places = [found.index(name) for name in names]
+        matrix, features = matrix[:, places], [features[place] for place in places]
+    return Features(matrix, features, _spread(matrix), made.fill, tuple(made.left_out))
+
+
+def can_be_sliced(X: Any, n_rows: int) -> bool:
+    """Tell whether slices can be looked for in X: numbers and categories, without gaps."""
+    try:
+        features_of(X, None, n_rows)
+    except (TypeError, ValueError, AttributeError):
+        return False
+    return True
+
+
+def _spread(matrix: Any) -> Floats:
+    """Return the standard deviation of each column."""
+    if not hasattr(matrix, "tocsr"):
+        return np.asarray(matrix.std(axis=0))
+    n, mean = matrix.shape[0], np.asarray(matrix.mean(axis=0)).ravel()
+    coordinates = matrix.tocoo()
+    away = (coordinates.data - mean[coordinates.col]) ** 2 - mean[coordinates.col] ** 2
+    total = np.bincount(coordinates.col, weights=away, minlength=matrix.shape[1]) + n * mean**2
+    return np.asarray(np.sqrt(np.maximum(total / n, 0.0)))
+
+
+class _Columns:
+    """Makes the columns of the matrix one by one."""
+
+    def __init__(self, wanted: set[str], fill: dict[str, float]) -> None:
+        self.wanted, self.fill = wanted, fill
+        self.features: list[Feature] = []
+        self.left_out: list[str] = []
+        self._made: list[Floats] = []
+
+    def of_array(self, X: Any) -> Any:
+        """Return numbers as they are, gaps filled."""
+        matrix = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
+        matrix = matrix[:, None] if matrix.ndim == 1 else matrix
+        names = [f"x{j}" for j in range(matrix.shape[1] if matrix.ndim == 2 else 0)]
+        is_wanted = any(name.endswith("=missing") for name in self.wanted)
+        is_plain = matrix.ndim == 2 and matrix.dtype.kind == "f" and not hasattr(X, "tocsr")
+        if is_plain and (is_wanted or np.isnan(matrix).any()):
+            for j, name in enumerate(names):
+                self._number(name, matrix[:, j], "number")
+            return np.column_stack(self._made)
+        self.features = [Feature(name, name, "number") for name in names]
+        return matrix
+
+    def of_table(self, X: Any) -> NDArray[Any]:
+        """Return numbers and dates as they are, gaps filled; a column per value for anything else."""
+        real = [str(name) for name in names_of_columns(X)]
+        for name, column in zip(real, iterate_columns(X), strict=True):
+            if isinstance(column, np.ndarray):
+                self._number(name, column, "number")
+                continue
+            present = [hashable(value) for value in column]
+            known = [value for value in present if value is not None]
+            if known and all(isinstance(value, date) for value in known):
+                days = np.array(present, dtype="datetime64[us]")
+                numbers = np.where(np.isnat(days), np.nan, days.astype(np.int64) / 86_400e6)
+                self._number(name, numbers, "date")
+            else:
+                self._values(name, ["missing" if value is None else str(value) for value in present], real)
+        return np.column_stack(self._made) if self._made else np.empty((len(X), 0))
+
+    def _number(self, name: str, column: NDArray[Any], kind: Literal["number", "date"]) -> None:
+        numbers = column.astype(np.float64)
+        gaps = np.isnan(numbers)
+        if gaps.any():
+            if name not in self.fill:
+                self.fill[name] = float(np.median(numbers[~gaps])) if not gaps.all() else 0.0
+            numbers = np.where(gaps, self.fill[name], numbers)
+        self._add(Feature(name, name, kind), numbers)
+        if gaps.any() or f"{name}=missing" in self.wanted:
+            self._add(Feature(f"{name}=missing", name, "value", "missing"), gaps)
+
+    def _values(self, name: str, present: list[str], real: list[str]) -> None:
+        """Make one column for each value, also for wanted values that do not occur here."""
+        more = {other.removeprefix(f"{name}=") for other in self.wanted - set(real) if other.startswith(f"{name}=")}
+        distinct = sorted({*present, *more})
+        if len(distinct) > MOST_VALUES and not more:
+            self.left_out.append(f"{name} ({len(distinct)} different values)")
+            return
+        values = np.array(present, dtype=object)
+        for value in distinct:
+            self._add(Feature(f"{name}={value}", name, "value", value), values == value)
+
+    def _add(self, feature: Feature, column: NDArray[Any]) -> None:
+        self.features.append(feature)
+        self._made.append(np.asarray(column, dtype=np.float64))
+
+
+_SHORT = 90  # days; a shorter time is told by its days
+
+
+def in_words(feature: Feature, inside: Floats, everywhere: Floats) -> str:
+    """Return one sentence about a feature among the rows of a slice, and among all rows."""
+    if feature.kind == "value":
+        return _of_value(feature, float(inside.mean()), float(everywhere.mean()))
+    low, high = (float(value) for value in np.quantile(inside, [0.1, 0.9]))
+    if feature.kind == "date":
+        return f"{feature.column} {_of_time(low, high, everywhere)}"
+    way = "low" if inside.mean() < everywhere.mean() else "high"
+    return f"{feature.column} is {way}: mostly {low:.3g} to {high:.3g} (on average {everywhere.mean():.3g} in all rows)"
+
+
+def _of_value(feature: Feature, here: float, overall: float) -> str:
+    how = "is" if here >= overall else "is never" if here == 0 else "is rarely"
+    return f"{feature.column} {how} {feature.value} ({100 * here:.0f} % of them, {100 * overall:.0f} % of all)"
+
+
+def _of_time(low: float, high: float, everywhere: Floats) -> str:
+    """Return a stretch of time; one that reaches an end of all times is told by its other end."""
+    first, last = np.quantile(everywhere, [0.15, 0.85])
+    if low <= first and high < last:
+        return f"before {_moment(high, high - low)}"
+    if high >= last and low > first:
+        return f"after {_moment(low, high - low)}"
+    return f"between {_moment(low, high - low)} and {_moment(high, high - low)}"
+
+
+def _moment(days: float, length: float) -> str:
+    day = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=days)
+    return f"{day.day} {day:%B %Y}" if length < _SHORT else f"{day:%B %Y}"

@@ -1,0 +1,399 @@
+"""Does a calibration still keep its promise? Bets against it, row by row, that win only if misses become more frequent.
+
+After a split the misses of new rows follow an urn: with m misses among t rows the next one is missed with probability
+(n + 1 - k + m) / (n + 1 + t), whatever the rows are, as long as they come from one source and scores do not tie.
+Capital that is bet at these odds is a martingale: it ever reaches 100 in at most one of 100 deployments. How it is bet
+stands in :mod:`aptset.metrics.betting`; why rows are judged in the order of prediction, whenever their labels
+come, in :mod:`aptset.metrics.waiting`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import exp, inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.core.displays import Display
+from aptset.core.files import atomic_write
+from aptset.core.tables import plain_list
+from aptset.core.validate import check_alpha, stored_fraction
+from aptset.kernels.counting import size_needed
+from aptset.metrics.betting import TIMES, Capital, Evidence, Urns, at_rates, joined, log_of, reaches
+from aptset.metrics.monitor_checks import (
+    MISSED,
+    UNKNOWN,
+    check_alarm,
+    check_mature,
+    check_monitored_sizes,
+    check_outcomes,
+    check_row_groups,
+    check_storable_groups,
+    check_stored_monitor,
+    refuse_impossible_misses,
+    stored_mature,
+)
+from aptset.metrics.waiting import Waiting
+
+_MOST_POINTS = 4096  # of the path that are kept
+
+
+@dataclass
+class Trail:
+    """Evidence at no more than so many rows, every other point goes when there are too many; and its peak of all."""
+
+    every: int = 1
+    points: list[tuple[int, float, int]] = field(default_factory=list)
+    log_peak: float = 0.0
+
+    def add(self, row: int, evidence: Evidence, misses: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+        """Keep the points that are kept among rows from ``row`` on, counted from 1; misses are those up to each."""
+        at = -row % self.every
+        while at < len(misses):
+            number, exponent = float(evidence.numbers[at]), int(evidence.exponents[at])
+            self._keep(row + at, log_of(number, exponent), int(misses[at]))
+            at += self.every - (row + at) % self.every  # which may have grown
+        last = 0
+        for stop in [*(np.flatnonzero(np.diff(evidence.exponents)) + 1).tolist(), len(misses)]:  # of one exponent each
+            highest, exponent = float(evidence.numbers[last:stop].max()), int(evidence.exponents[last])
+            self.log_peak, last = max(self.log_peak, log_of(highest, exponent)), stop
+
+    def _keep(self, row: int, log_evidence: float, misses: int) -> None:
+        self.points.append((row, log_evidence, misses))
+        if len(self.points) > _MOST_POINTS:
+            self.every *= 2
+            self.points = [point for point in self.points if point[0] % self.every == 0]
+
+
+def rows_to_monitor(alpha: float) -> int:
+    """Return how many calibration rows a monitor needs at least: with fewer no set can miss."""
+    return size_needed(check_alpha(alpha))
+
+
+class CoverageMonitor:
+    """Watches whether sets still cover as often as they should; alarms are false in 1 of ``alarm`` deployments at most.
+
+    Give it, in the order of prediction, whether each set held its label. It bets that misses come more often than the
+    calibration makes likely; ``evidence`` is what one unit of capital has become. Unlike a test that is repeated every
+    day, it may be looked at after every row. Labels that become known in another order come with the number of their
+    prediction (``order`` of :meth:`update`): judged as they come, they would raise false alarms wherever wrong guesses
+    are labelled sooner than right ones.
+
+    Parameters
+    ----------
+    n : int, or mapping from group to int
+        The number of calibration rows of a split (or a frozen model); with groups that of each.
+    alpha : float, default=0.1
+        The level of the sets.
+    alarm : float, default=100
+        The evidence at which the alarm goes off: false alarms, ever, in at most 1 of so many deployments.
+    mature : int or timedelta, optional
+        How long a prediction is waited for, fixed beforehand: until so many predictions were made after it, or for so
+        much time. Then it is given up, and those behind it are judged. By default all wait until its label comes.
+
+    Attributes
+    ----------
+    rows, misses : int
+        Rows that were judged, and those whose set missed the label.
+    alarmed_at : int or None
+        The prediction, counted from 1, at which the evidence first reached the alarm. An alarm stays.
+    ignored : int
+        Labels that came after their prediction had been judged or given up. They were not judged.
+
+    Notes
+    -----
+    The evidence after a prediction depends on the outcomes up to it and not on when they became known, so the alarm
+    keeps its level however labels are delayed. A prediction that is given up may have been a hit or a miss. It counts
+    as a hit, and the odds of all later rows are the worst that its being either would make: evidence is never larger
+    than it would be if all labels were known, and the level holds whichever labels do not come. With ``mature`` half of
+    the capital bets against a steady rate of misses that hardly a calibration exceeds, since such odds stay what they
+    are when labels do not come (evidence then begins at 0.75). Where labels are only asked for in some rows, chosen
+    without regard to the outcome, give it these rows alone, numbered among themselves.
+
+    Sets of CV+ and the jackknife+ follow no such law. Ties and sets that are never empty can only lower the number of
+    misses. The evidence mostly falls with it, but not with every miss: one that is left out makes the next one more of
+    a surprise.
+    Long quiet makes it hardly slower to hear (docs/howto/monitor.md has numbers). Start a new one with every
+    calibration.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> monitor = aptset.CoverageMonitor(n=1000, alpha=0.1)
+    >>> round(monitor.update(([True] * 9 + [False]) * 10).evidence, 2)
+    0.95
+    >>> monitor.update([True, False] * 60).alarmed_at
+    120
+
+    Labels that come in any order, of predictions 2, 0 and 1:
+
+    >>> monitor = aptset.CoverageMonitor(n=1000, alpha=0.1, mature=500)
+    >>> monitor.update(False, order=2).rows
+    0
+    >>> monitor.update([True, True], order=[0, 1]).rows
+    3
+    """
+
+    def __init__(
+        self,
+        n: int | Mapping[Any, int],
+        alpha: float = 0.1,
+        alarm: float = 100.0,
+        *,
+        mature: int | timedelta | None = None,
+    ) -> None:
+        self._level, self.alarm = check_alpha(alpha), check_alarm(alarm)
+        self._has_groups = isinstance(n, Mapping)
+        sizes = check_monitored_sizes(n, size_needed(self._level), self.alpha)
+        self._urns = Urns(sizes, self._level)
+        self._capital, self._trail, self._waiting = Capital(), Trail(), Waiting(check_mature(mature))
+        self._rates = None if mature is None else self._urns.steady(self.alarm)
+        self._steady = Capital()
+        self.rows, self.misses, self.ignored = 0, 0, 0
+        self.alarmed_at: int | None = None
+
+    @property
+    def alpha(self) -> float:
+        """The level of the sets."""
+        return float(self._level)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the monitor was made with."""
+        sizes = dict(zip(self._urns.number_of, self._urns.n.tolist(), strict=True))
+        made_with = {"n": sizes if self._has_groups else sizes[None], "alpha": self.alpha, "alarm": self.alarm}
+        return {**made_with, "mature": self.mature}
+
+    @property
+    def mature(self) -> int | timedelta | None:
+        """How long a prediction is waited for."""
+        return self._waiting.mature
+
+    @property
+    def settled(self) -> int:
+        """Predictions that were judged or given up: the number of the next one whose turn it is."""
+        return self._waiting.settled
+
+    @property
+    def unlabelled(self) -> int:
+        """Predictions that were given up: their labels had not come when they were mature."""
+        return self._urns.n_unknown
+
+    @property
+    def n_waiting(self) -> int:
+        """Rows whose labels are known, and that wait for earlier ones."""
+        return self._waiting.n_known
+
+    @property
+    def log_evidence(self) -> float:
+        """The logarithm of the evidence."""
+        now = self._with_steady(self._capital.evidence, self._steady.evidence)
+        return log_of(float(now.numbers[0]), int(now.exponents[0]))
+
+    @property
+    def evidence(self) -> float:
+        """What one unit of capital has become: large where misses are more frequent than the calibration allows."""
+        return _exp(self.log_evidence)
+
+    @property
+    def peak(self) -> float:
+        """The largest evidence so far, from 1 on."""
+        return _exp(self._trail.log_peak)
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether the alarm went off, at any time."""
+        return self.alarmed_at is not None
+
+    @property
+    def expected(self) -> float | dict[Any, float]:
+        """The chance that the next row is missed if nothing has changed; with groups that of each."""
+        found = self._urns.expected
+        return found if self._has_groups else found[None]
+
+    def update(
+        self, covered: ArrayLike | None, groups: Any = None, *, order: Any = None, time: Any = None, now: Any = None
+    ) -> CoverageMonitor:
+        """Take in whether sets held their labels, one row or many.
+
+        Parameters
+        ----------
+        covered : bool or array of bool
+            As ``sets.covers(labels)`` gives it. None: a prediction whose label is not known yet.
+        groups : array or one group, optional
+            The group of each row, if the monitor has groups; None where it is not known before the label is.
+        order : int or array of int, optional
+            The number of each prediction: how many were made before it since the monitor began. Labels may come in any
+            order. By default the rows are the next predictions, in the order in which they were made. A prediction may
+            be named twice, first with None and then with its outcome.
+        time : date or array of dates, optional
+            When each prediction was made, if ``mature`` is a time (numbers are seconds; dates without a zone are UTC).
+            Without ``order`` each row waits until it is mature, and is judged in the order of time. The monitor then
+            knows of no prediction that it was not given, so the level needs that labels come within ``mature``,
+            whatever the outcome; give a row with None once it is clear that its label will not.
+        now : int or date, optional
+            The number of the newest prediction, or the time, if none that came says as much: rows mature by it.
+        """
+        outcomes = check_outcomes(covered)
+        names = None if groups is None else [groups] if np.ndim(covered) == 0 else plain_list(groups)  # type: ignore[arg-type]
+        is_known = outcomes != UNKNOWN
+        numbers = check_row_groups(names, len(outcomes), self._urns.number_of if self._has_groups else None, is_known)
+        refuse_impossible_misses(outcomes == MISSED, numbers, self._urns.first, list(self._urns.number_of))
+        is_plain = order is None and time is None and now is None and not self._waiting.rows and is_known.all()
+        if is_plain and not self._waiting.by_time and self.settled == self._waiting.newest + 1:
+            if len(outcomes):
+                self._bet(numbers, outcomes)
+            self._waiting.skip(len(outcomes))
+            return self
+        self.ignored += self._waiting.add(outcomes.tolist(), numbers.tolist(), order, time, now)
+        while rows := self._waiting.take():
+            of_groups = (
+                np.array([row.group for row in rows]) if self._has_groups else np.zeros(len(rows), dtype=np.intp)
+            )
+            self._bet(of_groups, np.array([row.outcome for row in rows]))
+        return self
+
+    def _bet(self, numbers: NDArray[np.intp], outcomes: NDArray[Any]) -> None:
+        """Bet on each row at the odds of its urn, and look."""
+        before, is_miss = self.rows + self.unlabelled, outcomes == MISSED
+        if len(is_miss) == 1 and self._rates is None:  # nothing is ever given up
+            expected_once = self._urns.draw_once(int(numbers[0]), bool(is_miss[0]))
+            evidence = self._capital.bet_once(before, expected_once, bool(is_miss[0]), self.alpha)
+        else:
+            expected = self._urns.draw(numbers, is_miss, outcomes != UNKNOWN)
+            evidence = self._capital.bet(before, expected, is_miss, self.alpha)
+        if self._rates is not None:
+            steady = self._steady.bet(before, at_rates(self._rates, numbers), is_miss, self.alpha)
+            evidence = self._with_steady(evidence, steady)
+        self._trail.add(before + 1, evidence, self.misses + np.cumsum(is_miss))
+        alarms = reaches(evidence, self.alarm)
+        if self.alarmed_at is None and alarms.any():
+            self.alarmed_at = before + 1 + int(alarms.argmax())
+        self.rows = before + len(is_miss) - self.unlabelled
+        self.misses += int(is_miss.sum())
+
+    def _with_steady(self, evidence: Evidence, steady: Evidence) -> Evidence:
+        return evidence if self._rates is None else joined(evidence, steady, self.alarm)
+
+    def path(self, backend: Any = "pandas") -> Any:
+        """Return a table of rows, evidence and misses so far; of a long stream some thousands of its rows."""
+        return self.plot_data().frame(backend)
+
+    def plot_data(self) -> Display:
+        """Return the figure of the evidence along the rows, with its table."""
+        rows, logs, misses = zip(*self._trail.points, strict=True) if self._trail.points else ((), (), ())
+        evidence = [exp(min(found, 700.0)) for found in logs]
+        columns = {"row": list(rows), "evidence": evidence, "misses": list(misses)}
+        title = f"Evidence that misses became more frequent: {'ALARM' if self.alarmed else 'no alarm'}"
+        return Display(columns, "line", title, "rows in the order of prediction", f"evidence (alarm at {self.alarm:g})")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the evidence along the rows, and the alarm, into matplotlib axes."""
+        axes = self.plot_data().draw(ax)
+        axes.set_yscale("log")
+        axes.axhline(self.alarm, color="tab:red", linestyle="--", linewidth=1)
+        return axes
+
+    def evidence_in_words(self) -> str:
+        """Return where the evidence stands, and where it was highest."""
+        return f"evidence {_in_words(self.log_evidence)}, {_in_words(self._trail.log_peak)} at its peak"
+
+    def sentence(self) -> str:
+        """Return what was seen in words."""
+        return " ".join([self._verdict(), *self._doubts()])
+
+    def _verdict(self) -> str:
+        if self.rows == 0:
+            return "No row yet."
+        evidence = self.evidence_in_words()
+        share = f"{self.misses:,} of {self.rows:,} rows missed ({self.misses / self.rows:.1%}, alpha is {self.alpha:g})"
+        if self.alarmed:
+            return (
+                f"ALARM at row {self.alarmed_at:,}: {share}, {evidence}. If nothing had changed since calibration, it "
+                f"would ever reach {self.alarm:g} in 1 of {self.alarm:g} cases at most."
+            )
+        return f"No alarm: {share}, {evidence} (alarm at {self.alarm:g})."
+
+    def _doubts(self) -> list[str]:
+        """Return what is to be known about labels that did not come in the order of prediction."""
+        said = []
+        if self.n_waiting and self._waiting.by_time:
+            said.append(f"{self.n_waiting:,} more wait until they are mature.")
+        elif self.n_waiting:
+            said.append(f"{self.n_waiting:,} more wait for earlier ones, prediction {self.settled:,} first.")
+        if self.unlabelled:
+            said.append(
+                f"{self.unlabelled:,} of {self.settled:,} predictions had no label when they were mature: whatever "
+                "they hide, they raise no evidence."
+            )
+        if self.ignored:
+            said.append(f"{self.ignored:,} labels came after their predictions were settled, and were not judged.")
+        if self.ignored and self._waiting.by_time:
+            said.append("Labels that come later than mature make a choice of rows: raise mature, and begin anew.")
+        return said
+
+    def __repr__(self) -> str:
+        return f"CoverageMonitor(n={self.settings['n']}, alpha={self.alpha:g}): {self.sentence()}"
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a small JSON file, whole or not at all; :meth:`load` goes on from there."""
+        with atomic_write(Path(path)) as file:
+            file.write(json.dumps(self._as_json()).encode())
+
+    def _as_json(self) -> dict[str, Any]:
+        urns = self._urns
+        check_storable_groups(list(urns.number_of))
+        numbers = (of_groups.tolist() for of_groups in (urns.n, urns.rows, urns.misses, urns.unknown))
+        counts = zip(urns.number_of, *numbers, strict=True)
+        return {
+            "aptset": "monitor",
+            "format": 3,
+            "alpha": str(self._level),
+            "alarm": self.alarm,
+            "has_groups": self._has_groups,
+            "urns": [list(urn) for urn in counts],
+            "nowhere": urns.nowhere,
+            "ignored": self.ignored,
+            "mature": self.mature.total_seconds().hex() if isinstance(self.mature, timedelta) else self.mature,
+            "waiting": self._waiting.stored(),
+            **self._capital.stored(),
+            "steady": self._steady.stored(),
+            "alarmed_at": self.alarmed_at,
+            "peak": self._trail.log_peak.hex(),
+            "path": {"every": self._trail.every, "points": [[r, e.hex(), m] for r, e, m in self._trail.points]},
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> CoverageMonitor:
+        """Read a monitor that was saved; whatever is not intact is refused with one error."""
+        stored = check_stored_monitor(path, Path(path).read_bytes(), len(TIMES))
+        urns = stored["urns"]
+        sizes = {urn[0]: urn[1] for urn in urns} if stored["has_groups"] else urns[0][1]
+        mature = stored_mature(stored["mature"])
+        monitor = cls(sizes, stored_fraction(stored["alpha"]), stored["alarm"], mature=mature)  # type: ignore[arg-type]
+        counts = (monitor._urns.rows, monitor._urns.misses, monitor._urns.unknown)
+        for place, of_groups in enumerate(counts, start=2):
+            of_groups[:] = [urn[place] for urn in urns]
+        monitor.rows, monitor.misses = (sum(urn[place] for urn in urns) for place in (2, 3))
+        monitor._urns.nowhere, monitor.ignored = stored["nowhere"], stored["ignored"]
+        monitor._urns.n_unknown = stored["nowhere"] + sum(urn[4] for urn in urns)
+        monitor._waiting.restore(monitor.rows + monitor.unlabelled, stored["waiting"])
+        monitor._capital, monitor._steady = Capital.restored(stored), Capital.restored(stored["steady"])
+        monitor.alarmed_at = stored["alarmed_at"]
+        points = [(row, float.fromhex(found), misses) for row, found, misses in stored["path"]["points"]]
+        monitor._trail = Trail(stored["path"]["every"], points, float.fromhex(stored["peak"]))
+        return monitor
+
+
+def _exp(log_evidence: float) -> float:
+    return exp(log_evidence) if log_evidence < 700 else inf
+
+
+def _in_words(log_evidence: float) -> str:
+    return f"{exp(log_evidence):.3g}" if log_evidence < 200 else f"e^{log_evidence:.0f}"

@@ -1,0 +1,133 @@
+"""What sets did with the true labels: all that a metric looks at, worked out once for all metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.core.labels import as_objects, check_length, coded_array, columns_of, distinct
+from aptset.core.overlapping import Overlapping
+from aptset.metrics.checks import check_by, check_confidence
+from aptset.metrics.estimates import Estimate, mean_of_sizes, mean_of_sums, share_of_count
+from aptset.sets import PredictionSets
+
+Chosen = NDArray[np.bool_] | NDArray[np.intp]  # some rows: a flag for each, or their numbers
+
+
+class Part(NamedTuple):
+    """The rows of one label or group, by number."""
+
+    name: Any
+    rows: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Sizes, and whether sets hold the true label; row by row, or for each kind of row with its number of rows.
+
+    A metric that only asks for shares and mean sizes works for both, so it needs no second version for files that are
+    read in pieces.
+
+    Attributes
+    ----------
+    sizes : array of int
+        The number of labels in each set.
+    most : int
+        The number of labels that a set can hold.
+    sets, labels
+        The sets and the true labels themselves; None where rows have gone by.
+    times : array of int or None
+        How many rows each entry stands for; None for one each.
+    counts_of_labels : list of (covered, rows) or None
+        For each true label, where rows have gone by.
+    """
+
+    sizes: NDArray[np.int64]
+    holds: NDArray[np.bool_] | None
+    most: int
+    sets: PredictionSets | None = None
+    labels: Any = None
+    times: NDArray[np.int64] | None = None
+    counts_of_labels: list[tuple[int, int]] | None = None
+
+    @classmethod
+    def of(cls, sets: Any, labels: ArrayLike | None = None, classes: ArrayLike | None = None) -> Outcome:
+        """Return what sets did with the true labels, if there are any; an outcome as it is."""
+        if isinstance(sets, Outcome):
+            return sets
+        found = PredictionSets.of(sets, classes)
+        holds = None if labels is None else found.covers(labels)
+        return cls(found.sizes, holds, len(found.classes), found, labels)
+
+    @property
+    def covered(self) -> NDArray[np.bool_]:
+        """Which sets hold the true label."""
+        assert self.holds is not None, "a metric that asks which sets cover takes the labels"
+        return self.holds
+
+    def sizes_met(self) -> list[int]:
+        """Return the sizes that sets have, upward."""
+        return np.flatnonzero(np.bincount(self.sizes)).tolist()
+
+    def share(self, hits: NDArray[np.bool_], confidence: float, among: Chosen | None = None) -> Estimate:
+        """Return the share of rows with a property, among some or all, with the exact (Clopper-Pearson) interval."""
+        times = self._times(among)
+        hit = hits if among is None else hits[among]
+        count = np.count_nonzero(hit) if times is None else times[hit].sum()
+        rows = len(hit) if times is None else times.sum()
+        return share_of_count(int(count), int(rows), check_confidence(confidence))
+
+    def mean_size(self, confidence: float, among: Chosen | None = None, least: int = 0) -> Estimate:
+        """Return the mean size of some or all sets, which hold at least so many labels."""
+        times = self._times(among)
+        sizes = (self.sizes if among is None else self.sizes[among]).astype(np.int64)
+        ends, sure = (least, max(least, self.most)), check_confidence(confidence)
+        if times is None:
+            return mean_of_sizes(sizes, *ends, sure)
+        return mean_of_sums(int(times.sum()), int(times @ sizes), int(times @ np.square(sizes)), *ends, sure)
+
+    def parts(self, by: Any = "label") -> list[Part]:
+        """Return the rows of each true label, or of each value of an array; each array is looked at once."""
+        if isinstance(by, Overlapping):
+            check_length(by, len(self.sizes), "by")
+            return [Part(name, by.members(name)) for name in by.names]
+        if isinstance(by, str) and by == "label":
+            return self._parts_of_labels
+        if id(by) not in self._parts_of_arrays:
+            self._parts_of_arrays[id(by)] = by, _parts(by, self.labels)  # with the array, so that its id stays its own
+        return self._parts_of_arrays[id(by)][1]
+
+    def counts(self, by: Any = "label") -> list[tuple[int, int]]:
+        """Return for each part how many of how many rows are covered."""
+        if self.counts_of_labels is not None:
+            return self.counts_of_labels
+        return [(int(np.count_nonzero(self.covered[part.rows])), len(part.rows)) for part in self.parts(by)]
+
+    @cached_property
+    def _parts_of_arrays(self) -> dict[int, tuple[Any, list[Part]]]:
+        return {}
+
+    @cached_property
+    def _parts_of_labels(self) -> list[Part]:
+        return _parts("label", self.labels)
+
+    def _times(self, among: Chosen | None) -> NDArray[np.int64] | None:
+        return self.times if among is None or self.times is None else self.times[among]
+
+
+def _parts(by: Any, labels: ArrayLike) -> list[Part]:
+    values = check_by(by, labels)
+    several = coded_array(values) if values.dtype.kind == "U" else None
+    looked_at = values if several is None else as_objects(several.values)
+    names = distinct(looked_at)
+    number = columns_of(looked_at, names)
+    number = number if several is None else number[several.codes]
+    if len(names) < 2**15:
+        number = number.astype(np.int16)  # which numpy sorts by digits
+    order = np.argsort(number, kind="stable")
+    rows = np.split(order, np.searchsorted(number[order], np.arange(1, max(len(names), 1))))
+    return [Part(name, mine) for name, mine in zip(names.tolist(), rows, strict=False)]

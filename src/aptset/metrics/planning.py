@@ -1,0 +1,161 @@
+"""The law of the coverage that a calibration realises: was the promise kept, and how much data does one need?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from aptset.core.displays import Display
+from aptset.core.validate import check_alpha, check_sample_size
+from aptset.kernels.counting import rank_at, size_needed
+from aptset.kernels.formula import Floats
+from aptset.metrics.checks import check_confidence, check_counts, check_size_exists, check_within
+from aptset.metrics.coverage_distribution import beta_binomial, central_range, chance_within, realised_coverage
+
+
+@dataclass(frozen=True)
+class CoverageTest:
+    """How well an observed coverage agrees with calibration on n samples. ``float(test)`` is the two-sided p-value.
+
+    Attributes
+    ----------
+    p_value : float
+        Two-sided: twice the smaller tail, at most 1.
+    too_low, too_high : float
+        The chance, under a valid calibration, of a count as low (as high) as the one observed.
+    coverage : float
+        The observed share.
+    expected : float
+        Its expectation, k / (n + 1).
+    low, high : float
+        The central 95 % of the law, as shares of m.
+    """
+
+    p_value: float
+    too_low: float
+    too_high: float
+    coverage: float
+    expected: float
+    low: float
+    high: float
+
+    def __float__(self) -> float:
+        return self.p_value
+
+
+def coverage_test(covered: Any, m: int | None = None, n: int | None = None, alpha: float = 0.1) -> CoverageTest:
+    """Test whether an observed coverage is compatible with split calibration on n samples.
+
+    If scores are distinct and rows exchangeable, the number of covered rows among m follows the Beta-binomial law with
+    parameters (m, k, n + 1 - k), k = ceil((1 - alpha)(n + 1)). With ties or without randomisation coverage may be
+    higher: look at ``too_low`` then.
+
+    Parameters
+    ----------
+    covered : int or boolean array
+        How many test rows are covered, or which.
+    m : int
+        Number of test rows (may be left out with an array).
+    n : int
+        Number of calibration rows.
+    alpha : float, default=0.1
+        Miscoverage level of the sets.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> test = aptset.coverage_test(covered=884, m=1000, n=500, alpha=0.1)
+    >>> round(test.p_value, 3), round(test.too_low, 3)
+    (0.336, 0.168)
+    """
+    count, rows = check_counts(covered, m)
+    size, level = check_sample_size(n), check_alpha(alpha)
+    k = rank_at(size, level)
+    chances = beta_binomial(rows, size, k)
+    # Each tail is summed by itself: one minus the other would lose everything below 1e-16.
+    too_low, too_high = (min(1.0, float(tail.sum())) for tail in (chances[: count + 1], chances[count:]))
+    low, high = central_range(rows, size, level)
+    # Where every set holds every label nothing can be too high, and the count is certain.
+    p_value = too_low if k > size else min(1.0, 2 * min(too_low, too_high))
+    expected = min(1.0, k / (size + 1))
+    return CoverageTest(p_value, too_low, too_high, count / rows, expected, float(low), float(high))
+
+
+class CalibrationSize(int):
+    """A number of calibration samples that knows the law it comes from.
+
+    Attributes
+    ----------
+    alpha, within, confidence : float
+        What was asked for.
+    achieved : float
+        The chance, with this many samples, that the realised coverage is within the margin.
+    """
+
+    alpha: Fraction
+    within: float
+    confidence: float
+    achieved: float
+
+    def frame(self) -> dict[str, Floats]:
+        """Return the density of the realised coverage as columns ``coverage`` and ``density``."""
+        coverage, density = realised_coverage(int(self), self.alpha)
+        return {"coverage": coverage, "density": density}
+
+    def plot(self) -> Display:
+        """Draw the law of the realised coverage, with the margin."""
+        target = float(1 - self.alpha)
+        marks = [target - self.within, target, target + self.within]
+        title = f"Realised coverage after calibration on {int(self)} samples"
+        return Display(self.frame(), "line", title, "coverage", "density", marks)
+
+
+def calibration_size(alpha: float, within: float = 0.01, confidence: float = 0.95) -> CalibrationSize:
+    """Return how many calibration samples make the realised coverage stay within a margin of 1 - alpha.
+
+    Given the calibration sample, the coverage of split calibration follows Beta(k, n + 1 - k), where
+    k = ceil((1 - alpha)(n + 1)). The answer is the smallest n from which on the chance of a coverage in
+    [1 - alpha - within, 1 - alpha + within] is at least ``confidence``.
+
+    Parameters
+    ----------
+    alpha : float
+        Miscoverage level.
+    within : float, default=0.01
+        The margin.
+    confidence : float, default=0.95
+        The chance to stay within it.
+
+    Returns
+    -------
+    CalibrationSize
+        An int with ``achieved`` and ``plot()``.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> size = aptset.calibration_size(0.1, within=0.02)
+    >>> int(size), round(size.achieved, 3)
+    (854, 0.95)
+    """
+    level, margin, chance = check_alpha(alpha), check_within(within), check_confidence(confidence)
+    least = max(1, size_needed(level))
+    low = high = check_size_exists(least, alpha, within)
+    while chance_within(np.array([high]), level, margin)[0] < chance:
+        low, high = high, check_size_exists(2 * high, alpha, within)
+    while high - low > 1:
+        middle = (low + high) // 2
+        reached = chance_within(np.array([middle]), level, margin)[0] >= chance
+        low, high = (low, middle) if reached else (middle, high)
+    # Ceilings make the chance wobble with n, by as much as some tens of steps of 1 / alpha: look around the crossing.
+    around = min(max(2000, int(20 / level)), 1_000_000)
+    sizes = np.arange(max(least, high - around), high + around)
+    short = np.flatnonzero(chance_within(sizes, level, margin) < chance)
+    last_short = int(sizes[short[-1]]) if len(short) else least - 1
+    size = CalibrationSize(last_short + 1)
+    size.alpha, size.within, size.confidence = level, margin, chance
+    size.achieved = float(chance_within(np.array([int(size)]), level, margin)[0])
+    return size

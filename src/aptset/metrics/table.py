@@ -1,0 +1,154 @@
+"""What a line of the table of metrics says: a function, and the words that go with it wherever it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import Parameter, signature
+from typing import Any, Literal, TypeVar
+
+from numpy.typing import ArrayLike
+
+from aptset.core.labels import as_labels
+from aptset.metrics.estimates import Estimate
+from aptset.metrics.outcome import Outcome
+from aptset.metrics.worst_slice import WorstSlice
+from aptset.sets import PredictionSets
+
+Measured = Estimate | WorstSlice
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric: what it computes, which way is better, how it is called. Names and words have defaults.
+
+    Attributes
+    ----------
+    of : callable
+        Takes sets (as an :class:`Outcome`) and, by these names and as far as it has them, ``labels``, ``X``, ``alpha``,
+        ``confidence`` and ``random_state``; returns an Estimate. ``alpha`` is None where no level is known.
+    unit : {"share", "labels"}
+        A share lies between 0 and 1; a number of labels does not.
+    better : {"higher", "lower"}
+        Which way is better; scorers turn the sign where lower is.
+    name : str
+        By default the name of the function.
+    column : str
+        The name in tables of splits and experiments, by default ``name``.
+    words, heading, short : str
+        In a line of an evaluation, over a figure, over a narrow column.
+    aims_at_level : bool
+        Whether 1 - alpha is drawn beside it.
+    in_splits : bool
+        Whether audits, comparisons and experiments show it. (An evaluation, a report and a scorer always do.)
+    streams : bool
+        False if it asks the outcome for more than shares, mean sizes and counts by label: files that are read in pieces
+        are then judged without it.
+    """
+
+    of: Callable[..., Measured]
+    unit: Literal["share", "labels"]
+    better: Literal["higher", "lower"]
+    name: str = ""
+    column: str = ""
+    words: str = ""
+    heading: str = ""
+    short: str = ""
+    aims_at_level: bool = False
+    in_splits: bool = True
+    streams: bool = True
+
+    def __post_init__(self) -> None:
+        """Fill in names that follow from others."""
+        name = self.name or self.of.__name__
+        column, words = self.column or name, self.words or name.replace("_", " ")
+        defaults = {"name": name, "column": column, "words": words, "heading": words.capitalize()}
+        for key, value in {**defaults, "short": column.replace("_", " ")}.items():
+            object.__setattr__(self, key, getattr(self, key) or value)
+
+    @cached_property
+    def takes(self) -> dict[str, Parameter]:
+        """The parameters of the function by name."""
+        return dict(signature(self.of).parameters)
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether there is nothing to compute without X."""
+        return "X" in self.takes and self.takes["X"].default is Parameter.empty
+
+    @property
+    def sentence(self) -> str:
+        """What it is, in words: the first line of the function's docstring."""
+        first = (self.of.__doc__ or self.words).strip().splitlines()[0].removeprefix("Return ")
+        return first[:1].upper() + first[1:]
+
+    @property
+    def digits(self) -> int:
+        """Digits behind the point in printed tables."""
+        return 3 if self.unit == "share" else 2
+
+    def measure(self, outcome: Outcome, **others: Any) -> Measured | None:
+        """Return the value; None if it needs X, or rows that have gone by. ``others`` are what functions may take."""
+        is_gone = outcome.times is not None and not self.streams
+        if is_gone or (self.needs_features and others.get("X") is None):
+            return None
+        known = {"labels": outcome.labels, "alpha": None, **others}
+        return self.of(outcome, **{name: value for name, value in known.items() if name in self.takes})
+
+    def value(self, outcome: Outcome, **others: Any) -> float:
+        """Return the value as a plain number, NaN if there is none."""
+        found = self.measure(outcome, **others)
+        return float("nan") if found is None else float(found)
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """A metric by size, label or group: the attribute of an evaluation, the function, what it shows, by what."""
+
+    name: str
+    of: Callable[..., dict[Any, Estimate]]
+    words: str
+    by: Literal["size", "label", "group"]
+
+    def measure(self, outcome: Outcome, groups: Any, confidence: float) -> dict[Any, Estimate] | None:
+        """Return the value of each part; None without groups."""
+        if self.by == "group":
+            return None if groups is None else self.of(outcome, outcome.labels, groups, confidence=confidence)
+        takes_labels = "labels" in signature(self.of).parameters
+        return self.of(outcome, *([outcome.labels] if takes_labels else []), confidence=confidence)
+
+
+def as_estimate(value: Measured) -> Estimate:
+    """Return the number of a metric with its interval."""
+    return value.coverage if isinstance(value, WorstSlice) else value
+
+
+Value = TypeVar("Value")
+
+
+def breakdown(
+    metric: Callable[..., Value], sets: Any, labels: ArrayLike, by: Any = "label", *, classes: ArrayLike | None = None
+) -> dict[Any, Value]:
+    """Return any metric of this module within each true label, value of a feature, or group.
+
+    Parameters
+    ----------
+    metric : callable
+        Takes sets and labels, or sets only, such as :func:`empty_rate` or :func:`singleton_accuracy`.
+    sets, labels, by, classes
+        As in :func:`coverage_by`.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> rates = aptset.breakdown(aptset.empty_rate, [["a"], [], []], ["a", "a", "b"])
+    >>> {label: float(rate) for label, rate in rates.items()}
+    {'a': 0.5, 'b': 1.0}
+    """
+    found, truth = PredictionSets.of(sets, classes), as_labels(labels, "labels")
+    takes_labels = "labels" in signature(metric).parameters
+    return {
+        name: metric(found[rows], truth[rows]) if takes_labels else metric(found[rows])
+        for name, rows in Outcome.of(found, labels).parts(by)
+    }

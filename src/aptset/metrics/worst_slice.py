@@ -1,0 +1,332 @@
+"""Worst-slice coverage: the slab { a <= v.x <= b } where sets serve worst, found on some rows, judged on others."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.core.tables import is_table
+from aptset.core.validate import check_flag, check_generator, check_option
+from aptset.kernels import engines
+from aptset.kernels.blocks import thread_count
+from aptset.kernels.formula import Floats
+from aptset.kernels.slabs import Slab, find_slab
+from aptset.metrics.checks import (
+    check_confidence,
+    check_delta,
+    check_directions,
+    check_projections,
+    check_share_to_find,
+)
+from aptset.metrics.estimates import Estimate, share
+from aptset.metrics.features import Features, features_of, in_words, project
+from aptset.metrics.outcome import Outcome
+
+_FIRST = 32  # directions that tell roughly how bad the worst one is
+_DIRECTIONS_AT_ONCE = 64
+_BINS_AT_ONCE = 2**18  # of all directions together: they stay near the core
+_POINTS_IN_BIN = 5
+_COARSE, _FINE = 2**12, 2**15  # bins at the most: for a first look at all directions, and for those that are left
+_WORTH_THREADS = 200_000  # rows times directions
+_FAR = 1e300
+
+
+def search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Fraction) -> tuple[Slab, Floats]:
+    """Return the worst slab over all directions (the first of equal ones)."""
+    least = max(1, -int(-delta * len(covered) // 1))  # ceil, exactly
+    points = _Points(matrix, covered.astype(np.uint8), least)
+    bounds = points.bounds(vectors[:_FIRST], Fraction(1), _COARSE)
+    best = points.worse(vectors, int(np.argmin(bounds)), None)
+    if len(vectors) > _FIRST:
+        bounds = np.append(bounds, points.bounds(vectors[_FIRST:], best.slab.mean, _COARSE))
+        best = points.worse(vectors, int(np.argmin(bounds)), best)
+    close = np.flatnonzero(bounds <= float(best.slab.mean) + 1e-9)
+    if len(close) > 1 and len(covered) > _POINTS_IN_BIN * _COARSE:  # many points in a bin: a closer look is worth it
+        bounds[close] = points.bounds(vectors[close], best.slab.mean, _FINE)
+    for number in np.argsort(bounds, kind="stable").tolist():
+        if bounds[number] > float(best.slab.mean) + 1e-9:
+            break  # neither this direction nor any later one can be worse
+        best = points.worse(vectors, number, best)
+    return best.slab, vectors[best.number]
+
+
+class _Found(NamedTuple):
+    """The worst slab so far, and the number of its direction."""
+
+    number: int
+    slab: Slab
+
+
+class _Points(NamedTuple):
+    """Rows, whether they are covered, and how many a slab holds at least."""
+
+    matrix: Any
+    flags: NDArray[np.uint8]
+    least: int
+
+    def worse(self, vectors: Floats, number: int, best: _Found | None) -> _Found:
+        """Return the worst slab of a direction, or the one before if that is worse, or as bad and came first."""
+        if best is not None and number == best.number:
+            return best
+        (projection,) = project(self.matrix, vectors[number : number + 1])
+        order = np.argsort(projection)
+        position, flags = projection[order], self.flags[order]
+        mean = engines.chosen.least_mean(position, flags, self.least)
+        if best is not None and (best.slab.mean, best.number) < (mean, number):
+            return best
+        return _Found(number, find_slab(position, flags, self.least, mean))
+
+    def bounds(self, vectors: Floats, known: Fraction, most_bins: int) -> Floats:
+        """Return what no slab of each direction falls below, some directions at a time on every core."""
+        n_bins = min(max(len(self.flags) // _POINTS_IN_BIN, 16), most_bins)
+        at_once = max(1, min(_DIRECTIONS_AT_ONCE, _BINS_AT_ONCE // n_bins))
+        is_safe = not hasattr(self.matrix, "tocsr") and _stay_finite(self.matrix, vectors)
+
+        def work(some: Floats) -> Floats:
+            # A sparse matrix is projected before, and what came out is its own direction.
+            rows, seen = (self.matrix, some) if is_safe else (project(self.matrix, some).T, np.eye(len(some)))
+            return engines.chosen.least_mean_bounds(rows, seen, self.flags, self.least, known, n_bins)
+
+        parts = [vectors[start : start + at_once] for start in range(0, len(vectors), at_once)]
+        if len(self.flags) * len(vectors) < _WORTH_THREADS:
+            return np.concatenate([work(some) for some in parts])
+        with ThreadPoolExecutor(thread_count()) as pool:
+            return np.concatenate(list(pool.map(work, parts)))
+
+
+def _stay_finite(matrix: Floats, vectors: Floats) -> bool:
+    """Tell whether no sum can overflow, from the largest values alone."""
+    largest = max(float(matrix.max()), -float(matrix.min()))
+    return largest * float(np.abs(vectors).sum(axis=1).max()) < _FAR
+
+
+_LEAST_SPECIAL = 0.1  # standard deviations that a column must be away to be worth a word
+
+
+@dataclass(frozen=True)
+class WorstSlice:
+    """The slab where coverage is worst. ``float(slice)`` is its coverage.
+
+    Attributes
+    ----------
+    coverage : Estimate
+        Coverage in the slab with its interval and counts: on the rows kept apart, or, for method="in-sample", on the
+        rows where it was found (then biased downward, and the interval does not hold). NaN if no row fell into it.
+    found : float
+        Coverage in the slab on the rows where it was found.
+    direction : array
+        The vector v, one entry per column of ``names``.
+    low, high : float
+        The bounds on v.x.
+    share : float
+        The share of the rows where it was found that lie in the slab.
+    names : list of str
+        The features; categories appear as "column=value".
+    means, overall : array
+        The mean of each feature among the rows in the slab and among all rows.
+    method : str
+        "held-out" or "in-sample".
+    rows : array of int
+        The rows behind ``coverage``.
+    sentences : tuple of str
+        What sets the rows in the slab apart, in words.
+    chance : float
+        The chance that a slab of as many rows, drawn at random from those that judge, holds as many misses: a slice is
+        worse than chance if it is small. NaN for method="in-sample".
+    left_out : tuple of str
+        Columns that no slice is made of: texts of many values.
+    fill : dict
+        What stands for missing values, by the name of the column.
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> X = np.random.default_rng(0).normal(size=(2000, 2))
+    >>> sets = np.ones((2000, 2), dtype=bool)
+    >>> sets[X[:, 0] > 1, 0] = False  # label 0 is missed where the first feature is large
+    >>> worst = aptset.worst_slice_coverage(sets, np.zeros(2000, dtype=int), X)
+    >>> worst.is_worse_than_chance, worst.top_features(1)[0][0]
+    (True, 'x0')
+    """
+
+    coverage: Estimate
+    found: float
+    direction: Floats
+    low: float
+    high: float
+    share: float
+    names: list[str]
+    means: Floats
+    overall: Floats
+    spread: Floats
+    method: str
+    rows: NDArray[np.intp]
+    sentences: tuple[str, ...] = ()
+    chance: float = float("nan")
+    left_out: tuple[str, ...] = ()
+    fill: dict[str, float] = field(default_factory=dict)
+
+    def __float__(self) -> float:
+        return float(self.coverage)
+
+    def top_features(self, count: int = 3) -> list[tuple[str, float]]:
+        """Return the features that weigh most: entry of the direction times the spread of the feature."""
+        weight = self.direction * self.spread
+        order = np.argsort(-np.abs(weight), kind="stable")[:count]
+        return [(self.names[j], float(weight[j])) for j in order]
+
+    def describe(self) -> str:
+        """Return the slab in words, or that none is worse than chance."""
+        aside = f" (left out: {', '.join(self.left_out)})" if self.left_out else ""
+        worst = f"coverage {self.coverage!r} in the worst slice found, {self.share:.0%} of the rows"
+        if not self.is_worse_than_chance:
+            return f"no slice found that is worse than chance: {worst}{aside}"
+        where = f", where {'; '.join(self.sentences)}" if self.sentences else ""
+        return f"{worst}{where}{aside}"
+
+    @property
+    def is_worse_than_chance(self) -> bool:
+        """Whether the slab holds more misses than one in twenty slabs drawn at random; unknown counts as worse."""
+        return not (self.chance > 0.05 or self.coverage.n == 0)
+
+    def __repr__(self) -> str:
+        return f"WorstSlice({self.method}: {self.describe()})"
+
+    def contains(self, X: Any) -> NDArray[np.bool_]:
+        """Tell which rows of X lie in the slab; X must have the columns the slab was found with."""
+        (projection,) = project(features_of(X, self.names, fill=self.fill).matrix, self.direction[None, :])
+        return np.asarray((projection >= self.low) & (projection <= self.high))
+
+
+def worst_slice_coverage(
+    sets: Any,
+    labels: ArrayLike,
+    X: Any,
+    *,
+    method: Literal["held-out", "in-sample"] = "held-out",
+    delta: float = 0.1,
+    directions: int | ArrayLike = 1000,
+    share_to_find: float = 0.25,
+    standardize: bool | None = None,
+    classes: ArrayLike | None = None,
+    confidence: float = 0.95,
+    random_state: Any = 0,
+) -> WorstSlice:
+    """Return the coverage in the slab where it is worst.
+
+    Parameters
+    ----------
+    sets, labels, classes, confidence
+        As in :func:`coverage`.
+    X : array, sparse matrix or data frame
+        The features. Columns of texts and categories are turned into one column per value.
+    method : {"held-out", "in-sample"}, default="held-out"
+        "held-out" finds the slab on a part of the rows and measures it on the others: for rows that are independent of
+        each other it is unbiased, 1 - alpha for sets with valid conditional coverage. (Rows of one patient in both
+        parts know each other's misses.) "in-sample" is the minimum itself, which lies below the truth even for perfect
+        sets.
+    delta : float, default=0.1
+        The least share of the points that a slab holds.
+    directions : int or array, default=1000
+        Number of directions, uniform on the sphere, or the directions themselves, (directions, features).
+    share_to_find : float, default=0.25
+        The share of the rows on which the slab is found.
+    standardize : bool, optional
+        Divide the features by their standard deviations first; by default for data frames, not for arrays.
+    random_state : None, int or numpy random generator, default=0
+        Draws the directions and the rows.
+
+    Returns
+    -------
+    WorstSlice
+
+    Examples
+    --------
+    >>> import numpy as np, aptset
+    >>> X = np.random.default_rng(0).normal(size=(2000, 3))
+    >>> sets = np.ones((2000, 2), dtype=bool)
+    >>> sets[X[:, 1] > 1.2, 0] = False  # label 0 is missed where the second feature is large
+    >>> worst = aptset.worst_slice_coverage(sets, np.zeros(2000, dtype=int), X)
+    >>> round(float(worst), 2), worst.top_features(1)[0][0]
+    (0.01, 'x1')
+    """
+    check_option(method, ("held-out", "in-sample"), "method")
+    covered = Outcome.of(sets, labels, classes).covered
+    features = features_of(X, None, len(covered))
+    least_share, sure = check_delta(delta), check_confidence(confidence)
+    generator = check_generator(random_state)
+    vectors = check_directions(directions, features.matrix.shape[1], generator)
+    if is_table(X) if standardize is None else check_flag(standardize, "standardize"):
+        spread = check_projections(features.spread)
+        vectors = check_projections(vectors / np.where(spread > 0, spread, 1.0))
+    find, judge = np.arange(len(covered)), np.arange(len(covered))
+    if method == "held-out":
+        order = generator.permutation(len(covered))
+        n_find = max(1, round(check_share_to_find(share_to_find) * len(covered)))
+        find, judge = order[:n_find], order[n_find:]
+    slab, vector = search(features.matrix[find], covered[find], vectors, least_share)
+    (projection,) = project(features.matrix, vector[None, :])
+    inside = (projection >= slab.low) & (projection <= slab.high)
+    return _summarise(features, covered, vector, slab, find, judge, inside, sure, method)
+
+
+def _summarise(
+    features: Features,
+    covered: NDArray[np.bool_],
+    vector: Floats,
+    slab: Slab,
+    find: NDArray[np.intp],
+    judge: NDArray[np.intp],
+    inside: NDArray[np.bool_],
+    confidence: float,
+    method: str,
+) -> WorstSlice:
+    judged = covered[judge]
+    return WorstSlice(
+        coverage=share(judged[inside[judge]], confidence),
+        found=float(slab.mean),
+        direction=vector,
+        low=slab.low,
+        high=slab.high,
+        share=float(inside[find].mean()),
+        names=features.names,
+        means=features.means(np.flatnonzero(inside)),
+        overall=features.means(np.arange(len(covered))),
+        spread=features.spread,
+        method=method,
+        rows=judge[inside[judge]],
+        sentences=_sentences(features, inside),
+        chance=float("nan") if method == "in-sample" else _chance(judged, judged[inside[judge]]),
+        left_out=features.left_out,
+        fill=features.fill,
+    )
+
+
+def _sentences(features: Features, inside: NDArray[np.bool_], most: int = 3) -> tuple[str, ...]:
+    """Say what is special about the rows inside, for the columns that set them apart most, each of them once."""
+    if not inside.any():
+        return ()
+    away = features.means(np.flatnonzero(inside)) - features.means(np.arange(len(inside)))
+    away = away / np.where(features.spread > 0, features.spread, 1.0)
+    # A value is told where it is frequent: that another one is rare says less.
+    special = [away[j] if feature.kind == "value" else abs(away[j]) for j, feature in enumerate(features.columns)]
+    told: dict[str, str] = {}
+    for j in np.argsort(-np.array(special), kind="stable").tolist():
+        feature = features.columns[j]
+        if len(told) < most and feature.column not in told and special[j] > _LEAST_SPECIAL:
+            values = features.of(j)
+            told[feature.column] = in_words(feature, values[inside], values)
+    return tuple(told.values())
+
+
+def _chance(judged: NDArray[np.bool_], inside: NDArray[np.bool_]) -> float:
+    """Return the chance of as many misses among as many rows drawn at random: the hypergeometric law."""
+    from scipy.stats import hypergeom
+
+    misses = int((~inside).sum())
+    return float(hypergeom.sf(misses - 1, len(judged), int((~judged).sum()), len(inside)))

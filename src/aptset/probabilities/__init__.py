@@ -1,1 +1,0 @@
-"""Sets from probabilities alone: no model, no scikit-learn."""

@@ -1,1 +1,0 @@
-"""Sets for rows that come one after the other, whose labels become known later."""

@@ -1,0 +1,4 @@
+"""Prediction sets: one set of labels per row, compressed."""
+
+from aptset.sets.prediction_sets import PredictionSets as PredictionSets
+from aptset.sets.prediction_sets import concatenate as concatenate

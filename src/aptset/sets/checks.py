@@ -1,0 +1,101 @@
+"""Compressed rows, masks and row numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.core.labels import as_labels, as_objects, check_classes, check_length, distinct, refuse_masked
+from aptset.core.tables import matrix_of_table, names_of_columns, plain_list, read_lists
+
+
+def check_pointers(indptr: Any, indices: Any, n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the two arrays of compressed rows."""
+    pointers, members = np.asarray(indptr), np.asarray(indices)
+    if pointers.dtype.kind not in "iu" or (members.dtype.kind not in "iu" and members.size):
+        raise TypeError(f"indptr and indices must be integers; got {pointers.dtype} and {members.dtype}.")
+    if pointers.ndim != 1 or len(pointers) == 0 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
+        raise ValueError("indptr must be 1-D, start at 0 and never fall. Or use PredictionSets.from_labels.")
+    if members.ndim != 1 or len(members) != pointers[-1]:
+        raise ValueError(f"indices must be 1-D with indptr[-1] = {pointers[-1]} entries; got shape {members.shape}.")
+    if len(members) and (members.min() < 0 or members.max() >= n_classes):
+        raise ValueError(f"indices must be positions in the {n_classes} classes; got {members.max()}.")
+    row = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+    pairs = np.sort(row * n_classes + members)
+    if (pairs[1:] == pairs[:-1]).any():
+        twice = int(pairs[1:][pairs[1:] == pairs[:-1]][0] // n_classes)
+        raise ValueError(f"labels of a set must be distinct; row {twice} holds one twice.")
+    return pointers.astype(np.int64), members.astype(np.int32)
+
+
+def check_set_classes(classes: Any) -> NDArray[Any]:
+    """Return the classes of a collection of sets, a copy of the caller's."""
+    found = as_labels(classes, "classes")
+    return check_classes(found, len(found), None, None)
+
+
+_PLAIN = "biufU"  # kinds of arrays that hold their labels as they are
+
+
+def check_label_rows(labels: Any) -> list[NDArray[Any]]:
+    """Return the labels of each row as an array."""
+    rows = []
+    for number, row in enumerate(labels):
+        if type(row) is np.ndarray and row.ndim == 1 and row.dtype.kind in _PLAIN:
+            rows.append(row)  # as `labels()` gives them: nothing to look at
+            continue
+        if isinstance(row, str | bytes) or not isinstance(row, Iterable):
+            raise TypeError(f"labels must hold a list of labels for each row; got {row!r} in row {number}.")
+        rows.append(as_labels(list(row), f"labels of row {number}"))
+    return rows
+
+
+def check_mask(mask: Any, classes: Any) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Return a boolean matrix and the label of each of its columns."""
+    refuse_masked(mask, "mask")
+    found = np.asarray(mask)
+    if found.dtype != np.bool_ or found.ndim != 2:
+        raise TypeError(f"mask must be a 2-D boolean matrix; got dtype {found.dtype}, shape {found.shape}.")
+    return found, check_classes(classes, found.shape[1], None, [0])
+
+
+def check_row_index(row: Any, n_rows: int) -> Any:
+    """Return one row number (not negative), or an array of them."""
+    if isinstance(row, int | np.integer) and not isinstance(row, bool):
+        if not -n_rows <= row < n_rows:
+            raise IndexError(f"row must be in [{-n_rows}, {n_rows}); got {row}.")
+        return int(row) % n_rows
+    if isinstance(row, slice):
+        return np.arange(n_rows)[row]
+    rows = np.asarray(row)
+    if rows.ndim != 1 or (rows.dtype.kind not in "biu" and len(rows)):
+        raise TypeError(f"row must be a number, a slice, row numbers or a boolean per row; got {row!r}.")
+    if rows.dtype == np.bool_:
+        check_length(rows, n_rows, "a boolean index")
+        return np.flatnonzero(rows)
+    return np.arange(n_rows)[rows.astype(np.intp)]
+
+
+def refuse_nested_mask(rows: list[NDArray[Any]]) -> None:
+    """Refuse nested lists of booleans, which may be a mask or sets of boolean labels."""
+    lengths = {len(row) for row in rows}
+    if rows and len(lengths) == 1 and lengths.pop() > 1 and all(row.dtype == np.bool_ for row in rows):
+        raise TypeError("sets must be unmistakable; nested lists of booleans are not. Pass a mask as a numpy array.")
+
+
+def check_table_of_sets(frame: Any) -> tuple[NDArray[np.bool_] | None, NDArray[Any]]:
+    """Return the mask in a data frame of booleans and its classes, or None and the labels in its column "labels"."""
+    names = names_of_columns(frame)
+    if "labels" in names:
+        lists = read_lists(frame["labels"])
+        if lists is not None:
+            return None, distinct(lists.names)
+        rows = check_label_rows(plain_list(frame["labels"]))
+        return None, distinct(as_objects([label for row in rows for label in row.tolist()]))
+    matrix, _ = matrix_of_table(frame)
+    if matrix is None or matrix.dtype != np.bool_:
+        raise TypeError("sets as a data frame must hold one boolean column per class, or a column named labels.")
+    return matrix, as_labels(names, "column names")

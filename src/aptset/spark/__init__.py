@@ -1,0 +1,21 @@
+"""Calibrate on Spark frames and predict on them, where the rows are; it needs pyspark and Java.
+
+Workers need aptset as well: it must be installed in the Python that ``PYSPARK_PYTHON`` names.
+
+>>> import aptset.spark
+>>> frame = session.read.parquet("validation/")  # doctest: +SKIP
+>>> calibration = aptset.spark.calibrate(frame, "y", prefix="p_")  # doctest: +SKIP
+>>> aptset.spark.predict_set(session.read.parquet("new/"), calibration).write.parquet("sets/")  # doctest: +SKIP
+"""
+
+from importlib.util import find_spec
+
+from aptset.spark.calibrating import calibrate, plain_errors
+from aptset.spark.ml import ConformalSets, ConformalSetsModel
+from aptset.spark.predicting import predict_set
+
+if find_spec("pyspark") is None:
+    raise ModuleNotFoundError("aptset.spark needs pyspark, and Java: pip install 'aptset[spark]'")
+
+
+__all__ = ["ConformalSets", "ConformalSetsModel", "calibrate", "plain_errors", "predict_set"]
