@@ -16,7 +16,7 @@ def test_wheel_without_a_compiler(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert "aptset/kernels/places.py" in names
+    assert "aptset/kernels/rows.py" in names
     assert "aptset/py.typed" in names
     assert not [name for name in names if name.endswith((".so", ".c", ".h"))]
     code = "import aptset; from aptset.kernels import engines; assert [*engines.ENGINES] == ['numpy'];"
