@@ -18,5 +18,4 @@ if find_spec("dask") is None:
 from aptset.dask.calibrating import calibrate
 from aptset.dask.predicting import predict_set
 
-
 __all__ = ["calibrate", "predict_set"]

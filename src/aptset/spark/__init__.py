@@ -17,5 +17,4 @@ from aptset.spark.calibrating import calibrate, plain_errors
 from aptset.spark.ml import ConformalSets, ConformalSetsModel
 from aptset.spark.predicting import predict_set
 
-
 __all__ = ["ConformalSets", "ConformalSetsModel", "calibrate", "plain_errors", "predict_set"]
