@@ -76,8 +76,8 @@ def report_probabilities(
     title = title or f"{called}: what the prediction sets are worth"
     of_rows: dict[str, Any] = {"groups": groups or None, "ids": ids or None}
     of_rows |= {"weights": np.concatenate(weights) if weights else None, "normalize": normalize or None}
-    of_rows["logits"] = source.logits
-    return report(calibration, np.concatenate(parts), truth, out, alpha=alpha, title=title, progress=progress, **of_rows)
+    of_rows |= {"logits": source.logits, "alpha": alpha, "title": title, "progress": progress}
+    return report(calibration, np.concatenate(parts), truth, out, **of_rows)
 
 
 def report_demo(alpha: float, seed: int, out: Path, title: str | None, progress: bool) -> Report:

@@ -21,6 +21,7 @@ from aptset.conformal.measure import FoldScores, HeldOut
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.split import Split
 from aptset.conformal.weight_checks import check_new_weights
+from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, columns_of
 from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, softmax_of
@@ -244,10 +245,11 @@ def _of_calibration(
         probabilities = list(folds_in_order(probabilities, calibration.folds))  # they may stream, and are needed again
     else:
         probabilities, ids = take_ids(probabilities, chance["ids"])
+        probabilities = tensor_of(probabilities).cpu() if is_on_device(probabilities) else probabilities
         chance = {**chance, "ids": ids}
     by = groups if calibration.held_out.groups.kind == "row" else None
     sets, last = calibration.predict_set(probabilities, [alpha, _NEARLY_ONE], groups=by, **chance)
-    p_values = calibration.p_values(probabilities, groups=by, **chance)
+    p_values = np.asarray(on_host(calibration.p_values(probabilities, groups=by, **chance)))
     held_out, randomized, may_be_empty = calibration.held_out, calibration.chance.randomized, calibration.allow_empty
     settings = {"Model": "probabilities were given"}
     settings |= _settings(scheme.name, held_out, str(calibration.conformity), calibration.chance, may_be_empty)
