@@ -72,7 +72,7 @@ def ask(
     unknown = {name: n for name, n in met.items() if n == 0 and name not in calibration.held_out.size_of_group}
     if draw.seeds is not None:
         return Question(rows, draw.seeds, of_rows, True, unknown)
-    keys = content_seeds(rows, matrix, logits)
+    keys = content_seeds(rows, matrix)
     return Question(replace(rows, seeds=numbering.own_seeds(keys)), keys, of_rows, False, unknown)
 
 
