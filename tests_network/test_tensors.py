@@ -71,3 +71,22 @@ def test_without_torch_the_layer_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "aptset.torch needs torch: pip install 'aptset[gpu]'" in done.stderr
     assert EXTRAS["torch"] == "network"
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float64])
+def test_tensors_are_judged_and_reported(kind):
+    """What takes probabilities for sets takes them for pages and figures, too."""
+    generator = np.random.default_rng(0)
+    probabilities = generator.dirichlet([1.0] * 4, size=300)
+    labels, rows = probabilities.argmax(axis=1), torch.tensor(probabilities).to(kind)
+    calibration = aptset.calibrate(rows, labels, random_state=0)
+    made = aptset.report(calibration, rows, labels).evaluation
+    assert made.mean_size == calibration.predict_set(rows).sizes.mean()
+    shown = {"p_values": calibration.p_values(rows), "probabilities": rows, "alpha": 0.1}
+    judged = aptset.evaluate(calibration.predict_set(rows), labels, rows, **shown)
+    np.testing.assert_array_equal(judged.evidence.p_values, made.evidence.p_values)
+    np.testing.assert_array_equal(judged.evidence.probabilities, rows.float() if kind is torch.bfloat16 else rows)
+    logits = torch.tensor(generator.normal(size=(300, 4))).to(kind)
+    calibration = aptset.calibrate(logits, labels, logits=True, random_state=0)
+    made = aptset.report(calibration, logits, labels, logits=True).evaluation
+    assert made.mean_size == calibration.predict_set(logits, logits=True).sizes.mean()

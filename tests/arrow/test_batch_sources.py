@@ -241,3 +241,9 @@ def test_columns_that_may_have_nulls_in_some_batches_are_named():
     strict = pa.schema([field.with_nullable(False) for field in SENT.schema])
     with pytest.raises(ValueError, match="in batch 1 column 'row' may have nulls or may not"):
         aptset.calibrate_batches([SENT.to_batches()[0], SENT.cast(strict).to_batches()[0]], **COMMON)
+
+
+def test_every_name_of_the_room_is_there():
+    """Names that are loaded when first used stand where the table says."""
+    for name in aptset.arrow.__all__:
+        assert getattr(aptset.arrow, name) is not None

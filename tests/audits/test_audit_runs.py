@@ -19,6 +19,7 @@ from aptset.audits.dataset import prepare
 from aptset.audits.results import SplitResult
 from aptset.audits.splits import RandomSplit, as_conformal
 from aptset.metrics import OF_SPLITS
+from aptset.metrics.estimates import resampled_share
 from shell import failure, run
 
 BAYES = GaussianNB()
@@ -39,6 +40,14 @@ def test_every_calibration_has_its_distribution():
     assert found.verdicts["split"].chance is not None
     assert found.verdicts["cv+"].chance is None
     assert found.verdicts["cv+"].promise < 0.8
+    for part, names in (("label", {"0", "1", "2"}), ("group", {"up", "down"})):
+        shown = [row for row in found.summary() if (row.candidate, row.part, row.metric) == ("cv+", part, "coverage")]
+        assert {row.name for row in shown} == names
+        for row in shown:  # the lowest of them is named: all intervals hold at once
+            of_splits = [one for result in found.splits.of("cv+") for one in result.parts]
+            shares = [one.covered / one.rows for one in of_splits if (one.part, one.name) == (part, row.name)]
+            expected = resampled_share(np.array(shares), found.splits.test_share, 1 - 0.05 / len(names))
+            assert (row.low, row.high) == (expected.low, expected.high)
     table = found.plot("worst_slice", "split").frame()
     assert table["share"].iloc[-1] == 1
 

@@ -237,6 +237,18 @@ def test_guarantee_of_splits_and_folds():
         assert aptset.calibrate_cv(P, Y, np.arange(600) % 3, weights=W).guarantee(0.1) == 0
 
 
+def test_rows_that_a_correction_makes_equal_stay_different_rows():
+    """u comes from the probabilities as they came: with one ratio above 0 the corrected rows are all alike."""
+    one_left = {"label_weights": {0: 0.0, 1: 1.0, 2: 0.0}, "prior_correction": True, "random_state": 0}
+    generator = np.random.default_rng(0)
+    p, y, new = generator.dirichlet(np.ones(3), size=500), np.full(500, 1), generator.dirichlet(np.ones(3), size=400)
+    calibration = aptset.calibrate(p, y, **one_left)
+    assert calibration.chance.copies == 0
+    sets = [calibration.predict_set(new[row : row + 1], 0.5).sizes[0] for row in range(400)]
+    assert 100 < np.count_nonzero(sets) < 300, "rows one by one share no u: about half of the sets are empty"
+    assert sets == calibration.predict_set(new, 0.5).sizes.tolist()
+
+
 def test_prior_correction_multiplies_columns_on_both_sides():
     factors = np.array([RATIOS[label] for label in range(3)])
     corrected = P * factors / (P * factors).sum(axis=1, keepdims=True)

@@ -199,3 +199,19 @@ def test_logits_in_files_are_those_of_a_matrix(tmp_path):
     run("predict", tmp_path / "new.parquet", *options)
     sets = calibration.predict_set(logits, logits=True)
     assert pq.read_table(tmp_path / "sets.parquet")["size"].to_pylist() == sets.sizes.tolist()
+
+
+@pytest.mark.parametrize("form", ["--logits", "--normalize"])
+def test_a_report_is_about_the_sets_that_are_predicted(form, tmp_path):
+    """The page asks about rows in the form in which they came, as predictions do: u is that of the same bits."""
+    generator = np.random.default_rng(0)
+    logits = generator.normal(size=(500, 3))
+    frame = pd.DataFrame(logits if form == "--logits" else np.exp(logits), columns=["p_a", "p_b", "p_c"])
+    write(frame.assign(y=generator.choice(list("abc"), size=500)), tmp_path / "rows.parquet")
+    scores(tmp_path / "rows.parquet", form, out=tmp_path / "c.aptset")
+    options = ("--prefix", "p_", "-c", tmp_path / "c.aptset", form, "--label", "y")
+    run("predict", tmp_path / "rows.parquet", *options, "-o", tmp_path / "sets.parquet")
+    made = run("report", tmp_path / "rows.parquet", *options, "-o", tmp_path / "page.html", "--json")
+    found = {row["metric"]: row["value"] for row in json.loads(made.stdout)["estimates"] if row["by"] == "all"}
+    written = pq.read_table(tmp_path / "sets.parquet").to_pandas()
+    assert found["mean_size"] == written["size"].mean()

@@ -6,6 +6,7 @@ import pytest
 import aptset
 from aptset.metrics import METRICS
 from aptset.metrics.estimates import share_of_count
+from aptset.metrics.evaluation import Evaluation
 
 
 def evaluation(**options):
@@ -121,7 +122,7 @@ def test_the_interval_of_the_lowest_coverage_knows_that_it_was_chosen(labels, ro
             label: share_of_count(int(covered[label]), int(n), 0.95)
             for label, n in enumerate(np.bincount(truth, minlength=labels))
         }
-        name, lowest = aptset.metrics.evaluation.Evaluation({}, {"by_label": shares}, 0.1, rows).lowest()
+        name, lowest = Evaluation({}, {"by_label": shares}, 0.1, rows).lowest()
         single += shares[name].low <= 0.9 <= shares[name].high
         chosen += lowest.low <= 0.9 <= lowest.high
     assert chosen >= 354
@@ -135,7 +136,8 @@ def test_the_lowest_coverage_is_simultaneous_wherever_it_is_said():
         name, lowest = judged.lowest(by)
         assert float(lowest) == min(float(one) for one in values.values())
         assert repr(lowest) == repr(share_of_count(values[name].count, values[name].n, 1 - 0.1 / len(values)))
-        assert f"lowest coverage by {by:<10}{lowest!r} for {name}".replace("  ", "") in repr(judged).replace("  ", "")
+        line = f"lowest coverage by {by:<10}{lowest!r} for {name}".replace("  ", "")
+        assert (line in repr(judged).replace("  ", "")) == (by != "size"), "an exact method covers less in small sets"
     assert aptset.evaluate([], []).lowest() is None
     with pytest.raises(ValueError, match="by"):
         judged.lowest("row")

@@ -5,7 +5,7 @@ raise false alarms; judged in the order of prediction, they are the stream that 
 """
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pandas as pd
@@ -232,6 +232,15 @@ def test_columns_of_any_library_are_taken():
     for times in (frame["asked"], frame["asked"].dt.tz_convert(None), frame["asked"].tolist()):
         by_time = CoverageMonitor(100, mature=pd.Timedelta(days=1)).update(frame["held"], time=times)
         assert (by_time.rows, by_time.unlabelled, by_time.n_waiting) == (1, 1, 1)
+
+
+def test_days_are_midnights_of_utc():
+    """A date without an hour is a date, as logs of days have them."""
+    both = [CoverageMonitor(100, mature=timedelta(days=2)) for _ in range(2)]
+    for monitor, day in zip(both, (date(2026, 1, 1), START), strict=True):
+        monitor.update([False, None], time=[day, day + timedelta(days=1)], now=day + timedelta(days=2))
+    assert [monitor.rows for monitor in both] == [1, 1]
+    assert both[0].evidence == both[1].evidence
 
 
 def test_the_state_does_not_grow_with_the_rows(tmp_path):

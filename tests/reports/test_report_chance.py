@@ -48,3 +48,27 @@ def test_the_page_says_which_labels_it_speaks_of():
             aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, Y, ids=range(150)), X, Y, ids=range(150)
         ).html
     )
+
+
+def test_the_form_of_probabilities_is_that_of_the_sets():
+    """Logits are hashed, and rows that are divided are hashed as they came: the page must ask in the same way."""
+    generator = np.random.default_rng(0)
+    logits = generator.normal(size=(300, 4)) * 2
+    odd = np.exp(logits)
+    labels = generator.integers(4, size=300)
+    for matrix, form in ((logits, {"logits": True}), (odd, {"normalize": True})):
+        calibration = aptset.calibrate(matrix, labels, random_state=0, **form)
+        made = aptset.report(calibration, matrix, labels, **form).evaluation
+        sets = calibration.predict_set(matrix, **form)
+        np.testing.assert_array_equal(made.evidence.sets.mask, sets.mask)
+        np.testing.assert_allclose(made.evidence.probabilities, odd / odd.sum(axis=1, keepdims=True))
+
+
+def test_a_form_that_the_source_does_not_take_is_refused():
+    fitted = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, Y)
+    matrix = np.random.default_rng(1).dirichlet([1, 1, 1], size=150)
+    folds = aptset.calibrate_cv(matrix, Y, np.arange(150) % 3, random_state=0)
+    for source, rows, form in ((fitted, X, {"normalize": True}), (folds, [matrix] * 3, {"logits": True})):
+        with pytest.raises(ValueError, match=r"must be left out for a .* Only probabilities"):
+            aptset.report(source, rows, Y, **form)
+    assert aptset.report(folds, [matrix * 2] * 3, Y, normalize=True).evaluation.n == 150

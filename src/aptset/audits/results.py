@@ -103,7 +103,8 @@ class Distribution:
     metric : str
         The metric.
     mean, low, high : float
-        The mean over the splits, and an interval that knows that splits share rows.
+        The mean over the splits, and an interval that knows that splits share rows; those of all labels, or of all
+        groups, hold at once, so that they hold for the lowest one, too.
     q05, median, q95 : float
         Quantiles of the splits.
     splits : int
@@ -231,18 +232,22 @@ class Splits:
                 by_name.setdefault(one.name, []).append(one)
             for name, parts in sorted(by_name.items()):
                 shares = np.array([one.covered / one.rows for one in parts])
-                yield self._distribution(candidate, part, name, "coverage", shares)
-                yield self._distribution(candidate, part, name, "size", np.array([one.size for one in parts]))
+                sizes, n_parts = np.array([one.size for one in parts]), len(by_name)
+                yield self._distribution(candidate, part, name, "coverage", shares, n_parts)
+                yield self._distribution(candidate, part, name, "size", sizes, n_parts)
 
-    def mean(self, values: NDArray[np.float64], metric: str) -> Estimate:
-        """Return the mean of a metric over the splits, with an interval that knows that splits share rows."""
+    def mean(self, values: NDArray[np.float64], metric: str, n_parts: int = 1) -> Estimate:
+        """Return the mean of a metric over the splits; its interval knows that splits share rows.
+
+        The intervals of so many parts hold at once (Bonferroni).
+        """
         is_share = OF_SPLITS[metric].unit == "share"
-        return (resampled_share if is_share else resampled_mean)(values, self.test_share, 0.95)
+        return (resampled_share if is_share else resampled_mean)(values, self.test_share, 1 - 0.05 / n_parts)
 
     def _distribution(
-        self, candidate: str, part: str, name: str, metric: str, values: NDArray[np.float64]
+        self, candidate: str, part: str, name: str, metric: str, values: NDArray[np.float64], n_parts: int = 1
     ) -> Distribution:
-        mean = self.mean(values, metric)
+        mean = self.mean(values, metric, n_parts)
         kept = values[~np.isnan(values)]
         low, middle, high = np.quantile(kept, [0.05, 0.5, 0.95]).tolist() if len(kept) else [float("nan")] * 3
         ends = (float(mean), mean.low, mean.high, low, middle, high)

@@ -122,7 +122,7 @@ def score_labels(
     of_rows = (formula, key, draw, normalize, CALIBRATION, start, factors)
     rows = make_rows(matrix, probabilities, stays, soft, *of_rows)
     if number_copies is not None and draw.seeds is None and isinstance(rows, Rows):
-        keys = content_seeds(rows, matrix, soft)
+        keys = content_seeds(rows, matrix)
         rows = with_own_seeds(rows, keys, number_copies(keys))
     found = scores_of_labels(rows, columns)
     n_copies, n_rows = (found.n_copies, len(rows)) if ids is None else count_copies(matrix, probabilities, stays, key)

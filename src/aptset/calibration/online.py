@@ -72,7 +72,7 @@ def ask(
     unknown = {name: n for name, n in met.items() if n == 0 and name not in calibration.held_out.size_of_group}
     if draw.seeds is not None:
         return Question(rows, draw.seeds, of_rows, True, unknown)
-    keys = content_seeds(rows, matrix, logits)
+    keys = content_seeds(rows, matrix)
     return Question(replace(rows, seeds=numbering.own_seeds(keys)), keys, of_rows, False, unknown)
 
 
@@ -159,9 +159,9 @@ class Online:
     A miss is a miss of the set that was given. Rows are known by their content (or their ``ids``): :meth:`update`
     looks for the oldest set that waits for such a row, and takes the threshold that was in force when it was given. A
     row that nobody asked about counts as asked about just before its label came, so ``update`` alone replays a stream.
-    Asking for the set and then for the mask of the same rows is asking once; a row that is asked about with the same id
-    again is judged by what it was told last. With ``allow_empty=False`` a set that would be empty counts as a miss all
-    the same: users see fewer misses.
+    Asking for the set and then for the mask of the same rows, one call after the other, is asking once; a row that is
+    asked about with the same id again is judged by what it was told last. With ``allow_empty=False`` a set that would
+    be empty counts as a miss all the same: users see fewer misses.
 
     u of a row is that of its content and of which copy it is among the rows so far, as if the rows whose labels are
     known and those of the call had come in one call of :meth:`Calibration.predict_set`; with ``ids`` that of its id.

@@ -145,9 +145,9 @@ def make_rows(
         tolerance = tolerance_of(values, None if logits else given)
         values = values if factors is None else corrected(values, factors, tolerance, normalize)
         rows = Rows(values, formula, key, tolerance, *draw, normalize, side, first_row)
-        if not logits or draw.seeds is not None:
+        if values is matrix or draw.seeds is not None:
             return rows
-        keys = content_seeds(rows, matrix, logits)
+        keys = content_seeds(rows, matrix)
         return with_own_seeds(rows, keys, own_seeds(keys, side, first_row))
     from aptset.calibration.device_rows import DeviceRows
     from aptset.calibration.tensors import OnDevice
@@ -159,12 +159,13 @@ def make_rows(
     return OnDevice(there)
 
 
-def content_seeds(rows: Rows, matrix: NDArray[Any], logits: bool) -> Words:
+def content_seeds(rows: Rows, matrix: NDArray[Any]) -> Words:
     """Return the seed of each row's content, whichever copy it is; ``matrix`` is what the rows came from.
 
-    Logits are hashed, not their softmax: rows that differ stay different where probabilities are 0 and 1.
+    Logits are hashed, not their softmax, and probabilities before a correction of prior: rows that differ stay
+    different where either makes them 0 and 1.
     """
-    return hash_rows(matrix, rows.key) if logits else rows.content_seeds()
+    return rows.content_seeds() if rows.probabilities is matrix else hash_rows(matrix, rows.key)
 
 
 def with_own_seeds(rows: Rows, keys: Words, seeds: Words) -> Rows:

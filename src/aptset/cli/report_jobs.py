@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from aptset.calibration.calibration import Calibration
-from aptset.calibration.request import NAME
 from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile
 from aptset.cli.prediction_jobs import labelled_rows
 from aptset.cli.probability_jobs import check_weights_wanted, labelled_batches, weights_of
 from aptset.cli.reading import as_texts
 from aptset.cli.table_jobs import Settings, TableResult, run_table
-from aptset.core.matrix import softmax_of
 from aptset.core.progress import counting
 from aptset.reports.making import Report, report
 from aptset.reports.render import need_jinja
@@ -68,20 +66,18 @@ def report_probabilities(
     with counting(total, "rows", progress) as on_rows:
         for source, batch, _ in labelled_batches(sources, names):
             check_weights_wanted(source, calibration)
-            parts.append(softmax_of(batch.probabilities, NAME) if source.logits else batch.probabilities)
+            parts.append(batch.probabilities)
             labels.extend(batch.labels.in_full() if batch.labels else [])
             groups.extend(as_texts(batch.others[source.group]) if source.group else [])
             ids.extend(as_texts(batch.others[source.row_id]) if source.row_id else [])
             weights.extend([] if source.weight is None else [weights_of(source, batch)])
             on_rows(len(batch.probabilities))
-    chances = np.concatenate(parts)
-    if normalize or calibration.normalize:
-        chances = chances / chances.sum(axis=1, keepdims=True)
     truth = calibration.classes[[names.index(str(label)) for label in labels]]
     title = title or f"{called}: what the prediction sets are worth"
     of_rows: dict[str, Any] = {"groups": groups or None, "ids": ids or None}
-    of_rows["weights"] = np.concatenate(weights) if weights else None
-    return report(calibration, chances, truth, out, alpha=alpha, title=title, progress=progress, **of_rows)
+    of_rows |= {"weights": np.concatenate(weights) if weights else None, "normalize": normalize or None}
+    of_rows |= {"logits": source.logits, "alpha": alpha, "title": title, "progress": progress}
+    return report(calibration, np.concatenate(parts), truth, out, **of_rows)
 
 
 def report_demo(alpha: float, seed: int, out: Path, title: str | None, progress: bool) -> Report:

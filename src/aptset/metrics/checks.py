@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core.devices import on_host
 from aptset.core.labels import as_labels, as_objects, check_length, with_one_missing
 from aptset.core.tables import is_table, matrix_of_table, plain_list
 from aptset.core.validate import check_sample_size
@@ -78,7 +79,7 @@ def check_evidence(
 
 
 def _check_matrix(values: Any, shape: tuple[int, int], name: str) -> NDArray[Any]:
-    found: NDArray[Any] | None = matrix_of_table(values)[0] if is_table(values) else np.asarray(values)
+    found: NDArray[Any] | None = matrix_of_table(values)[0] if is_table(values) else np.asarray(on_host(values))
     if found is None or found.shape != shape or found.dtype.kind not in "fiu":
         came = "a frame that does not hold numbers only" if found is None else f"{found.dtype} of shape {found.shape}"
         raise ValueError(f"{name} must be a matrix of numbers (rows, classes) = {shape}; got {came}.")

@@ -124,7 +124,8 @@ class Evaluation:
 
         The lowest of many is low by chance too. Its interval is therefore the one that holds for all of them at once
         (Bonferroni), and so for the one that was chosen because it came out lowest. Empty sets, which cover nothing,
-        are left out of the sizes.
+        are left out of the sizes. (The smallest sets cover least by construction where u decides about a label: see
+        :func:`size_stratified_coverage`. What is printed leaves sizes out.)
 
         Examples
         --------
@@ -195,7 +196,7 @@ class Evaluation:
         head = f"Evaluation of {self.n} prediction sets{at_alpha}"
         known = ((metric, value) for metric, value in self.estimates() if metric.name != "worst_slice")
         lines = [f"  {self._words(metric):<28} {value!r}" for metric, value in known]
-        for by in ("size", "label", "group"):
+        for by in ("label", "group"):
             lowest = self.lowest(by)
             if lowest is not None:
                 lines.append(f"  {'lowest coverage by ' + by:<28} {lowest[1]!r} for {lowest[0]}")

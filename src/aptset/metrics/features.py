@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core.devices import on_host
 from aptset.core.labels import hashable
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.kernels.formula import Floats
@@ -119,7 +120,7 @@ class _Columns:
 
     def of_array(self, X: Any) -> Any:
         """Return numbers as they are, gaps filled."""
-        matrix = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
+        matrix = X.tocsr() if hasattr(X, "tocsr") else np.asarray(on_host(X))
         matrix = matrix[:, None] if matrix.ndim == 1 else matrix
         names = [f"x{j}" for j in range(matrix.shape[1] if matrix.ndim == 2 else 0)]
         is_wanted = any(name.endswith("=missing") for name in self.wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from math import inf, isfinite
 from numbers import Real
 from pathlib import Path
@@ -160,7 +160,9 @@ def check_times(time: Any, n_rows: int | None) -> list[float]:
     return listed
 
 
-def _seconds(value: datetime) -> float:
+def _seconds(value: date) -> float:
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
     return (value if value.tzinfo is not None else value.replace(tzinfo=UTC)).timestamp()
 
 

@@ -62,6 +62,8 @@ def report(
     ids: Any = None,
     progress: bool = False,
     weights: ArrayLike | None = None,
+    normalize: bool | None = None,
+    logits: bool = False,
 ) -> Report:
     """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
@@ -97,6 +99,9 @@ def report(
     weights : array, optional
         Of the rows, for a calibration with weights, as in ``predict_set``. The rows must come from where the weights
         point. The page then shows the effective size, and no law to judge the coverage by, since none is known.
+    normalize, logits : bool, optional
+        Of probabilities, as in :meth:`Calibration.predict_set`: the page shows the sets that it returns for the same
+        rows.
 
     Returns
     -------
@@ -117,7 +122,7 @@ def report(
     target = None if path is None else check_page_path(path)
     need_jinja()
     with counting(_work(source, y), "report", check_flag(progress, "progress")) as on_rows:
-        of_rows = {"u": u, "ids": ids, "weights": weights}
+        of_rows = {"u": u, "ids": ids, "weights": weights, "normalize": normalize, "logits": logits}
         evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)
         made = Report(render(summarise(evaluation, str(title), count, random_state)), evaluation)

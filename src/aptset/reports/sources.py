@@ -21,13 +21,14 @@ from aptset.conformal.measure import FoldScores, HeldOut
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.split import Split
 from aptset.conformal.weight_checks import check_new_weights
+from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, columns_of
-from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows
+from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, softmax_of
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.randomization import Chance, refuse_fresh
-from aptset.core.validate import all_at_once
-from aptset.kernels.formula import Floats
+from aptset.core.validate import all_at_once, check_flag, check_flag_or_none
+from aptset.kernels.formula import Floats, normalised
 from aptset.kernels.rows import Rows, label_scores
 from aptset.metrics.coverage_distribution import FoldCounts
 from aptset.metrics.evaluation import Evaluation, evaluate
@@ -154,7 +155,7 @@ def evaluation_of(
     on_rows: OnRows,
     **chance: Any,
 ) -> Evaluation:
-    """Return the evaluation that a report is made from; ``chance`` holds u, ids and weights of the rows, or None.
+    """Return the evaluation that a report is made from; ``chance`` holds what else ``predict_set`` takes.
 
     ``on_rows`` is told of the rows that a model was asked about.
     """
@@ -169,11 +170,25 @@ def evaluation_of(
     refuse_overlapping(of_source.held_out.groups.kind, what, WITHOUT_P_VALUES)
     refuse_overlapping("overlap" if groups_overlap(groups) else "", "place in a report", WITHOUT_P_VALUES)
     refuse_fresh(chance.get("u"), "in a report, which asks several things about each row")
+    chance = _without_form(source, **chance)
     with all_at_once():
         if isinstance(source, Calibration | CrossCalibration):
             level = 0.1 if alpha is None else alpha
             return _of_calibration(source, X, y, groups, features, level, random_state, chance)
         return _of_classifier(source, X, y, groups, features, alpha, random_state, on_rows, chance)
+
+
+def _without_form(source: Any, normalize: bool | None = None, logits: bool = False, **chance: Any) -> dict[str, Any]:
+    """Return what else came with the rows, and their form where the source takes one."""
+    takes = {"normalize": isinstance(source, Calibration | CrossCalibration), "logits": isinstance(source, Calibration)}
+    form = {"normalize": normalize, "logits": check_flag(logits, "logits") or None}
+    for name, value in form.items():
+        if value is not None and not takes[name]:
+            raise ValueError(
+                f"{name} must be left out for a {type(source).__name__}, which takes none in predict_set either; got "
+                f"{value!r}. Only probabilities for a Calibration may come as logits or be divided."
+            )
+    return {**chance, **{name: value for name, value in form.items() if value is not None}}
 
 
 def _of_classifier(
@@ -230,10 +245,11 @@ def _of_calibration(
         probabilities = list(folds_in_order(probabilities, calibration.folds))  # they may stream, and are needed again
     else:
         probabilities, ids = take_ids(probabilities, chance["ids"])
+        probabilities = tensor_of(probabilities).cpu() if is_on_device(probabilities) else probabilities
         chance = {**chance, "ids": ids}
     by = groups if calibration.held_out.groups.kind == "row" else None
     sets, last = calibration.predict_set(probabilities, [alpha, _NEARLY_ONE], groups=by, **chance)
-    p_values = calibration.p_values(probabilities, groups=by, **chance)
+    p_values = np.asarray(on_host(calibration.p_values(probabilities, groups=by, **chance)))
     held_out, randomized, may_be_empty = calibration.held_out, calibration.chance.randomized, calibration.allow_empty
     settings = {"Model": "probabilities were given"}
     settings |= _settings(scheme.name, held_out, str(calibration.conformity), calibration.chance, may_be_empty)
@@ -247,18 +263,19 @@ def _of_calibration(
     are_shown = are_bands or by is not None
     origin = _origin(scheme, held_out, randomized, may_be_empty, settings, of_row, folds, are_shown)
     found = evaluate(sets, y, features, groups, alpha=alpha, random_state=random_state)
-    chances = _chances(calibration, probabilities)
+    chances = _chances(calibration, probabilities, chance)
     return _with_rows(found, sets, y, p_values, chances, groups, features, last, may_be_empty, origin)
 
 
-def _chances(calibration: Calibration | CrossCalibration, probabilities: Any) -> Any:
+def _chances(calibration: Calibration | CrossCalibration, probabilities: Any, form: dict[str, Any]) -> Any:
     """Return the probabilities in the order of the classes, of several folds their mean."""
     known = (NAME, calibration.classes, calibration.columns)
-    if isinstance(calibration, Calibration):
-        return check_new_probabilities(probabilities, *known)
-    return np.mean(
-        [np.asarray(check_new_probabilities(one, *known), dtype=np.float64) for one in probabilities], axis=0
-    )
+    divides = check_flag_or_none(form.get("normalize"), calibration.normalize, "normalize")
+    matrices = [probabilities] if isinstance(calibration, Calibration) else probabilities
+    found = [check_new_probabilities(one, *known) for one in matrices]
+    found = [softmax_of(one, NAME) for one in found] if form.get("logits") else found
+    found = [normalised(one.astype(np.float64)) for one in found] if divides else found
+    return found[0] if len(found) == 1 else np.mean([one.astype(np.float64) for one in found], axis=0)
 
 
 def _with_rows(
