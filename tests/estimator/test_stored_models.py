@@ -143,6 +143,13 @@ def test_load_and_inspect_run_no_code_of_a_folder(folder):
     assert not Path("canary").exists()
 
 
+@pytest.mark.parametrize("schema", [node("ObjectNode", "sklearn.naive_bayes.GaussianNB"), plain(None)])
+def test_a_file_without_a_whole_model_is_said_to_have_none(folder, schema):
+    Path("x.skops").write_bytes(skops_file(schema))
+    done = CliRunner().invoke(main, ["run", "rows.csv", "--target", "y", "--model", "x.skops", "--out", "new"])
+    assert "--model x.skops holds no model that can be opened here" in " ".join(done.output.split())
+
+
 def test_models_that_are_no_list_are_refused(folder):
     put_models(folder, skops_file(mapping({name: plain(1) for name in ("estimator", "models", "calibration")})))
     with pytest.raises(ValueError, match="its models are incomplete"):
@@ -173,6 +180,23 @@ def test_trust_that_is_given_reaches_what_was_named():
 
 
 ESTIMATOR = "sklearn.naive_bayes.GaussianNB"
+
+
+PIPELINE = "sklearn.pipeline.Pipeline"
+SEARCH = "sklearn.model_selection._search.GridSearchCV"
+
+
+def listed(*values):
+    return node("ListNode", "builtins.list", list(values))
+
+
+def pair(name, value):
+    return node("TupleNode", "builtins.tuple", [plain(name), plain(value)])
+
+
+def filled_default(content):
+    both = {"main": mapping(content), "default_factory": plain(None)}
+    return node("DefaultDictNode", "collections.defaultdict", both)
 
 
 def generator_of(name):
@@ -216,6 +240,25 @@ def generator_of(name):
         node(
             "ObjectNode", "sklearn.pipeline.Pipeline", mapping({"memory": plain("cache")})
         ),  # fit unpickles from there
+        # The same by other roads: texts of numpy, settings that a search tries, states that are no plain dictionary.
+        node("ObjectNode", PIPELINE, plain({"memory": "cache"})),
+        node(
+            "ObjectNode", PIPELINE, mapping({"memory": node("NdArrayNode", "numpy.str_", type="numpy", file="1.npy")})
+        ),
+        node("ObjectNode", PIPELINE, mapping({"memory\0": plain("cache")}, [node("TypeNode", "numpy.str_")])),
+        node("ObjectNode", PIPELINE, filled_default({"memory": plain("cache")})),
+        node("ObjectNode", SEARCH, mapping({"param_grid": mapping({"memory": listed(plain("cache"))})})),
+        node("ObjectNode", SEARCH, mapping({"param_grid": listed(mapping({"a__memory": listed(plain("cache"))}))})),
+        node("ObjectNode", SEARCH, mapping({"param_grid": plain({"memory": ["cache"]})})),
+        node("ObjectNode", ESTIMATOR, filled_default({"__array_interface__": plain(1)})),
+        node("ObjectNode", ESTIMATOR, mapping({"__array_interface__\0": plain(1)}, [node("TypeNode", "numpy.str_")])),
+        node("ObjectNode", ESTIMATOR, plain({"__array_interface__": {}})),
+        node("ObjectNode", "aptset.estimator.columns.AsText", listed(pair("__array_interface__", 1))),
+        node(
+            "ObjectNode",
+            "aptset.estimator.columns.AsText",
+            node("TupleNode", "builtins.tuple", [pair("__array_interface__", 1)]),
+        ),
         node("DefaultDictNode", "collections.defaultdict", {"main": mapping({}), "default_factory": chain_to_eval()}),
         node("RandomStateNode", "os.system", plain({})),
         node("RandomGeneratorNode", "numpy.random._generator.Generator", {"bit_generator": {"bit_generator": "seed"}}),

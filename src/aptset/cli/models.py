@@ -117,7 +117,12 @@ def _made(name: str) -> Any:
 def _of_file(path: Path, name: str, trust: Collection[str]) -> Any:
     if path.suffix == ".skops":
         content = path.read_bytes()
-        return clone(need_skops().loads(content, trusted=check_vouched(f"--model {name}", content, trust)))
+        names = check_vouched(f"--model {name}", content, trust)
+        try:
+            return clone(need_skops().loads(content, trusted=names))
+        except Exception as error:  # whatever a damaged file makes of classes of others
+            why = " ".join(str(error).split())[:300]
+            raise ValueError(f"--model {name} holds no model that can be opened here: {why}. Save it anew.") from error
     check_pickle_trusted(name, trust)
     import joblib
 
