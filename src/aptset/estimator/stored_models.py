@@ -28,7 +28,7 @@ _MARKS = {"__class__", "__module__", "__loader__", "__id__"}  # what tells a nod
 _CALLING = ("ConstructorFromReduceNode", "MethodNode", "OperatorFuncNode", "PartialNode", "QuantileForestNode")
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _CACHE = "joblib.memory.Memory"  # what scikit-learn makes of a text in ``memory``: fit unpickles what lies there
-# Modules of which the state of an object is a tuple, for Cython to read; all others are filled by the names of attributes.
+# Modules whose objects have a tuple as their state, for Cython to read; all others are filled attribute by attribute.
 _WITH_TUPLES = ("sklearn.metrics._dist_metrics", "sklearn.neighbors._ball_tree", "sklearn.neighbors._kd_tree")
 
 _CONTAINERS = {
@@ -317,7 +317,7 @@ def _of_attributes(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]
     is_tuple = kind == "TupleNode" and (node["__module__"] in _WITH_TUPLES or name not in vouched()["ObjectNode"])
     if kind not in (None, "DictNode") and not is_tuple:
         raise ValueError("an object must be a dictionary of its attributes")
-    for key in stored["content"] if kind == "DictNode" else ():
+    for key in stored["content"] if stored and kind == "DictNode" else ():
         if key.startswith("__") and key.endswith("__"):
             raise ValueError(f"an object must not have an attribute {key[:40]!r}")
     yield from ()
