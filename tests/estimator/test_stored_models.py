@@ -47,6 +47,7 @@ import aptset
 from aptset.cli.main import main
 from aptset.estimator.folders import digest_of_facts
 from aptset.estimator.stored_models import check_vouched, lives_there, vouched
+from aptset.estimator.stored_trees import check_trees
 
 X, codes = load_iris(return_X_y=True)
 SPLIT = "sklearn.model_selection._split"
@@ -358,6 +359,66 @@ def test_models_in_wide_use_need_no_trust(model):
     content = skops.io.dumps(model)
     opened = skops.io.loads(content, trusted=check_vouched("file", content, []))
     assert np.array_equal(opened.predict(X), model.predict(X))
+
+
+def forged_nodes(model, change):
+    """Return a file of a fitted model in which the nodes of all trees were changed."""
+    stored, forged = zipfile.ZipFile(io.BytesIO(skops.io.dumps(model.fit(X, codes)))), io.BytesIO()
+    with stored, zipfile.ZipFile(forged, "w") as file:
+        for name in stored.namelist():
+            content = stored.read(name)
+            if name.endswith(".npy") and {"left_child", "left"} & {*(np.load(io.BytesIO(content)).dtype.names or ())}:
+                nodes, buffer = np.load(io.BytesIO(content)), io.BytesIO()
+                change(nodes)
+                np.save(buffer, nodes)
+                content = buffer.getvalue()
+            file.writestr(name, content)
+    content = forged.getvalue()
+    return skops.io.loads(content, trusted=check_vouched("file", content, []))
+
+
+def far_away(nodes):
+    name = "left_child" if "left_child" in nodes.dtype.names else "left"
+    nodes[name][0] = 2**31
+
+
+def in_a_circle(nodes):
+    name = "right_child" if "right_child" in nodes.dtype.names else "right"
+    nodes[name][0] = 0
+
+
+def of_another_feature(nodes):
+    nodes["feature" if "feature" in nodes.dtype.names else "feature_idx"][0] = 4
+
+
+TREES = [
+    DecisionTreeClassifier(max_leaf_nodes=4),
+    RandomForestClassifier(2, ccp_alpha=0.01),
+    GradientBoostingClassifier(n_estimators=2, init="zero"),
+    GradientBoostingClassifier(n_estimators=2),
+    HistGradientBoostingClassifier(max_iter=2),
+]
+
+
+@pytest.mark.parametrize("model", TREES, ids=lambda model: type(model).__name__)
+def test_a_tree_that_leads_out_of_itself_is_refused_before_it_is_followed(model):
+    check_trees("file", forged_nodes(model, lambda nodes: None))
+    for change in (far_away, in_a_circle, of_another_feature):
+        with pytest.raises(ValueError, match="file holds a tree that leads out of itself"):
+            check_trees("file", [{"models": (forged_nodes(model, change),)}])
+
+
+def test_trees_have_the_features_and_columns_of_their_model(folder):
+    forest, boosting = RandomForestClassifier(2).fit(X, codes), GradientBoostingClassifier(n_estimators=2).fit(X, codes)
+    tree = DecisionTreeClassifier().fit(X, codes)
+    forest.n_features_in_ = tree.n_features_in_ = 1
+    boosting.init_.fit(X, codes == 1)
+    for model in (forest, tree, boosting):
+        with pytest.raises(ValueError, match="file holds a tree"):
+            check_trees("file", model)
+        put_models(folder, skops.io.dumps({"estimator": model, "models": [model], "calibration": {}}))
+        with pytest.raises(ValueError, match="holds a tree"):
+            aptset.load(folder)
 
 
 def test_columns_chosen_by_their_type_need_no_trust():

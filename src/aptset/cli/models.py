@@ -19,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from aptset.cli.probability_jobs import beside_the_user
 from aptset.core.files import check_exists
 from aptset.estimator.stored_models import check_vouched, need_skops
+from aptset.estimator.stored_trees import check_trees
 
 
 def unknown_model(name: str, names: list[str]) -> ValueError:
@@ -119,7 +120,9 @@ def _of_file(path: Path, name: str, trust: Collection[str]) -> Any:
         content = path.read_bytes()
         names = check_vouched(f"--model {name}", content, trust)
         try:
-            return clone(need_skops().loads(content, trusted=names))
+            found = need_skops().loads(content, trusted=names)
+            check_trees("it", found)  # a frozen model stays fitted
+            return clone(found)
         except Exception as error:  # whatever a damaged file makes of classes of others
             why = " ".join(str(error).split())[:300]
             raise ValueError(f"--model {name} holds no model that can be opened here: {why}. Save it anew.") from error

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from aptset.estimator.folders import broken, read_file
+from aptset.estimator.stored_trees import check_trees
 
 _MARKS = {"__class__", "__module__", "__loader__", "__id__"}  # what tells a node of skops from other JSON
 # Kinds of nodes that call what they name, or hand on a part of it: nothing is made of them unless the caller trusts it.
@@ -186,6 +187,7 @@ def read_models(folder: Path, facts: dict[str, Any], trust: Collection[str]) -> 
             f"{folder} has models that cannot be opened here: {' '.join(str(error).split())[:300]}. They were written "
             f"with {wrote}."
         ) from error
+    check_trees(str(folder), found)
     is_whole = isinstance(found, dict) and found.keys() == {"estimator", "models", "calibration"}
     if not is_whole or not isinstance(found["models"], list) or len(found["models"]) != facts["n_models"]:
         raise broken(folder, "its models are incomplete")
@@ -323,6 +325,14 @@ def _of_attributes(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]
     yield from ()
 
 
+def _of_tree(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+    """Refuse a tree of several outputs: it would read as many numbers of classes, whether they are there or not."""
+    given = node["__reduce__"]["args"]
+    if given["__loader__"] != "TupleNode" or given["content"][2]["content"] != "1":
+        raise ValueError("a tree must have one output")
+    yield from ()
+
+
 def _of_generator(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
     """Refuse the name of a bit generator that is none: skops calls what it finds under it."""
     inner = node["content"]["bit_generator"]
@@ -340,4 +350,5 @@ _MORE: dict[str, Callable[[dict[str, Any], str], Iterator[tuple[str, str]]]] = {
     "DictNode": _of_dictionary,
     "ObjectNode": _of_attributes,
     "RandomGeneratorNode": _of_generator,
+    "TreeNode": _of_tree,
 }
