@@ -20,6 +20,7 @@ no sign, at most it becomes 0), and V'(c-) is the same at every optimal basis.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -254,9 +255,9 @@ class Programme:
         for cell, (start, stop) in enumerate(pairwise(design.starts.tolist())):
             scores, level = design.values[start:stop], levels[cell]
             low, high = (start + np.searchsorted(scores, [level - slack, level + slack])).tolist()
-            exact = int(design.phi[cell] @ b) if low < high else 0  # some are too close to tell in floats
-            while low < high and self._score(low) * basis.scale < exact:
-                low += 1
+            if low < high:  # some are too close to tell in floats
+                exact = int(design.phi[cell] @ b)
+                low += bisect_left(range(low, high), exact, key=lambda number: self._score(number) * basis.scale)
             edges[cell] = low
         return edges
 
