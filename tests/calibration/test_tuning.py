@@ -9,6 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
+from aptset.conformal import tuning
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "scores"
 
@@ -189,3 +190,17 @@ def test_real_scores_get_smaller_sets(file, read, at_most):
 def softmax(logits):
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
+
+
+def test_rows_that_change_while_scores_are_tried_are_refused(monkeypatch):
+    """They were good when they were checked; sets of rows that are bad now would decide which score is chosen."""
+    masks = tuning.masks
+
+    def spoiled(rows, thresholds):
+        rows.probabilities[3] = np.nan
+        return masks(rows, thresholds)
+
+    monkeypatch.setattr(tuning, "masks", spoiled)
+    p, y = data()
+    with pytest.raises(ValueError, match="must be finite; got nan in row 3"):
+        aptset.tune(p, y, candidates=["aps", "lac"], random_state=0)

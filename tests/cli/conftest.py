@@ -5,7 +5,7 @@ from click.testing import CliRunner
 from parts_data import NAMES, cut
 
 from aptset.cli.main import main
-from shell import messy, table
+from shell import at_home, messy, table
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def command(monkeypatch, tmp_path):
     messy(60, seed=1).to_csv("new.csv", index=False)
 
     def call(*arguments, rc=0, **options):
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), at_home(tmp_path):
             warnings.simplefilter("ignore")
             done = CliRunner().invoke(main, [str(argument) for argument in arguments], **options)
         assert done.exit_code == rc, done.output

@@ -47,7 +47,7 @@ def log(tmp_path):
         arguments = [str(tmp_path / name), "--label", "y", "-c", str(tmp_path / "cal.aptset"), *map(str, options)]
         return CliRunner().invoke(main, ["monitor", *arguments, "--json", "--quiet"])
 
-    look.covered, look.state = sets.covers(truth), tmp_path / "state.json"
+    look.covered, look.state, look.truth = sets.covers(truth), tmp_path / "state.json", truth
     return look
 
 
@@ -138,3 +138,35 @@ def test_a_rotated_log_goes_on_behind_the_one_before(log):
     assert (found["rows"], found["unlabelled"], found["ignored"]) == (199, 1, 0)
     found = seen(log(range(100, 230), *options))
     assert (found["rows"], found["waiting"]) == (229, 0)
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv"])
+@pytest.mark.parametrize("options", [["--order", "number", "--mature", "50"], ["--time", "asked", "--mature", "10d"]])
+def test_a_label_that_was_judged_may_not_change(log, options, name):
+    """Cells may be filled in later; one that was read may be neither another nor empty at the next look."""
+    state = ["--state", log.state, *options]
+    seen(log(range(200), *state, known={*range(200)} - {7, 30}, name=name))
+    truth = log.truth[:250].tolist()
+    for row, label in ((10, None), (10, "a" if truth[10] != "a" else "b"), (149, None)):
+        changed = pa.array([*truth[:row], label, *truth[row + 1 :]], pa.string())
+        found = log(range(250), *state, name=name, y=changed)
+        assert found.exit_code == 1
+        assert "must keep the labels that the monitor was given; at least one of them was changed" in found.output
+    before = log.state.read_text()
+    seen(log(range(250), *state, known={*range(250)} - {30}, name=name))  # 7 is filled in, 30 not yet
+    for damaged in ("", "AAAA", "%", None):
+        log.state.write_text(
+            json.dumps({**json.loads(before), "log": {**json.loads(before)["log"], "judged": damaged}})
+        )
+        found = log(range(250), *state, name=name)
+        assert found.exit_code == 1
+        assert "must keep the labels" in found.output or "does not say which rows it has seen" in found.output
+
+
+def test_labels_of_rows_that_are_not_mature_may_be_corrected(log):
+    """By time alone a row waits in the file: what it says when it is mature is what is judged."""
+    state = ["--state", log.state, "--time", "asked", "--mature", "10d"]
+    seen(log(range(200), *state))
+    truth = log.truth[:250].tolist()
+    truth[190] = "a" if truth[190] != "a" else "b"
+    seen(log(range(250), *state, y=pa.array(truth, pa.string())))

@@ -262,6 +262,13 @@ def test_an_output_that_is_not_as_it_was_written_is_noticed(days):
         write()
         assert why in run(*sets_of("day1", "sets"), cwd=days).stderr
         assert tree(days / "sets") == whole
+    facts = json.loads(record.read_text())
+    for text in ("[" * 100_000, json.dumps({**facts, "rows": -5}), json.dumps({**facts, "empty": 10**400})):
+        record.write_text(text)
+        assert "its record cannot be read" in run(*sets_of("day1", "sets"), cwd=days).stderr
+        assert tree(days / "sets") == whole
+    (days / "sets" / "_aptset" / "manifest.json").write_text("[" * 100_000)
+    assert "its manifest cannot be read" in failure(*sets_of("day1", "sets"), cwd=days)
 
 
 MEDDLING = """

@@ -138,10 +138,28 @@ def test_the_start_does_not_matter(monkeypatch):
     expected = [plain.threshold(new) for new in news]
     assert any(threshold not in scores for threshold in expected), "a combination of scores is no score"
     monkeypatch.setattr(
-        "aptset.conformal.linear_programme._multipliers", lambda design, alpha: np.full(design.phi.shape[1], 0.1)
+        "aptset.conformal.linear_programme._multipliers", lambda design, *_: np.full(design.phi.shape[1], 0.1)
     )
     far = programme(flags, scores, Fraction(1, 10))
     assert [far.threshold(new) for new in reversed(news)] == expected[::-1]
+
+
+def test_equal_scores_cost_no_steps_in_whole_numbers(monkeypatch):
+    """Scores of one digit in 800 combinations of 40 groups: among ties, steps that lead nowhere went on for ever."""
+    generator, steps, is_outside = np.random.default_rng(0), [], Programme._outside
+    flags = np.unique(generator.random((800, 40)) < 0.3, axis=0)
+    codes = np.sort(generator.integers(len(flags), size=10_000))
+    scores = np.round(generator.random(10_000), 1)
+
+    def counted(self, *arguments):
+        steps.append(1)
+        assert len(steps) < 200
+        return is_outside(self, *arguments)
+
+    monkeypatch.setattr(Programme, "_outside", counted)
+    offsets = np.searchsorted(codes, np.arange(len(flags) + 1))
+    found = Programme(Design.of(flags, scores[np.lexsort([scores, codes])], offsets), Fraction(1, 10))
+    assert {found.threshold(row) for row in flags[:5]} == {0.9}
 
 
 @pytest.mark.parametrize("digits", [1, 16])

@@ -47,6 +47,7 @@ import aptset
 from aptset.cli.main import main
 from aptset.estimator.folders import digest_of_facts
 from aptset.estimator.stored_models import check_vouched, lives_there, vouched
+from aptset.estimator.stored_trees import check_trees
 
 X, codes = load_iris(return_X_y=True)
 SPLIT = "sklearn.model_selection._split"
@@ -143,6 +144,13 @@ def test_load_and_inspect_run_no_code_of_a_folder(folder):
     assert not Path("canary").exists()
 
 
+@pytest.mark.parametrize("schema", [node("ObjectNode", "sklearn.naive_bayes.GaussianNB"), plain(None)])
+def test_a_file_without_a_whole_model_is_said_to_have_none(folder, schema):
+    Path("x.skops").write_bytes(skops_file(schema))
+    done = CliRunner().invoke(main, ["run", "rows.csv", "--target", "y", "--model", "x.skops", "--out", "new"])
+    assert "--model x.skops holds no model that can be opened here" in " ".join(done.output.split())
+
+
 def test_models_that_are_no_list_are_refused(folder):
     put_models(folder, skops_file(mapping({name: plain(1) for name in ("estimator", "models", "calibration")})))
     with pytest.raises(ValueError, match="its models are incomplete"):
@@ -173,6 +181,23 @@ def test_trust_that_is_given_reaches_what_was_named():
 
 
 ESTIMATOR = "sklearn.naive_bayes.GaussianNB"
+
+
+PIPELINE = "sklearn.pipeline.Pipeline"
+SEARCH = "sklearn.model_selection._search.GridSearchCV"
+
+
+def listed(*values):
+    return node("ListNode", "builtins.list", list(values))
+
+
+def pair(name, value):
+    return node("TupleNode", "builtins.tuple", [plain(name), plain(value)])
+
+
+def filled_default(content):
+    both = {"main": mapping(content), "default_factory": plain(None)}
+    return node("DefaultDictNode", "collections.defaultdict", both)
 
 
 def generator_of(name):
@@ -216,6 +241,25 @@ def generator_of(name):
         node(
             "ObjectNode", "sklearn.pipeline.Pipeline", mapping({"memory": plain("cache")})
         ),  # fit unpickles from there
+        # The same by other roads: texts of numpy, settings that a search tries, states that are no plain dictionary.
+        node("ObjectNode", PIPELINE, plain({"memory": "cache"})),
+        node(
+            "ObjectNode", PIPELINE, mapping({"memory": node("NdArrayNode", "numpy.str_", type="numpy", file="1.npy")})
+        ),
+        node("ObjectNode", PIPELINE, mapping({"memory\0": plain("cache")}, [node("TypeNode", "numpy.str_")])),
+        node("ObjectNode", PIPELINE, filled_default({"memory": plain("cache")})),
+        node("ObjectNode", SEARCH, mapping({"param_grid": mapping({"memory": listed(plain("cache"))})})),
+        node("ObjectNode", SEARCH, mapping({"param_grid": listed(mapping({"a__memory": listed(plain("cache"))}))})),
+        node("ObjectNode", SEARCH, mapping({"param_grid": plain({"memory": ["cache"]})})),
+        node("ObjectNode", ESTIMATOR, filled_default({"__array_interface__": plain(1)})),
+        node("ObjectNode", ESTIMATOR, mapping({"__array_interface__\0": plain(1)}, [node("TypeNode", "numpy.str_")])),
+        node("ObjectNode", ESTIMATOR, plain({"__array_interface__": {}})),
+        node("ObjectNode", "aptset.estimator.columns.AsText", listed(pair("__array_interface__", 1))),
+        node(
+            "ObjectNode",
+            "aptset.estimator.columns.AsText",
+            node("TupleNode", "builtins.tuple", [pair("__array_interface__", 1)]),
+        ),
         node("DefaultDictNode", "collections.defaultdict", {"main": mapping({}), "default_factory": chain_to_eval()}),
         node("RandomStateNode", "os.system", plain({})),
         node("RandomGeneratorNode", "numpy.random._generator.Generator", {"bit_generator": {"bit_generator": "seed"}}),
@@ -315,6 +359,66 @@ def test_models_in_wide_use_need_no_trust(model):
     content = skops.io.dumps(model)
     opened = skops.io.loads(content, trusted=check_vouched("file", content, []))
     assert np.array_equal(opened.predict(X), model.predict(X))
+
+
+def forged_nodes(model, change):
+    """Return a file of a fitted model in which the nodes of all trees were changed."""
+    stored, forged = zipfile.ZipFile(io.BytesIO(skops.io.dumps(model.fit(X, codes)))), io.BytesIO()
+    with stored, zipfile.ZipFile(forged, "w") as file:
+        for name in stored.namelist():
+            content = stored.read(name)
+            if name.endswith(".npy") and {"left_child", "left"} & {*(np.load(io.BytesIO(content)).dtype.names or ())}:
+                nodes, buffer = np.load(io.BytesIO(content)), io.BytesIO()
+                change(nodes)
+                np.save(buffer, nodes)
+                content = buffer.getvalue()
+            file.writestr(name, content)
+    content = forged.getvalue()
+    return skops.io.loads(content, trusted=check_vouched("file", content, []))
+
+
+def far_away(nodes):
+    name = "left_child" if "left_child" in nodes.dtype.names else "left"
+    nodes[name][0] = 2**31
+
+
+def in_a_circle(nodes):
+    name = "right_child" if "right_child" in nodes.dtype.names else "right"
+    nodes[name][0] = 0
+
+
+def of_another_feature(nodes):
+    nodes["feature" if "feature" in nodes.dtype.names else "feature_idx"][0] = 4
+
+
+TREES = [
+    DecisionTreeClassifier(max_leaf_nodes=4),
+    RandomForestClassifier(2, ccp_alpha=0.01),
+    GradientBoostingClassifier(n_estimators=2, init="zero"),
+    GradientBoostingClassifier(n_estimators=2),
+    HistGradientBoostingClassifier(max_iter=2),
+]
+
+
+@pytest.mark.parametrize("model", TREES, ids=lambda model: type(model).__name__)
+def test_a_tree_that_leads_out_of_itself_is_refused_before_it_is_followed(model):
+    check_trees("file", forged_nodes(model, lambda nodes: None))
+    for change in (far_away, in_a_circle, of_another_feature):
+        with pytest.raises(ValueError, match="file holds a tree that leads out of itself"):
+            check_trees("file", [{"models": (forged_nodes(model, change),)}])
+
+
+def test_trees_have_the_features_and_columns_of_their_model(folder):
+    forest, boosting = RandomForestClassifier(2).fit(X, codes), GradientBoostingClassifier(n_estimators=2).fit(X, codes)
+    tree = DecisionTreeClassifier().fit(X, codes)
+    forest.n_features_in_ = tree.n_features_in_ = 1
+    boosting.init_.fit(X, codes == 1)
+    for model in (forest, tree, boosting):
+        with pytest.raises(ValueError, match="file holds a tree"):
+            check_trees("file", model)
+        put_models(folder, skops.io.dumps({"estimator": model, "models": [model], "calibration": {}}))
+        with pytest.raises(ValueError, match="holds a tree"):
+            aptset.load(folder)
 
 
 def test_columns_chosen_by_their_type_need_no_trust():

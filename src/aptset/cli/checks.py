@@ -247,7 +247,7 @@ def check_same_monitor(path: Path, before: dict[str, Any], now: dict[str, Any]) 
 def check_log(path: Path, log: Any) -> dict[str, Any]:
     """Return what a state says about the rows it has seen."""
     kinds = {"rows": int, "columns": list, "digest": str, "calibration": str, "label": str, "groups": str | None}
-    kinds |= {"before": int, "order": str | None, "time": str | None}
+    kinds |= {"before": int, "order": str | None, "time": str | None, "judged": str | None, "labels": str | None}
     is_log = isinstance(log, dict) and all(isinstance(log.get(name), kind) for name, kind in kinds.items())
     if not is_log or min(log["rows"], log["before"]) < 0:
         raise ValueError(
@@ -281,6 +281,15 @@ def check_begins_with(path: Path, seen: int, rows: int, is_same: bool, missing: 
         raise ValueError(
             f"{path} must begin with the {seen:,} rows that the monitor has seen; {what}. If the log was rotated, and "
             "every row in it is new, pass --rotated once. If rows were changed or lost, begin anew: another --state."
+        )
+
+
+def check_same_labels(path: Path, is_same: bool) -> None:
+    """Refuse labels that are others than those that were judged: a row is judged once."""
+    if not is_same:
+        raise ValueError(
+            f"{path} must keep the labels that the monitor was given; at least one of them was changed or is gone "
+            "since the last look. Empty cells may be filled; for corrected labels begin anew: another --state."
         )
 
 

@@ -19,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from aptset.cli.probability_jobs import beside_the_user
 from aptset.core.files import check_exists
 from aptset.estimator.stored_models import check_vouched, need_skops
+from aptset.estimator.stored_trees import check_trees
 
 
 def unknown_model(name: str, names: list[str]) -> ValueError:
@@ -117,7 +118,14 @@ def _made(name: str) -> Any:
 def _of_file(path: Path, name: str, trust: Collection[str]) -> Any:
     if path.suffix == ".skops":
         content = path.read_bytes()
-        return clone(need_skops().loads(content, trusted=check_vouched(f"--model {name}", content, trust)))
+        names = check_vouched(f"--model {name}", content, trust)
+        try:
+            found = need_skops().loads(content, trusted=names)
+            check_trees("it", found)  # a frozen model stays fitted
+            return clone(found)
+        except Exception as error:  # whatever a damaged file makes of classes of others
+            why = " ".join(str(error).split())[:300]
+            raise ValueError(f"--model {name} holds no model that can be opened here: {why}. Save it anew.") from error
     check_pickle_trusted(name, trust)
     import joblib
 

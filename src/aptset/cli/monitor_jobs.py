@@ -6,6 +6,8 @@ The state holds a digest of the rows that were seen, in every column: only a fil
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b64decode, b64encode
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -17,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from aptset.arrow.layout import filled_numbers
 from aptset.calibration.calibration import Calibration
@@ -27,6 +30,7 @@ from aptset.cli.checks import (
     check_mature_text,
     check_numbers_column,
     check_rotated_state,
+    check_same_labels,
     check_same_monitor,
     check_times_column,
     check_which_order,
@@ -74,7 +78,7 @@ def monitor_file(
     ``digest`` is that of the calibration. Where the log ``is_rotated``, all rows of the file are new.
     """
     monitor, version = calibration.monitor(alpha, alarm, mature=places.mature), place_of(str(path)).version()
-    seen, log = 0, {"before": 0}
+    seen, log = 0, dict[str, Any](before=0)
     if state is not None:
         about = {"calibration": digest, "label": label, "groups": group, "order": places.order, "time": places.time}
         monitor, seen, log = _go_on(path, monitor, state, about, is_rotated)
@@ -86,7 +90,8 @@ def monitor_file(
         _take_in(monitor, parts, _names_of_groups(calibration), seen)
     else:
         rows = _all_rows(path, parts, _names_of_groups(calibration), places, log["before"])
-        waiting = _take_in_any_order(monitor, rows, places)
+        waiting, judged = _take_in_any_order(monitor, rows, places)
+        log |= {"judged": _packed(judged), "labels": labels_of(path, label, judged)} if state is not None else {}
     if state is not None:
         if place_of(str(path)).version() != version:
             refuse_changing_input(str(path))
@@ -131,6 +136,8 @@ def _go_on(
     elif seen:
         missing = [name for name in log["columns"] if name not in now["columns"]]
         check_begins_with(path, seen, now["rows"], first == log["digest"], missing)
+        judged = _unpacked(log.get("judged") or "", seen) if filled_in else np.zeros(0, dtype=np.bool_)
+        check_same_labels(path, not filled_in or labels_of(path, about["label"], judged) == log.get("labels"))
     return before, seen, {**about, **now}
 
 
@@ -154,6 +161,31 @@ def log_of(
         rows += batch.num_rows
     first = digests.of(columns or names) if rows == n_first else first
     return first, {"rows": rows, "columns": sorted(names), "digest": digests.of(names)}
+
+
+def labels_of(path: Path, label: str, judged: NDArray[np.bool_]) -> str:
+    """Return a digest of the labels of the rows that were given to be judged: they may not change any more."""
+    digests, rows, names = _Digests(), 0, names_of(path)
+    for batch in _monitored_batches(path, names) if label in names else ():
+        of_batch = judged[rows : rows + batch.num_rows]
+        kept = batch.slice(0, len(of_batch)).column(names.index(label)).filter(pa.array(of_batch))
+        digests.add(pa.RecordBatch.from_arrays([kept], names=[label]))
+        rows += batch.num_rows
+    return digests.of([label])
+
+
+def _packed(flags: NDArray[np.bool_]) -> str:
+    """Return flags as a text that is short where neighbours are alike."""
+    return b64encode(zlib.compress(np.packbits(flags).tobytes())).decode()
+
+
+def _unpacked(text: str, n_rows: int) -> NDArray[np.bool_]:
+    """Return the flags of some rows; a text that holds others leaves them out, and the digest tells."""
+    try:
+        content = zlib.decompressobj().decompress(b64decode(text), n_rows // 8 + 1)
+    except (ValueError, zlib.error):
+        content = b""
+    return np.unpackbits(np.frombuffer(content, dtype=np.uint8))[:n_rows].astype(np.bool_)
 
 
 def _monitored_batches(path: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -268,8 +300,12 @@ def _all_rows(
     return rows
 
 
-def _take_in_any_order(monitor: CoverageMonitor, rows: _Rows, places: Places) -> dict[str, Any]:
-    """Take in rows by their numbers or times, those without a label too; return what is still to be given.
+def _take_in_any_order(
+    monitor: CoverageMonitor, rows: _Rows, places: Places
+) -> tuple[dict[str, Any], NDArray[np.bool_]]:
+    """Take in rows by their numbers or times, those without a label too.
+
+    Return what is still to be given, and which rows were given with a label.
 
     The file still holds the rows that were settled at an earlier look: labels of more rows than were judged then have
     come too late. By time alone a row is given when it is mature, and waits in the file until then: nothing would tell
@@ -284,7 +320,9 @@ def _take_in_any_order(monitor: CoverageMonitor, rows: _Rows, places: Places) ->
     judged, ignored = monitor.rows, monitor.ignored
     monitor.update(**_as_given(rows, mature, by_time), now=newest)
     monitor.ignored = max(ignored, monitor.ignored - ignored - judged)
-    return _as_given(rows, sorted(set(everything) - set(mature)), by_time)
+    is_judged = np.zeros(len(everything), dtype=np.bool_)
+    is_judged[mature] = [rows.covered[row] is not None for row in mature]
+    return _as_given(rows, sorted(set(everything) - set(mature)), by_time), is_judged
 
 
 def _as_given(rows: _Rows, kept: list[int], by_time: bool) -> dict[str, Any]:

@@ -10,10 +10,17 @@ with few digits. HiGHS says where to begin, and a dual simplex in floats finds a
 whole numbers (bounds by the sign of E - phi'b, the smallest index first, "a little below" as a second number that is
 compared last) goes on until no score is on a wrong side, mostly at once. So rounding, ties and the solver decide
 nothing, and rows that only differ in their groups go on from one start.
+
+Equal scores are one variable within a combination. Between combinations they are set apart, or the simplex would walk
+for hours among bases that all pass through the same ones: by a number of their own times an amount that is finite in
+floats, and in whole numbers less than any difference of what is compared there. An optimal basis of the scores that are
+set apart is one of the scores themselves (whether eta keeps its bounds does not depend on them, and E - phi'b changes
+no sign, at most it becomes 0), and V'(c-) is the same at every optimal basis.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -200,10 +207,10 @@ class Programme:
     def __init__(self, design: Design, alpha: Fraction) -> None:
         self.design = design
         self.lower, self.upper = -alpha.numerator, alpha.denominator - alpha.numerator  # bounds, times the denominator
-        self._unit = common_unit(design.values)
-        # Equal scores are set apart where only floats look at them: few steps are for nothing then.
-        spread = 2.0**-36 * np.abs(design.values).max(initial=0.0)
-        self._apart = design.values + spread * (np.arange(len(design.values)) * 0.6180339887498949 % 1.0)
+        self._unit = common_unit(design.values) << _FAR
+        self._order = (np.arange(len(design.values)) * _GOLDEN_RATIO % 1.0 * _FINE).astype(np.int64)
+        largest, gap = np.abs(design.values).max(initial=0.0), np.diff(np.unique(design.values)).min(initial=1.0)
+        self._apart = design.values + max(2.0**-10 * gap, 2.0**-36 * largest) / _FINE * self._order
         start = self._start(float(alpha))
         self._base = self._solved(start, np.zeros(len(design.kept), dtype=np.int64)) or start
 
@@ -215,16 +222,19 @@ class Programme:
 
     def _start(self, alpha: float) -> Basis:
         """Return a basis near the multipliers that HiGHS finds without a new row."""
-        design = self.design
-        levels = design.phi @ _multipliers(design, alpha)
-        nearest = [_nearest(design, cell, level) for cell, level in enumerate(levels.tolist())]
-        order = np.argsort(np.abs(design.values[nearest] - levels), kind="stable").tolist()
+        design, apart = self.design, self._apart
+        levels = design.phi @ _multipliers(design, apart, alpha)
+        nearest = [
+            start + int(np.abs(apart[start:stop] - level).argmin())
+            for (start, stop), level in zip(pairwise(design.starts.tolist()), levels.tolist(), strict=True)
+        ]
+        order = np.argsort(np.abs(apart[nearest] - levels), kind="stable").tolist()
         basis = Basis.empty(len(design.kept))
-        self._move(basis, [Place(cell, nearest[cell]) for cell in order], design.starts[:-1])
+        self._move(basis, [Place(cell, nearest[cell]) for cell in order])
         return basis
 
-    def _move(self, basis: Basis, places: list[Place], edges: NDArray[np.int64]) -> None:
-        """Let b pass through these scores instead, the first ones that are independent; of ``edges`` only ties care."""
+    def _move(self, basis: Basis, places: list[Place]) -> None:
+        """Let b pass through these scores instead, the first ones that are independent."""
         wanted, held = {place.cell: place for place in places}, set[int]()
         for slot, old in enumerate(basis.places):
             if old.cell in wanted:  # another score of the same phi
@@ -234,32 +244,31 @@ class Programme:
             if len(held) == len(basis.places):
                 break
             basis.join(place, self.design.phi[place.cell], held)
-        basis.edges = self._edges(basis, edges)
+        basis.edges = self._edges(basis)
 
-    def _edges(self, basis: Basis, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the first score of each cell that is not below b, exactly; where b passes through it, or the next."""
+    def _edges(self, basis: Basis) -> NDArray[np.int64]:
+        """Return the first score of each cell that is not below b, exactly."""
         design, b = self.design, self._b(basis)
         about = self._about(basis, b)
-        levels, slack, found = design.phi @ about, 2.0**-40 * (1 + np.abs(about).sum()), np.empty_like(edges)
+        levels, slack = design.phi @ about, 2.0**-40 * (1 + np.abs(about).sum())
+        edges = np.empty(len(levels), dtype=np.int64)
         for cell, (start, stop) in enumerate(pairwise(design.starts.tolist())):
             scores, level = design.values[start:stop], levels[cell]
-            low, high = np.searchsorted(scores, [level - slack, level + slack])
+            low, high = (start + np.searchsorted(scores, [level - slack, level + slack])).tolist()
             if low < high:  # some are too close to tell in floats
-                exact = Fraction(int(design.phi[cell] @ b), basis.scale * self._unit)
-                floor = rounded_down(exact)
-                high = np.searchsorted(scores, floor, side="right")
-                low = high - (high > 0 and exact == floor == scores[high - 1])
-            found[cell] = min(max(edges[cell], start + low), start + high)
-        return found
+                exact = int(design.phi[cell] @ b)
+                low += bisect_left(range(low, high), exact, key=lambda number: self._score(number) * basis.scale)
+            edges[cell] = low
+        return edges
 
     def _about(self, basis: Basis, b: Whole) -> Floats:
         """Return b in floats."""
         return np.array([float(Fraction(int(entry), basis.scale * self._unit)) for entry in b])
 
     def _score(self, number: int) -> int:
-        """Return a score as a whole number of the smallest unit that all of them have."""
+        """Return a score as a whole number of the smallest unit that all of them have, apart from equal ones."""
         numerator, denominator = float(self.design.values[number]).as_integer_ratio()
-        return numerator * (self._unit // denominator)
+        return numerator * (self._unit // denominator) + int(self._order[number])
 
     def _b(self, basis: Basis) -> Whole:
         """Return b, times the scale of the basis and the unit."""
@@ -267,7 +276,10 @@ class Programme:
         return b
 
     def _level(self, basis: Basis, phi: Signs) -> Fraction:
-        return Fraction(int(phi @ self._b(basis)), basis.scale * self._unit)
+        """Return phi'b as it is without what sets equal scores apart."""
+        places = zip(phi @ basis.whole, basis.places, strict=True)
+        level = sum(factor * (self._score(score) >> _FAR) for factor, (_, score) in places)
+        return Fraction(int(level), basis.scale * (self._unit >> _FAR))
 
     def _solved(self, basis: Basis, phi: Signs) -> Basis | None:
         """Go from basis to basis until every eta is within its bounds; None if no eta can be."""
@@ -293,7 +305,7 @@ class Programme:
         edges, slot, is_stuck = basis.edges.copy(), 0, False
         inverse = (basis.whole / basis.scale).astype(np.float64)
         self._set_right(edges, cells, design.phi @ (inverse @ values[scores]))
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MOST_STEPS * len(cells)):
             times, wanted = self._wanted(cells, scores, edges, phi)
             etas = wanted.astype(np.float64) @ inverse + _LITTLE * (phi @ inverse)
             excess = np.maximum(self.lower * times - etas, etas - self.upper * times)
@@ -318,7 +330,7 @@ class Programme:
             inverse[:, slot] = column
             cells[slot], scores[slot], edges[cell] = cell, after[cell], after[cell]
         places = [Place(cell, score) for cell, score in zip(cells.tolist(), scores.tolist(), strict=True)]
-        self._move(basis, places, edges)
+        self._move(basis, places)
         return next((place for place, one in enumerate(basis.places) if is_stuck and one == places[slot]), None)
 
     def _set_right(self, edges: NDArray[np.int64], cells: NDArray[np.int64], levels: Floats) -> None:
@@ -391,28 +403,28 @@ class Programme:
         return slopes
 
 
-_MOST_STEPS = 1_000  # in floats, which may go round in circles where they are misled
+_GOLDEN_RATIO = 0.6180339887498949
+_FINE = 2**32  # numbers that set equal scores apart are below
+# Determinants of 65 rows of 0 and 1 are below 2^135. What is compared is at most a product of two of them and a score:
+# numbers below 2^32, times 66 and times both, stay below one unit of the scores.
+_FAR = 512
+_MOST_STEPS = 100  # for each entry of b, in floats, which may go round in circles where they are misled
 _SAME = 2.0**-44  # how far is as far, where scores are about 1
 _LITTLE = 2.0**-20  # by how much c is below 1 - alpha there
 _LEAST_SLOPE = 2.0**-30
 
 
-def _nearest(design: Design, cell: int, level: float) -> int:
-    """Return the number of the score of a cell that is nearest."""
-    start, stop = design.starts[cell : cell + 2].tolist()
-    return int(start + np.abs(design.values[start:stop] - level).argmin())
+_MOST_SCORES = 2**14  # that HiGHS looks at: it only says where to begin
 
 
-_MOST_ROWS = 2**14  # that HiGHS looks at: it only says where to begin
-
-
-def _multipliers(design: Design, alpha: float) -> Floats:
-    """Return about the b that is best for the calibration rows alone, or for every so many of them."""
+def _multipliers(design: Design, scores: Floats, alpha: float) -> Floats:
+    """Return about the b that is best for the calibration rows alone, or for every so many of their scores."""
     from scipy.optimize import linprog  # slow to import: only where groups overlap
 
-    step = max(1, int(design.before[-1]) // _MOST_ROWS)
-    rows = np.repeat(design.phi, np.diff(design.before[design.starts]), axis=0)[step // 2 :: step]
-    scores = np.repeat(design.values, np.diff(design.before))[step // 2 :: step]
-    found = linprog(-scores, A_eq=rows.T, b_eq=np.zeros(rows.shape[1]), bounds=(-alpha, 1 - alpha), method="highs")
-    b: Floats = -found.eqlin.marginals if found.status == 0 else np.zeros(rows.shape[1])
+    some = slice((step := max(1, len(design.values) // _MOST_SCORES)) // 2, None, step)
+    phi = np.repeat(design.phi, np.diff(design.starts), axis=0)[some]
+    times = np.diff(design.before)[some]
+    bounds = np.column_stack([-alpha * times, (1 - alpha) * times])
+    found = linprog(-scores[some], A_eq=phi.T, b_eq=np.zeros(phi.shape[1]), bounds=bounds, method="highs")
+    b: Floats = -found.eqlin.marginals if found.status == 0 else np.zeros(phi.shape[1])
     return b

@@ -83,7 +83,8 @@ def choose(rows: Rows, columns: NDArray[np.int64], tuning: Tuning, name: str) ->
     """Return the score with the smallest sets among those whose classes are covered as well as the reference's."""
     candidates = tuning.candidates or usual_candidates()
     plain = Formula(Adaptive().weights)
-    check_rows(rows.probabilities, label_scores(replace(rows, formula=plain), columns).first_bad, name, rows.normalize)
+    first_bad = label_scores(replace(rows, formula=plain), columns).first_bad
+    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
     by_power: dict[float, Rows] = {}
     tried = []
     for candidate in candidates:
@@ -91,21 +92,23 @@ def choose(rows: Rows, columns: NDArray[np.int64], tuning: Tuning, name: str) ->
         if formula.power not in by_power:
             by_power[formula.power] = replace(rows, formula=formula).block(0, len(rows))
         raised = replace(by_power[formula.power], formula=replace(formula, power=1.0))
-        tried.append(_try(candidate, raised, columns, tuning.alpha))
+        tried.append(_try(candidate, raised, columns, tuning.alpha, name))
     bar = tried[0].class_shortfall + tuning.slack
     trials = tuple(replace(trial, is_allowed=trial.class_shortfall <= bar) for trial in tried)
     best = min((trial for trial in trials if trial.is_allowed), key=lambda trial: trial.mean_size)
     return best.conformity, trials
 
 
-def _try(candidate: Score, rows: Rows, columns: NDArray[np.int64], alpha: Fraction) -> Trial:
+def _try(candidate: Score, rows: Rows, columns: NDArray[np.int64], alpha: Fraction, name: str) -> Trial:
     """Calibrate on every other row and judge the rest, then the other way round."""
     covered, sizes = np.empty(len(rows), dtype=np.bool_), np.empty(len(rows))
-    for mine in (slice(0, None, 2), slice(1, None, 2)):
-        others = slice(1 - mine.start, None, 2)
-        scores = np.sort(label_scores(some_rows(rows, mine), columns[mine]).scores)
-        threshold = scores[rank_at(len(scores), alpha) - 1]
-        flags, _ = masks(some_rows(rows, others), np.array([[threshold]]))
+    for first in (0, 1):
+        half, others = slice(first, None, 2), slice(1 - first, None, 2)
+        found = label_scores(some_rows(rows, half), columns[half])
+        threshold = np.sort(found.scores)[rank_at(len(found.scores), alpha) - 1]
+        flags, first_bad = masks(some_rows(rows, others), np.array([[threshold]]))
+        for which, bad in ((half, found.first_bad), (others, first_bad)):  # they were good: somebody writes to them
+            check_rows(rows.probabilities[which], bad, name, rows.normalize, rows.tolerance)
         sizes[others] = flags.sum(axis=1)
         covered[others] = np.take_along_axis(flags, columns[others, None], axis=1)[:, 0]
     count = np.bincount(columns)

@@ -62,8 +62,8 @@ def check_cells(passed: Any, known: Overlap | None, n_rows: int) -> Cells:
     if known is not None and (found := len(cells.distinct())) > MOST_COMBINATIONS:
         raise ValueError(
             f"groups must have at most {MOST_COMBINATIONS:,} different combinations among the rows of one call; got "
-            f"{found:,}. Each of them is a linear programme over all calibration rows: milliseconds with 5 groups, a "
-            "tenth of a second with 20. Name fewer groups, or pass the rows in parts."
+            f"{found:,}. Each of them is a linear programme over all calibration rows: milliseconds with 5 groups, "
+            "tenths of a second with 64. Name fewer groups, or pass the rows in parts."
         )
     return cells
 

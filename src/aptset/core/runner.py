@@ -230,7 +230,7 @@ def _decode(content: bytes) -> tuple[str, Done] | None:
             return None
         body = json.loads(outer["body"])
         return body["key"], Done(body["rows"], body["seconds"], body["versions"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

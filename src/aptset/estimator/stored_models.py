@@ -22,12 +22,15 @@ from typing import Any
 import numpy as np
 
 from aptset.estimator.folders import broken, read_file
+from aptset.estimator.stored_trees import check_trees
 
 _MARKS = {"__class__", "__module__", "__loader__", "__id__"}  # what tells a node of skops from other JSON
 # Kinds of nodes that call what they name, or hand on a part of it: nothing is made of them unless the caller trusts it.
 _CALLING = ("ConstructorFromReduceNode", "MethodNode", "OperatorFuncNode", "PartialNode", "QuantileForestNode")
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _CACHE = "joblib.memory.Memory"  # what scikit-learn makes of a text in ``memory``: fit unpickles what lies there
+# Modules whose objects have a tuple as their state, for Cython to read; all others are filled attribute by attribute.
+_WITH_TUPLES = ("sklearn.metrics._dist_metrics", "sklearn.neighbors._ball_tree", "sklearn.neighbors._kd_tree")
 
 _CONTAINERS = {
     "JsonNode": "builtins.str",
@@ -184,6 +187,7 @@ def read_models(folder: Path, facts: dict[str, Any], trust: Collection[str]) -> 
             f"{folder} has models that cannot be opened here: {' '.join(str(error).split())[:300]}. They were written "
             f"with {wrote}."
         ) from error
+    check_trees(str(folder), found)
     is_whole = isinstance(found, dict) and found.keys() == {"estimator", "models", "calibration"}
     if not is_whole or not isinstance(found["models"], list) or len(found["models"]) != facts["n_models"]:
         raise broken(folder, "its models are incomplete")
@@ -285,23 +289,48 @@ def _of_function(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
     yield from ()
 
 
-def _of_keys(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
-    """Refuse what is no type among the types of keys: skops calls them."""
-    kinds = node["key_types"]
-    if kinds["__loader__"] != "ListNode" or any(kind["__loader__"] != "TypeNode" for kind in kinds["content"]):
-        raise ValueError("the types of keys must be types")
+def _of_json(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+    """Refuse all but single values: containers have nodes of their own, which are looked at."""
+    if isinstance(json.loads(node["content"]), dict | list):
+        raise ValueError("a value in JSON must be a number, a text, a boolean or null")
     yield from ()
 
 
+def _of_dictionary(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+    """Refuse what is no type among the types of keys, for skops calls them; name what scikit-learn makes of a text.
+
+    The text may be the value itself or among those that a search tries: ``memory`` must be nothing at all.
+    """
+    kinds = node["key_types"]
+    if kinds["__loader__"] != "ListNode" or any(kind["__loader__"] != "TypeNode" for kind in kinds["content"]):
+        raise ValueError("the types of keys must be types")
+    for key, value in node["content"].items():
+        if "\0" in key:  # numpy's texts lose it
+            raise ValueError("a key must not have a zero in it")
+        is_nothing = value["__loader__"] == "JsonNode" and json.loads(value["content"]) is None
+        if key.rpartition("__")[2] == "memory" and not is_nothing:
+            yield "ObjectNode", _CACHE
+
+
 def _of_attributes(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
-    """Refuse attributes that stand for methods of Python and numpy; name what scikit-learn makes of a text."""
-    stored = node.get("content") or {}
-    attributes = stored.get("content") if stored.get("__loader__") == "DictNode" else None
-    for key, value in (attributes or {}).items():
+    """Refuse attributes that stand for methods of Python and numpy, and a state that does not name its attributes."""
+    stored = node.get("content")
+    kind = None if stored is None or stored.get("content") == "null" else stored["__loader__"]
+    is_tuple = kind == "TupleNode" and (node["__module__"] in _WITH_TUPLES or name not in vouched()["ObjectNode"])
+    if kind not in (None, "DictNode") and not is_tuple:
+        raise ValueError("an object must be a dictionary of its attributes")
+    for key in stored["content"] if stored and kind == "DictNode" else ():
         if key.startswith("__") and key.endswith("__"):
             raise ValueError(f"an object must not have an attribute {key[:40]!r}")
-        if key == "memory" and value["__loader__"] == "JsonNode" and isinstance(json.loads(value["content"]), str):
-            yield "ObjectNode", _CACHE
+    yield from ()
+
+
+def _of_tree(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+    """Refuse a tree of several outputs: it would read as many numbers of classes, whether they are there or not."""
+    given = node["__reduce__"]["args"]
+    if given["__loader__"] != "TupleNode" or given["content"][2]["content"] != "1":
+        raise ValueError("a tree must have one output")
+    yield from ()
 
 
 def _of_generator(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
@@ -317,7 +346,9 @@ def _of_generator(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
 _MORE: dict[str, Callable[[dict[str, Any], str], Iterator[tuple[str, str]]]] = {
     "MethodNode": _of_method,
     "FunctionNode": _of_function,
-    "DictNode": _of_keys,
+    "JsonNode": _of_json,
+    "DictNode": _of_dictionary,
     "ObjectNode": _of_attributes,
     "RandomGeneratorNode": _of_generator,
+    "TreeNode": _of_tree,
 }

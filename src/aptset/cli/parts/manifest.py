@@ -224,13 +224,13 @@ def _read_record(out: Place, part: Part) -> dict[str, Any] | None:
     found = _read(out.below(_record_of(part)))
     kinds = {**dict.fromkeys(_FACTS, str), **dict.fromkeys(COUNTS, int)}
     is_record = isinstance(found, dict) and all(type(found.get(name)) is kind for name, kind in kinds.items())
-    return found if is_record else None
+    return found if is_record and all(0 <= found[name] < 2**63 for name in COUNTS) else None
 
 
 def _read(place: Place) -> Any:
     try:
         return json.loads(place.read())
-    except (ValueError, FileNotFoundError):
+    except (ValueError, RecursionError, FileNotFoundError):
         return None
 
 
