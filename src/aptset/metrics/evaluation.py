@@ -21,8 +21,6 @@ from aptset.metrics.outcome import Outcome
 from aptset.metrics.worst_slice import WorstSlice
 from aptset.sets import PredictionSets
 
-_BY_NAME = {one.name: one for one in BREAKDOWNS}
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -75,12 +73,12 @@ class Evaluation:
         """Return a number, or the numbers of a break-down, by the name in the tables."""
         if name in METRICS and "overall" in self.__dict__:
             return self.overall.get(name)
-        if name in _BY_NAME and "parts" in self.__dict__:
+        if name in BREAKDOWNS and "parts" in self.__dict__:
             return self.parts.get(name)
-        raise AttributeError(f"an Evaluation has no {name!r}; it has {', '.join([*METRICS, *_BY_NAME])}.")
+        raise AttributeError(f"an Evaluation has no {name!r}; it has {', '.join([*METRICS, *BREAKDOWNS])}.")
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *METRICS, *_BY_NAME]
+        return [*super().__dir__(), *METRICS, *BREAKDOWNS]
 
     @property
     def coverage(self) -> Estimate:
@@ -115,7 +113,7 @@ class Evaluation:
         for metric, estimate in self.estimates():
             is_slice = isinstance(self.overall[metric.name], WorstSlice)
             yield metric.name, "slice" if is_slice else "all", "", estimate
-        for name, broken_down in _BY_NAME.items():
+        for name, broken_down in BREAKDOWNS.items():
             for group, estimate in (self.parts.get(name) or {}).items():
                 yield name, broken_down.by, str(group), estimate
 
@@ -161,12 +159,12 @@ class Evaluation:
         kind : str, default="by_label"
             One of the break-downs, or "curve": coverage at every level, if p-values were given.
         """
-        known = [name for name in _BY_NAME if self.parts.get(name) is not None]
+        known = [name for name in BREAKDOWNS if self.parts.get(name) is not None]
         check_what_is_needed(kind, [*known, *(["curve"] if self.evidence is not None else [])])
         check_option(kind, (*known, *(["curve"] if self.evidence is not None else [])), "kind")
         if kind == "curve" and self.evidence is not None:
             return show_curve(self.evidence)
-        what, by = _BY_NAME[kind].words, _BY_NAME[kind].by
+        what, by = BREAKDOWNS[kind].words, BREAKDOWNS[kind].by
         values = self.parts[kind] or {}
         columns: dict[str, Any] = {by: drawable(list(values)), what: [float(v) for v in values.values()]}
         for name in ("low", "high", "n"):
@@ -275,7 +273,7 @@ def evaluate(
     outcome, common = Outcome.of(found, labels), {"alpha": alpha, "X": X, "random_state": random_state}
     return Evaluation(
         overall={name: one.measure(outcome, confidence=confidence, **common) for name, one in METRICS.items()},
-        parts={one.name: one.measure(outcome, groups, confidence) for one in BREAKDOWNS},
+        parts={name: one.measure(outcome, groups, confidence) for name, one in BREAKDOWNS.items()},
         alpha=level,
         n=len(found),
         evidence=rows,

@@ -104,15 +104,21 @@ class Metric:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """A metric by size, label or group: the attribute of an evaluation, the function, what it shows, by what."""
+    """A metric by size, label or group: the attribute of an evaluation, the function, what it shows, by what.
+
+    ``streams`` is as in :class:`Metric`.
+    """
 
     name: str
     of: Callable[..., dict[Any, Estimate]]
     words: str
     by: Literal["size", "label", "group"]
+    streams: bool = True
 
     def measure(self, outcome: Outcome, groups: Any, confidence: float) -> dict[Any, Estimate] | None:
-        """Return the value of each part; None without groups."""
+        """Return the value of each part; None without groups, or without the rows that it needs."""
+        if outcome.times is not None and not self.streams:
+            return None
         if self.by == "group":
             return None if groups is None else self.of(outcome, outcome.labels, groups, confidence=confidence)
         takes_labels = "labels" in signature(self.of).parameters
