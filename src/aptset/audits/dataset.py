@@ -66,13 +66,13 @@ def check_unweighted(weights: Any) -> None:
 
 def check_calibrations(calibrations: Any, known: Sequence[str]) -> list[Any]:
     """Return the calibrations to audit."""
-    found = [calibrations] if isinstance(calibrations, str) or not isinstance(calibrations, Sequence) else calibrations
-    for one in found:
+    chosen = [calibrations] if isinstance(calibrations, str) or not isinstance(calibrations, Sequence) else calibrations
+    for one in chosen:
         if isinstance(one, str) and one not in known:
             raise ValueError(f"calibrations must be among {', '.join(known)}; got {one!r}.")
-    if len(found) == 0 or len({str(one) for one in found}) != len(found):
+    if len(chosen) == 0 or len({str(one) for one in chosen}) != len(chosen):
         raise ValueError(f"calibrations must be at least one, each once; got {calibrations!r}.")
-    return list(found)
+    return list(chosen)
 
 
 def check_candidates(candidates: Any) -> dict[str, Any]:

@@ -28,8 +28,8 @@ from aptset.core.validate import check_alpha
 def check_bands(bands: Any) -> dict[Any, Any]:
     """Return the band of each label, in plain values."""
     check_label_table(bands, "bands", "its band", "Pass {'cat': 'animal', 'car': 'thing'}, for instance.")
-    found = {plain_value(label): plain_value(band) for label, band in bands.items()}
-    for label, band in found.items():
+    plain = {plain_value(label): plain_value(band) for label, band in bands.items()}
+    for label, band in plain.items():
         try:
             hash(band)
         except TypeError as error:
@@ -39,7 +39,7 @@ def check_bands(bands: Any) -> dict[Any, Any]:
             ) from error
         if hashable(band) is None:
             raise ValueError(f"bands must not be missing; got {band!r} for the label {label!r}.")
-    return found
+    return plain
 
 
 def check_counts(counts: Any) -> dict[Any, int]:
@@ -146,9 +146,9 @@ class LabelBands:
 
     def groups_of(self, classes: NDArray[Any]) -> Groups:
         """Return the bands of some classes as groups, in the order in which the classes have them."""
-        found = check_every_label(self.bands, classes, "LabelBands", "Give each of them a band.")
-        number_of = {band: number for number, band in enumerate(dict.fromkeys(found))}
-        return Groups("band", tuple(number_of), tuple(number_of[band] for band in found))
+        bands = check_every_label(self.bands, classes, "LabelBands", "Give each of them a band.")
+        number_of = {band: number for number, band in enumerate(dict.fromkeys(bands))}
+        return Groups("band", tuple(number_of), tuple(number_of[band] for band in bands))
 
     def of(self, labels: ArrayLike) -> list[Any]:
         """Return the band of each label: groups for :func:`evaluate`, :func:`report` and a monitor.

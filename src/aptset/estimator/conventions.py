@@ -55,7 +55,7 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         if are_things(guesses):  # scikit-learn measures numbers and texts alone
             labels = as_labels(y, "y")
             check_length(labels, len(guesses), "y")
-            guesses, labels = (columns_of(some, self.classes_) for some in (guesses, labels))
+            guesses, labels = (columns_of(named, self.classes_) for named in (guesses, labels))
         return float(accuracy_score(labels, guesses, sample_weight=sample_weight))
 
     def _levels(self, alphas: list[Fraction], promises: Promises) -> list[Fraction]:

@@ -141,11 +141,11 @@ class Fitted:
         stacklevel: int = 4,
     ) -> None:
         """Say once if calibration samples are too few for some of the new ones."""
-        met = self.held_out.meet(values, len(samples))[1]
+        sizes = self.held_out.meet(values, len(samples))[1]
         if samples.weights is not None:
-            self.facing(samples).warn(met, samples.ids, alphas, stacklevel)
+            self.facing(samples).warn(sizes, samples.ids, alphas, stacklevel)
         else:
-            warn_if_too_few(met, alphas, self.rule.groups.kind, stacklevel, levels)
+            warn_if_too_few(sizes, alphas, self.rule.groups.kind, stacklevel, levels)
 
     def in_words(self) -> str:
         """Say how it was calibrated."""
@@ -181,25 +181,25 @@ class Fitted:
     ) -> list[PredictionSets]:
         """Return the sets at each level, in pieces that keep the memory bounded."""
         classes, parts = self.rule.classes, []
-        for some in self._pieces(samples):
+        for chunk in self._pieces(samples):
             if len(self.models) == 1:
-                rows = some.under(self.models[0], classes)
-                met = self.facing(some)
-                found = sets_of_one_model(met, rows, some.ids, levels, classes, allow_empty, OF_ESTIMATOR)
+                rows = chunk.under(self.models[0], classes)
+                measure = self.facing(chunk)
+                sets = sets_of_one_model(measure, rows, chunk.ids, levels, classes, allow_empty, OF_ESTIMATOR)
             else:
-                found = self._tally(some, n_jobs).sets(self.facing(some), some.ids, levels, classes, allow_empty)
-            parts.append(found)
+                sets = self._tally(chunk, n_jobs).sets(self.facing(chunk), chunk.ids, levels, classes, allow_empty)
+            parts.append(sets)
         return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
 
     def p_values(self, samples: fitting.Samples, n_jobs: int | None) -> Floats:
         """Return the p-value of every label."""
         parts = []
-        for some in self._pieces(samples):
+        for chunk in self._pieces(samples):
             if len(self.models) == 1:
-                rows = some.under(self.models[0], self.rule.classes)
-                parts.append(p_values_of_one_model(self.facing(some), rows, some.ids, OF_ESTIMATOR))
+                rows = chunk.under(self.models[0], self.rule.classes)
+                parts.append(p_values_of_one_model(self.facing(chunk), rows, chunk.ids, OF_ESTIMATOR))
             else:
-                parts.append(self._tally(some, n_jobs).p_values(self.facing(some), some.ids))
+                parts.append(self._tally(chunk, n_jobs).p_values(self.facing(chunk), chunk.ids))
         return np.concatenate(parts)
 
     def answer(
@@ -207,17 +207,17 @@ class Fitted:
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
         """Return sets, p-values and probabilities, and ask every model once."""
         parts = []
-        for some in self._pieces(samples):
-            common, met = (some.ids, [level], self.rule.classes, allow_empty), self.facing(some)
+        for chunk in self._pieces(samples):
+            common, measure = (chunk.ids, [level], self.rule.classes, allow_empty), self.facing(chunk)
             if len(self.models) == 1:
-                rows = some.under(self.models[0], self.rule.classes)
-                (sets,) = sets_of_one_model(met, rows, *common, OF_ESTIMATOR)
-                p_values = p_values_of_one_model(met, rows, some.ids, OF_ESTIMATOR)
+                rows = chunk.under(self.models[0], self.rule.classes)
+                (sets,) = sets_of_one_model(measure, rows, *common, OF_ESTIMATOR)
+                p_values = p_values_of_one_model(measure, rows, chunk.ids, OF_ESTIMATOR)
                 parts.append((sets, p_values, rows.probabilities))
             else:
-                tally = self._tally(some, n_jobs)
-                (sets,) = tally.sets(met, *common)
-                parts.append((sets, tally.p_values(met, some.ids), tally.mass / len(self.models)))
+                tally = self._tally(chunk, n_jobs)
+                (sets,) = tally.sets(measure, *common)
+                parts.append((sets, tally.p_values(measure, chunk.ids), tally.mass / len(self.models)))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
         return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
 

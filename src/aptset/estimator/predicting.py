@@ -98,7 +98,7 @@ class Answering(Conventions):
         levels = self._levels(alphas, fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
         fitted.warn(samples, values, alphas, levels)
-        sets = [some.named_as(X) for some in fitted.sets(samples, levels, self.allow_empty, self.n_jobs)]
+        sets = [of_level.named_as(X) for of_level in fitted.sets(samples, levels, self.allow_empty, self.n_jobs)]
         return sets if is_sequence else sets[0]
 
     def p_values(self, X: Any, *, groups: ArrayLike | None = None, u: NewU = None, ids: Any = None) -> Floats:

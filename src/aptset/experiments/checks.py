@@ -74,9 +74,9 @@ def check_some_finished(count: int, folder: Path) -> None:
 
 def check_checksum(path: Path, sha256: str) -> Path:
     """Refuse a file whose content is not the published one."""
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != sha256:
-        raise ValueError(f"{path} must have sha256 {sha256[:16]}...; got {found[:16]}.... Fetch it again.")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != sha256:
+        raise ValueError(f"{path} must have sha256 {sha256[:16]}...; got {digest[:16]}.... Fetch it again.")
     return path
 
 

@@ -63,9 +63,9 @@ class Results:
 
     def values(self, box: str, method: str, metric: str, condition: str = "all") -> pd.Series[float]:
         """Return a metric by repetition."""
-        mine = self.frame
-        mine = mine[(mine["box"] == box) & (mine["method"] == method) & (mine["condition"] == condition)]
-        return mine.set_index("repetition")[metric].dropna().sort_index()
+        rows = self.frame
+        rows = rows[(rows["box"] == box) & (rows["method"] == method) & (rows["condition"] == condition)]
+        return rows.set_index("repetition")[metric].dropna().sort_index()
 
     def difference(self, one: tuple[str, str], other: tuple[str, str], metric: str) -> NDArray[np.float64]:
         """Return one minus the other, paired by repetition."""
@@ -82,14 +82,14 @@ Found = Iterator[tuple[str, NDArray[np.float64], float, float]]
 def findings(frame: pd.DataFrame, alpha: float) -> list[Finding]:
     """Return all findings that the results allow; what was not run yields none."""
     results = Results(frame, alpha)
-    found = [
+    claims = [
         _finding(f"(i) every method covers about {results.target:g} marginally", row) for row in _marginal(results)
     ]
     for claim, data, sizes, check in _SOURCES:
         for n_train in sizes:
             rows = check(results.some(data, n_train))
-            found += [_finding(f"{claim}, n = {n_train}", row) for row in rows]
-    return [finding for finding in found if finding.estimate.n > 1]
+            claims += [_finding(f"{claim}, n = {n_train}", row) for row in rows]
+    return [finding for finding in claims if finding.estimate.n > 1]
 
 
 def _finding(claim: str, row: tuple[str, NDArray[np.float64], float, float]) -> Finding:
@@ -99,10 +99,10 @@ def _finding(claim: str, row: tuple[str, NDArray[np.float64], float, float]) -> 
 
 def _marginal(results: Results) -> Found:
     for (data, n_train), _ in results.frame.groupby(["data", "n_train"]):
-        some = results.some(data, n_train)
-        for box, method in some.pairs():
+        chosen = results.some(data, n_train)
+        for box, method in chosen.pairs():
             name = f"{data}, n={n_train}, {box}: coverage of {method}"
-            values = some.values(box, method, "coverage").to_numpy()
+            values = chosen.values(box, method, "coverage").to_numpy()
             yield name, values, results.target - ABOUT, results.target + ABOUT
 
 
@@ -277,38 +277,38 @@ class Beside(NamedTuple):
 
 def compare_rerun(frame: pd.DataFrame, alpha: float) -> list[Beside]:
     """Compare means on model 1, n = 1000, with the re-run of the authors' code."""
-    results, found = Results(frame, alpha).some("model1", 1000), []
+    results, comparisons = Results(frame, alpha).some("model1", 1000), []
     for row in RERUN:
         for metric in METRICS:
             values = results.values(row.box, row.method, metric).to_numpy()
             if len(values) > 1:
                 centre, deviation = getattr(row, metric)
-                mine, theirs = len(values), row.repetitions
-                pooled = ((mine - 1) * values.var(ddof=1) + (theirs - 1) * deviation**2) / (mine + theirs - 2)
-                z = (float(values.mean()) - centre) / (pooled * (1 / mine + 1 / theirs)) ** 0.5
-                found.append(Beside(row.box, row.method, metric, centre, float(values.mean()), z))
-    return found
+                ours, theirs = len(values), row.repetitions
+                pooled = ((ours - 1) * values.var(ddof=1) + (theirs - 1) * deviation**2) / (ours + theirs - 2)
+                z = (float(values.mean()) - centre) / (pooled * (1 / ours + 1 / theirs)) ** 0.5
+                comparisons.append(Beside(row.box, row.method, metric, centre, float(values.mean()), z))
+    return comparisons
 
 
 def compare_paired(frame: pd.DataFrame, alpha: float) -> list[tuple[str, str, Estimate, int]]:
     """Return paired differences of the re-run in words, beside ours, and how many of ours are positive."""
-    results, found = Results(frame, alpha).some("model1", 1000), []
+    results, comparisons = Results(frame, alpha).some("model1", 1000), []
     for box, one, other, metric, theirs in PAIRED:
         values = results.difference((box, one), (box, other), metric)
         if len(values) > 1:
             what = f"{box}: {metric.replace('_', ' ')} of {one} minus {other}"
-            found.append((what, theirs, mean(values, 0.95), int((values > 0).sum())))
-    return found
+            comparisons.append((what, theirs, mean(values, 0.95), int((values > 0).sum())))
+    return comparisons
 
 
 def compare_notebook(frame: pd.DataFrame, alpha: float) -> list[tuple[str, str, str, bool]]:
     """Return, for pairs of one box whose medians clearly differ in the authors' notebook, whether ours do likewise."""
-    results, found = Results(frame, alpha).some("model1", 1000), []
+    results, comparisons = Results(frame, alpha).some("model1", 1000), []
     for (number, metric), (one, other) in product(enumerate(_NOTEBOOK_METRICS), combinations(NOTEBOOK, 2)):
         theirs = NOTEBOOK[one][number] - NOTEBOOK[other][number]
-        mine = [results.values(*pair, metric).median() for pair in (one, other)]
-        if one[0] == other[0] and abs(theirs) > _CLEAR and not np.isnan(mine).any():
+        ours = [results.values(*pair, metric).median() for pair in (one, other)]
+        if one[0] == other[0] and abs(theirs) > _CLEAR and not np.isnan(ours).any():
             larger, smaller = (one, other) if theirs > 0 else (other, one)
-            same = (mine[0] - mine[1]) * theirs > 0
-            found.append((metric, " ".join(larger), " ".join(smaller), bool(same)))
-    return found
+            same = (ours[0] - ours[1]) * theirs > 0
+            comparisons.append((metric, " ".join(larger), " ".join(smaller), bool(same)))
+    return comparisons

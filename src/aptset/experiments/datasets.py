@@ -47,11 +47,11 @@ def kept(path: Path) -> tuple[NDArray[Any], NDArray[Any]] | None:
 
 
 def _digest(X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.str_]:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for values in (X, y):
-        found.update(f"{values.shape} {values.dtype}".encode())
-        found.update(np.ascontiguousarray(values).tobytes())
-    return np.array(found.hexdigest())
+        digest.update(f"{values.shape} {values.dtype}".encode())
+        digest.update(np.ascontiguousarray(values).tobytes())
+    return np.array(digest.hexdigest())
 
 
 _COMPONENTS = 50  # images are reduced to this many
@@ -216,17 +216,17 @@ def _load(name: str, folder: Path | None) -> Data:
     again = kept(_kept_path(name, source_tag(name, folder)))
     if again is not None:
         return Data(again[0], again[1], source.n_classes)
-    found = _read(source, folder) if folder and _has_files(source, folder) else _download(name, source, folder)
-    names, codes = np.unique(found.y, return_inverse=True)
-    check_shape(name, found.X.shape, _wanted(source, found), len(names), source.n_classes)
-    X, y = source.prepare(found.X), codes.astype(np.intp)
-    if X is not found.X and X.size >= _KEPT_FROM:
+    raw = _read(source, folder) if folder and _has_files(source, folder) else _download(name, source, folder)
+    names, codes = np.unique(raw.y, return_inverse=True)
+    check_shape(name, raw.X.shape, _wanted(source, raw), len(names), source.n_classes)
+    X, y = source.prepare(raw.X), codes.astype(np.intp)
+    if X is not raw.X and X.size >= _KEPT_FROM:
         keep(_kept_path(name, source_tag(name, folder)), X, y)
     return Data(X, y, source.n_classes)
 
 
-def _wanted(source: Source, found: Raw) -> tuple[int, ...]:
-    reduced = source.prepare is _components and found.X.shape[1] == _COMPONENTS
+def _wanted(source: Source, raw: Raw) -> tuple[int, ...]:
+    reduced = source.prepare is _components and raw.X.shape[1] == _COMPONENTS
     return (source.shape[0], _COMPONENTS if reduced else source.shape[1])
 
 

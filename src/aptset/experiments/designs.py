@@ -118,7 +118,7 @@ def designs_of(names: Iterable[str]) -> dict[str, Design]:
 
 def cells_of(designs: Iterable[Design], choice: Choice, alpha: float, seed: int, folder: Path | None) -> list[Cell]:
     """Return the work behind designs: once where designs share it, cheap cells first, repetition by repetition."""
-    found: dict[str, Cell] = {}
+    cells: dict[str, Cell] = {}
     for design in designs:
         for n_train in design.n_train:
             for box in design.boxes:
@@ -127,7 +127,7 @@ def cells_of(designs: Iterable[Design], choice: Choice, alpha: float, seed: int,
                     for repetition in range(choice.repetitions):
                         n_test = design.n_test.get(n_train, 5000)
                         cell = Cell(design.data, n_train, n_test, box, family, repetition, alpha, seed, folder)
-                        found[cell.key] = cell
+                        cells[cell.key] = cell
     filters = {"boxes": choice.boxes, "methods": choice.methods, "sizes": choice.sizes}
-    check_something_left(list(found), filters)
-    return sorted(found.values(), key=lambda cell: (cell.family == "JK+", cell.repetition))
+    check_something_left(list(cells), filters)
+    return sorted(cells.values(), key=lambda cell: (cell.family == "JK+", cell.repetition))

@@ -68,15 +68,15 @@ def panels(design: Design, frame: pd.DataFrame) -> list[tuple[Panel, Panel]]:
         ),
     ]
     for name in design.conditions:
-        some = frame[frame["condition"] == name]
+        chosen = frame[frame["condition"] == name]
         given = name.replace("=", " = ")
-        left = Panel(f"Coverage given {given}", "coverage", some, "box")
-        rows.append((left, Panel(f"Size given {given} and coverage", "size_given_coverage", some, "box")))
+        left = Panel(f"Coverage given {given}", "coverage", chosen, "box")
+        rows.append((left, Panel(f"Size given {given} and coverage", "size_given_coverage", chosen, "box")))
     if design.by_label_of is not None:
-        some = frame[(frame["box"] == design.by_label_of) & frame["condition"].str.startswith("label=")]
-        some = some.assign(label=some["condition"].str.removeprefix("label="))
-        left = Panel(f"Coverage by true label, {design.by_label_of}", "coverage", some, "label")
-        rows.append((left, Panel("Size given coverage, by true label", "size_given_coverage", some, "label")))
+        chosen = frame[(frame["box"] == design.by_label_of) & frame["condition"].str.startswith("label=")]
+        chosen = chosen.assign(label=chosen["condition"].str.removeprefix("label="))
+        left = Panel(f"Coverage by true label, {design.by_label_of}", "coverage", chosen, "label")
+        rows.append((left, Panel("Size given coverage, by true label", "size_given_coverage", chosen, "label")))
     return rows
 
 
@@ -85,8 +85,8 @@ def _draw_panel(axes: Any, panel: Panel, design: Design, methods: list[str], alp
     names = [box for box in design.boxes if box in present] if panel.by == "box" else sorted(present, key=float)
     width = 0.8 / max(len(methods), 1)
     for number, method in enumerate(methods):
-        mine = panel.frame[panel.frame["method"] == method]
-        values = [mine.loc[mine[panel.by] == name, panel.metric].dropna().to_numpy() for name in names]
+        rows = panel.frame[panel.frame["method"] == method]
+        values = [rows.loc[rows[panel.by] == name, panel.metric].dropna().to_numpy() for name in names]
         filled = [(k, v) for k, v in enumerate(values) if len(v)]
         if filled:
             at = [k - 0.4 + width * (number + 0.5) for k, _ in filled]
@@ -127,8 +127,8 @@ def _leave_out_extremes(axes: Any, panel: Panel) -> None:
     hidden = int((panel.frame[panel.metric] > limit).sum())
     if hidden:
         axes.set_ylim(top=limit)
-        told = f"{hidden} values above {limit:.2g} not shown"
-        axes.annotate(told, (0.01, 0.97), xycoords="axes fraction", ha="left", fontsize=7)
+        note = f"{hidden} values above {limit:.2g} not shown"
+        axes.annotate(note, (0.01, 0.97), xycoords="axes fraction", ha="left", fontsize=7)
 
 
 def _title(design: Design, frame: pd.DataFrame) -> str:

@@ -40,9 +40,10 @@ def _line(n_train: int, box: str, method: str, frame: pd.DataFrame, alpha: float
     for metric in OF_SPLITS:
         known = frame[metric] if metric in frame else frame.iloc[:0, 0].astype("float64")  # cells of an earlier table
         values = known.dropna().to_numpy()
-        found = mean(values, 0.95)
+        estimate = mean(values, 0.95)
         error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-        line |= {metric: float(found), f"{metric}_se": error, f"{metric}_low": found.low, f"{metric}_high": found.high}
+        line |= {metric: float(estimate), f"{metric}_se": error}
+        line |= {f"{metric}_low": estimate.low, f"{metric}_high": estimate.high}
     return {**line, "conditional_coverage": _reached(mean(frame["worst_slice"].dropna().to_numpy(), 0.95), alpha)}
 
 

@@ -36,9 +36,9 @@ def as_frame(done: Iterable[Done], alpha: float, seed: int) -> pd.DataFrame:
     import pandas as pd
 
     rows: list[dict[str, object]] = []
-    for found in done:
-        told = {"seconds": found.seconds, "versions": json.dumps(found.versions)}
-        rows.extend({**row, **told} for row in found.rows if (row["alpha"], row["seed"]) == (alpha, seed))
+    for task in done:
+        constants = {"seconds": task.seconds, "versions": json.dumps(task.versions)}
+        rows.extend({**row, **constants} for row in task.rows if (row["alpha"], row["seed"]) == (alpha, seed))
     if not rows:
         return pd.DataFrame()
     frame = pd.DataFrame(rows).sort_values(KEYS, ignore_index=True)
@@ -52,9 +52,9 @@ def write_results(path: Path, frame: pd.DataFrame, settings: dict[str, object]) 
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    told = {b"aptset": json.dumps({"settings": settings, "versions": versions()}).encode()}
+    own = {b"aptset": json.dumps({"settings": settings, "versions": versions()}).encode()}
     with atomic_write(path) as file:
-        pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **told}), file)
+        pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **own}), file)
 
 
 def seconds_of(frame: pd.DataFrame) -> float:
@@ -87,31 +87,31 @@ not for all of them at once."""
 
 def _run_section(frame: pd.DataFrame) -> str:
     rows = [["data", "n_train", "box", "methods (repetitions)", "time in cells"]]
-    for (data, n_train, box), mine in frame.groupby(["data", "n_train", "box"]):
-        counts = mine[mine["condition"] == "all"].groupby("method")["repetition"].nunique()
-        told = ", ".join(f"{method} ({count})" for method, count in counts.items())
-        rows.append([data, str(n_train), box, told, as_time(seconds_of(mine))])
+    for (data, n_train, box), results in frame.groupby(["data", "n_train", "box"]):
+        counts = results[results["condition"] == "all"].groupby("method")["repetition"].nunique()
+        methods = ", ".join(f"{method} ({count})" for method, count in counts.items())
+        rows.append([data, str(n_train), box, methods, as_time(seconds_of(results))])
     versions = "; ".join(sorted({str(text) for text in frame["versions"]})).translate(str.maketrans("", "", '{}"'))
     spent = f"the cells took {as_time(seconds_of(frame))} in all, one worker each (wall-clock time)"
     total = f"{len(frame):,} rows of results; {spent}."
     return f"## What was run\n\n{total} Versions: {versions}.\n\n{_table(rows)}"
 
 
-def _claims_section(found: list[Finding]) -> str:
+def _claims_section(findings: list[Finding]) -> str:
     parts = ["## Claims"]
-    if not found:
+    if not findings:
         return parts[0] + "\n\nNo claim concerns what was run, or there is one repetition only: an interval needs two."
-    for claim, group in groupby(found, key=lambda finding: finding.claim):
+    for claim, group in groupby(findings, key=lambda finding: finding.claim):
         rows = [["quantity", "mean", "95 % interval", "repetitions", "required", "verdict"]]
-        mine = list(group)
-        for finding in mine:
+        of_claim = list(group)
+        for finding in of_claim:
             value = finding.estimate
             interval = f"{value.low:.3f} to {value.high:.3f}"
             mark = _MARKS[finding.verdict]
             rows.append([finding.quantity, f"{value:.3f}", interval, str(value.n), finding.bounds, mark])
-        counts = Counter(finding.verdict for finding in mine)
+        counts = Counter(finding.verdict for finding in of_claim)
         summary = ", ".join(f"{counts[verdict]} {word}" for verdict, word in _COUNTED.items() if counts[verdict])
-        parts.append(f"### {claim}\n\n{len(mine)} quantities: {summary}.\n\n{_table(rows)}")
+        parts.append(f"### {claim}\n\n{len(of_claim)} quantities: {summary}.\n\n{_table(rows)}")
     return "\n\n".join(parts)
 
 
@@ -120,34 +120,34 @@ _COUNTED = {"holds": "hold", "fails": "fail", "open": "open"}
 
 
 def _rerun_section(frame: pd.DataFrame, alpha: float) -> str:
-    found = compare_rerun(frame, alpha)
+    comparisons = compare_rerun(frame, alpha)
     title = "## Beside a re-run of the authors' code (model 1, n = 1000)"
-    if not found:
+    if not comparisons:
         return f"{title}\n\n{_NOTHING}"
     rows = [["box", "method", "metric", "theirs", "ours", "difference in standard errors", "agrees"]]
-    for one in found:
+    for one in comparisons:
         numbers = [f"{one.theirs:.3f}", f"{one.ours:.3f}", f"{one.z:+.1f}", "✓" if one.agrees else "✗"]
         rows.append([one.box, one.method, one.metric.replace("_", " "), *numbers])
-    agree = sum(one.agrees for one in found)
-    told = f"{agree} of {len(found)} numbers agree within {LARGEST_Z:g} combined standard errors."
+    agree = sum(one.agrees for one in comparisons)
+    summary = f"{agree} of {len(comparisons)} numbers agree within {LARGEST_Z:g} combined standard errors."
     pairs = [["difference, paired over repetitions", "theirs", "ours", "95 % interval", "positive"]]
     for what, theirs, ours, positive in compare_paired(frame, alpha):
         pairs.append([what, theirs, f"{ours:.3f}", f"{ours.low:.3f} to {ours.high:.3f}", f"{positive} of {ours.n}"])
-    return f"{title}\n\n{told}\n\n{_table(rows)}\n\n{_table(pairs)}"
+    return f"{title}\n\n{summary}\n\n{_table(rows)}\n\n{_table(pairs)}"
 
 
 def _notebook_section(frame: pd.DataFrame, alpha: float) -> str:
-    found = compare_notebook(frame, alpha)
+    comparisons = compare_notebook(frame, alpha)
     title = "## Beside the authors' published notebook (model 1, one fixed beta)"
-    if not found:
+    if not comparisons:
         return f"{title}\n\n{_NOTHING}"
-    same = sum(row[-1] for row in found)
-    told = (
-        f"Sizes depend on beta, so only the order is compared: of {len(found)} pairs whose medians clearly differ "
-        f"there, {same} are in the same order here."
+    same = sum(row[-1] for row in comparisons)
+    summary = (
+        f"Sizes depend on beta, so only the order is compared: of {len(comparisons)} pairs whose medians clearly "
+        f"differ there, {same} are in the same order here."
     )
-    others = [f"* {metric}: {one} above {other} there, not here" for metric, one, other, ok in found if not ok]
-    return "\n".join([f"{title}\n\n{told}", *([""] if others else []), *others])
+    others = [f"* {metric}: {one} above {other} there, not here" for metric, one, other, ok in comparisons if not ok]
+    return "\n".join([f"{title}\n\n{summary}", *([""] if others else []), *others])
 
 
 def _table(rows: list[list[str]]) -> str:

@@ -94,20 +94,20 @@ def _check_before_the_hours(cells: list[Cell], data: Path | None) -> None:
 
 def _show(name: str, design: Design, frame: pd.DataFrame, alpha: float, out: Path) -> list[Path]:
     """Draw a figure or write a table; nothing if no result belongs to it."""
-    mine = frame[
+    rows = frame[
         (frame["data"] == design.data)
         & frame["n_train"].isin(design.n_train)
         & frame["box"].isin(design.boxes)
         & frame["method"].isin(design.methods)
     ]
-    if mine.empty:
+    if rows.empty:
         return []
-    lines = listing(design, mine, alpha)
+    lines = listing(design, rows, alpha)
     text = as_markdown(design.title, lines, alpha)
     written = [_write_text(out / f"{name}.md", text), _write_text(out / f"{name}.csv", lines.to_csv(index=False))]
     if not design.is_table:
         paths = [out / f"{name}.png", out / f"{name}.svg"]
-        draw_figure(design, mine, alpha, paths)
+        draw_figure(design, rows, alpha, paths)
         written += paths
     return written
 

@@ -50,11 +50,11 @@ def check_evidence(
 ) -> Checked:
     """Return p-values, probabilities, and the label that empty sets got, if they did; refuse what does not fit."""
     shape = (len(sets), len(sets.classes))
-    found = _check_matrix(p_values, shape, "p_values").astype(np.float64, copy=False)
+    values = _check_matrix(p_values, shape, "p_values").astype(np.float64, copy=False)
     chances = None if probabilities is None else _check_matrix(probabilities, shape, "probabilities")
     if alpha is None:
         raise ValueError("alpha must be given with p_values: the level of the sets, such as alpha=0.1.")
-    mask, members = found > alpha, sets.mask
+    mask, members = values > alpha, sets.mask
     differ = np.flatnonzero((mask != members).any(axis=1))
     if allow_empty is None:
         allow_empty = len(differ) == 0
@@ -64,7 +64,7 @@ def check_evidence(
             "Pass what p_values gives for the rows, in the order of the columns sets.classes, and the sets' alpha."
         )
     if allow_empty:
-        return Checked(found, chances, None)
+        return Checked(values, chances, None)
     if chances is None:
         raise ValueError(
             "probabilities must be given for sets that are never empty: an empty set gets its most likely label, which "
@@ -74,19 +74,20 @@ def check_evidence(
         raise ValueError("allow_empty must be True for sets of which some are empty; got False.")
     filled = np.argmax(chances, axis=1).astype(np.int64)
     filled[differ] = np.argmax(members[differ], axis=1)
-    return Checked(found, chances, filled)
+    return Checked(values, chances, filled)
 
 
 def _check_matrix(values: Any, shape: tuple[int, int], name: str) -> NDArray[Any]:
-    found: NDArray[Any] | None = matrix_of_table(values)[0] if is_table(values) else np.asarray(values)
-    if found is None or found.shape != shape or found.dtype.kind not in "fiu":
-        came = "a frame that does not hold numbers only" if found is None else f"{found.dtype} of shape {found.shape}"
+    matrix: NDArray[Any] | None = matrix_of_table(values)[0] if is_table(values) else np.asarray(values)
+    if matrix is None or matrix.shape != shape or matrix.dtype.kind not in "fiu":
+        came = "a frame that does not hold numbers only"
+        came = came if matrix is None else f"{matrix.dtype} of shape {matrix.shape}"
         raise ValueError(f"{name} must be a matrix of numbers (rows, classes) = {shape}; got {came}.")
-    if np.isnan(found).any():
-        raise ValueError(f"{name} must not have missing values (NaN); row {np.argwhere(np.isnan(found))[0][0]} has.")
-    if len(found) and not (found.min() >= 0 and found.max() <= 1):
-        raise ValueError(f"{name} must be between 0 and 1; got {found.min():g} to {found.max():g}.")
-    return found
+    if np.isnan(matrix).any():
+        raise ValueError(f"{name} must not have missing values (NaN); row {np.argwhere(np.isnan(matrix))[0][0]} has.")
+    if len(matrix) and not (matrix.min() >= 0 and matrix.max() <= 1):
+        raise ValueError(f"{name} must be between 0 and 1; got {matrix.min():g} to {matrix.max():g}.")
+    return matrix
 
 
 def check_reportable(evaluation: Any) -> Any:
@@ -129,11 +130,11 @@ def check_by(by: Any, labels: Any) -> NDArray[Any]:
     if isinstance(by, np.ndarray) and by.dtype.kind in _NEVER_MISSING:
         check_length(by, len(truth), "by")
         return _without_missing(by)
-    found = with_one_missing(plain_list(by))
-    check_length(found, len(truth), "by")
-    if any(issubclass(kind, list | tuple | dict | set | np.ndarray) for kind in set(map(type, found))):
+    groups = with_one_missing(plain_list(by))
+    check_length(groups, len(truth), "by")
+    if any(issubclass(kind, list | tuple | dict | set | np.ndarray) for kind in set(map(type, groups))):
         raise TypeError("by must hold one plain value per row, no lists or tuples.")
-    return as_objects(found)
+    return as_objects(groups)
 
 
 _NEVER_MISSING = "biuU"  # kinds of arrays
@@ -146,16 +147,16 @@ def _without_missing(values: NDArray[Any]) -> NDArray[Any]:
 
 def check_bins(bins: Any) -> NDArray[np.int64]:
     """Return the smallest size of each class of sizes."""
-    found = np.asarray(bins)
+    starts = np.asarray(bins)
     if (
-        found.ndim != 1
-        or found.dtype.kind not in "iu"
-        or len(found) == 0
-        or (np.diff(found) <= 0).any()
-        or found[0] != 0
+        starts.ndim != 1
+        or starts.dtype.kind not in "iu"
+        or len(starts) == 0
+        or (np.diff(starts) <= 0).any()
+        or starts[0] != 0
     ):
         raise ValueError(f"bins must be whole numbers that start at 0 and rise, e.g. [0, 1, 2, 4]; got {bins!r}.")
-    return found.astype(np.int64)
+    return starts.astype(np.int64)
 
 
 def check_features(

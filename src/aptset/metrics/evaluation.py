@@ -93,20 +93,20 @@ class Evaluation:
     @property
     def worst_slice(self) -> WorstSlice | None:
         """The slab of rows where coverage is worst, if X was given."""
-        found = self.overall.get("worst_slice")
-        return found if isinstance(found, WorstSlice) else None
+        measured = self.overall.get("worst_slice")
+        return measured if isinstance(measured, WorstSlice) else None
 
     def _estimate(self, name: str) -> Estimate:
-        found = self.overall[name]
-        assert found is not None, "metrics of all rows without features are always known"
-        return as_estimate(found)
+        measured = self.overall[name]
+        assert measured is not None, "metrics of all rows without features are always known"
+        return as_estimate(measured)
 
     def estimates(self) -> Iterator[tuple[Metric, Estimate]]:
         """Yield every metric over all rows that is known, those of features last."""
         for metric in sorted(METRICS.values(), key=lambda metric: metric.needs_features):
-            found = self.overall.get(metric.name)
-            if found is not None:
-                yield metric, as_estimate(found)
+            measured = self.overall.get(metric.name)
+            if measured is not None:
+                yield metric, as_estimate(measured)
 
     def rows(self) -> Iterator[tuple[str, str, str, Estimate]]:
         """Yield every number as (metric, by, group, estimate)."""
@@ -262,20 +262,20 @@ def evaluate(
     >>> evaluation.by_label["b"].n
     1
     """
-    found = PredictionSets.of(sets, classes)
+    checked = PredictionSets.of(sets, classes)
     level = None if alpha is None else float(check_alpha(alpha))
     if groups is not None:
-        check_length(as_group_list(groups) or groups, len(found), "groups")
+        check_length(as_group_list(groups) or groups, len(checked), "groups")
     check_needs_p_values(p_values, probabilities=probabilities, n=n, allow_empty=allow_empty)
     rows = None
     if p_values is not None:
-        rows = Evidence.of(found, labels, p_values, probabilities, groups, X, level, n, allow_empty)
-    outcome, common = Outcome.of(found, labels), {"alpha": alpha, "X": X, "random_state": random_state}
+        rows = Evidence.of(checked, labels, p_values, probabilities, groups, X, level, n, allow_empty)
+    outcome, common = Outcome.of(checked, labels), {"alpha": alpha, "X": X, "random_state": random_state}
     return Evaluation(
         overall={name: one.measure(outcome, confidence=confidence, **common) for name, one in METRICS.items()},
         parts={name: one.measure(outcome, groups, confidence) for name, one in BREAKDOWNS.items()},
         alpha=level,
-        n=len(found),
+        n=len(checked),
         evidence=rows,
         confidence=check_confidence(confidence),
     )

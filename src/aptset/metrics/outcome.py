@@ -56,9 +56,9 @@ class Outcome:
         """Return what sets did with the true labels, if there are any; an outcome as it is."""
         if isinstance(sets, Outcome):
             return sets
-        found = PredictionSets.of(sets, classes)
-        holds = None if labels is None else found.covers(labels)
-        return cls(found.sizes, holds, len(found.classes), found, labels)
+        checked = PredictionSets.of(sets, classes)
+        holds = None if labels is None else checked.covers(labels)
+        return cls(checked.sizes, holds, len(checked.classes), checked, labels)
 
     @property
     def n(self) -> int:
@@ -134,4 +134,4 @@ def _parts(by: Any, labels: ArrayLike) -> list[Part]:
         number = number.astype(np.int16)  # which numpy sorts by digits
     order = np.argsort(number, kind="stable")
     rows = np.split(order, np.searchsorted(number[order], np.arange(1, max(len(names), 1))))
-    return [Part(name, mine) for name, mine in zip(names.tolist(), rows, strict=False)]
+    return [Part(name, of_name) for name, of_name in zip(names.tolist(), rows, strict=False)]

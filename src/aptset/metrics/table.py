@@ -98,8 +98,8 @@ class Metric:
 
     def value(self, outcome: Outcome, **others: Any) -> float:
         """Return the value as a plain number, NaN if there is none."""
-        found = self.measure(outcome, **others)
-        return float("nan") if found is None else float(found)
+        measured = self.measure(outcome, **others)
+        return float("nan") if measured is None else float(measured)
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,9 @@ def breakdown(
     >>> {label: float(rate) for label, rate in rates.items()}
     {'a': 0.5, 'b': 1.0}
     """
-    found, truth = PredictionSets.of(sets, classes), as_labels(labels, "labels")
+    checked, truth = PredictionSets.of(sets, classes), as_labels(labels, "labels")
     takes_labels = "labels" in signature(metric).parameters
     return {
-        name: metric(found[rows], truth[rows]) if takes_labels else metric(found[rows])
-        for name, rows in Outcome.of(found, labels).parts(by)
+        name: metric(checked[rows], truth[rows]) if takes_labels else metric(checked[rows])
+        for name, rows in Outcome.of(checked, labels).parts(by)
     }

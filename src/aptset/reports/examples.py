@@ -52,12 +52,12 @@ def _labels(evidence: Evidence, row: int) -> dict[str, Any]:
     likely = p_values if evidence.probabilities is None else evidence.probabilities[row].astype(np.float64)
     order = np.lexsort((-likely, -p_values))[:MOST_LABELS]
     order = order[np.lexsort((-p_values[order], -likely[order]))]
-    found: dict[str, Any] = {"labels": order.tolist(), "p": p_values[order].tolist()}
+    columns: dict[str, Any] = {"labels": order.tolist(), "p": p_values[order].tolist()}
     if evidence.probabilities is not None:
-        found["probability"] = [float(f"{value:.4g}") for value in likely[order]]
+        columns["probability"] = [float(f"{value:.4g}") for value in likely[order]]
     if evidence.most_likely is not None:
-        found["most_likely"] = int(evidence.most_likely[row])
-    return found
+        columns["most_likely"] = int(evidence.most_likely[row])
+    return columns
 
 
 def _texts(X: Any, rows: NDArray[np.intp]) -> list[str]:

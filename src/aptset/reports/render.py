@@ -40,10 +40,10 @@ def check_example_count(count: Any) -> int:
 
 def check_page_path(path: Any) -> Path:
     """Return where the page goes."""
-    found = Path(path)
-    if found.suffix.lower() not in (".html", ".htm"):
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"path must end in .html; got {str(path)!r}.")
-    return found
+    return target
 
 
 def needs_jinja(error: ImportError) -> ImportError:

@@ -48,8 +48,8 @@ def along_the_rows(evidence: Evidence, alpha: float) -> str | None:
     judged = (of_row >= 0) & (sizes[of_row] >= rows_to_monitor(alpha))
     if not judged.any():
         return None
-    met = {group: int(sizes[group]) for group in np.unique(of_row[judged]).tolist()}
-    monitor = CoverageMonitor(met, alpha).update(evidence.covered_at(alpha)[judged], of_row[judged])
+    seen = {group: int(sizes[group]) for group in np.unique(of_row[judged]).tolist()}
+    monitor = CoverageMonitor(seen, alpha).update(evidence.covered_at(alpha)[judged], of_row[judged])
     return f"{monitor.evidence_in_words()} ({monitor.alarm:g} would be an alarm)"
 
 
@@ -78,16 +78,16 @@ def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state:
     if evidence.needed is not None:
         names, of_row = np.unique(evidence.needed.of_row, return_inverse=True)
         needed["needed"] = measures.Partition(names.tolist(), of_row.astype(np.int64))
-    found = _measured(evidence, needed | parts, evaluation.worst_slice, alpha, shown)
-    columns = dict(found.columns)
+    measured = _measured(evidence, needed | parts, evaluation.worst_slice, alpha, shown)
+    columns = dict(measured.columns)
     if evidence.origin.folds is not None:
         every = [group.below for fold in evidence.origin.folds for group in fold]
         columns["folds"] = pack(np.concatenate([np.zeros(0, dtype=np.int64), *every]))
     rows = examples.describe(evidence, shown)
-    if found.position is not None:
-        rows = [{**row, "position": int(found.position[row["row"]])} for row in rows]
-    mode = "rows" if found.is_whole else "levels"
-    data = {"mode": mode, "columns": columns, "alphas": found.alphas, **_facts(evaluation, evidence, parts)}
+    if measured.position is not None:
+        rows = [{**row, "position": int(measured.position[row["row"]])} for row in rows]
+    mode = "rows" if measured.is_whole else "levels"
+    data = {"mode": mode, "columns": columns, "alphas": measured.alphas, **_facts(evaluation, evidence, parts)}
     data["examples"] = rows
     data["needed"] = needed["needed"].names if needed else None
     return Summary(_page(evaluation, evidence, title, data, parts), data)

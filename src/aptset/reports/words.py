@@ -45,7 +45,7 @@ def too_low(evidence: Evidence, parts: dict[str, Partition], alpha: float, false
     covered, promise = evidence.covered_at(alpha), evidence.origin.promise(alpha)
     laws = laws_of_parts(evidence.origin, parts)
     looked_at = sum(len(part.names) for part in parts.values())
-    found = []
+    low = []
     for kind, part in parts.items():
         rows = np.bincount(part.of_row, minlength=len(part.names)).tolist()
         hits = np.bincount(part.of_row, weights=covered, minlength=len(part.names)).astype(int).tolist()
@@ -55,8 +55,8 @@ def too_low(evidence: Evidence, parts: dict[str, Partition], alpha: float, false
             else:
                 chance = coverage_law(hits[which], laws[kind][which], check_alpha(alpha)).too_low
             if chance < false_alarms / looked_at:
-                found.append(Part(kind, str(name), rows[which], hits[which] / rows[which], chance))
-    return sorted(found, key=lambda one: one.chance)
+                low.append(Part(kind, str(name), rows[which], hits[which] / rows[which], chance))
+    return sorted(low, key=lambda one: one.chance)
 
 
 # A verdict speaks against the promise only if a valid calibration looks like this in fewer than one of 100 cases.
@@ -288,18 +288,18 @@ def _parts(
     evidence: Evidence, parts: dict[str, Partition], alpha: float, kind: str, facts: dict[str, str]
 ) -> tuple[list[str], str]:
     """Return what is said of labels and groups, and the name of the verdict with them in mind."""
-    origin, found = evidence.origin, too_low(evidence, parts, alpha, FALSE_ALARMS)
-    if not found:
+    origin, low = evidence.origin, too_low(evidence, parts, alpha, FALSE_ALARMS)
+    if not low:
         return [], kind
     limit = facts["promise"] if origin.laws is None else "chance allows"
     said = []
-    for one in found[:MOST_PARTS]:
+    for one in low[:MOST_PARTS]:
         part = "class" if one.kind == "label" else "group"
         of_part = {"part": part, "name": one.name, "coverage": share(one.coverage), "rows": f"{one.rows:,}"}
         said.append(SENTENCES["part"].format(**of_part, limit=limit))
-    if len(found) > MOST_PARTS:
-        said.append(SENTENCES["parts_more"].format(more=f"{len(found) - MOST_PARTS:,}"))
-    is_promised = any(one.kind == origin.within for one in found)
+    if len(low) > MOST_PARTS:
+        said.append(SENTENCES["parts_more"].format(more=f"{len(low) - MOST_PARTS:,}"))
+    is_promised = any(one.kind == origin.within for one in low)
     of_all = facts | {"looked_at": f"{sum(len(part.names) for part in parts.values()):,}"}
     of_all["within"] = "class" if origin.within == "label" else "group"
     said.append(SENTENCES["parts_open" if origin.laws is None else "parts_law"].format(**of_all))

@@ -59,8 +59,8 @@ def check_power(power: Any) -> None:
     """Refuse powers that do not come out of square roots and products alone."""
     fits = is_number(power)
     if not fits or not POWER_STEP <= float(power) <= 8 or float(power) % POWER_STEP:
-        near = min(max(round(float(power) / POWER_STEP), 1) * POWER_STEP, 8.0) if fits else 1.0
-        raise ValueError(f"power must be a multiple of 1/64 in [1/64, 8]; got {power!r}. The nearest is {near}.")
+        nearest = min(max(round(float(power) / POWER_STEP), 1) * POWER_STEP, 8.0) if fits else 1.0
+        raise ValueError(f"power must be a multiple of 1/64 in [1/64, 8]; got {power!r}. The nearest is {nearest}.")
 
 
 _FINEST = 40  # a score of 2^13 is then still a whole number of steps that a float64 holds

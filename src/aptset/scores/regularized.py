@@ -44,5 +44,5 @@ class Regularized:
     def of(self, places: Places) -> Floats:
         """Return the score of every label."""
         share = (places.above + places.own - places.u * places.own) / places.total
-        late = np.maximum(places.rank - self.free_ranks, 0.0)
-        return np.where(places.own > 0.0, share, places.behind) + self.penalty * late
+        penalized = np.maximum(places.rank - self.free_ranks, 0.0)
+        return np.where(places.own > 0.0, share, places.behind) + self.penalty * penalized

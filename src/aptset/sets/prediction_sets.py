@@ -42,9 +42,9 @@ def any_of_row(flags: NDArray[np.bool_], pointers: NDArray[np.int64]) -> NDArray
         hits = np.zeros(len(flags) + 1, dtype=np.int32 if len(flags) < 2**31 else np.int64)  # before each member
         np.cumsum(flags, dtype=hits.dtype, out=hits[1:])
         return np.diff(hits[pointers]) > 0
-    found, some = np.zeros(n_rows, dtype=np.bool_), np.flatnonzero(np.diff(pointers))
-    found[some] = np.logical_or.reduceat(flags, pointers[some])  # which cannot take empty rows
-    return found
+    held, filled = np.zeros(n_rows, dtype=np.bool_), np.flatnonzero(np.diff(pointers))
+    held[filled] = np.logical_or.reduceat(flags, pointers[filled])  # which cannot take empty rows
+    return held
 
 
 def in_one(rows: list[NDArray[Any]]) -> NDArray[Any]:
@@ -147,7 +147,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
         sets = object.__new__(cls)
         if isinstance(indices, LateMembers):
             sets._freeze(indptr=indptr, classes=classes)
-            object.__setattr__(sets, "_late", indices)
+            object.__setattr__(sets, "_lazy", indices)
         else:
             sets._freeze(indptr=indptr, indices=indices, classes=classes)
         return sets
@@ -156,20 +156,20 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
         def __getattr__(self, name: str) -> Any:
             """Put the labels in order when ``indices`` are first asked for."""
-            late = self.__dict__.get("_late")
-            if name != "indices" or late is None:
+            lazy = self.__dict__.get("_lazy")
+            if name != "indices" or lazy is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            self._freeze(indices=late.in_order())
+            self._freeze(indices=lazy.in_order())
             return self.indices
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is copied and pickled: the labels in order."""
-        return {"indices": self.indices, **{name: value for name, value in self.__dict__.items() if name != "_late"}}
+        return {"indices": self.indices, **{name: value for name, value in self.__dict__.items() if name != "_lazy"}}
 
     def _in_any_order(self) -> Columns:
         """Return the members of the rows, for what does not depend on their order."""
-        late = self.__dict__.get("_late")
-        return self.indices if late is None else late.in_any_order()
+        lazy = self.__dict__.get("_lazy")
+        return self.indices if lazy is None else lazy.in_any_order()
 
     @classmethod
     def of(cls, sets: Any, classes: ArrayLike | None = None) -> PredictionSets:
@@ -220,8 +220,8 @@ class PredictionSets(Sequence[NDArray[Any]]):
         """Return the same sets with the names of the rows that they were made for, if these are pandas'."""
         if not hasattr(rows, "iloc") or len(rows) != len(self):
             return self
-        late = self.__dict__.get("_late")
-        sets = PredictionSets.trusted(self.indptr, self.indices if late is None else late, self.classes)
+        lazy = self.__dict__.get("_lazy")
+        sets = PredictionSets.trusted(self.indptr, self.indices if lazy is None else lazy, self.classes)
         object.__setattr__(sets, "row_names", rows.index)
         return sets
 
@@ -319,7 +319,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
         if not isinstance(other, PredictionSets):
             return NotImplemented
         pairs = ((self.indptr, other.indptr), (self.indices, other.indices), (self.classes, other.classes))
-        return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
+        return all(np.array_equal(ours, theirs) for ours, theirs in pairs)
 
     __hash__ = None  # type: ignore[assignment]  # equal by content, so not hashable
 
