@@ -8,8 +8,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import aptset
 from aptset.experiments.cells import Cell
-from aptset.experiments.designs import Design
-from aptset.experiments.listings import as_markdown, listing
+from aptset.experiments.claims import as_markdown, listing
+from aptset.experiments.designs import FigureDesign
 from aptset.metrics import BREAKDOWNS, METRICS, OF_SPLITS, Breakdown, Metric, Outcome, as_estimate
 from aptset.metrics.running_sums import Codes, RunningSums
 
@@ -181,7 +181,7 @@ def test_audits_and_comparisons_show_every_metric_of_splits(newcomer, tmp_path):
 
 def test_experiments_show_every_metric_of_splits(newcomer):
     written = [row for seed in range(2) for row in Cell("model2", 60, 80, "Oracle", "SC", seed).run()]
-    design = Design("model2", "A title", (60,), ("Oracle",), ("SC",))
+    design = FigureDesign("model2", "A title", (60,), ("Oracle",), ("SC",))
     frame = pd.DataFrame(written)
     lines = listing(design, frame, 0.1)
     assert all(np.isfinite(lines[name]).all() and f"{name}_se" in lines for name in OF_SPLITS)

@@ -9,11 +9,26 @@ experiments and scorers read this table. A break-down is a function and a line o
 for files that stream, too.
 """
 
-from aptset.metrics.coverages import coverage, coverage_by, coverage_gap, gap_of_counts, size_stratified_coverage
-from aptset.metrics.few_labels import empty_rate, singleton_accuracy, singleton_rate
-from aptset.metrics.macro import labels_below, macro_coverage
+from aptset.metrics.coverages import (
+    coverage,
+    coverage_by,
+    coverage_gap,
+    gap_of_counts,
+    labels_below,
+    macro_coverage,
+    size_stratified_coverage,
+)
 from aptset.metrics.outcome import Outcome
-from aptset.metrics.sizes import mean_size, mean_size_by, size_distribution, size_given_coverage, size_given_coverage_by
+from aptset.metrics.sizes import (
+    empty_rate,
+    mean_size,
+    mean_size_by,
+    singleton_accuracy,
+    singleton_rate,
+    size_distribution,
+    size_given_coverage,
+    size_given_coverage_by,
+)
 from aptset.metrics.table import Breakdown, Measured, Metric, as_estimate, breakdown
 from aptset.metrics.worst_slice import worst_slice_coverage
 

@@ -16,7 +16,7 @@ from aptset.core.validate import check_alpha, check_option
 from aptset.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
 from aptset.metrics.checks import check_confidence, check_level, check_needs_p_values, check_what_is_needed
 from aptset.metrics.estimates import Estimate, share_of_count
-from aptset.metrics.evaluation_rows import Evidence, as_group_list, show_curve
+from aptset.metrics.evaluation_rows import EvaluationRows, as_group_list, show_curve
 from aptset.metrics.outcome import Outcome
 from aptset.metrics.worst_slice import WorstSlice
 from aptset.sets import PredictionSets
@@ -47,7 +47,7 @@ class Evaluation:
         The level of the sets, if given.
     n : int
         Number of rows.
-    evidence : Evidence or None
+    evidence : EvaluationRows or None
         The rows themselves, if p-values were given: what ``plot("curve")`` and :func:`report` need.
     confidence : float
         Of each interval by itself.
@@ -66,7 +66,7 @@ class Evaluation:
     parts: dict[str, dict[Any, Estimate] | None]
     alpha: float | None
     n: int
-    evidence: Evidence | None = field(default=None, repr=False, compare=False)
+    evidence: EvaluationRows | None = field(default=None, repr=False, compare=False)
     confidence: float = 0.95
 
     def __getattr__(self, name: str) -> Any:
@@ -269,7 +269,7 @@ def evaluate(
     check_needs_p_values(p_values, probabilities=probabilities, n=n, allow_empty=allow_empty)
     rows = None
     if p_values is not None:
-        rows = Evidence.of(checked, labels, p_values, probabilities, groups, X, level, n, allow_empty)
+        rows = EvaluationRows.of(checked, labels, p_values, probabilities, groups, X, level, n, allow_empty)
     outcome, common = Outcome.of(checked, labels), {"alpha": alpha, "X": X, "random_state": random_state}
     return Evaluation(
         overall={name: one.measure(outcome, confidence=confidence, **common) for name, one in METRICS.items()},

@@ -139,7 +139,7 @@ def _shares(probabilities: NDArray[Any]) -> Floats:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Evidence:
+class EvaluationRows:
     """The rows behind an evaluation.
 
     Attributes
@@ -171,7 +171,7 @@ class Evidence:
         alpha: float | None,
         n: int | None,
         allow_empty: bool | None,
-    ) -> Evidence:
+    ) -> EvaluationRows:
         """Return the rows of sets at a level, calibrated by one split on n rows if n is known."""
         values, chances, filled = check_evidence(sets, p_values, probabilities, alpha, allow_empty)
         origin = Origin(settings={"Calibration": "not stated; the promise is that of a valid one at this level"})
@@ -215,7 +215,7 @@ class Evidence:
 LEVELS = tuple(Fraction(number, 200) for number in range(1, 101))
 
 
-def coverage_curve(evidence: Evidence, levels: tuple[Fraction, ...] = LEVELS) -> dict[str, Any]:
+def coverage_curve(evidence: EvaluationRows, levels: tuple[Fraction, ...] = LEVELS) -> dict[str, Any]:
     """Return nominal and measured coverage, and the band that holds 95 of 100 valid curves where their law is known.
 
     Where coverage may exceed the law (never-empty sets, no randomisation) only the lower end says something.
@@ -231,7 +231,7 @@ def coverage_curve(evidence: Evidence, levels: tuple[Fraction, ...] = LEVELS) ->
     return columns
 
 
-def show_curve(evidence: Evidence) -> Display:
+def show_curve(evidence: EvaluationRows) -> Display:
     """Return the curve as a figure."""
     columns = coverage_curve(evidence)
     nominal = columns["nominal"].tolist()

@@ -18,7 +18,7 @@ from aptset.sets import PredictionSets
 Chosen = NDArray[np.bool_] | NDArray[np.intp]  # some rows: a flag for each, or their numbers
 
 
-class Part(NamedTuple):
+class Stratum(NamedTuple):
     """The rows of one label or group, by number."""
 
     name: Any
@@ -88,11 +88,11 @@ class Outcome:
             return mean_of_sizes(sizes, *ends, sure)
         return mean_of_sums(int(times.sum()), int(times @ sizes), int(times @ np.square(sizes)), *ends, sure)
 
-    def parts(self, by: Any = "label") -> list[Part]:
+    def parts(self, by: Any = "label") -> list[Stratum]:
         """Return the rows of each true label, or of each value of an array; each array is looked at once."""
         if isinstance(by, Overlapping):
             check_length(by, len(self.sizes), "by")
-            return [Part(name, by.members(name)) for name in by.names]
+            return [Stratum(name, by.members(name)) for name in by.names]
         if isinstance(by, str) and by == "label":
             return self._parts_of_labels
         if id(by) not in self._parts_of_arrays:
@@ -104,11 +104,11 @@ class Outcome:
         return [self._count(self.covered, part.rows) for part in self.parts(by)]
 
     @cached_property
-    def _parts_of_arrays(self) -> dict[int, tuple[Any, list[Part]]]:
+    def _parts_of_arrays(self) -> dict[int, tuple[Any, list[Stratum]]]:
         return {}
 
     @cached_property
-    def _parts_of_labels(self) -> list[Part]:
+    def _parts_of_labels(self) -> list[Stratum]:
         return _parts("label", self.labels)
 
     def _count(self, hits: NDArray[np.bool_], among: Chosen | None) -> tuple[int, int]:
@@ -123,7 +123,7 @@ class Outcome:
         return self.times if among is None or self.times is None else self.times[among]
 
 
-def _parts(by: Any, labels: ArrayLike) -> list[Part]:
+def _parts(by: Any, labels: ArrayLike) -> list[Stratum]:
     values = check_by(by, labels)
     several = coded_array(values) if values.dtype.kind == "U" else None
     looked_at = values if several is None else as_objects(several.values)
@@ -134,4 +134,4 @@ def _parts(by: Any, labels: ArrayLike) -> list[Part]:
         number = number.astype(np.int16)  # which numpy sorts by digits
     order = np.argsort(number, kind="stable")
     rows = np.split(order, np.searchsorted(number[order], np.arange(1, max(len(names), 1))))
-    return [Part(name, of_name) for name, of_name in zip(names.tolist(), rows, strict=False)]
+    return [Stratum(name, of_name) for name, of_name in zip(names.tolist(), rows, strict=False)]

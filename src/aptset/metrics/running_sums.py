@@ -23,7 +23,7 @@ class Codes(NamedTuple):
     names: list[Any]
 
 
-class Tally:
+class RowCounts:
     """How many rows each (value, size, covered) has, however many rows have gone by."""
 
     def __init__(self) -> None:
@@ -84,8 +84,8 @@ def _counted(keys: NDArray[np.int64], end: int) -> tuple[NDArray[np.int64], NDAr
 class RunningSums:
     """What an evaluation needs to know of all rows that have gone by: counts, which the table of metrics reads."""
 
-    by_label: Tally = field(default_factory=Tally)
-    by_group: Tally | None = None
+    by_label: RowCounts = field(default_factory=RowCounts)
+    by_group: RowCounts | None = None
     members: set[Any] = field(default_factory=set)
 
     def add(
@@ -100,7 +100,7 @@ class RunningSums:
         self.members |= members
         self.by_label.add(labels, sizes, covered)
         if groups is not None:
-            self.by_group = self.by_group or Tally()
+            self.by_group = self.by_group or RowCounts()
             self.by_group.add(groups, sizes, covered)
 
     def evaluation(self, alpha: float | None = None, confidence: float = 0.95) -> Evaluation:

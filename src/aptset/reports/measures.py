@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aptset.core.labels import as_objects, columns_of, distinct
 from aptset.kernels.formula import Floats
-from aptset.metrics.evaluation_rows import Evidence
+from aptset.metrics.evaluation_rows import EvaluationRows
 
 
 class Packed(TypedDict):
@@ -93,7 +93,7 @@ class Statistics:
         return self.alphas is None
 
 
-def every_row(evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None) -> Statistics:
+def every_row(evidence: EvaluationRows, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None) -> Statistics:
     """Return the p-values themselves, as steps among the distinct ones, each row's largest first.
 
     A step is the number of distinct values up to the p-value, so a label is in the set iff its step exceeds the
@@ -118,7 +118,7 @@ def every_row(evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray
 
 
 def at_levels(
-    evidence: Evidence,
+    evidence: EvaluationRows,
     parts: dict[str, Partition],
     in_slice: NDArray[np.bool_] | None,
     alphas: list[float],
@@ -170,7 +170,7 @@ def _sizes(p_values: Floats, levels: Floats) -> NDArray[np.int32]:
 
 
 def whole_if_it_fits(
-    evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None
+    evidence: EvaluationRows, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None
 ) -> Statistics | None:
     """Return the p-values themselves, or None if they are too many to travel in a page."""
     if evidence.p_values.size > MOST_CELLS:

@@ -31,7 +31,7 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.rows import Rows, label_scores
 from aptset.metrics.coverage_distribution import FoldCounts
 from aptset.metrics.evaluation import Evaluation, evaluate
-from aptset.metrics.evaluation_rows import Evidence, Origin, as_group_list
+from aptset.metrics.evaluation_rows import EvaluationRows, Origin, as_group_list
 from aptset.metrics.features import can_be_sliced
 from aptset.reports.render import check_report_source
 from aptset.sets import PredictionSets
@@ -274,7 +274,7 @@ def _with_rows(
     origin: Origin,
 ) -> Evaluation:
     likely = None if may_be_empty else last.indices[last.indptr[:-1]].astype(np.int64)
-    rows = Evidence(sets, as_labels(y, "y"), p_values, chances, as_group_list(groups), features, likely, origin)
+    rows = EvaluationRows(sets, as_labels(y, "y"), p_values, chances, as_group_list(groups), features, likely, origin)
     return replace(evaluation, evidence=rows)
 
 
