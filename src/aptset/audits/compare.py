@@ -14,9 +14,10 @@ from aptset.audits.pages import splits_page
 from aptset.audits.results import Difference, Records, Splits
 from aptset.audits.splits import as_conformal, split_and_measure
 from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
+from aptset.core import validate
 from aptset.core.displays import Display
 from aptset.core.tables import Backend, html_table
-from aptset.core.validate import check_alpha, check_option
+from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.estimates import Estimate, paired_mean, resampled_mean
@@ -145,10 +146,10 @@ class Comparison:
             corrected variance of Nadeau and Bengio, which is approximate, and much wider. The metrics of whole splits
             have this one only.
         """
-        check_option(metric, tuple(OF_SPLITS), "metric")
-        check_option(about, ("models", "data"), "about")
+        validate.one_of(metric, tuple(OF_SPLITS), "metric")
+        validate.one_of(about, ("models", "data"), "about")
         for name in (first, second):
-            check_option(name, tuple(self.splits.candidates), "candidate")
+            validate.one_of(name, tuple(self.splits.candidates), "candidate")
         if about == "models" and metric in _BY_ROW:
             return paired_mean(*self.splits.paired(first, second, _BY_ROW[metric]), confidence)
         paired = self.splits.values(first, metric) - self.splits.values(second, metric)
@@ -212,7 +213,7 @@ class Comparison:
 
     def plot(self, metric: str = "size") -> Display:
         """Draw the mean of a metric for each candidate, best first."""
-        check_option(metric, tuple(OF_SPLITS), "metric")
+        validate.one_of(metric, tuple(OF_SPLITS), "metric")
         means = [self.splits.mean(self.splits.values(name, metric), metric) for name in self.ranking]
         columns = {"candidate": self.ranking, metric: [float(m) for m in means]}
         columns |= {"low": [m.low for m in means], "high": [m.high for m in means]}

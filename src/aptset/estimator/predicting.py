@@ -19,10 +19,11 @@ from aptset.calibration.cross_calibration import CrossCalibration
 from aptset.conformal.checks import warn_no_promise
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.weight_checks import refuse_guaranteed
+from aptset.core import validate
 from aptset.core.labels import as_labels, check_length, columns_of
 from aptset.core.randomization import NewU
 from aptset.core.tables import Backend, html_note, make_table
-from aptset.core.validate import check_alpha, check_alphas, check_option
+from aptset.core.validate import check_alpha, check_alphas
 from aptset.estimator.checks import are_things
 from aptset.estimator.fitted import Fitted
 from aptset.estimator.fitting import mean_probabilities
@@ -70,7 +71,7 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         return float(accuracy_score(labels, guesses, sample_weight=sample_weight))
 
     def _levels(self, alphas: list[Fraction], promises: Promises) -> list[Fraction]:
-        level = check_option(self.level, ("nominal", "guaranteed"), "level")
+        level = validate.one_of(self.level, ("nominal", "guaranteed"), "level")
         if level == "nominal":
             return alphas
         refuse_guaranteed(promises.is_weighted)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from aptset.core import validate
 from aptset.core.labels import columns_of
-from aptset.core.validate import check_alpha, check_choice, check_generator, check_option, warn_if_too_few
+from aptset.core.validate import check_alpha, check_choice, check_generator, warn_if_too_few
 from aptset.estimator.checks import check_estimator_can, check_training_data
 from aptset.estimator.fitting import probabilities_of, seed_unseeded, take
 from aptset.kernels.counting import rank_at
@@ -304,7 +305,7 @@ class ConformalQuantileClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstim
     def fit(self, X: Any, y: Any) -> ConformalQuantileClassifier:
         """Train the classifier, regress, and calibrate, on one third of the rows each."""
         alpha = check_alpha(self.alpha)
-        check_option(self.side, ("upper", "lower"), "side")
+        validate.one_of(self.side, ("upper", "lower"), "side")
         check_estimator_can(self.estimator)
         table = {name: (lambda kind=kind: kind(float(alpha))) for name, kind in REGRESSORS.items()}
         regressor = check_choice(self.quantiles, table, "predict", "quantiles")

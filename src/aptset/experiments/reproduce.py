@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from aptset.core import validate
 from aptset.core.files import atomic_path, atomic_write
 from aptset.core.progress import as_time
 from aptset.core.runner import Done, check_folder, read_results, run_tasks, versions
 from aptset.core.validate import check_alpha
 from aptset.experiments.baselines import check_packages
 from aptset.experiments.cells import FAMILY_OF, Cell
-from aptset.experiments.checks import check_finished_folder, check_seed, check_some_finished, warn_left_out
+from aptset.experiments.checks import check_finished_folder, check_some_finished, warn_left_out
 from aptset.experiments.claims import (
     ABOUT,
     LARGEST_Z,
@@ -328,7 +329,7 @@ def reproduce(
     draw_only : bool, default=False
         Compute nothing: draw what is finished.
     """
-    level, start = float(check_alpha(alpha)), check_seed(seed)
+    level, start = float(check_alpha(alpha)), validate.whole(seed, "seed", 0, "a whole number that is not negative")
     designs = designs_of(names)
     check_packages(["matplotlib", "pandas", "pyarrow"], "aptset reproduce")
     cells = cells_of(designs.values(), choice, level, start, data)

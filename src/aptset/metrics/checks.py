@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core import validate
 from aptset.core.labels import as_labels, as_objects, check_length, with_one_missing
 from aptset.core.tables import is_table, matrix_of_table, plain_list
 from aptset.core.validate import check_sample_size
@@ -106,16 +106,13 @@ def check_level(level: Any, alpha: Fraction | None) -> float:
     """Return the coverage that labels should reach: as given, or twice the misses promised."""
     if level is None:
         return max(0.0, float(1 - 2 * (Fraction(1, 10) if alpha is None else alpha)))
-    if isinstance(level, bool) or not isinstance(level, Real) or not 0 <= float(level) <= 1:
-        raise ValueError(f"level must be a coverage in [0, 1]; got {level!r}. Pass level=0.8, for instance.")
-    return float(level)
+    way_out = "Pass level=0.8, for instance."
+    return validate.number(level, "level", "a coverage in [0, 1]", lambda share: 0 <= share <= 1, way_out)
 
 
 def check_confidence(confidence: Any) -> float:
     """Return the confidence of an interval."""
-    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < float(confidence) < 1:
-        raise ValueError(f"confidence must be in (0, 1); got {confidence!r}. For 95 % intervals pass 0.95.")
-    return float(confidence)
+    return validate.share(confidence, "confidence", way_out="For 95 % intervals pass 0.95.")
 
 
 def check_by(by: Any, labels: Any) -> NDArray[Any]:
@@ -198,16 +195,9 @@ def check_projections(projections: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def check_delta(delta: Any) -> Fraction:
     """Return the least share of points in a slab, exactly as written."""
-    if isinstance(delta, bool) or not isinstance(delta, Real) or not 0 < float(delta) <= 1:
-        raise ValueError(f"delta must be in (0, 1], the least share of the points in a slab; got {delta!r}.")
+    rule = "in (0, 1], the least share of the points in a slab"
+    validate.number(delta, "delta", rule, lambda share: 0 < share <= 1)
     return Fraction(str(delta))
-
-
-def check_share_to_find(share: Any) -> float:
-    """Return the share of rows on which a slab is found."""
-    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) < 1:
-        raise ValueError(f"share_to_find must be in (0, 1); got {share!r}.")
-    return float(share)
 
 
 def check_directions(directions: Any, n_features: int, generator: np.random.Generator) -> NDArray[np.float64]:
@@ -248,13 +238,6 @@ def check_counts(covered: Any, m: Any) -> tuple[int, int]:
     if m < 1 or not 0 <= covered <= m:
         raise ValueError(f"covered must be between 0 and m, and m at least 1; got covered={covered}, m={m}.")
     return int(covered), int(m)
-
-
-def check_within(within: Any) -> float:
-    """Return a margin around the coverage."""
-    if isinstance(within, bool) or not isinstance(within, Real) or not 0 < float(within) < 1:
-        raise ValueError(f"within must be in (0, 1), the margin around 1 - alpha; got {within!r}.")
-    return float(within)
 
 
 def check_size_exists(n: int, alpha: Any, within: Any) -> int:

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
+from aptset.core import validate
 from aptset.core.displays import Display, drawable
 from aptset.core.labels import check_length
 from aptset.core.overlapping import Overlapping
 from aptset.core.tables import Backend, html_table, make_table
-from aptset.core.validate import check_alpha, check_option
+from aptset.core.validate import check_alpha
 from aptset.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
 from aptset.metrics.checks import check_confidence, check_level, check_needs_p_values, check_what_is_needed
 from aptset.metrics.estimates import Estimate, share_of_count
@@ -133,7 +134,7 @@ class Evaluation:
         >>> evaluation.lowest()
         ('a', 0.5 [0.00627, 0.9937] (1 of 2))
         """
-        check_option(by, ("label", "group", "size"), "by")
+        validate.one_of(by, ("label", "group", "size"), "by")
         values = {name: one for name, one in (self.parts.get(f"by_{by}") or {}).items() if by != "size" or name != 0}
         if not values:
             return None
@@ -161,7 +162,7 @@ class Evaluation:
         """
         known = [name for name in BREAKDOWNS if self.parts.get(name) is not None]
         check_what_is_needed(kind, [*known, *(["curve"] if self.evidence is not None else [])])
-        check_option(kind, (*known, *(["curve"] if self.evidence is not None else [])), "kind")
+        validate.one_of(kind, (*known, *(["curve"] if self.evidence is not None else [])), "kind")
         if kind == "curve" and self.evidence is not None:
             return show_curve(self.evidence)
         what, by = BREAKDOWNS[kind].words, BREAKDOWNS[kind].by

@@ -10,8 +10,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.core import validate
 from aptset.core.tables import is_table
-from aptset.core.validate import check_flag, check_generator, check_option
+from aptset.core.validate import check_generator
 from aptset.kernels import engines
 from aptset.kernels.blocks import thread_count
 from aptset.kernels.formula import Floats
@@ -21,7 +22,6 @@ from aptset.metrics.checks import (
     check_delta,
     check_directions,
     check_projections,
-    check_share_to_find,
 )
 from aptset.metrics.estimates import Estimate, share
 from aptset.metrics.features import Features, features_of, in_words, project
@@ -256,19 +256,19 @@ def worst_slice_coverage(
     >>> round(float(worst), 2), worst.top_features(1)[0][0]
     (0.01, 'x1')
     """
-    check_option(method, ("held-out", "in-sample"), "method")
+    validate.one_of(method, ("held-out", "in-sample"), "method")
     covered = Outcome.of(sets, labels, classes).covered
     features = features_of(X, None, len(covered))
     least_share, sure = check_delta(delta), check_confidence(confidence)
     generator = check_generator(random_state)
     vectors = check_directions(directions, features.matrix.shape[1], generator)
-    if is_table(X) if standardize is None else check_flag(standardize, "standardize"):
+    if is_table(X) if standardize is None else validate.flag(standardize, "standardize"):
         spread = check_projections(features.spread)
         vectors = check_projections(vectors / np.where(spread > 0, spread, 1.0))
     find, judge = np.arange(len(covered)), np.arange(len(covered))
     if method == "held-out":
         order = generator.permutation(len(covered))
-        n_find = max(1, round(check_share_to_find(share_to_find) * len(covered)))
+        n_find = max(1, round(validate.share(share_to_find, "share_to_find") * len(covered)))
         find, judge = order[:n_find], order[n_find:]
     slab, vector = search(features.matrix[find], covered[find], vectors, least_share)
     (projection,) = project(features.matrix, vector[None, :])

@@ -9,8 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from aptset.core.files import atomic_write
 from aptset.reports.summarise import Summary
 
@@ -29,13 +27,6 @@ def check_report_source(source: Any, X: Any, y: Any, is_evaluation: bool, is_kno
             "X and y must be given: test rows (for a calibration their probabilities, of each fold if there are more) "
             "and their true labels, none of which trained or calibrated."
         )
-
-
-def check_example_count(count: Any) -> int:
-    """Return how many rows are shown."""
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 <= count <= 10_000:
-        raise ValueError(f"examples must be a whole number from 0 to 10000; got {count!r}.")
-    return int(count)
 
 
 def check_page_path(path: Any) -> Path:
