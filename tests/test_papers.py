@@ -91,7 +91,7 @@ def test_errors_name_extras_that_bring_what_is_missing():
     assert {"click", "skops", "torch", "jinja2"} <= {package for package, _ in needs}, "texts are found no more"
     for package, extra in needs:
         assert package in packages(extra), f"aptset[{extra}] does not bring {package}"
-    for module in ("aptset.core.tables", "aptset.experiments.baselines.network"):
+    for module in ("aptset.core.tables", "aptset.experiments.baselines"):
         for package, extra in import_module(module).EXTRAS.items():
             assert package.replace("_", "-") in packages(extra), f"{module}: aptset[{extra}] does not bring {package}"
 

@@ -11,7 +11,7 @@ import pytest
 
 import aptset
 from aptset.conformal import CALIBRATIONS
-from aptset.scores import SCORES
+from aptset.scores import ALIASES, SCORES
 
 
 def test_public_names():
@@ -32,6 +32,14 @@ def test_public_names():
     assert aptset.__version__ == "0.1.0"
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = aptset.no_such_name
+
+
+def test_the_fields_own_names_are_the_same_classes():
+    pairs = {"APS": "Adaptive", "LAC": "Homogeneous", "THR": "Homogeneous", "RAPS": "Regularized", "TopK": "Rank"}
+    for short, name in pairs.items():
+        assert getattr(aptset, short) is getattr(aptset, name)
+        assert short in aptset.__all__
+        assert ALIASES[short.lower()] == name.lower()
 
 
 def test_what_can_be_named_can_be_imported():

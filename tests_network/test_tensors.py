@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import aptset
-from aptset.experiments.baselines.network import EXTRAS
+from aptset.experiments.baselines import EXTRAS
 
 LOGITS = torch.tensor(np.random.default_rng(0).normal(size=(60, 3)) * 3)
 LABELS = LOGITS.argmax(dim=1)

@@ -104,6 +104,6 @@ def _metrics() -> str:
 
 
 def _breakdowns() -> str:
-    rows = [(f"`{one.name}`", one.words, one.by, _link(one.of)) for one in BREAKDOWNS]
+    rows = [(f"`{one.name}`", one.words, one.by, _link(one.of)) for one in BREAKDOWNS.values()]
     text = "Attributes of an evaluation that have one number for each size, label or group."
     return _table("Breakdowns", text, ["name", "shows", "by", "function"], rows)

@@ -13,13 +13,14 @@ from aptset.experiments.claims import (
     RERUN,
     Finding,
     Results,
+    as_markdown,
     compare_notebook,
     compare_rerun,
     findings,
+    listing,
 )
 from aptset.experiments.designs import DESIGNS
-from aptset.experiments.listings import as_markdown, listing
-from aptset.experiments.pages import claims_page
+from aptset.experiments.reproduce import claims_page
 from aptset.metrics.estimates import Estimate
 
 

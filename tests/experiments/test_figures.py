@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from aptset.experiments.designs import DESIGNS, Design
-from aptset.experiments.figures import _draw_panel, _title, panels
+from aptset.experiments.designs import DESIGNS, FigureDesign
+from aptset.experiments.reproduce import _draw_panel, _title, panels
 
 METRICS = {"coverage": 0.9, "worst_slice": 0.8, "size": 2.0, "size_given_coverage": 3.0}
 
@@ -73,4 +73,4 @@ def test_titles_tell_how_often_and_what_was_left_out():
     assert _title(design, frame_of(design, 1)).endswith("(1 repetition; JK+ not run with RFC)")
     uneven = pd.concat([frame_of(design, 2), frame_of(design, 5).query("method == 'SC'")])
     assert "(2 to 5 repetitions" in _title(design, uneven)
-    assert _title(Design("x", "T", (1,), ("SVC",), ("SC",)), frame_of(design, 2)) == "T (2 repetitions)"
+    assert _title(FigureDesign("x", "T", (1,), ("SVC",), ("SC",)), frame_of(design, 2)) == "T (2 repetitions)"

@@ -12,8 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from aptset.experiments.baselines import ConformalQuantileClassifier, ForestQuantiles
-from aptset.experiments.baselines.quantile_classifier import thirds
+from aptset.experiments.baselines import ConformalQuantileClassifier, ForestQuantiles, thirds
 
 
 class Known(ClassifierMixin, BaseEstimator):

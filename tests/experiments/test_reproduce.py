@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from aptset.experiments.designs import DESIGNS, JACKKNIFE_LIMIT, Choice, cells_of
+from aptset.experiments.designs import DESIGNS, JACKKNIFE_LIMIT, Selection, cells_of
 from shell import APTSET, failure, run
 
 FEW = ("--repetitions", "2", "--boxes", "Oracle", "--methods", "SC,HCC,CV+,JK+", "--jobs", "1")
@@ -92,13 +92,13 @@ def test_data_that_cannot_be_had_are_missed_before_anything_runs(tmp_path, monke
 
 
 def test_a_missing_package_is_named_before_anything_runs(tmp_path, monkeypatch):
-    from aptset.experiments.baselines import network as checks
+    from aptset.experiments import baselines as checks
     from aptset.experiments.reproduce import reproduce
 
     monkeypatch.setattr(checks, "find_spec", lambda name: None if name == "torch" else object())
     told = r"CQC needs torch: pip install 'aptset\[network\]', or leave it out: --methods SC,.*,CQC-RF"
     with pytest.raises(ImportError, match=told):
-        reproduce(["fig1"], Choice(1), tmp_path)
+        reproduce(["fig1"], Selection(1), tmp_path)
 
 
 ON_MODELS, ON_DATA = {"SC", "CV+", "JK+", "CQC", "HCC", "oracle"}, {"SC", "CV+", "JK+", "CQC", "CQC-RF", "HCC"}
@@ -130,7 +130,7 @@ def test_designs_are_the_papers(name, data, sizes, boxes, methods, conditions):
 
 def test_cells_behind_the_designs():
     assert len(DESIGNS) == 10
-    cells = cells_of(DESIGNS.values(), Choice(3), 0.1, 0, None)
+    cells = cells_of(DESIGNS.values(), Selection(3), 0.1, 0, None)
     combinations = {(c.data, c.n_train, c.n_test, c.box, c.family) for c in cells}
     assert len(cells) == 3 * len(combinations), "designs share cells"
     jackknife = {c for c in combinations if c[4] == "JK+"}

@@ -78,8 +78,8 @@ def test_sets_are_the_same_whether_they_wait_or_not(monkeypatch, n_classes, dtyp
     late = calibration.predict_set(matrix[:-5], 0.2)
     monkeypatch.setattr(engines, "chosen", engines.NUMPY)
     plain = calibration.predict_set(matrix[:-5], 0.2)
-    assert ("_late" in vars(late)) == (late.sizes.mean() >= 48), "few members are put in order at once"
-    assert "_late" not in vars(plain)
+    assert ("_lazy" in vars(late)) == (late.sizes.mean() >= 48), "few members are put in order at once"
+    assert "_lazy" not in vars(plain)
     assert late == plain
     assert late.indices.dtype == plain.indices.dtype == np.int32
 
@@ -100,7 +100,7 @@ def test_more_columns_than_two_bytes_hold(monkeypatch):
 def waiting_sets(matrix):
     labels = np.arange(len(matrix)) % matrix.shape[1]
     sets = aptset.calibrate(matrix, labels, random_state=0).predict_set(matrix[:250], 0.2)
-    assert "_late" in vars(sets)
+    assert "_lazy" in vars(sets)
     return sets, labels[:250]
 
 
@@ -120,7 +120,7 @@ def test_sizes_coverage_and_masks_put_nothing_in_order(monkeypatch):
         with pytest.raises(AssertionError, match="put in order"):
             sets.labels()
     eager = pickle.loads(pickle.dumps(sets))
-    assert "_late" not in vars(eager)
+    assert "_lazy" not in vars(eager)
     np.testing.assert_array_equal(mask, eager.mask)
     np.testing.assert_array_equal(covered, eager.covers(labels))
     np.testing.assert_array_equal(sizes, eager.sizes)
@@ -156,7 +156,7 @@ def test_many_threads_ask_for_the_order_and_it_is_worked_out_once(monkeypatch):
     monkeypatch.setattr(
         compiled_engine.WaitingMembers, "in_order", lambda part: (calls.append(part), work_out(part))[1]
     )
-    parts = len(vars(sets)["_late"]._parts)
+    parts = len(vars(sets)["_lazy"]._parts)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: sets.indices, range(32)))
     assert len(calls) == parts

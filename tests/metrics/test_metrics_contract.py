@@ -8,9 +8,9 @@ from sklearn.naive_bayes import GaussianNB
 
 import aptset
 from aptset.experiments.cells import Cell
-from aptset.experiments.designs import Design
-from aptset.experiments.listings import as_markdown, listing
-from aptset.metrics import BREAKDOWNS, METRICS, OF_SPLITS, Metric, Outcome, as_estimate
+from aptset.experiments.claims import as_markdown, listing
+from aptset.experiments.designs import FigureDesign
+from aptset.metrics import BREAKDOWNS, METRICS, OF_SPLITS, Breakdown, Metric, Outcome, as_estimate
 from aptset.metrics.running_sums import Codes, RunningSums
 
 
@@ -25,12 +25,13 @@ def sets_of(n=200, seed=0):
     return generator.random((n, 4)) < 0.5, generator.integers(4, size=n), generator.normal(size=(n, 2))
 
 
-def streamed(mask, labels, alpha=None, confidence=0.95):
+def streamed(mask, labels, alpha=None, confidence=0.95, groups=None):
     sums, names = RunningSums(), list(range(mask.shape[1]))
     for part in np.array_split(np.arange(len(labels)), 3):
         covered = mask[part, labels[part]]
         held = set(np.flatnonzero(mask[part].any(axis=0)).tolist())
-        sums.add(mask[part].sum(axis=1), covered, held, Codes(labels[part], names), None)
+        by = None if groups is None else Codes(groups[part], ["south", None, "north", "never"])
+        sums.add(mask[part].sum(axis=1), covered, held, Codes(labels[part], names), by)
     return sums.evaluation(alpha, confidence)
 
 
@@ -66,7 +67,7 @@ def test_every_line_has_a_name_and_words(name):
 def test_names_are_distinct():
     for names in ([one.words for one in METRICS.values()], [one.heading for one in METRICS.values()]):
         assert len(set(names)) == len(METRICS)
-    assert not {one.name for one in BREAKDOWNS} & set(METRICS)
+    assert not set(BREAKDOWNS) & set(METRICS)
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -104,6 +105,41 @@ def test_a_metric_that_needs_the_rows_is_left_out_where_they_have_gone_by(monkey
     found = streamed(mask, labels)
     assert found.first_label is None
     assert "first label" not in repr(found)
+
+
+@pytest.mark.parametrize("n", [12, 40_000], ids=["sparse", "dense"])
+def test_a_breakdown_is_written_once(n, monkeypatch):
+    """A function and a line: rows that go by, of many labels or few rows, are broken down by it as rows at once are."""
+
+    def empty_rate_by(sets, labels, by="label", *, confidence=0.95):
+        outcome = Outcome.of(sets, labels)
+        parts = outcome.parts(by)
+        return {part.name: outcome.share(outcome.sizes == 0, confidence, part.rows) for part in parts}
+
+    for by in ("label", "group"):
+        monkeypatch.setitem(BREAKDOWNS, f"empty_by_{by}", Breakdown(f"empty_by_{by}", empty_rate_by, "empty sets", by))
+    mask, labels, _ = sets_of(n)
+    codes = np.random.default_rng(1).integers(3, size=n)
+    groups = [["south", None, "north"][code] for code in codes]
+    monkeypatch.setattr("aptset.metrics.running_sums._LONG", 10)  # counts are joined again and again
+    found = streamed(mask, labels, 0.3, 0.9, codes)
+    expected = aptset.evaluate(mask, labels, groups=groups, alpha=0.3, confidence=0.9)
+    assert found.n == expected.n == n
+    for name in (*METRICS, *BREAKDOWNS):
+        assert repr(getattr(found, name)) == repr(getattr(expected, name)), name
+    assert len(found.empty_by_group) == 3
+
+
+def test_a_breakdown_that_needs_the_rows_is_left_out_where_they_have_gone_by(monkeypatch):
+    def first_label_by(sets, labels, by="label", *, confidence=0.95):
+        outcome = Outcome.of(sets, labels)
+        return {part.name: outcome.share(outcome.sets.mask[:, 0], confidence, part.rows) for part in outcome.parts(by)}
+
+    line = Breakdown("first_by_label", first_label_by, "first label", "label", streams=False)
+    monkeypatch.setitem(BREAKDOWNS, line.name, line)
+    mask, labels, _ = sets_of()
+    assert len(aptset.evaluate(mask, labels).first_by_label) == 4
+    assert streamed(mask, labels).first_by_label is None
 
 
 def test_an_evaluation_shows_every_metric(newcomer):
@@ -145,7 +181,7 @@ def test_audits_and_comparisons_show_every_metric_of_splits(newcomer, tmp_path):
 
 def test_experiments_show_every_metric_of_splits(newcomer):
     written = [row for seed in range(2) for row in Cell("model2", 60, 80, "Oracle", "SC", seed).run()]
-    design = Design("model2", "A title", (60,), ("Oracle",), ("SC",))
+    design = FigureDesign("model2", "A title", (60,), ("Oracle",), ("SC",))
     frame = pd.DataFrame(written)
     lines = listing(design, frame, 0.1)
     assert all(np.isfinite(lines[name]).all() and f"{name}_se" in lines for name in OF_SPLITS)

@@ -18,9 +18,10 @@ from aptset.audits.results import Distribution, Records, Splits, distribution
 from aptset.audits.splits import as_conformal, split_and_measure
 from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
 from aptset.conformal import CALIBRATIONS
+from aptset.core import validate
 from aptset.core.displays import Display
 from aptset.core.tables import Backend, html_table, make_table
-from aptset.core.validate import check_alpha, check_option
+from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.metrics import OF_SPLITS
@@ -67,9 +68,9 @@ class Audit:
 
     def plot(self, metric: str = "coverage", candidate: str | None = None) -> Display:
         """Draw how a metric is distributed over the splits of a calibration (by default the first)."""
-        check_option(metric, tuple(OF_SPLITS), "metric")
+        validate.one_of(metric, tuple(OF_SPLITS), "metric")
         names = tuple(self.verdicts)
-        values = self.splits.values(check_option(candidate or names[0], names, "candidate"), metric)
+        values = self.splits.values(validate.one_of(candidate or names[0], names, "candidate"), metric)
         marks = [1 - self.alpha] if OF_SPLITS[metric].aims_at_level else []
         title = f"{metric.replace('_', ' ')} over {self.repetitions} random splits"
         return Display(distribution(values, metric), "line", title, metric, "share of splits", marks)

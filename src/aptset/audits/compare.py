@@ -14,41 +14,42 @@ from aptset.audits.pages import splits_page
 from aptset.audits.results import Difference, Records, Splits
 from aptset.audits.splits import as_conformal, split_and_measure
 from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
+from aptset.core import validate
 from aptset.core.displays import Display
 from aptset.core.tables import Backend, html_table
-from aptset.core.validate import check_alpha, check_option
+from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.estimates import Estimate, paired_mean, resampled_mean
 from aptset.reports.render import check_page_path, save_page
 
 
-def headline(found: Comparison) -> str:
+def headline(comparison: Comparison) -> str:
     """Return who is best in a few words."""
-    best, *others = found.ranking
-    if not found.verdicts[best].kept:
+    best, *others = comparison.ranking
+    if not comparison.verdicts[best].kept:
         return "No candidate keeps the promise"
-    agree = " of those that agree with the promise" if not all(v.kept for v in found.verdicts.values()) else ""
-    rivals = [other for other in others if found.verdicts[other].kept]
-    if not _leads(found, best, rivals, "models"):
+    agree = " of those that agree with the promise" if not all(v.kept for v in comparison.verdicts.values()) else ""
+    rivals = [other for other in others if comparison.verdicts[other].kept]
+    if not _leads(comparison, best, rivals, "models"):
         return f"{best} comes first{agree}, without a clear lead"
-    doubt = "" if _leads(found, best, rivals, "data") else "; other data might say otherwise"
+    doubt = "" if _leads(comparison, best, rivals, "data") else "; other data might say otherwise"
     return f"{best} has the smallest sets{agree}{doubt}"
 
 
-def _leads(found: Comparison, best: str, rivals: list[str], about: Literal["models", "data"]) -> bool:
-    return all(found.difference(rival, best, "size", found.each, about).low > 0 for rival in rivals)
+def _leads(comparison: Comparison, best: str, rivals: list[str], about: Literal["models", "data"]) -> bool:
+    return all(comparison.difference(rival, best, "size", comparison.each, about).low > 0 for rival in rivals)
 
 
-def sentence(found: Comparison, best: str, other: str) -> str:
+def sentence(comparison: Comparison, best: str, other: str) -> str:
     """Say how the best differs from another."""
     size, slices, gap = (
-        found.difference(other, best, metric, found.each) for metric in ("size", "worst_slice", "coverage")
+        comparison.difference(other, best, metric, comparison.each) for metric in ("size", "worst_slice", "coverage")
     )
-    covers = [f"{float(found.verdicts[name].coverage):.3f}" for name in (best, other)]
-    if not found.verdicts[other].kept and found.verdicts[best].kept:
+    covers = [f"{float(comparison.verdicts[name].coverage):.3f}" for name in (best, other)]
+    if not comparison.verdicts[other].kept and comparison.verdicts[best].kept:
         return f"{other} does not keep the promise (coverage {covers[1]}); {best} agrees with it ({covers[0]})."
-    elsewhere = found.difference(other, best, "size", found.each, "data")
+    elsewhere = comparison.difference(other, best, "size", comparison.each, "data")
     interval = f"interval {size.low:.2g} to {size.high:.2g}; on other data {elsewhere.low:.2g} to {elsewhere.high:.2g}"
     if size.low > 0:
         text = f"{best}'s sets are {float(size):.2f} labels smaller on average than {other}'s ({interval})"
@@ -65,33 +66,33 @@ def sentence(found: Comparison, best: str, other: str) -> str:
     return f"{text}; worst-slice coverage of {other} is {way} ({ends})."
 
 
-def recommended(found: Comparison) -> tuple[str, str]:
+def recommended(comparison: Comparison) -> tuple[str, str]:
     """Return the candidate to take, and the reason."""
-    best, *others = found.ranking
-    if not found.verdicts[best].kept:
+    best, *others = comparison.ranking
+    if not comparison.verdicts[best].kept:
         return best, "none of them keeps the promise; look at the rows first (aptset audit)"
-    near = [name for name in others if found.verdicts[name].kept and _is_near(found, name, best)]
-    sizes = {name: float(found.splits.values(name, "size").mean()) for name in found.ranking}
-    if not near:
-        rival = next((name for name in others if found.verdicts[name].kept), None)
+    alike = [name for name in others if comparison.verdicts[name].kept and _is_near(comparison, name, best)]
+    sizes = {name: float(comparison.splits.values(name, "size").mean()) for name in comparison.ranking}
+    if not alike:
+        rival = next((name for name in others if comparison.verdicts[name].kept), None)
         beside = f"; {rival} has {sizes[rival]:.2f}" if rival else ""
         return best, f"it agrees with the promise and has the smallest sets, {sizes[best]:.2f} labels{beside}"
-    slices = {name: _mean_slice(found, name) for name in (best, *near)}
-    chosen = best if np.isnan(slices[best]) else max((best, *near), key=lambda name: slices[name])
-    same = ", ".join(name for name in (best, *near) if name != chosen)
+    slices = {name: _mean_slice(comparison, name) for name in (best, *alike)}
+    chosen = best if np.isnan(slices[best]) else max((best, *alike), key=lambda name: slices[name])
+    same = ", ".join(name for name in (best, *alike) if name != chosen)
     worst = f", and its worst slice is covered best, {slices[chosen]:.3f}" if not np.isnan(slices[chosen]) else ""
     small = f"its sets, {sizes[chosen]:.2f} labels, are as small as those of {same}"
     return chosen, f"it agrees with the promise, {small}{worst}"
 
 
-def _mean_slice(found: Comparison, name: str) -> float:
+def _mean_slice(comparison: Comparison, name: str) -> float:
     """Return the coverage of the worst slice over splits that had rows enough to look for one; NaN if none had."""
-    values = found.splits.values(name, "worst_slice")
+    values = comparison.splits.values(name, "worst_slice")
     return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else float("nan")
 
 
-def _is_near(found: Comparison, name: str, best: str) -> bool:
-    return not found.difference(name, best, "size", found.each).low > 0
+def _is_near(comparison: Comparison, name: str, best: str) -> bool:
+    return not comparison.difference(name, best, "size", comparison.each).low > 0
 
 
 _ABOUT: tuple[Literal["models"], Literal["data"]] = ("models", "data")
@@ -145,10 +146,10 @@ class Comparison:
             corrected variance of Nadeau and Bengio, which is approximate, and much wider. The metrics of whole splits
             have this one only.
         """
-        check_option(metric, tuple(OF_SPLITS), "metric")
-        check_option(about, ("models", "data"), "about")
+        validate.one_of(metric, tuple(OF_SPLITS), "metric")
+        validate.one_of(about, ("models", "data"), "about")
         for name in (first, second):
-            check_option(name, tuple(self.splits.candidates), "candidate")
+            validate.one_of(name, tuple(self.splits.candidates), "candidate")
         if about == "models" and metric in _BY_ROW:
             return paired_mean(*self.splits.paired(first, second, _BY_ROW[metric]), confidence)
         paired = self.splits.values(first, metric) - self.splits.values(second, metric)
@@ -180,12 +181,12 @@ class Comparison:
     def differences(self) -> Records[Difference]:
         """Return the paired differences of each candidate from the best, metric by metric."""
         best = self.ranking[0]
-        found = []
+        differences = []
         for name in self.ranking[1:]:
             for metric in OF_SPLITS:
                 one, other = (self.difference(name, best, metric, self.each, about) for about in _ABOUT)
-                found.append(Difference(name, best, metric, float(one), one.low, one.high, other.low, other.high))
-        return Records(found)
+                differences.append(Difference(name, best, metric, float(one), one.low, one.high, other.low, other.high))
+        return Records(differences)
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return the paired differences from the best candidate with both intervals; all pairs hold at once."""
@@ -212,7 +213,7 @@ class Comparison:
 
     def plot(self, metric: str = "size") -> Display:
         """Draw the mean of a metric for each candidate, best first."""
-        check_option(metric, tuple(OF_SPLITS), "metric")
+        validate.one_of(metric, tuple(OF_SPLITS), "metric")
         means = [self.splits.mean(self.splits.values(name, metric), metric) for name in self.ranking]
         columns = {"candidate": self.ranking, metric: [float(m) for m in means]}
         columns |= {"low": [m.low for m in means], "high": [m.high for m in means]}

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from pickle import PicklingError
 from typing import Any
 
@@ -17,6 +16,7 @@ from joblib import wrap_non_picklable_objects
 from numpy.typing import NDArray
 
 from aptset.conformal.weight_checks import refuse_with_weights
+from aptset.core import validate
 from aptset.core.bands import LabelBands
 from aptset.core.groups import groups_overlap
 from aptset.core.labels import check_length
@@ -31,23 +31,17 @@ from aptset.metrics.features import can_be_sliced, features_of
 
 def check_repetitions(repetitions: Any) -> int:
     """Return the number of random splits."""
-    if isinstance(repetitions, bool) or not isinstance(repetitions, int | np.integer) or repetitions < 2:
-        raise ValueError(f"repetitions must be a whole number, at least 2; got {repetitions!r}. 100 is a good number.")
-    return int(repetitions)
+    return validate.whole(repetitions, "repetitions", 2, "a whole number, at least 2", way_out="100 is a good number.")
 
 
 def check_seed(seed: Any) -> int:
     """Return the seed, from which every split draws its own numbers."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"random_state must be a whole number, not negative, so that runs can go on; got {seed!r}.")
-    return int(seed)
+    return validate.whole(seed, "random_state", 0, "a whole number, not negative, so that runs can go on")
 
 
 def check_test_share(share: Any, n_rows: int) -> tuple[float, int]:
     """Return the share of the rows that test, and their number."""
-    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) < 1:
-        raise ValueError(f"test_share must be in (0, 1), the share of the rows that test; got {share!r}.")
-    n_test = round(float(share) * n_rows)
+    n_test = round(validate.share(share, "test_share", "the share of the rows that test") * n_rows)
     if n_test < 1 or n_rows - n_test < 2:
         raise ValueError(
             f"test_share must leave a row to test and two to train and calibrate; got {share} of {n_rows} rows."
@@ -66,13 +60,13 @@ def check_unweighted(weights: Any) -> None:
 
 def check_calibrations(calibrations: Any, known: Sequence[str]) -> list[Any]:
     """Return the calibrations to audit."""
-    found = [calibrations] if isinstance(calibrations, str) or not isinstance(calibrations, Sequence) else calibrations
-    for one in found:
+    chosen = [calibrations] if isinstance(calibrations, str) or not isinstance(calibrations, Sequence) else calibrations
+    for one in chosen:
         if isinstance(one, str) and one not in known:
             raise ValueError(f"calibrations must be among {', '.join(known)}; got {one!r}.")
-    if len(found) == 0 or len({str(one) for one in found}) != len(found):
+    if len(chosen) == 0 or len({str(one) for one in chosen}) != len(chosen):
         raise ValueError(f"calibrations must be at least one, each once; got {calibrations!r}.")
-    return list(found)
+    return list(chosen)
 
 
 def check_candidates(candidates: Any) -> dict[str, Any]:

@@ -31,13 +31,13 @@ def path_test(columns: NDArray[np.float64], generator: np.random.Generator, perm
     steps = _standardised(_pieces(columns))
     if steps.size == 0:
         return 1.0
-    found = _reach(steps[None])[0] * (1 - 1e-9)  # sums in another order may differ in their last bits
+    reached = _reach(steps[None])[0] * (1 - 1e-9)  # sums in another order may differ in their last bits
     at_once = max(1, _CELLS_AT_ONCE // steps.size)
     as_far = 0
     for start in range(0, permutations, at_once):
         count = min(at_once, permutations - start)
         orders = generator.permuted(np.tile(np.arange(len(steps)), (count, 1)), axis=1)
-        as_far += int((_reach(steps[orders]) >= found).sum())
+        as_far += int((_reach(steps[orders]) >= reached).sum())
     return (1 + as_far) / (1 + permutations)
 
 
@@ -79,17 +79,16 @@ def columns_of_features(X: Any, generator: np.random.Generator) -> NDArray[np.fl
     from scipy.stats import rankdata
 
     try:
-        found = features_of(_without_gaps(X))
+        features = features_of(_without_gaps(X))
     except (TypeError, ValueError, AttributeError):
         return None
-    if len(found.names) == 0:
+    if len(features.names) == 0:
         return None
-    if len(found.names) <= _MOST_COLUMNS and not hasattr(found.matrix, "tocsr"):
-        return np.asarray(rankdata(found.matrix, axis=0))
-    directions = (
-        generator.normal(size=(len(found.names), _MOST_COLUMNS)) / np.where(found.spread > 0, found.spread, 1)[:, None]
-    )
-    return np.asarray(found.matrix @ directions, dtype=np.float64)
+    if len(features.names) <= _MOST_COLUMNS and not hasattr(features.matrix, "tocsr"):
+        return np.asarray(rankdata(features.matrix, axis=0))
+    spread = np.where(features.spread > 0, features.spread, 1)[:, None]
+    directions = generator.normal(size=(len(features.names), _MOST_COLUMNS)) / spread
+    return np.asarray(features.matrix @ directions, dtype=np.float64)
 
 
 def _without_gaps(X: Any) -> Any:
@@ -247,8 +246,8 @@ def look_for_drift(
     """Return what all checks say; ``last`` is the split whose test rows are the last ones."""
     values, hits, times = _by_content(tested, pool.content)
     order = np.argsort(pool.position)
-    met = order[times[order] > 0]
-    p_order = path_test(values[met, None], generator)
+    tested_order = order[times[order] > 0]
+    p_order = path_test(values[tested_order, None], generator)
     p_labels = path_test(columns_of_labels(pool.y)[order], generator)
     columns = columns_of_features(pool.X if pool.features is None else pool.features, generator)
     p_features = None if columns is None else path_test(columns[order], generator)
@@ -257,9 +256,9 @@ def look_for_drift(
         p_last = min(1.0, 2 * min(p_last, new_labels_test(pool.y[order], last.rows, generator)))
     p_repeats = repeats_test(pool.content)
     warning = any(map(speaks_up, (p_order, p_labels, p_features, p_last, p_repeats)))
-    means = np.array([piece.mean() if len(piece) else np.nan for piece in np.array_split(hits[met], 10)])
-    found = (p_order, p_labels, p_features, p_last, p_repeats, repeated_rows(pool.content))
-    return Drift(warning, *found, last.covered / last.rows, means, last.monitor)
+    means = np.array([piece.mean() if len(piece) else np.nan for piece in np.array_split(hits[tested_order], 10)])
+    p_values = (p_order, p_labels, p_features, p_last, p_repeats, repeated_rows(pool.content))
+    return Drift(warning, *p_values, last.covered / last.rows, means, last.monitor)
 
 
 def _by_content(
@@ -294,8 +293,8 @@ def new_labels_test(
         among_last = np.bincount(last, minlength=len(times))
         return int(among_last[among_last == times].sum())
 
-    found = new(codes[-n_last:])
-    as_many = sum(new(generator.permutation(codes)[-n_last:]) >= found for _ in range(permutations))
+    observed = new(codes[-n_last:])
+    as_many = sum(new(generator.permutation(codes)[-n_last:]) >= observed for _ in range(permutations))
     return (1 + as_many) / (1 + permutations)
 
 

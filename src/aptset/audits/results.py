@@ -188,8 +188,8 @@ class Splits:
 
     def in_order(self, candidate: str) -> SplitResult:
         """Return the split whose test rows are the last ones."""
-        (found,) = (one for one in self.results if one.repetition < 0 and one.candidate == candidate)
-        return found
+        (result,) = (one for one in self.results if one.repetition < 0 and one.candidate == candidate)
+        return result
 
     def tested(self, candidate: str) -> list[TestedRows]:
         """Return the test rows of a candidate one by one, by repetition, as far as they were written down."""
@@ -216,8 +216,8 @@ class Splits:
         """Return one row for each candidate and split."""
         results = [one for name in self.candidates for one in self.of(name)]
         names = ("candidate", "repetition", "rows", "covered")
-        found = {name: [getattr(one, name) for one in results] for name in names}
-        return found | {name: [one.metrics[name] for one in results] for name in OF_SPLITS}
+        columns = {name: [getattr(one, name) for one in results] for name in names}
+        return columns | {name: [one.metrics[name] for one in results] for name in OF_SPLITS}
 
     def summary(self) -> Records[Distribution]:
         """Return the distribution of every metric, overall, by label and by group."""
@@ -257,9 +257,9 @@ class Splits:
         """Return the distributions as a small table: mean, and where nine of ten splits lie."""
         lines, rows = [f"  {'':<44} {'mean':>8}   nine of ten splits"], self.summary()
         for candidate in self.candidates:
-            mine = [row for row in rows if row.candidate == candidate]
-            overall = [row for row in mine if row.part == "all"]
-            parts = [row for row in mine if row.part != "all" and row.metric == "coverage"]
+            of_candidate = [row for row in rows if row.candidate == candidate]
+            overall = [row for row in of_candidate if row.part == "all"]
+            parts = [row for row in of_candidate if row.part != "all" and row.metric == "coverage"]
             shown = set(map(id, sorted(parts, key=lambda row: float(row.mean))[:_MOST_PARTS]))
             lines.extend(_line(row) for row in [*overall, *(row for row in parts if id(row) in shown)])
             if len(parts) > _MOST_PARTS:

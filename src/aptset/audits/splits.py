@@ -78,7 +78,7 @@ class RandomSplit:
             values = sets.sizes if self.keeps == "sizes" else _p_of_truth(model, X, columns_of(y, sets.classes))
             tested = TestedRows(test.tolist(), values.tolist(), covered)
         outcome, laws = Outcome.of(sets, y), _laws(model, y)
-        found = SplitResult(
+        result = SplitResult(
             self.candidate,
             self.repetition,
             rows=len(y),
@@ -90,7 +90,7 @@ class RandomSplit:
             tested=tested,
             monitor=None if self.repetition >= 0 or laws is None else self._monitored(model, outcome, test),
         )
-        return [found.as_row()]
+        return [result.as_row()]
 
     def _monitored(self, model: ConformalClassifier, outcome: Outcome, test: NDArray[np.intp]) -> str | None:
         """Return what a monitor says along the last rows, after one split that is large enough for a miss."""
@@ -115,8 +115,8 @@ class RandomSplit:
             parts["group"] = [self.pool.groups[row] for row in test.tolist()]
         for part, values in parts.items():
             for name in dict.fromkeys(values):
-                mine = np.array([value == name for value in values])
-                counts = (int(mine.sum()), int(outcome.covered[mine].sum()), float(outcome.sizes[mine].mean()))
+                belongs = np.array([value == name for value in values])
+                counts = (int(belongs.sum()), int(outcome.covered[belongs].sum()), float(outcome.sizes[belongs].mean()))
                 yield PartResult(part, self.pool.titles[part][name], *counts)
 
 
@@ -124,8 +124,8 @@ def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) 
     """Return the p-value of each row's true label, 0 for a label that the model does not know."""
     with all_at_once():
         p_values = model.p_values(X)
-    found = np.take_along_axis(p_values, np.maximum(columns, 0)[:, None], axis=1)[:, 0]
-    return np.where(columns < 0, 0.0, found)
+    of_truth = np.take_along_axis(p_values, np.maximum(columns, 0)[:, None], axis=1)[:, 0]
+    return np.where(columns < 0, 0.0, of_truth)
 
 
 def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] | None:

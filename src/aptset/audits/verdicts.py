@@ -61,17 +61,16 @@ class Verdict:
 
     def sentence(self) -> str:
         """Return the verdict in words."""
-        found = f"Coverage {float(self.coverage):.4g} on average"
+        coverage = f"Coverage {float(self.coverage):.4g} on average"
         if self.chance is None:
             words = "is at least the promise" if self.kept else "is LOWER than the promise"
-            return (
-                f"{found} {words}, {self.promise:.4g} (interval {self.coverage.low:.4g} to {self.coverage.high:.4g})."
-            )
+            interval = f"interval {self.coverage.low:.4g} to {self.coverage.high:.4g}"
+            return f"{coverage} {words}, {self.promise:.4g} ({interval})."
         law = f"95 of 100 valid audits lie between {self.low:.4g} and {self.high:.4g}, chance of so low a count"
         shown = "< 0.0001" if self.chance < 1e-4 else f"{self.chance:.3g}"
         end = f"{law} {shown} (exact; judged at level {self.false_alarms:.3g}).{self._about_left_out()}"
         words = "agrees with the promise of" if self.kept else "the promise is NOT kept:"
-        return f"{found}{' ' if self.kept else ': '}{words} {self.promise:.4g}; {end}"
+        return f"{coverage}{' ' if self.kept else ': '}{words} {self.promise:.4g}; {end}"
 
     def _about_left_out(self) -> str:
         if self.coverage_of_all is None:

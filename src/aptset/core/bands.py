@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.core import validate
 from aptset.core.groups import Groups
 from aptset.core.labels import (
     as_labels,
@@ -28,8 +28,8 @@ from aptset.core.validate import check_alpha
 def check_bands(bands: Any) -> dict[Any, Any]:
     """Return the band of each label, in plain values."""
     check_label_table(bands, "bands", "its band", "Pass {'cat': 'animal', 'car': 'thing'}, for instance.")
-    found = {plain_value(label): plain_value(band) for label, band in bands.items()}
-    for label, band in found.items():
+    plain = {plain_value(label): plain_value(band) for label, band in bands.items()}
+    for label, band in plain.items():
         try:
             hash(band)
         except TypeError as error:
@@ -39,7 +39,7 @@ def check_bands(bands: Any) -> dict[Any, Any]:
             ) from error
         if hashable(band) is None:
             raise ValueError(f"bands must not be missing; got {band!r} for the label {label!r}.")
-    return found
+    return plain
 
 
 def check_counts(counts: Any) -> dict[Any, int]:
@@ -54,20 +54,6 @@ def check_counts(counts: Any) -> dict[Any, int]:
         counts = dict(zip(names.tolist(), times.tolist(), strict=True))
     check_training_counts(counts)
     return {plain_value(label): int(count) for label, count in counts.items()}
-
-
-def check_band_count(n_bands: Any) -> int:
-    """Return how many bands are wanted at most."""
-    if isinstance(n_bands, bool) or not isinstance(n_bands, Integral) or n_bands < 1:
-        raise ValueError(f"n_bands must be a whole number of at least 1; got {n_bands!r}.")
-    return int(n_bands)
-
-
-def check_calibration_rows(n_calibration: Any) -> int:
-    """Return how many rows will calibrate."""
-    if isinstance(n_calibration, bool) or not isinstance(n_calibration, Integral) or n_calibration < 1:
-        raise ValueError(f"n_calibration must be a whole number of rows, at least 1; got {n_calibration!r}.")
-    return int(n_calibration)
 
 
 _ROWS_FOR_ONE = 10  # a band should expect so many times the rows without which its threshold is infinite
@@ -138,17 +124,18 @@ class LabelBands:
         """
         times = check_counts(counts)
         total, level = sum(times.values()), check_alpha(alpha)
-        rows = total if n_calibration is None else check_calibration_rows(n_calibration)
+        rule = "a whole number of rows, at least 1"
+        rows = total if n_calibration is None else validate.whole(n_calibration, "n_calibration", 1, rule)
         labels = sorted(times, key=lambda label: -times[label])
-        cut = np.array_split(np.arange(len(labels)), min(check_band_count(n_bands), len(labels)))
+        cut = np.array_split(np.arange(len(labels)), min(validate.whole(n_bands, "n_bands", 1), len(labels)))
         parts = _joined([[labels[place] for place in part] for part in cut], times, rows, total, level)
         return cls({label: number for number, part in enumerate(parts, start=1) for label in part})
 
     def groups_of(self, classes: NDArray[Any]) -> Groups:
         """Return the bands of some classes as groups, in the order in which the classes have them."""
-        found = check_every_label(self.bands, classes, "LabelBands", "Give each of them a band.")
-        number_of = {band: number for number, band in enumerate(dict.fromkeys(found))}
-        return Groups("band", tuple(number_of), tuple(number_of[band] for band in found))
+        bands = check_every_label(self.bands, classes, "LabelBands", "Give each of them a band.")
+        number_of = {band: number for number, band in enumerate(dict.fromkeys(bands))}
+        return Groups("band", tuple(number_of), tuple(number_of[band] for band in bands))
 
     def of(self, labels: ArrayLike) -> list[Any]:
         """Return the band of each label: groups for :func:`evaluate`, :func:`report` and a monitor.

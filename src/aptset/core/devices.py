@@ -57,11 +57,11 @@ def is_bfloat16(values: Any) -> bool:
     return str(getattr(values, "dtype", "")).endswith("bfloat16")
 
 
-def as_given(found: Any, given: Any) -> Any:
+def as_given(result: Any, given: Any) -> Any:
     """Return what was found as a tensor if it answers one, on the device where that is worked on."""
     if is_on_device(given):
-        return found if is_tensor(found) else sys.modules["torch"].from_numpy(found).to(tensor_of(given).device)
-    return sys.modules["torch"].from_numpy(found) if is_tensor(given) else found
+        return result if is_tensor(result) else sys.modules["torch"].from_numpy(result).to(tensor_of(given).device)
+    return sys.modules["torch"].from_numpy(result) if is_tensor(given) else result
 
 
 def stand_in(tensor: Any) -> NDArray[np.generic]:

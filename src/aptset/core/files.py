@@ -77,11 +77,11 @@ def as_utf8(path: str | Path) -> str:
 
 def check_other_files(outs: Iterable[Path], inputs: Iterable[str | Path | None]) -> None:
     """Refuse to write over what is read, whatever the two are called: links, ./, upper and lower case."""
-    sources = [(name, found) for name in inputs if name is not None and (found := _identity(name)) is not None]
+    sources = [(name, identity) for name in inputs if name is not None and (identity := _identity(name)) is not None]
     for out in outs:
         target = _identity(out)
-        for name, found in sources:
-            if target is not None and os.path.samestat(target, found):
+        for name, identity in sources:
+            if target is not None and os.path.samestat(target, identity):
                 what = "standard input" if str(name) == "-" else name
                 raise ValueError(
                     f"{out} must be another file than the input, {what}: it would be replaced. Rename one."
@@ -222,9 +222,9 @@ def _lock(path: Path) -> int | None:
     return None
 
 
-def _is_spare(found: os.stat_result) -> bool:
+def _is_spare(status: os.stat_result) -> bool:
     """Tell whether a file is our own and has no other name: emptied under this one, it would be under that one too."""
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
 
 
 def _temporary_name(name: str, number: int | str) -> str:

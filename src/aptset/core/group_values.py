@@ -87,12 +87,12 @@ def _as_values(values: Any, n_rows: int) -> GroupValues:
     if isinstance(values, np.ndarray) and values.dtype.kind in "bUS" and values.dtype.itemsize:
         check_length(values, n_rows, "groups")
         return coded_array(values)
-    found = plain_list(values)
-    check_length(found, n_rows, "groups")
+    listed = plain_list(values)
+    check_length(listed, n_rows, "groups")
     try:
-        several: GroupValues = coded_list(found)
+        several: GroupValues = coded_list(listed)
     except TypeError:  # some cannot be looked up
-        several = found
+        several = listed
     for value in several.values if isinstance(several, Coded) else several:
         try:
             hash(hashable(value))

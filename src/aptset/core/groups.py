@@ -67,8 +67,8 @@ class Groups:
             several = plain.distinct() if isinstance(plain, Coded) else some_of_each(plain)
             return cls("row", tuple(dict.fromkeys(_plain_name(value) for value in several)))
         if groups_labels(setting):
-            found: Groups = setting.groups_of(classes)
-            return found
+            groups: Groups = setting.groups_of(classes)
+            return groups
         by_label = is_grouping(setting) and GROUPINGS[setting] is None
         return cls("label", tuple(classes.tolist())) if by_label else EVERYONE
 
@@ -129,14 +129,14 @@ class Groups:
 
 def flat_groups(groups: Groups) -> dict[str, Any]:
     """Return groups as lists and texts; a combination of groups that overlap as a text of 0 and 1."""
-    found: dict[str, Any] = {"kind": groups.kind, "names": list(groups.names)}
+    fields: dict[str, Any] = {"kind": groups.kind, "names": list(groups.names)}
     if groups.bands is not None:
-        found["bands"] = list(groups.bands)
+        fields["bands"] = list(groups.bands)
     if groups.overlap is not None:
         every, frame, is_flag = groups.overlap
-        found["names"] = ["".join("01"[name in cell] for name in every) for cell in map(set, groups.names)]
-        found |= {"groups": list(every), "frame": None if frame is None else list(frame), "is_flag": list(is_flag)}
-    return found
+        fields["names"] = ["".join("01"[name in cell] for name in every) for cell in map(set, groups.names)]
+        fields |= {"groups": list(every), "frame": None if frame is None else list(frame), "is_flag": list(is_flag)}
+    return fields
 
 
 def full_groups(stored: dict[str, Any]) -> Groups:

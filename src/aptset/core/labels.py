@@ -48,8 +48,8 @@ class Coded:
 
     def in_full(self) -> list[Any]:
         """Return the label of each row."""
-        found: list[Any] = as_objects(self.values)[self.codes].tolist()
-        return found
+        labels: list[Any] = as_objects(self.values)[self.codes].tolist()
+        return labels
 
 
 def coded_array(values: NDArray[Any]) -> Coded:
@@ -69,18 +69,18 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """Return the distinct values: sorted, or in order of first appearance where they cannot be compared."""
     if values.dtype != object:
         return np.unique(values)
-    found = list(dict.fromkeys(hashable(value) for value in dict.fromkeys(values.tolist())))
+    different = list(dict.fromkeys(hashable(value) for value in dict.fromkeys(values.tolist())))
     try:
-        return as_objects(sorted(found))
+        return as_objects(sorted(different))
     except TypeError:
-        return as_objects(found)
+        return as_objects(different)
 
 
 def as_objects(values: list[Any]) -> NDArray[Any]:
     """Return Python values as an array of objects."""
-    found = np.empty(len(values), dtype=object)
-    found[:] = values
-    return found
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = values
+    return objects
 
 
 def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
@@ -125,8 +125,8 @@ def plain_labels(labels: Any) -> Any:
     kind = getattr(labels, "dtype", None)
     if kind is not None and not isinstance(kind, np.dtype) and type(labels).__module__.split(".")[0] == "pandas":
         values = plain_list(labels)
-        found = np.asarray(values) if values and all(isinstance(one, int | float) for one in values) else None
-        return as_objects(values) if found is None or found.dtype.kind not in "biuf" else found
+        numbers = np.asarray(values) if values and all(isinstance(one, int | float) for one in values) else None
+        return as_objects(values) if numbers is None or numbers.dtype.kind not in "biuf" else numbers
     if isinstance(labels, list | tuple) and any(issubclass(kind, Enum) for kind in {type(one) for one in labels}):
         return as_objects(list(labels))
     return on_host(labels)
@@ -178,17 +178,17 @@ def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labe
             return names
         kind = as_labels(labels, "labels").dtype.kind
         return np.array([False, True]) if kind == "b" and n_columns == 2 else np.arange(n_columns)
-    found = as_labels(classes, "classes").copy()  # the caller may go on to change theirs
-    if len(found) != n_columns:
+    named = as_labels(classes, "classes").copy()  # the caller may go on to change theirs
+    if len(named) != n_columns:
         raise ValueError(
-            f"classes must name each of the {n_columns} columns of probabilities; got {len(found)} classes."
+            f"classes must name each of the {n_columns} columns of probabilities; got {len(named)} classes."
         )
-    check_hashable(found, "classes")
-    if any(hashable(label) is None and label is not None for label in found.tolist()):
-        raise ValueError(f"classes must not be missing: NaN equals nothing, not even itself; got {some(found)}.")
-    if len(set(found.tolist())) != len(found):
-        raise ValueError(f"classes must be distinct; got {some(found)}.")
-    return found
+    check_hashable(named, "classes")
+    if any(hashable(label) is None and label is not None for label in named.tolist()):
+        raise ValueError(f"classes must not be missing: NaN equals nothing, not even itself; got {some(named)}.")
+    if len(set(named.tolist())) != len(named):
+        raise ValueError(f"classes must be distinct; got {some(named)}.")
+    return named
 
 
 def check_hashable(values: NDArray[Any], name: str) -> None:
@@ -222,14 +222,14 @@ def check_labels(
             return row_of(int(np.argmax(codes == code)))
 
         return np.take(check_labels(labels.values, classes, len(labels.values), name, way_out, first_row), codes)
-    found = as_labels(labels, name)
-    check_length(found, n_rows, name)
-    check_hashable(found, name)
-    columns = columns_of(found, classes)
+    truth = as_labels(labels, name)
+    check_length(truth, n_rows, name)
+    check_hashable(truth, name)
+    columns = columns_of(truth, classes)
     if (columns < 0).any():
         place = int(np.argmax(columns < 0))
         raise ValueError(
-            f"{name} must be among the classes {some(classes)}; got {found.tolist()[place]!r} in row {row_of(place)}. "
+            f"{name} must be among the classes {some(classes)}; got {truth.tolist()[place]!r} in row {row_of(place)}. "
             + way_out
         )
     return columns
@@ -245,16 +245,16 @@ def as_labels(labels: Any, name: str) -> NDArray[Any]:
     """Return labels as a 1-D array; a list of texts and numbers keeps them apart, and so does one of odd texts."""
     refuse_masked(labels, name)
     try:
-        found = np.asarray(plain_labels(labels))
+        array = np.asarray(plain_labels(labels))
     except ValueError as error:
         raise ValueError(f"{name} must be 1-D, one label per row; got rows of different lengths.") from error
-    is_list = isinstance(labels, list | tuple) and found.ndim == 1
-    if found.dtype.kind in "US" and is_list and not all(map(_fits_an_array, set(labels))):
-        found = np.empty(len(labels), dtype=object)
-        found[:] = labels
-    if found.ndim != 1:
-        raise ValueError(f"{name} must be 1-D; got shape {found.shape}.")
-    return found
+    is_list = isinstance(labels, list | tuple) and array.ndim == 1
+    if array.dtype.kind in "US" and is_list and not all(map(_fits_an_array, set(labels))):
+        array = np.empty(len(labels), dtype=object)
+        array[:] = labels
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-D; got shape {array.shape}.")
+    return array
 
 
 def _fits_an_array(label: Any) -> bool:

@@ -44,16 +44,16 @@ def check_named_columns(
 
     A table goes by name, never by position: its column names must be the classes.
     """
-    found = check_classes(classes, matrix.shape[1], names, labels)
+    known = check_classes(classes, matrix.shape[1], names, labels)
     if names is None or classes is None:
-        return matrix, found
-    where = columns_of(found, names)
+        return matrix, known
+    where = columns_of(known, names)
     if (where < 0).any():
         raise ValueError(
-            f"{name} must have the columns {some(found)}, the classes; got {some(names)}. Rename the columns, or pass "
+            f"{name} must have the columns {some(known)}, the classes; got {some(names)}. Rename the columns, or pass "
             "an array to go by position."
         )
-    return matrix[:, where], found
+    return matrix[:, where], known
 
 
 def check_new_probabilities(
@@ -189,28 +189,28 @@ def check_u(u: ArrayLike | None, n_rows: int, may_be_one: bool = True) -> Floats
     if u is None:
         return None
     refuse_masked(u, "u")
-    found = np.asarray(on_host(u))
-    if found.dtype.kind not in "fiu":
-        raise TypeError(f"u must hold numbers in [0, 1]; got dtype {found.dtype}.")
-    if found.ndim == 0 and not may_be_one:
-        raise ValueError(f"u must hold one uniform per row, drawn for it; got the number {found} for all of them.")
-    if found.ndim == 0:
-        found = np.broadcast_to(found, (n_rows,))
-    if found.ndim != 1:
-        raise ValueError(f"u must be 1-D, one uniform per row; got shape {found.shape}.")
-    check_length(found, n_rows, "u")
-    found = found.astype(np.float64)
-    if not ((found >= 0) & (found <= 1)).all():
-        row = int(np.argmin((found >= 0) & (found <= 1)))
-        raise ValueError(f"u must be in [0, 1]; got {found[row]} in row {row}.")
-    return found
+    uniforms = np.asarray(on_host(u))
+    if uniforms.dtype.kind not in "fiu":
+        raise TypeError(f"u must hold numbers in [0, 1]; got dtype {uniforms.dtype}.")
+    if uniforms.ndim == 0 and not may_be_one:
+        raise ValueError(f"u must hold one uniform per row, drawn for it; got the number {uniforms} for all of them.")
+    if uniforms.ndim == 0:
+        uniforms = np.broadcast_to(uniforms, (n_rows,))
+    if uniforms.ndim != 1:
+        raise ValueError(f"u must be 1-D, one uniform per row; got shape {uniforms.shape}.")
+    check_length(uniforms, n_rows, "u")
+    uniforms = uniforms.astype(np.float64)
+    if not ((uniforms >= 0) & (uniforms <= 1)).all():
+        row = int(np.argmin((uniforms >= 0) & (uniforms <= 1)))
+        raise ValueError(f"u must be in [0, 1]; got {uniforms[row]} in row {row}.")
+    return uniforms
 
 
 def uniforms_of(u: ArrayLike | None, n_rows: int, randomized: bool) -> Floats | None:
     """Return the u to use: the caller's, ones without randomisation, or None for keyed ones."""
-    found = check_u(u, n_rows, may_be_one=False)
+    uniforms = check_u(u, n_rows, may_be_one=False)
     if randomized:
-        return found
-    if found is not None:
+        return uniforms
+    if uniforms is not None:
         raise ValueError("u must be left out with randomized=False, which uses u = 1 everywhere; drop one of the two.")
     return np.ones(n_rows)

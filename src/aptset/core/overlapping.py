@@ -59,10 +59,10 @@ def check_cells(passed: Any, known: Overlap | None, n_rows: int) -> Cells:
     """Return the groups of some new rows, or of calibration rows where none are known; refuse too many combinations."""
     cells = passed if isinstance(passed, Cells) else check_overlapping(passed, known)
     check_length(cells, n_rows, "groups")
-    if known is not None and (found := len(cells.distinct())) > MOST_COMBINATIONS:
+    if known is not None and (count := len(cells.distinct())) > MOST_COMBINATIONS:
         raise ValueError(
             f"groups must have at most {MOST_COMBINATIONS:,} different combinations among the rows of one call; got "
-            f"{found:,}. Each of them is a linear programme over all calibration rows: milliseconds with 5 groups, "
+            f"{count:,}. Each of them is a linear programme over all calibration rows: milliseconds with 5 groups, "
             "tenths of a second with 64. Name fewer groups, or pass the rows in parts."
         )
     return cells
@@ -118,11 +118,11 @@ def _of_frame(frame: Any, known: Overlap | None) -> Cells:
 
 
 def _is_flag(column: Any, values: list[Any], known: bool | None) -> bool:
-    found = {*map(type, values)} <= {bool, np.bool_}
-    if known and not found:
+    all_flags = {*map(type, values)} <= {bool, np.bool_}
+    if known and not all_flags:
         odd = next(value for value in values if not isinstance(value, bool | np.bool_))
         raise ValueError(f"groups must have True or False in the column {column!r}, as at calibration; got {odd!r}.")
-    return found if known is None else known
+    return all_flags if known is None else known
 
 
 def _of_column(column: Any, values: list[Any], is_flag: bool) -> dict[Any, NDArray[np.bool_]]:
@@ -149,9 +149,9 @@ def _cells(given: Any, matrix: NDArray[np.bool_], overlap: Overlap) -> Cells:
     return Cells([tuple(names[flags].tolist()) for flags in matrix[firsts]], codes, overlap, given)
 
 
-def _refuse_so_many(found: int, where: str) -> NoReturn:
+def _refuse_so_many(count: int, where: str) -> NoReturn:
     raise ValueError(
-        f"groups must be at most {MOST_INDICATORS}; got {found}{where}. Cut numbers into ranges and join rare values "
+        f"groups must be at most {MOST_INDICATORS}; got {count}{where}. Cut numbers into ranges and join rare values "
         "first: every group needs calibration rows of its own."
     )
 

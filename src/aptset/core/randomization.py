@@ -63,20 +63,20 @@ def check_ids(ids: Any, n_rows: int, least_distinct: float, fewest: int = _FEWES
         return None
     refuse_masked(ids, "ids")
     ids = np.asarray(on_host(ids)) if is_tensor(ids) or is_on_device(ids) else ids
-    found = ids if isinstance(ids, np.ndarray) and ids.dtype != object else as_objects(plain_list(ids))
-    if found.ndim != 1:
-        raise ValueError(f"ids must be 1-D, one id per row; got shape {found.shape}.")
-    check_length(found, n_rows, "ids")
-    odd = next((v for v in found if isinstance(v, list | dict | set)), None) if found.dtype == object else None
+    values = ids if isinstance(ids, np.ndarray) and ids.dtype != object else as_objects(plain_list(ids))
+    if values.ndim != 1:
+        raise ValueError(f"ids must be 1-D, one id per row; got shape {values.shape}.")
+    check_length(values, n_rows, "ids")
+    odd = next((v for v in values if isinstance(v, list | dict | set)), None) if values.dtype == object else None
     if odd is not None:
         raise TypeError(f"ids must hold one number, text or other plain value per row; got {odd!r}.")
-    missing = _missing(found)
+    missing = _missing(values)
     if missing.any():
         row = int(np.argmax(missing))
-        raise ValueError(f"ids must not be missing; got {found[row]!r} in row {row}. Give every row an id of its own.")
+        raise ValueError(f"ids must not be missing; got {values[row]!r} in row {row}. Give every row an id of its own.")
     if n_rows >= fewest and least_distinct > 0:
-        refuse_few_ids(_count_distinct(found), n_rows, least_distinct)
-    return found
+        refuse_few_ids(_count_distinct(values), n_rows, least_distinct)
+    return values
 
 
 def refuse_few_ids(n_distinct: int, n_rows: int, least_distinct: float = 0.5) -> None:

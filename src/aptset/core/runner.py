@@ -93,13 +93,13 @@ PACKAGES = ("aptset", "numpy", "scipy", "scikit-learn", "torch", "quantile-fores
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of what results depend on; packages that are not installed are left out."""
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            numbers[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return numbers
 
 
 Row = dict[str, Any]
@@ -153,19 +153,19 @@ def run_tasks(
     """
     check_keys([task.key for task in tasks])
     workers = check_jobs(jobs)
-    found: dict[int, Done] = {}
+    results: dict[int, Done] = {}
     if folder is not None:
         check_folder(folder)
-        found = _finished(tasks, folder)
-    missing = [number for number in range(len(tasks)) if number not in found]
+        results = _finished(tasks, folder)
+    missing = [number for number in range(len(tasks)) if number not in results]
     bar = Bar(sum(tasks[number].weight for number in missing), "tasks", progress and bool(missing))
     is_elsewhere = jobs not in (None, 1) and is_on_cluster()
     new = _compute_elsewhere(tasks, missing, folder) if is_elsewhere else _compute(tasks, missing, folder, workers)
     for number, done in new:
-        found[number] = done
-        bar.advance(tasks[number].weight, f"{len(found)}/{len(tasks)}")
+        results[number] = done
+        bar.advance(tasks[number].weight, f"{len(results)}/{len(tasks)}")
     bar.close()
-    return [found[number] for number in range(len(tasks))]
+    return [results[number] for number in range(len(tasks))]
 
 
 def file_of(task: Task, folder: Path) -> Path:
@@ -236,25 +236,25 @@ def _decode(content: bytes) -> tuple[str, Done] | None:
 
 def _finished(tasks: Sequence[AnyTask], folder: Path) -> dict[int, Done]:
     """Read the results that are there; warn about damaged ones, which will be computed again."""
-    found = {}
+    results = {}
     for number, task in enumerate(tasks):
         path = file_of(task, folder)
         if path.is_file():
             content = _decode(path.read_bytes())
             if content is not None and content[0] == task.key:
-                found[number] = content[1]
+                results[number] = content[1]
             else:
                 warn_damaged(path, "is computed again")
-    return found
+    return results
 
 
 def read_results(folder: Path) -> dict[str, Done]:
     """Return every result in a folder by its key; damaged ones are named and left out."""
-    found = {}
+    results = {}
     for path in sorted(folder.glob("*.json")):
         content = _decode(path.read_bytes())
         if content is None:
             warn_damaged(path, "is left out")
         else:
-            found[content[0]] = content[1]
-    return found
+            results[content[0]] = content[1]
+    return results

@@ -161,11 +161,11 @@ def read_lists(column: Any) -> Lists | None:
     is_plain = pa.types.is_integer(members.type) or str(members.type) in ("string", "large_string")
     if not is_plain or members.null_count:
         return None
-    found, lengths = members.dictionary_encode(), arrow.value_lengths().to_numpy(zero_copy_only=False)
-    names = np.empty(len(found.dictionary), dtype=object)
-    names[:] = found.dictionary.to_pylist()
+    encoded, lengths = members.dictionary_encode(), arrow.value_lengths().to_numpy(zero_copy_only=False)
+    names = np.empty(len(encoded.dictionary), dtype=object)
+    names[:] = encoded.dictionary.to_pylist()
     pointers = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    return Lists(pointers, found.indices.to_numpy(zero_copy_only=False), names)
+    return Lists(pointers, encoded.indices.to_numpy(zero_copy_only=False), names)
 
 
 def plain_list(values: Any) -> list[Any]:

@@ -27,6 +27,44 @@ def is_number(value: Any) -> bool:
         return False
 
 
+def whole(value: Any, name: str, least: int, rule: str = "", most: float = math.inf, way_out: str = "") -> int:
+    """Return a whole number within bounds; ``rule`` says which ones where "of at least" does not."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
+        rule = rule or f"a whole number of at least {least}"
+        raise ValueError(f"{name} must be {rule}; got {value!r}.{way_out and ' ' + way_out}")
+    return int(value)
+
+
+def number(value: Any, name: str, rule: str, fits: Callable[[float], bool], way_out: str = "") -> float:
+    """Return a finite number that fits the rule."""
+    if not is_number(value) or not fits(float(value)):
+        raise ValueError(f"{name} must be {rule}; got {value!r}.{way_out and ' ' + way_out}")
+    return float(value)
+
+
+def share(value: Any, name: str, of_what: str = "", way_out: str = "") -> float:
+    """Return a number between 0 and 1, without the ends."""
+    rule = f"in (0, 1), {of_what}" if of_what else "in (0, 1)"
+    return number(value, name, rule, lambda part: 0 < part < 1, way_out)
+
+
+def one_of(value: Any, options: tuple[str, ...], name: str) -> str:
+    """Return one of a few words."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {list(options)}; got {value!r}.")
+    return str(value)
+
+
+def flag(value: Any, name: str) -> bool:
+    """Return a boolean; a text such as "no" would be true."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)
+
+
+check_option, check_flag = one_of, flag  # as rooms above call them
+
+
 def check_alpha(alpha: Any) -> Fraction:
     """Return the exact decimal that the user wrote."""
     if isinstance(alpha, np.ndarray) and alpha.ndim == 0:
@@ -128,18 +166,14 @@ def draw_key(generator: np.random.Generator) -> int:
     return int(generator.integers(2**64, dtype=np.uint64))
 
 
-def check_share(share: Any) -> float:
+def check_share(value: Any) -> float:
     """Return the share of rows that calibrates."""
-    if not is_number(share) or not 0 < float(share) < 1:
-        raise ValueError(f"share must be in (0, 1), the share of rows that calibrates; got {share!r}.")
-    return float(share)
+    return share(value, "share", "the share of rows that calibrates")
 
 
 def check_slack(slack: Any) -> float:
     """Return how much worse the coverage of classes may be."""
-    if not is_number(slack) or not 0 <= float(slack) <= 1:
-        raise ValueError(f"slack must be in [0, 1], a difference of coverages; got {slack!r}.")
-    return float(slack)
+    return number(slack, "slack", "in [0, 1], a difference of coverages", lambda part: 0 <= part <= 1)
 
 
 def check_choice(value: Any, table: Mapping[str, Callable[[], Any]], method: str, name: str) -> Any:
@@ -170,30 +204,16 @@ def check_list(values: Any, name: str) -> list[Any]:
     return list(values)
 
 
-def check_option(value: Any, options: tuple[str, ...], name: str) -> str:
-    """Return one of a few words."""
-    if value not in options:
-        raise ValueError(f"{name} must be one of {list(options)}; got {value!r}.")
-    return str(value)
-
-
-def check_share_of_split(calibration: str, share: float) -> float:
+def check_share_of_split(calibration: str, of_rows: float) -> float:
     """Refuse a share that calibrates for calibrations in which every row does."""
     if calibration != "split":
         raise ValueError(f"--share is for --calibration split, where some rows calibrate; got {calibration!r}.")
-    return float(check_share(share))
-
-
-def check_flag(value: Any, name: str) -> bool:
-    """Return a boolean; a text such as "no" would be true."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False; got {value!r}.")
-    return bool(value)
+    return check_share(of_rows)
 
 
 def check_flag_or_none(value: Any, default: bool, name: str) -> bool:
     """Return a boolean, or the default for None."""
-    return default if value is None else check_flag(value, name)
+    return default if value is None else flag(value, name)
 
 
 _ALL_AT_ONCE: ContextVar[bool] = ContextVar("all_at_once", default=False)

@@ -61,10 +61,10 @@ def _kind_of(kind: type) -> str:
     return next((name for name, types in _PLAIN.items() if issubclass(kind, types)), kind.__name__)
 
 
-def check_label_space(known: Any, found: NDArray[Any]) -> NDArray[Any]:
+def check_label_space(known: Any, observed: NDArray[Any]) -> NDArray[Any]:
     """Return the labels that may come, sorted: those found in the data, or those that the caller named."""
     if known is None:
-        return found
+        return observed
     check_one_kind(known, "classes")
     named = as_labels(known, "classes")
     check_hashable(named, "classes")
@@ -72,7 +72,7 @@ def check_label_space(known: Any, found: NDArray[Any]) -> NDArray[Any]:
         raise ValueError(f"classes must not be missing; got {some(named)}. Rows of y without a label cannot be used.")
     if len(named) < 2 or len(set(named.tolist())) != len(named):
         raise ValueError(f"classes must be at least 2 distinct labels; got {some(named)}.")
-    missing = found[columns_of(found, named) < 0]
+    missing = observed[columns_of(observed, named) < 0]
     if len(missing):
         raise ValueError(
             f"classes must name every label that may come; y or the fitted model has {some(missing)}, which is not in "
@@ -205,18 +205,18 @@ def check_workers(n_jobs: Any) -> None:
 
 def check_model_probabilities(model: Any, probabilities: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
     """Refuse what is not one matrix of probabilities with a named column per class."""
-    found = np.asarray(probabilities)
+    matrix = np.asarray(probabilities)
     if hasattr(model, "classes_") and (columns_of(np.asarray(model.classes_), classes) < 0).any():
         raise ValueError(
             f"y must hold every label that the model knows, {some(np.asarray(model.classes_))}; got {some(classes)}. "
             "Wrap a fitted model as a whole in FrozenEstimator."
         )
-    if not hasattr(model, "classes_") or found.ndim != 2 or found.shape[1] != len(model.classes_):
+    if not hasattr(model, "classes_") or matrix.ndim != 2 or matrix.shape[1] != len(model.classes_):
         raise TypeError(
             f"estimator must have classes_ and give one probability per class; {type(model).__name__} gave shape "
-            f"{found.shape}. Models with several outputs need one ConformalClassifier per output."
+            f"{matrix.shape}. Models with several outputs need one ConformalClassifier per output."
         )
-    return found
+    return matrix
 
 
 def warn_unseen_labels(chance: float, alpha: Fraction) -> None:

@@ -45,7 +45,7 @@ class DateParts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         self.n_features_in_ = X.shape[1]
         days = [self._days(X, j) for j in range(X.shape[1])]
-        self.latest_ = np.array([np.nanmax(found) if np.isfinite(found).any() else 0.0 for found in days])
+        self.latest_ = np.array([np.nanmax(day) if np.isfinite(day).any() else 0.0 for day in days])
         return self
 
     def transform(self, X: Any) -> NDArray[np.float64]:
@@ -76,8 +76,8 @@ class OneText(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: Any) -> list[str]:
         """Return the texts."""
-        found = (text_of(value) for value in X.iloc[:, 0].tolist())
-        return [text if isinstance(text, str) else "" for text in found]
+        texts = (text_of(value) for value in X.iloc[:, 0].tolist())
+        return [text if isinstance(text, str) else "" for text in texts]
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names that came in."""
@@ -96,8 +96,8 @@ def text_of(value: Any) -> Any:
 
 def dates_of(column: Any, how: str) -> Any:
     """Return a column of dates, written so or in the standard way; those that cannot be read are missing."""
-    found = read_dates(column, "ISO8601")
-    return found if how == "ISO8601" else found.fillna(read_dates(column, how))
+    dates = read_dates(column, "ISO8601")
+    return dates if how == "ISO8601" else dates.fillna(read_dates(column, how))
 
 
 def read_dates(column: Any, how: str) -> Any:

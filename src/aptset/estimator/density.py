@@ -35,7 +35,7 @@ def check_places(X_source: Any, X_target: Any) -> None:
             f"X_target must have the columns of X_source, {names_of_columns(X_source)}; got "
             f"{names_of_columns(X_target)}. Pass X_target[X_source.columns]."
         )
-    shapes = [getattr(some, "shape", None) or np.shape(some) for some in (X_source, X_target)]
+    shapes = [getattr(side, "shape", None) or np.shape(side) for side in (X_source, X_target)]
     if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1]:
         raise ValueError(
             f"X_source and X_target must be 2-D with the same columns; got shapes {shapes[0]} and {shapes[1]}."
@@ -161,7 +161,7 @@ def _together(X_source: Any, X_target: Any) -> Any:
     if is_table(X_source):
         import narwhals.stable.v2 as nw
 
-        return nw.concat([nw.from_native(some, eager_only=True) for some in (X_source, X_target)]).to_native()
+        return nw.concat([nw.from_native(side, eager_only=True) for side in (X_source, X_target)]).to_native()
     return vstack([X_source, X_target]).tocsr() if issparse(X_source) else np.concatenate([X_source, X_target])
 
 
@@ -171,8 +171,8 @@ def _out_of_fold(
     """Return the chance of each row to be a target row under a model that was not trained on it."""
     fold = np.empty(len(is_target), dtype=np.intp)
     for kind in (False, True):  # as many of both in every fold, so that all models see the same proportions
-        mine = np.flatnonzero(is_target == kind)
-        fold[generator.permutation(mine)] = np.arange(len(mine)) % n_folds
+        rows = np.flatnonzero(is_target == kind)
+        fold[generator.permutation(rows)] = np.arange(len(rows)) % n_folds
     chances, seed = np.empty(len(is_target)), int(generator.integers(2**63))
     for number in range(n_folds):
         model = fresh(estimator)

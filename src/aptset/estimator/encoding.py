@@ -32,25 +32,25 @@ class LabelledModel(BaseEstimator):  # type: ignore[misc]
     @property
     def classes_(self) -> NDArray[Any]:
         """The labels that the model was trained on."""
-        found: NDArray[Any] = self.labels[np.asarray(self.model.classes_).astype(np.intp)]
-        return found
+        labels: NDArray[Any] = self.labels[np.asarray(self.model.classes_).astype(np.intp)]
+        return labels
 
     def predict_proba(self, X: Any) -> Any:
         """Return one column for each entry of ``classes_``.
 
         A network may have outputs for labels that no row of its fold carries. Nothing trained them: they are left out.
         """
-        found, n_labels = self.model.predict_proba(X), len(self.labels)
-        if np.ndim(found) != 2 or np.shape(found)[1] <= n_labels:
-            return found
-        some = np.asarray(found)[:, :n_labels]
-        total = some.sum(axis=1, keepdims=True)
-        return np.where(total > 0, some / np.where(total > 0, total, 1), 1 / n_labels)
+        returned, n_labels = self.model.predict_proba(X), len(self.labels)
+        if np.ndim(returned) != 2 or np.shape(returned)[1] <= n_labels:
+            return returned
+        known = np.asarray(returned)[:, :n_labels]
+        total = known.sum(axis=1, keepdims=True)
+        return np.where(total > 0, known / np.where(total > 0, total, 1), 1 / n_labels)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the model's guess, as the user's label."""
-        found: NDArray[Any] = self.labels[np.asarray(self.model.predict(X)).astype(np.intp).ravel()]
-        return found
+        labels: NDArray[Any] = self.labels[np.asarray(self.model.predict(X)).astype(np.intp).ravel()]
+        return labels
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -22,21 +22,16 @@ from aptset.conformal.scheme import Scheme
 from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import Groups, GroupValues
 from aptset.core.matrix import OF_ESTIMATOR
-from aptset.core.randomization import Chance, NewU, check_first_row, column_or_values
+from aptset.core.randomization import Chance, NewU, check_first_row, check_ids, column_or_values
 from aptset.core.row_seeds import row_seeds
-from aptset.core.validate import warn_if_too_few
+from aptset.core.validate import check_alphas, warn_if_too_few
 from aptset.estimator import fitting
-from aptset.estimator.checks import (
-    check_models_kept,
-    check_some_rows,
-)
+from aptset.estimator.checks import check_models_kept, check_some_rows
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.scores import Score
-from aptset.scores.conformity import (
-    formula_of,
-)
+from aptset.scores.conformity import formula_of
 from aptset.sets import PredictionSets, concatenate
 
 
@@ -141,11 +136,11 @@ class Fitted:
         stacklevel: int = 4,
     ) -> None:
         """Say once if calibration samples are too few for some of the new ones."""
-        met = self.held_out.meet(values, len(samples))[1]
+        sizes = self.held_out.meet(values, len(samples))[1]
         if samples.weights is not None:
-            self.facing(samples).warn(met, samples.ids, alphas, stacklevel)
+            self.facing(samples).warn(sizes, samples.ids, alphas, stacklevel)
         else:
-            warn_if_too_few(met, alphas, self.rule.groups.kind, stacklevel, levels)
+            warn_if_too_few(sizes, alphas, self.rule.groups.kind, stacklevel, levels)
 
     def in_words(self) -> str:
         """Say how it was calibrated."""
@@ -181,25 +176,25 @@ class Fitted:
     ) -> list[PredictionSets]:
         """Return the sets at each level, in pieces that keep the memory bounded."""
         classes, parts = self.rule.classes, []
-        for some in self._pieces(samples):
+        for chunk in self._pieces(samples):
             if len(self.models) == 1:
-                rows = some.under(self.models[0], classes)
-                met = self.facing(some)
-                found = sets_of_one_model(met, rows, some.ids, levels, classes, allow_empty, OF_ESTIMATOR)
+                rows = chunk.under(self.models[0], classes)
+                measure = self.facing(chunk)
+                sets = sets_of_one_model(measure, rows, chunk.ids, levels, classes, allow_empty, OF_ESTIMATOR)
             else:
-                found = self._tally(some, n_jobs).sets(self.facing(some), some.ids, levels, classes, allow_empty)
-            parts.append(found)
+                sets = self._tally(chunk, n_jobs).sets(self.facing(chunk), chunk.ids, levels, classes, allow_empty)
+            parts.append(sets)
         return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
 
     def p_values(self, samples: fitting.Samples, n_jobs: int | None) -> Floats:
         """Return the p-value of every label."""
         parts = []
-        for some in self._pieces(samples):
+        for chunk in self._pieces(samples):
             if len(self.models) == 1:
-                rows = some.under(self.models[0], self.rule.classes)
-                parts.append(p_values_of_one_model(self.facing(some), rows, some.ids, OF_ESTIMATOR))
+                rows = chunk.under(self.models[0], self.rule.classes)
+                parts.append(p_values_of_one_model(self.facing(chunk), rows, chunk.ids, OF_ESTIMATOR))
             else:
-                parts.append(self._tally(some, n_jobs).p_values(self.facing(some), some.ids))
+                parts.append(self._tally(chunk, n_jobs).p_values(self.facing(chunk), chunk.ids))
         return np.concatenate(parts)
 
     def answer(
@@ -207,17 +202,17 @@ class Fitted:
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
         """Return sets, p-values and probabilities, and ask every model once."""
         parts = []
-        for some in self._pieces(samples):
-            common, met = (some.ids, [level], self.rule.classes, allow_empty), self.facing(some)
+        for chunk in self._pieces(samples):
+            common, measure = (chunk.ids, [level], self.rule.classes, allow_empty), self.facing(chunk)
             if len(self.models) == 1:
-                rows = some.under(self.models[0], self.rule.classes)
-                (sets,) = sets_of_one_model(met, rows, *common, OF_ESTIMATOR)
-                p_values = p_values_of_one_model(met, rows, some.ids, OF_ESTIMATOR)
+                rows = chunk.under(self.models[0], self.rule.classes)
+                (sets,) = sets_of_one_model(measure, rows, *common, OF_ESTIMATOR)
+                p_values = p_values_of_one_model(measure, rows, chunk.ids, OF_ESTIMATOR)
                 parts.append((sets, p_values, rows.probabilities))
             else:
-                tally = self._tally(some, n_jobs)
-                (sets,) = tally.sets(met, *common)
-                parts.append((sets, tally.p_values(met, some.ids), tally.mass / len(self.models)))
+                tally = self._tally(chunk, n_jobs)
+                (sets,) = tally.sets(measure, *common)
+                parts.append((sets, tally.p_values(measure, chunk.ids), tally.mass / len(self.models)))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
         return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
 
@@ -232,3 +227,46 @@ class Fitted:
             kept.__getitem__, len(kept), samples, self.rule.classes, self.rule.scheme.combine, n_jobs, prefer="threads"
         )
         return tally
+
+
+class SetsOfPieces:
+    """Predicts consecutive pieces of one table; each but the last has a multiple of 4096 rows.
+
+    Parameters
+    ----------
+    classifier : ConformalClassifier
+        A fitted one.
+    alphas : sequence of float
+        The levels.
+    n_rows : int or None
+        How many rows the table has, if that is known.
+    """
+
+    def __init__(self, classifier: Any, alphas: Sequence[float], n_rows: int | None) -> None:
+        self._classifier, self._fitted = classifier, classifier._fitted()
+        self._alphas, _ = check_alphas(list(alphas))
+        self._levels = classifier._levels(self._alphas, self._fitted.promises)
+        self._n_rows, self._met = n_rows, dict[Any, int]()
+        self._seeds: list[Words] = []
+        self.rows = 0
+
+    def of(self, X: Any, groups: Any, ids: Any, u: NewU = None) -> list[PredictionSets]:
+        """Return the sets of the next piece at each level."""
+        is_whole = self.rows == 0 and len(X) == self._n_rows
+        samples, values = self._fitted.rule.samples(X, groups, u, ids, self.rows, is_whole)
+        self._met |= self._fitted.held_out.meet(values, len(samples))[1]
+        if ids is not None:
+            self._seeds.append(samples.seeds)
+        self.rows += len(samples)
+        classifier = self._classifier
+        if samples.weights is not None:
+            self._fitted.warn(samples, values, self._alphas, self._levels)
+        sets: list[PredictionSets] = self._fitted.sets(samples, self._levels, classifier.allow_empty, classifier.n_jobs)
+        return sets
+
+    def finish(self) -> None:
+        """Check what only all pieces together tell: ids that do not tell rows apart, and groups that are too small."""
+        if self._seeds:
+            check_ids(np.concatenate(self._seeds), self.rows, least_distinct=0.05, fewest=100)
+        if not self._fitted.promises.is_weighted:  # of weights, pieces have told
+            warn_if_too_few(self._met, self._alphas, self._fitted.rule.groups.kind, levels=self._levels)

@@ -19,6 +19,7 @@ from aptset.conformal.schemes.cross import random_folds
 from aptset.conformal.schemes.split import Split
 from aptset.conformal.tuning import Tuning, choose
 from aptset.conformal.weight_checks import check_weighing, check_weights_of_scheme
+from aptset.core import validate
 from aptset.core.group_values import check_group_values
 from aptset.core.groups import EVERYONE, Groups, groups_overlap
 from aptset.core.labels import columns_of
@@ -27,7 +28,7 @@ from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.progress import with_bar
 from aptset.core.randomization import Chance, check_ids, column_or_values
 from aptset.core.row_seeds import id_seeds, row_seeds
-from aptset.core.validate import check_alpha, check_choice, check_flag, check_generator, check_option, draw_key
+from aptset.core.validate import check_alpha, check_choice, check_generator, draw_key
 from aptset.estimator import fitting
 from aptset.estimator.checks import (
     check_estimator_can,
@@ -126,7 +127,7 @@ def prepare(
     check_estimator_can(settings.estimator)
     check_workers(settings.n_jobs)
     for name in ("randomized", "allow_empty", "progress"):
-        check_flag(getattr(settings, name), name)
+        validate.flag(getattr(settings, name), name)
     is_auto = isinstance(settings.conformity, str) and settings.conformity == AUTO
     score = Adaptive() if is_auto else check_conformity(settings.conformity)
     scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
@@ -183,7 +184,7 @@ def _unseen_label_chance(settings: Any, columns: NDArray[np.int64], classes: NDA
 def _seeds_of_folds(settings: Any, n_folds: int, generator: np.random.Generator) -> list[int | None]:
     """Draw the seed of each fold's model; None leaves a single model, or models with own seeds, to their own chance."""
     drawn: list[int | None] = generator.integers(2**63, size=n_folds).tolist()
-    if check_option(settings.fold_seeds, ("common", "own"), "fold_seeds") == "common" and n_folds > 1:
+    if validate.one_of(settings.fold_seeds, ("common", "own"), "fold_seeds") == "common" and n_folds > 1:
         return drawn[:1] * n_folds
     return drawn if settings.random_state is not None else [None] * n_folds
 

@@ -107,9 +107,9 @@ class Cell:
         settings = {"data": self.data, "n_train": self.n_train, "n_test": self.n_test, "box": self.box}
         rows = []
         for method, sets in self._sets(sample, box).items():
-            for found in measure(sets, sample.X_test, sample.y_test, sample.model, self._seed("slices")):
+            for values in measure(sets, sample.X_test, sample.y_test, sample.model, self._seed("slices")):
                 names = {"method": method, "repetition": self.repetition, "alpha": self.alpha, "seed": self.seed}
-                rows.append({**settings, **names, **found})
+                rows.append({**settings, **names, **values})
         return rows
 
     def sample(self) -> Sample:
@@ -137,8 +137,8 @@ class Cell:
             return self._split(sample, box, seed)
         if self.family in _REGRESSORS:
             regressor = _REGRESSORS[self.family]
-            found = ConformalQuantileClassifier(box, quantiles=regressor, alpha=self.alpha, random_state=seed)
-            return {self.family: found.fit(sample.X, sample.y).predict_set(sample.X_test)}
+            classifier = ConformalQuantileClassifier(box, quantiles=regressor, alpha=self.alpha, random_state=seed)
+            return {self.family: classifier.fit(sample.X, sample.y).predict_set(sample.X_test)}
         calibration = _CALIBRATIONS[self.family]
         classifier = ConformalClassifier(box, calibration=calibration, alpha=self.alpha, random_state=seed)
         sets: Any = classifier.fit_predict_set(sample.X, sample.y, sample.X_test)

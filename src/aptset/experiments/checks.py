@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterable, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any
+
+from aptset.core import validate
 
 
 def check_count(value: Any, name: str) -> int:
     """Return a positive whole number."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise ValueError(f"{name} must be a positive whole number; got {value!r}.")
-    return int(value)
+    return validate.whole(value, name, 1, "a positive whole number")
 
 
 def check_whole(text: Any, name: str) -> int:
@@ -29,13 +28,6 @@ def warn_left_out(names: Sequence[str]) -> None:
     """Say which experiments have nothing to show."""
     if names:
         warnings.warn(f"no finished result belongs to {', '.join(names)}: nothing is drawn.", stacklevel=2)
-
-
-def check_seed(seed: Any) -> int:
-    """Return a seed that is not negative."""
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or int(seed) < 0:
-        raise ValueError(f"seed must be a whole number that is not negative; got {seed!r}.")
-    return int(seed)
 
 
 def check_finished_folder(folder: Path) -> Path:
@@ -74,9 +66,9 @@ def check_some_finished(count: int, folder: Path) -> None:
 
 def check_checksum(path: Path, sha256: str) -> Path:
     """Refuse a file whose content is not the published one."""
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != sha256:
-        raise ValueError(f"{path} must have sha256 {sha256[:16]}...; got {found[:16]}.... Fetch it again.")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != sha256:
+        raise ValueError(f"{path} must have sha256 {sha256[:16]}...; got {digest[:16]}.... Fetch it again.")
     return path
 
 

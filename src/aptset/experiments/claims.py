@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.experiments.designs import FigureDesign
+from aptset.metrics import OF_SPLITS
 from aptset.metrics.estimates import Estimate, mean
 
 if TYPE_CHECKING:
@@ -63,9 +65,9 @@ class Results:
 
     def values(self, box: str, method: str, metric: str, condition: str = "all") -> pd.Series[float]:
         """Return a metric by repetition."""
-        mine = self.frame
-        mine = mine[(mine["box"] == box) & (mine["method"] == method) & (mine["condition"] == condition)]
-        return mine.set_index("repetition")[metric].dropna().sort_index()
+        rows = self.frame
+        rows = rows[(rows["box"] == box) & (rows["method"] == method) & (rows["condition"] == condition)]
+        return rows.set_index("repetition")[metric].dropna().sort_index()
 
     def difference(self, one: tuple[str, str], other: tuple[str, str], metric: str) -> NDArray[np.float64]:
         """Return one minus the other, paired by repetition."""
@@ -82,14 +84,14 @@ Found = Iterator[tuple[str, NDArray[np.float64], float, float]]
 def findings(frame: pd.DataFrame, alpha: float) -> list[Finding]:
     """Return all findings that the results allow; what was not run yields none."""
     results = Results(frame, alpha)
-    found = [
+    claims = [
         _finding(f"(i) every method covers about {results.target:g} marginally", row) for row in _marginal(results)
     ]
     for claim, data, sizes, check in _SOURCES:
         for n_train in sizes:
             rows = check(results.some(data, n_train))
-            found += [_finding(f"{claim}, n = {n_train}", row) for row in rows]
-    return [finding for finding in found if finding.estimate.n > 1]
+            claims += [_finding(f"{claim}, n = {n_train}", row) for row in rows]
+    return [finding for finding in claims if finding.estimate.n > 1]
 
 
 def _finding(claim: str, row: tuple[str, NDArray[np.float64], float, float]) -> Finding:
@@ -99,10 +101,10 @@ def _finding(claim: str, row: tuple[str, NDArray[np.float64], float, float]) -> 
 
 def _marginal(results: Results) -> Found:
     for (data, n_train), _ in results.frame.groupby(["data", "n_train"]):
-        some = results.some(data, n_train)
-        for box, method in some.pairs():
+        chosen = results.some(data, n_train)
+        for box, method in chosen.pairs():
             name = f"{data}, n={n_train}, {box}: coverage of {method}"
-            values = some.values(box, method, "coverage").to_numpy()
+            values = chosen.values(box, method, "coverage").to_numpy()
             yield name, values, results.target - ABOUT, results.target + ABOUT
 
 
@@ -277,38 +279,102 @@ class Beside(NamedTuple):
 
 def compare_rerun(frame: pd.DataFrame, alpha: float) -> list[Beside]:
     """Compare means on model 1, n = 1000, with the re-run of the authors' code."""
-    results, found = Results(frame, alpha).some("model1", 1000), []
+    results, comparisons = Results(frame, alpha).some("model1", 1000), []
     for row in RERUN:
         for metric in METRICS:
             values = results.values(row.box, row.method, metric).to_numpy()
             if len(values) > 1:
                 centre, deviation = getattr(row, metric)
-                mine, theirs = len(values), row.repetitions
-                pooled = ((mine - 1) * values.var(ddof=1) + (theirs - 1) * deviation**2) / (mine + theirs - 2)
-                z = (float(values.mean()) - centre) / (pooled * (1 / mine + 1 / theirs)) ** 0.5
-                found.append(Beside(row.box, row.method, metric, centre, float(values.mean()), z))
-    return found
+                ours, theirs = len(values), row.repetitions
+                pooled = ((ours - 1) * values.var(ddof=1) + (theirs - 1) * deviation**2) / (ours + theirs - 2)
+                z = (float(values.mean()) - centre) / (pooled * (1 / ours + 1 / theirs)) ** 0.5
+                comparisons.append(Beside(row.box, row.method, metric, centre, float(values.mean()), z))
+    return comparisons
 
 
 def compare_paired(frame: pd.DataFrame, alpha: float) -> list[tuple[str, str, Estimate, int]]:
     """Return paired differences of the re-run in words, beside ours, and how many of ours are positive."""
-    results, found = Results(frame, alpha).some("model1", 1000), []
+    results, comparisons = Results(frame, alpha).some("model1", 1000), []
     for box, one, other, metric, theirs in PAIRED:
         values = results.difference((box, one), (box, other), metric)
         if len(values) > 1:
             what = f"{box}: {metric.replace('_', ' ')} of {one} minus {other}"
-            found.append((what, theirs, mean(values, 0.95), int((values > 0).sum())))
-    return found
+            comparisons.append((what, theirs, mean(values, 0.95), int((values > 0).sum())))
+    return comparisons
 
 
 def compare_notebook(frame: pd.DataFrame, alpha: float) -> list[tuple[str, str, str, bool]]:
     """Return, for pairs of one box whose medians clearly differ in the authors' notebook, whether ours do likewise."""
-    results, found = Results(frame, alpha).some("model1", 1000), []
+    results, comparisons = Results(frame, alpha).some("model1", 1000), []
     for (number, metric), (one, other) in product(enumerate(_NOTEBOOK_METRICS), combinations(NOTEBOOK, 2)):
         theirs = NOTEBOOK[one][number] - NOTEBOOK[other][number]
-        mine = [results.values(*pair, metric).median() for pair in (one, other)]
-        if one[0] == other[0] and abs(theirs) > _CLEAR and not np.isnan(mine).any():
+        ours = [results.values(*pair, metric).median() for pair in (one, other)]
+        if one[0] == other[0] and abs(theirs) > _CLEAR and not np.isnan(ours).any():
             larger, smaller = (one, other) if theirs > 0 else (other, one)
-            same = (mine[0] - mine[1]) * theirs > 0
-            found.append((metric, " ".join(larger), " ".join(smaller), bool(same)))
-    return found
+            same = (ours[0] - ours[1]) * theirs > 0
+            comparisons.append((metric, " ".join(larger), " ".join(smaller), bool(same)))
+    return comparisons
+
+
+RULE = (
+    "Conditional coverage is *reached* if the whole 95 % interval (Student's t, over repetitions) of the mean "
+    "worst-slice coverage lies above {least:g}, *missed* if all of it lies below, else *open*. Numbers are means over "
+    "repetitions, standard errors in brackets."
+)
+_MARKS = {"reached": "✓ reached", "missed": "✗ missed", "open": "? open"}
+
+
+def listing(design: FigureDesign, frame: pd.DataFrame, alpha: float) -> pd.DataFrame:
+    """Return one line for each n_train, box and method: mean, standard error and interval of every metric."""
+    import pandas as pd
+
+    overall = frame[frame["condition"] == "all"]
+    lines = []
+    for n_train in design.n_train:
+        for box in design.boxes:
+            for method in design.methods:
+                chosen = (overall["n_train"] == n_train) & (overall["box"] == box) & (overall["method"] == method)
+                if chosen.any():
+                    lines.append(_line(n_train, box, method, overall[chosen], alpha))
+    return pd.DataFrame(lines)
+
+
+def _line(n_train: int, box: str, method: str, frame: pd.DataFrame, alpha: float) -> dict[str, object]:
+    line: dict[str, object] = {"n_train": n_train, "box": box, "method": method, "repetitions": len(frame)}
+    for metric in OF_SPLITS:
+        known = frame[metric] if metric in frame else frame.iloc[:0, 0].astype("float64")  # cells of an earlier table
+        values = known.dropna().to_numpy()
+        estimate = mean(values, 0.95)
+        error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+        line |= {metric: float(estimate), f"{metric}_se": error}
+        line |= {f"{metric}_low": estimate.low, f"{metric}_high": estimate.high}
+    return {**line, "conditional_coverage": _reached(mean(frame["worst_slice"].dropna().to_numpy(), 0.95), alpha)}
+
+
+def _reached(worst: Estimate, alpha: float) -> str:
+    least = 1 - alpha - ABOUT
+    if worst.n < 2 or worst.low < least <= worst.high:
+        return "open"
+    return "reached" if worst.low >= least else "missed"
+
+
+def as_markdown(title: str, lines: pd.DataFrame, alpha: float) -> str:
+    """Return a listing as a Markdown table."""
+    known = {name: metric for name, metric in OF_SPLITS.items() if lines[name].notna().any()}  # of older cells fewer
+    shown = [(name, metric.digits, name == "worst_slice") for name, metric in known.items()]
+    titles = [title for name, _, is_slice in shown for title in (name.replace("_", " "), *([""] if is_slice else []))]
+    head = ["n_train", "box", "method", *titles, "repetitions"]
+    rows = [head, ["---"] * len(head)]
+    for line in lines.to_dict("records"):
+        cells = [str(line["n_train"]), line["box"], line["method"]]
+        for name, digits, is_slice in shown:
+            mark = [_MARKS[line["conditional_coverage"]]] if is_slice else []
+            cells += [_number(line, name, digits), *mark]
+        rows.append([*cells, str(line["repetitions"])])
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"# {title}\n\n{RULE.format(least=1 - alpha - ABOUT)}\n\n{table}\n"
+
+
+def _number(line: dict[str, float], metric: str, digits: int) -> str:
+    error = line[f"{metric}_se"]
+    return f"{line[metric]:.{digits}f} ({'-' if error != error else f'{error:.{digits}f}'})"

@@ -47,11 +47,11 @@ def kept(path: Path) -> tuple[NDArray[Any], NDArray[Any]] | None:
 
 
 def _digest(X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.str_]:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for values in (X, y):
-        found.update(f"{values.shape} {values.dtype}".encode())
-        found.update(np.ascontiguousarray(values).tobytes())
-    return np.array(found.hexdigest())
+        digest.update(f"{values.shape} {values.dtype}".encode())
+        digest.update(np.ascontiguousarray(values).tobytes())
+    return np.array(digest.hexdigest())
 
 
 _COMPONENTS = 50  # images are reduced to this many
@@ -74,7 +74,7 @@ class Raw(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """Where a data set comes from, and what it must look like."""
 
     files: dict[str, str]  # path below the local folder, and sha256
@@ -125,7 +125,7 @@ def _components(X: NDArray[Any]) -> NDArray[np.float64]:
 
 
 SOURCES = {
-    "mice": Source(
+    "mice": DataSource(
         {"mice_protein.csv.gz": "bb0c1f547e4d476fe956013d823d5bd27802f3631b559209870af08ad248451f"},
         _read_mice,
         "miceprotein",
@@ -134,7 +134,7 @@ SOURCES = {
         8,
         _standardised,
     ),
-    "mnist": Source(
+    "mnist": DataSource(
         {
             "mnist/train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
             "mnist/train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
@@ -146,7 +146,7 @@ SOURCES = {
         10,
         _components,
     ),
-    "fashion": Source(
+    "fashion": DataSource(
         {
             "fashion/train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
             "fashion/train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
@@ -158,7 +158,7 @@ SOURCES = {
         10,
         _components,
     ),
-    "cifar10": Source(
+    "cifar10": DataSource(
         {"cifar10_train_pca50.npz": "90e818b54b4e88d78696f3b50909daad85d6d4409c3701ff138b29a41925c983"},
         _read_prepared,
         "CIFAR_10",
@@ -216,29 +216,29 @@ def _load(name: str, folder: Path | None) -> Data:
     again = kept(_kept_path(name, source_tag(name, folder)))
     if again is not None:
         return Data(again[0], again[1], source.n_classes)
-    found = _read(source, folder) if folder and _has_files(source, folder) else _download(name, source, folder)
-    names, codes = np.unique(found.y, return_inverse=True)
-    check_shape(name, found.X.shape, _wanted(source, found), len(names), source.n_classes)
-    X, y = source.prepare(found.X), codes.astype(np.intp)
-    if X is not found.X and X.size >= _KEPT_FROM:
+    raw = _read(source, folder) if folder and _has_files(source, folder) else _download(name, source, folder)
+    names, codes = np.unique(raw.y, return_inverse=True)
+    check_shape(name, raw.X.shape, _wanted(source, raw), len(names), source.n_classes)
+    X, y = source.prepare(raw.X), codes.astype(np.intp)
+    if X is not raw.X and X.size >= _KEPT_FROM:
         keep(_kept_path(name, source_tag(name, folder)), X, y)
     return Data(X, y, source.n_classes)
 
 
-def _wanted(source: Source, found: Raw) -> tuple[int, ...]:
-    reduced = source.prepare is _components and found.X.shape[1] == _COMPONENTS
+def _wanted(source: DataSource, raw: Raw) -> tuple[int, ...]:
+    reduced = source.prepare is _components and raw.X.shape[1] == _COMPONENTS
     return (source.shape[0], _COMPONENTS if reduced else source.shape[1])
 
 
-def _has_files(source: Source, folder: Path | None) -> bool:
+def _has_files(source: DataSource, folder: Path | None) -> bool:
     return folder is not None and all((folder / name).is_file() for name in source.files)
 
 
-def _read(source: Source, folder: Path) -> Raw:
+def _read(source: DataSource, folder: Path) -> Raw:
     return source.read([check_checksum(folder / name, sha256) for name, sha256 in source.files.items()])
 
 
-def _download(name: str, source: Source, folder: Path | None) -> Raw:
+def _download(name: str, source: DataSource, folder: Path | None) -> Raw:
     from sklearn.datasets import fetch_openml
 
     try:

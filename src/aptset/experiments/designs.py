@@ -18,7 +18,7 @@ JACKKNIFE_LIMIT = 1000  # the paper runs one fit per row up to this many rows
 
 
 @dataclass(frozen=True)
-class Design:
+class FigureDesign:
     """What a figure or a table shows: every box with every method, at every size."""
 
     data: str
@@ -47,11 +47,15 @@ _SLOW = (("RFC", "JK+"),)  # 1000 forests of 1000 trees: more than an hour for e
 _MICE = {500: 580, 1000: 80}
 _SIZES = (500, 1000, 5000, 10_000)
 
-DESIGNS: dict[str, Design] = {
-    "fig1": Design("model1", "Figure 1: model 1, 1000 training samples", (1000,), _SIMULATED, _ON_MODELS, {}, _SLOW),
-    "fig2": Design("mice", "Figure 2: Mice Protein, 500 training samples", (500,), _REAL, _ON_DATA, _MICE),
-    "fig3": Design("mnist", "Figure 3: MNIST, 10000 training samples", (10_000,), _REAL, _ON_DATA, by_label_of="NNet"),
-    "figS1": Design(
+DESIGNS: dict[str, FigureDesign] = {
+    "fig1": FigureDesign(
+        "model1", "Figure 1: model 1, 1000 training samples", (1000,), _SIMULATED, _ON_MODELS, {}, _SLOW
+    ),
+    "fig2": FigureDesign("mice", "Figure 2: Mice Protein, 500 training samples", (500,), _REAL, _ON_DATA, _MICE),
+    "fig3": FigureDesign(
+        "mnist", "Figure 3: MNIST, 10000 training samples", (10_000,), _REAL, _ON_DATA, by_label_of="NNet"
+    ),
+    "figS1": FigureDesign(
         "model1",
         "Figure S1: model 1, 10000 training samples",
         (10_000,),
@@ -59,7 +63,7 @@ DESIGNS: dict[str, Design] = {
         _ON_MODELS,
         conditions=("X1=-8", "X1=1"),
     ),
-    "figS3": Design(
+    "figS3": FigureDesign(
         "model2",
         "Figure S3: model 2, 10000 training samples",
         (10_000,),
@@ -67,7 +71,7 @@ DESIGNS: dict[str, Design] = {
         _ON_MODELS,
         conditions=("X1=-1", "X1=1"),
     ),
-    "figS4": Design(
+    "figS4": FigureDesign(
         "model2",
         "Figure S4: model 2, 1000 training samples",
         (1000,),
@@ -76,17 +80,17 @@ DESIGNS: dict[str, Design] = {
         without=_SLOW,
         conditions=("X1=-1", "X1=1"),
     ),
-    "tableS1": Design("mice", "Table S1: Mice Protein", (500, 1000), _REAL, _ON_DATA, _MICE, is_table=True),
-    "tableS2": Design("mnist", "Table S2: MNIST", _SIZES, _REAL, _ON_DATA, is_table=True),
-    "tableS3": Design("fashion", "Table S3: Fashion-MNIST", _SIZES, _REAL, _ON_DATA, is_table=True),
-    "tableS4": Design("cifar10", "Table S4: CIFAR-10", _SIZES, _REAL, _ON_DATA, is_table=True),
+    "tableS1": FigureDesign("mice", "Table S1: Mice Protein", (500, 1000), _REAL, _ON_DATA, _MICE, is_table=True),
+    "tableS2": FigureDesign("mnist", "Table S2: MNIST", _SIZES, _REAL, _ON_DATA, is_table=True),
+    "tableS3": FigureDesign("fashion", "Table S3: Fashion-MNIST", _SIZES, _REAL, _ON_DATA, is_table=True),
+    "tableS4": FigureDesign("cifar10", "Table S4: CIFAR-10", _SIZES, _REAL, _ON_DATA, is_table=True),
 }
 EXPERIMENTS = (*DESIGNS, "all")
 BOXES = ("Oracle", "NNet", "SVC", "RFC")
 
 
 @dataclass(frozen=True)
-class Choice:
+class Selection:
     """Which part of the designs to run; empty means all."""
 
     repetitions: int = 100
@@ -105,20 +109,22 @@ class Choice:
         return all(not wanted or value in wanted for wanted, value in chosen)
 
 
-def choose(repetitions: int, boxes: Iterable[str], methods: Iterable[str], sizes: Iterable[str | int]) -> Choice:
+def choose(repetitions: int, boxes: Iterable[str], methods: Iterable[str], sizes: Iterable[str | int]) -> Selection:
     """Return a choice; sizes may come as texts."""
-    return Choice(repetitions, tuple(boxes), tuple(methods), tuple(check_whole(size, "sizes") for size in sizes))
+    return Selection(repetitions, tuple(boxes), tuple(methods), tuple(check_whole(size, "sizes") for size in sizes))
 
 
-def designs_of(names: Iterable[str]) -> dict[str, Design]:
+def designs_of(names: Iterable[str]) -> dict[str, FigureDesign]:
     """Return designs by name; "all" is every one."""
     wanted = check_names(names, EXPERIMENTS, "experiments")
     return dict(DESIGNS) if "all" in wanted else {name: DESIGNS[name] for name in DESIGNS if name in wanted}
 
 
-def cells_of(designs: Iterable[Design], choice: Choice, alpha: float, seed: int, folder: Path | None) -> list[Cell]:
+def cells_of(
+    designs: Iterable[FigureDesign], choice: Selection, alpha: float, seed: int, folder: Path | None
+) -> list[Cell]:
     """Return the work behind designs: once where designs share it, cheap cells first, repetition by repetition."""
-    found: dict[str, Cell] = {}
+    cells: dict[str, Cell] = {}
     for design in designs:
         for n_train in design.n_train:
             for box in design.boxes:
@@ -127,7 +133,7 @@ def cells_of(designs: Iterable[Design], choice: Choice, alpha: float, seed: int,
                     for repetition in range(choice.repetitions):
                         n_test = design.n_test.get(n_train, 5000)
                         cell = Cell(design.data, n_train, n_test, box, family, repetition, alpha, seed, folder)
-                        found[cell.key] = cell
+                        cells[cell.key] = cell
     filters = {"boxes": choice.boxes, "methods": choice.methods, "sizes": choice.sizes}
-    check_something_left(list(found), filters)
-    return sorted(found.values(), key=lambda cell: (cell.family == "JK+", cell.repetition))
+    check_something_left(list(cells), filters)
+    return sorted(cells.values(), key=lambda cell: (cell.family == "JK+", cell.repetition))

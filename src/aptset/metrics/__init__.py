@@ -5,14 +5,30 @@ true labels. Shares come with exact Clopper-Pearson intervals, mean sizes with i
 number of labels.
 
 To add a metric, write its function and put a line into ``_TABLE``: evaluations, reports, audits, comparisons,
-experiments and scorers read this table.
+experiments and scorers read this table. A break-down is a function and a line of ``_BROKEN_DOWN``. Both tables are read
+for files that stream, too.
 """
 
-from aptset.metrics.coverages import coverage, coverage_by, coverage_gap, gap_of_counts, size_stratified_coverage
-from aptset.metrics.few_labels import empty_rate, singleton_accuracy, singleton_rate
-from aptset.metrics.macro import labels_below, macro_coverage
+from aptset.metrics.coverages import (
+    coverage,
+    coverage_by,
+    coverage_gap,
+    gap_of_counts,
+    labels_below,
+    macro_coverage,
+    size_stratified_coverage,
+)
 from aptset.metrics.outcome import Outcome
-from aptset.metrics.sizes import mean_size, mean_size_by, size_distribution, size_given_coverage, size_given_coverage_by
+from aptset.metrics.sizes import (
+    empty_rate,
+    mean_size,
+    mean_size_by,
+    singleton_accuracy,
+    singleton_rate,
+    size_distribution,
+    size_given_coverage,
+    size_given_coverage_by,
+)
 from aptset.metrics.table import Breakdown, Measured, Metric, as_estimate, breakdown
 from aptset.metrics.worst_slice import worst_slice_coverage
 
@@ -45,7 +61,7 @@ _TABLE = (
 )
 METRICS = {metric.name: metric for metric in _TABLE}
 OF_SPLITS = {metric.column: metric for metric in _TABLE if metric.in_splits}
-BREAKDOWNS = (
+_BROKEN_DOWN = (
     Breakdown("sizes", size_distribution, "share of sets", "size"),
     Breakdown("by_size", size_stratified_coverage, "coverage", "size"),
     Breakdown("by_label", coverage_by, "coverage", "label"),
@@ -55,6 +71,7 @@ BREAKDOWNS = (
     Breakdown("covering_size_by_label", size_given_coverage_by, "size given coverage", "label"),
     Breakdown("covering_size_by_group", size_given_coverage_by, "size given coverage", "group"),
 )
+BREAKDOWNS = {one.name: one for one in _BROKEN_DOWN}
 
 __all__ = [
     "BREAKDOWNS",

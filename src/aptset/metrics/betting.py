@@ -59,8 +59,8 @@ class Urns:
     @property
     def expected(self) -> dict[Any, float]:
         """The chance that the next row of each group is missed; rows without labels are left out."""
-        found = (self.first + self.misses) / (self.n + 1 + self.rows)
-        chances = np.where(self.first > 0, found, 0.0).tolist()
+        share = (self.first + self.misses) / (self.n + 1 + self.rows)
+        chances = np.where(self.first > 0, share, 0.0).tolist()
         return dict(zip(self.number_of, chances, strict=True))
 
     def steady(self, alarm: float) -> Floats:
@@ -207,14 +207,14 @@ class Capital:
 
         Rows that are given one by one and rows that are given at once go through the same operations.
         """
-        found = []
+        capitals = []
         start = 0
         while start < len(is_miss):
             stop = min(len(is_miss), start + _AT_ONCE * BLOCK - (row + start) % BLOCK)
             odds = _odds(expected.of_rows(start, stop), is_miss[start:stop], alpha)
-            found.append(self._bet_blocks(row + start, odds))
+            capitals.append(self._bet_blocks(row + start, odds))
             start = stop
-        return Evidence(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        return Evidence(*(np.concatenate(parts) for parts in zip(*capitals, strict=True)))
 
     def _bet_blocks(self, row: int, odds: Floats) -> Evidence:
         """Go on with the block that is open, if one is, and with those behind it."""
@@ -237,8 +237,8 @@ class Capital:
         numbers = np.repeat(np.array(kept)[:, None], BLOCK, axis=1)
         for stake, of_bettor in zip(np.array(stakes).T, of_blocks, strict=True):
             numbers += stake[:, None] * of_bettor
-        mine = slice(before, before + odds.shape[1])
-        return Evidence(numbers.ravel()[mine], np.repeat(np.array(exponents), BLOCK)[mine])
+        columns = slice(before, before + odds.shape[1])
+        return Evidence(numbers.ravel()[columns], np.repeat(np.array(exponents), BLOCK)[columns])
 
     def _release(self, block: int) -> None:
         """Close a block, and give the bettors of the next one their share of what was kept."""

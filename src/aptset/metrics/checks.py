@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core import validate
 from aptset.core.devices import on_host
 from aptset.core.labels import as_labels, as_objects, check_length, with_one_missing
 from aptset.core.tables import is_table, matrix_of_table, plain_list
@@ -51,11 +51,11 @@ def check_evidence(
 ) -> Checked:
     """Return p-values, probabilities, and the label that empty sets got, if they did; refuse what does not fit."""
     shape = (len(sets), len(sets.classes))
-    found = _check_matrix(p_values, shape, "p_values").astype(np.float64, copy=False)
+    values = _check_matrix(p_values, shape, "p_values").astype(np.float64, copy=False)
     chances = None if probabilities is None else _check_matrix(probabilities, shape, "probabilities")
     if alpha is None:
         raise ValueError("alpha must be given with p_values: the level of the sets, such as alpha=0.1.")
-    mask, members = found > alpha, sets.mask
+    mask, members = values > alpha, sets.mask
     differ = np.flatnonzero((mask != members).any(axis=1))
     if allow_empty is None:
         allow_empty = len(differ) == 0
@@ -65,7 +65,7 @@ def check_evidence(
             "Pass what p_values gives for the rows, in the order of the columns sets.classes, and the sets' alpha."
         )
     if allow_empty:
-        return Checked(found, chances, None)
+        return Checked(values, chances, None)
     if chances is None:
         raise ValueError(
             "probabilities must be given for sets that are never empty: an empty set gets its most likely label, which "
@@ -75,19 +75,20 @@ def check_evidence(
         raise ValueError("allow_empty must be True for sets of which some are empty; got False.")
     filled = np.argmax(chances, axis=1).astype(np.int64)
     filled[differ] = np.argmax(members[differ], axis=1)
-    return Checked(found, chances, filled)
+    return Checked(values, chances, filled)
 
 
 def _check_matrix(values: Any, shape: tuple[int, int], name: str) -> NDArray[Any]:
-    found: NDArray[Any] | None = matrix_of_table(values)[0] if is_table(values) else np.asarray(on_host(values))
-    if found is None or found.shape != shape or found.dtype.kind not in "fiu":
-        came = "a frame that does not hold numbers only" if found is None else f"{found.dtype} of shape {found.shape}"
+    matrix: NDArray[Any] | None = matrix_of_table(values)[0] if is_table(values) else np.asarray(on_host(values))
+    if matrix is None or matrix.shape != shape or matrix.dtype.kind not in "fiu":
+        came = "a frame that does not hold numbers only"
+        came = came if matrix is None else f"{matrix.dtype} of shape {matrix.shape}"
         raise ValueError(f"{name} must be a matrix of numbers (rows, classes) = {shape}; got {came}.")
-    if np.isnan(found).any():
-        raise ValueError(f"{name} must not have missing values (NaN); row {np.argwhere(np.isnan(found))[0][0]} has.")
-    if len(found) and not (found.min() >= 0 and found.max() <= 1):
-        raise ValueError(f"{name} must be between 0 and 1; got {found.min():g} to {found.max():g}.")
-    return found
+    if np.isnan(matrix).any():
+        raise ValueError(f"{name} must not have missing values (NaN); row {np.argwhere(np.isnan(matrix))[0][0]} has.")
+    if len(matrix) and not (matrix.min() >= 0 and matrix.max() <= 1):
+        raise ValueError(f"{name} must be between 0 and 1; got {matrix.min():g} to {matrix.max():g}.")
+    return matrix
 
 
 def check_reportable(evaluation: Any) -> Any:
@@ -106,16 +107,13 @@ def check_level(level: Any, alpha: Fraction | None) -> float:
     """Return the coverage that labels should reach: as given, or twice the misses promised."""
     if level is None:
         return max(0.0, float(1 - 2 * (Fraction(1, 10) if alpha is None else alpha)))
-    if isinstance(level, bool) or not isinstance(level, Real) or not 0 <= float(level) <= 1:
-        raise ValueError(f"level must be a coverage in [0, 1]; got {level!r}. Pass level=0.8, for instance.")
-    return float(level)
+    way_out = "Pass level=0.8, for instance."
+    return validate.number(level, "level", "a coverage in [0, 1]", lambda share: 0 <= share <= 1, way_out)
 
 
 def check_confidence(confidence: Any) -> float:
     """Return the confidence of an interval."""
-    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < float(confidence) < 1:
-        raise ValueError(f"confidence must be in (0, 1); got {confidence!r}. For 95 % intervals pass 0.95.")
-    return float(confidence)
+    return validate.share(confidence, "confidence", way_out="For 95 % intervals pass 0.95.")
 
 
 def check_by(by: Any, labels: Any) -> NDArray[Any]:
@@ -130,11 +128,11 @@ def check_by(by: Any, labels: Any) -> NDArray[Any]:
     if isinstance(by, np.ndarray) and by.dtype.kind in _NEVER_MISSING:
         check_length(by, len(truth), "by")
         return _without_missing(by)
-    found = with_one_missing(plain_list(by))
-    check_length(found, len(truth), "by")
-    if any(issubclass(kind, list | tuple | dict | set | np.ndarray) for kind in set(map(type, found))):
+    groups = with_one_missing(plain_list(by))
+    check_length(groups, len(truth), "by")
+    if any(issubclass(kind, list | tuple | dict | set | np.ndarray) for kind in set(map(type, groups))):
         raise TypeError("by must hold one plain value per row, no lists or tuples.")
-    return as_objects(found)
+    return as_objects(groups)
 
 
 _NEVER_MISSING = "biuU"  # kinds of arrays
@@ -147,16 +145,16 @@ def _without_missing(values: NDArray[Any]) -> NDArray[Any]:
 
 def check_bins(bins: Any) -> NDArray[np.int64]:
     """Return the smallest size of each class of sizes."""
-    found = np.asarray(bins)
+    starts = np.asarray(bins)
     if (
-        found.ndim != 1
-        or found.dtype.kind not in "iu"
-        or len(found) == 0
-        or (np.diff(found) <= 0).any()
-        or found[0] != 0
+        starts.ndim != 1
+        or starts.dtype.kind not in "iu"
+        or len(starts) == 0
+        or (np.diff(starts) <= 0).any()
+        or starts[0] != 0
     ):
         raise ValueError(f"bins must be whole numbers that start at 0 and rise, e.g. [0, 1, 2, 4]; got {bins!r}.")
-    return found.astype(np.int64)
+    return starts.astype(np.int64)
 
 
 def check_features(
@@ -198,16 +196,9 @@ def check_projections(projections: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def check_delta(delta: Any) -> Fraction:
     """Return the least share of points in a slab, exactly as written."""
-    if isinstance(delta, bool) or not isinstance(delta, Real) or not 0 < float(delta) <= 1:
-        raise ValueError(f"delta must be in (0, 1], the least share of the points in a slab; got {delta!r}.")
+    rule = "in (0, 1], the least share of the points in a slab"
+    validate.number(delta, "delta", rule, lambda share: 0 < share <= 1)
     return Fraction(str(delta))
-
-
-def check_share_to_find(share: Any) -> float:
-    """Return the share of rows on which a slab is found."""
-    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) < 1:
-        raise ValueError(f"share_to_find must be in (0, 1); got {share!r}.")
-    return float(share)
 
 
 def check_directions(directions: Any, n_features: int, generator: np.random.Generator) -> NDArray[np.float64]:
@@ -248,13 +239,6 @@ def check_counts(covered: Any, m: Any) -> tuple[int, int]:
     if m < 1 or not 0 <= covered <= m:
         raise ValueError(f"covered must be between 0 and m, and m at least 1; got covered={covered}, m={m}.")
     return int(covered), int(m)
-
-
-def check_within(within: Any) -> float:
-    """Return a margin around the coverage."""
-    if isinstance(within, bool) or not isinstance(within, Real) or not 0 < float(within) < 1:
-        raise ValueError(f"within must be in (0, 1), the margin around 1 - alpha; got {within!r}.")
-    return float(within)
 
 
 def check_size_exists(n: int, alpha: Any, within: Any) -> int:

@@ -8,20 +8,19 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
+from aptset.core import validate
 from aptset.core.displays import Display, drawable
 from aptset.core.labels import check_length
 from aptset.core.overlapping import Overlapping
 from aptset.core.tables import Backend, html_table, make_table
-from aptset.core.validate import check_alpha, check_option
+from aptset.core.validate import check_alpha
 from aptset.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
 from aptset.metrics.checks import check_confidence, check_level, check_needs_p_values, check_what_is_needed
 from aptset.metrics.estimates import Estimate, share_of_count
-from aptset.metrics.evaluation_rows import Evidence, as_group_list, show_curve
+from aptset.metrics.evaluation_rows import EvaluationRows, as_group_list, show_curve
 from aptset.metrics.outcome import Outcome
 from aptset.metrics.worst_slice import WorstSlice
 from aptset.sets import PredictionSets
-
-_BY_NAME = {one.name: one for one in BREAKDOWNS}
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Evaluation:
         The level of the sets, if given.
     n : int
         Number of rows.
-    evidence : Evidence or None
+    evidence : EvaluationRows or None
         The rows themselves, if p-values were given: what ``plot("curve")`` and :func:`report` need.
     confidence : float
         Of each interval by itself.
@@ -68,19 +67,19 @@ class Evaluation:
     parts: dict[str, dict[Any, Estimate] | None]
     alpha: float | None
     n: int
-    evidence: Evidence | None = field(default=None, repr=False, compare=False)
+    evidence: EvaluationRows | None = field(default=None, repr=False, compare=False)
     confidence: float = 0.95
 
     def __getattr__(self, name: str) -> Any:
         """Return a number, or the numbers of a break-down, by the name in the tables."""
         if name in METRICS and "overall" in self.__dict__:
             return self.overall.get(name)
-        if name in _BY_NAME and "parts" in self.__dict__:
+        if name in BREAKDOWNS and "parts" in self.__dict__:
             return self.parts.get(name)
-        raise AttributeError(f"an Evaluation has no {name!r}; it has {', '.join([*METRICS, *_BY_NAME])}.")
+        raise AttributeError(f"an Evaluation has no {name!r}; it has {', '.join([*METRICS, *BREAKDOWNS])}.")
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *METRICS, *_BY_NAME]
+        return [*super().__dir__(), *METRICS, *BREAKDOWNS]
 
     @property
     def coverage(self) -> Estimate:
@@ -95,27 +94,27 @@ class Evaluation:
     @property
     def worst_slice(self) -> WorstSlice | None:
         """The slab of rows where coverage is worst, if X was given."""
-        found = self.overall.get("worst_slice")
-        return found if isinstance(found, WorstSlice) else None
+        measured = self.overall.get("worst_slice")
+        return measured if isinstance(measured, WorstSlice) else None
 
     def _estimate(self, name: str) -> Estimate:
-        found = self.overall[name]
-        assert found is not None, "metrics of all rows without features are always known"
-        return as_estimate(found)
+        measured = self.overall[name]
+        assert measured is not None, "metrics of all rows without features are always known"
+        return as_estimate(measured)
 
     def estimates(self) -> Iterator[tuple[Metric, Estimate]]:
         """Yield every metric over all rows that is known, those of features last."""
         for metric in sorted(METRICS.values(), key=lambda metric: metric.needs_features):
-            found = self.overall.get(metric.name)
-            if found is not None:
-                yield metric, as_estimate(found)
+            measured = self.overall.get(metric.name)
+            if measured is not None:
+                yield metric, as_estimate(measured)
 
     def rows(self) -> Iterator[tuple[str, str, str, Estimate]]:
         """Yield every number as (metric, by, group, estimate)."""
         for metric, estimate in self.estimates():
             is_slice = isinstance(self.overall[metric.name], WorstSlice)
             yield metric.name, "slice" if is_slice else "all", "", estimate
-        for name, broken_down in _BY_NAME.items():
+        for name, broken_down in BREAKDOWNS.items():
             for group, estimate in (self.parts.get(name) or {}).items():
                 yield name, broken_down.by, str(group), estimate
 
@@ -136,7 +135,7 @@ class Evaluation:
         >>> evaluation.lowest()
         ('a', 0.5 [0.00627, 0.9937] (1 of 2))
         """
-        check_option(by, ("label", "group", "size"), "by")
+        validate.one_of(by, ("label", "group", "size"), "by")
         values = {name: one for name, one in (self.parts.get(f"by_{by}") or {}).items() if by != "size" or name != 0}
         if not values:
             return None
@@ -162,12 +161,12 @@ class Evaluation:
         kind : str, default="by_label"
             One of the break-downs, or "curve": coverage at every level, if p-values were given.
         """
-        known = [name for name in _BY_NAME if self.parts.get(name) is not None]
+        known = [name for name in BREAKDOWNS if self.parts.get(name) is not None]
         check_what_is_needed(kind, [*known, *(["curve"] if self.evidence is not None else [])])
-        check_option(kind, (*known, *(["curve"] if self.evidence is not None else [])), "kind")
+        validate.one_of(kind, (*known, *(["curve"] if self.evidence is not None else [])), "kind")
         if kind == "curve" and self.evidence is not None:
             return show_curve(self.evidence)
-        what, by = _BY_NAME[kind].words, _BY_NAME[kind].by
+        what, by = BREAKDOWNS[kind].words, BREAKDOWNS[kind].by
         values = self.parts[kind] or {}
         columns: dict[str, Any] = {by: drawable(list(values)), what: [float(v) for v in values.values()]}
         for name in ("low", "high", "n"):
@@ -265,20 +264,20 @@ def evaluate(
     >>> evaluation.by_label["b"].n
     1
     """
-    found = PredictionSets.of(sets, classes)
+    checked = PredictionSets.of(sets, classes)
     level = None if alpha is None else float(check_alpha(alpha))
     if groups is not None:
-        check_length(as_group_list(groups) or groups, len(found), "groups")
+        check_length(as_group_list(groups) or groups, len(checked), "groups")
     check_needs_p_values(p_values, probabilities=probabilities, n=n, allow_empty=allow_empty)
     rows = None
     if p_values is not None:
-        rows = Evidence.of(found, labels, p_values, probabilities, groups, X, level, n, allow_empty)
-    outcome, common = Outcome.of(found, labels), {"alpha": alpha, "X": X, "random_state": random_state}
+        rows = EvaluationRows.of(checked, labels, p_values, probabilities, groups, X, level, n, allow_empty)
+    outcome, common = Outcome.of(checked, labels), {"alpha": alpha, "X": X, "random_state": random_state}
     return Evaluation(
         overall={name: one.measure(outcome, confidence=confidence, **common) for name, one in METRICS.items()},
-        parts={one.name: one.measure(outcome, groups, confidence) for one in BREAKDOWNS},
+        parts={name: one.measure(outcome, groups, confidence) for name, one in BREAKDOWNS.items()},
         alpha=level,
-        n=len(found),
+        n=len(checked),
         evidence=rows,
         confidence=check_confidence(confidence),
     )

@@ -90,8 +90,8 @@ class Origin:
 
     def laws_of(self, groups: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
         """Return the laws of some rows, whose groups these are."""
-        met, rows = np.unique(groups[groups >= 0], return_counts=True)
-        return tuple((int(m), self.group_sizes[group]) for group, m in zip(met.tolist(), rows, strict=True))
+        present, rows = np.unique(groups[groups >= 0], return_counts=True)
+        return tuple((int(m), self.group_sizes[group]) for group, m in zip(present.tolist(), rows, strict=True))
 
     def promise(self, alpha: float) -> float:
         """Return the coverage that is promised at a level."""
@@ -139,7 +139,7 @@ def _shares(probabilities: NDArray[Any]) -> Floats:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Evidence:
+class EvaluationRows:
     """The rows behind an evaluation.
 
     Attributes
@@ -171,17 +171,17 @@ class Evidence:
         alpha: float | None,
         n: int | None,
         allow_empty: bool | None,
-    ) -> Evidence:
+    ) -> EvaluationRows:
         """Return the rows of sets at a level, calibrated by one split on n rows if n is known."""
-        found, chances, filled = check_evidence(sets, p_values, probabilities, alpha, allow_empty)
+        values, chances, filled = check_evidence(sets, p_values, probabilities, alpha, allow_empty)
         origin = Origin(settings={"Calibration": "not stated; the promise is that of a valid one at this level"})
         if n is not None:
-            size = check_rows_of_calibration(n, found)
+            size = check_rows_of_calibration(n, values)
             known = {"Calibration": "split", "Calibration rows": f"{size:,}"}
             of_row = np.zeros(len(sets), dtype=np.int64)
             law: dict[str, Any] = {"group_of_row": of_row, "group_sizes": (size,)}
             origin = Origin("split", size, is_upper_open=filled is not None, settings=known, **law)
-        return cls(sets, as_labels(labels, "labels"), found, chances, as_group_list(groups), X, filled, origin)
+        return cls(sets, as_labels(labels, "labels"), values, chances, as_group_list(groups), X, filled, origin)
 
     @cached_property
     def columns(self) -> NDArray[np.int64]:
@@ -191,8 +191,8 @@ class Evidence:
     @cached_property
     def p_of_truth(self) -> Floats:
         """The p-value of each true label; 0, which exceeds no alpha, for a label that no set can hold."""
-        found = np.take_along_axis(self.p_values, np.maximum(self.columns, 0)[:, None], axis=1)[:, 0]
-        return np.where(self.columns >= 0, found, 0.0)
+        of_truth = np.take_along_axis(self.p_values, np.maximum(self.columns, 0)[:, None], axis=1)[:, 0]
+        return np.where(self.columns >= 0, of_truth, 0.0)
 
     @cached_property
     def saved_from(self) -> Floats:
@@ -215,7 +215,7 @@ class Evidence:
 LEVELS = tuple(Fraction(number, 200) for number in range(1, 101))
 
 
-def coverage_curve(evidence: Evidence, levels: tuple[Fraction, ...] = LEVELS) -> dict[str, Any]:
+def coverage_curve(evidence: EvaluationRows, levels: tuple[Fraction, ...] = LEVELS) -> dict[str, Any]:
     """Return nominal and measured coverage, and the band that holds 95 of 100 valid curves where their law is known.
 
     Where coverage may exceed the law (never-empty sets, no randomisation) only the lower end says something.
@@ -231,7 +231,7 @@ def coverage_curve(evidence: Evidence, levels: tuple[Fraction, ...] = LEVELS) ->
     return columns
 
 
-def show_curve(evidence: Evidence) -> Display:
+def show_curve(evidence: EvaluationRows) -> Display:
     """Return the curve as a figure."""
     columns = coverage_curve(evidence)
     nominal = columns["nominal"].tolist()

@@ -80,11 +80,11 @@ def features_of(
     """
     made = _Columns(set(names or []), dict(fill or {}))
     matrix = made.of_table(X) if is_table(X) else made.of_array(X)
-    found = [feature.name for feature in made.features]
-    matrix = check_features(matrix, found, names, n_rows, made.left_out)
+    made_names = [feature.name for feature in made.features]
+    matrix = check_features(matrix, made_names, names, n_rows, made.left_out)
     features = made.features
     if names is not None:
-        places = [found.index(name) for name in names]
+        places = [made_names.index(name) for name in names]
         matrix, features = matrix[:, places], [features[place] for place in places]
     return Features(matrix, features, _spread(matrix), made.fill, tuple(made.left_out))
 

@@ -18,7 +18,7 @@ from aptset.sets import PredictionSets
 Chosen = NDArray[np.bool_] | NDArray[np.intp]  # some rows: a flag for each, or their numbers
 
 
-class Part(NamedTuple):
+class Stratum(NamedTuple):
     """The rows of one label or group, by number."""
 
     name: Any
@@ -39,11 +39,9 @@ class Outcome:
     most : int
         The number of labels that a set can hold.
     sets, labels
-        The sets and the true labels themselves; None where rows have gone by.
+        The sets and the true labels themselves. Where rows have gone by, there are no sets, and a label for each entry.
     times : array of int or None
         How many rows each entry stands for; None for one each.
-    counts_of_labels : list of (covered, rows) or None
-        For each true label, where rows have gone by.
     """
 
     sizes: NDArray[np.int64]
@@ -52,16 +50,20 @@ class Outcome:
     sets: PredictionSets | None = None
     labels: Any = None
     times: NDArray[np.int64] | None = None
-    counts_of_labels: list[tuple[int, int]] | None = None
 
     @classmethod
     def of(cls, sets: Any, labels: ArrayLike | None = None, classes: ArrayLike | None = None) -> Outcome:
         """Return what sets did with the true labels, if there are any; an outcome as it is."""
         if isinstance(sets, Outcome):
             return sets
-        found = PredictionSets.of(sets, classes)
-        holds = None if labels is None else found.covers(labels)
-        return cls(found.sizes, holds, len(found.classes), found, labels)
+        checked = PredictionSets.of(sets, classes)
+        holds = None if labels is None else checked.covers(labels)
+        return cls(checked.sizes, holds, len(checked.classes), checked, labels)
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return len(self.sizes) if self.times is None else int(self.times.sum())
 
     @property
     def covered(self) -> NDArray[np.bool_]:
@@ -75,11 +77,7 @@ class Outcome:
 
     def share(self, hits: NDArray[np.bool_], confidence: float, among: Chosen | None = None) -> Estimate:
         """Return the share of rows with a property, among some or all, with the exact (Clopper-Pearson) interval."""
-        times = self._times(among)
-        hit = hits if among is None else hits[among]
-        count = np.count_nonzero(hit) if times is None else times[hit].sum()
-        rows = len(hit) if times is None else times.sum()
-        return share_of_count(int(count), int(rows), check_confidence(confidence))
+        return share_of_count(*self._count(hits, among), check_confidence(confidence))
 
     def mean_size(self, confidence: float, among: Chosen | None = None, least: int = 0) -> Estimate:
         """Return the mean size of some or all sets, which hold at least so many labels."""
@@ -90,11 +88,11 @@ class Outcome:
             return mean_of_sizes(sizes, *ends, sure)
         return mean_of_sums(int(times.sum()), int(times @ sizes), int(times @ np.square(sizes)), *ends, sure)
 
-    def parts(self, by: Any = "label") -> list[Part]:
+    def parts(self, by: Any = "label") -> list[Stratum]:
         """Return the rows of each true label, or of each value of an array; each array is looked at once."""
         if isinstance(by, Overlapping):
             check_length(by, len(self.sizes), "by")
-            return [Part(name, by.members(name)) for name in by.names]
+            return [Stratum(name, by.members(name)) for name in by.names]
         if isinstance(by, str) and by == "label":
             return self._parts_of_labels
         if id(by) not in self._parts_of_arrays:
@@ -103,23 +101,29 @@ class Outcome:
 
     def counts(self, by: Any = "label") -> list[tuple[int, int]]:
         """Return for each part how many of how many rows are covered."""
-        if self.counts_of_labels is not None:
-            return self.counts_of_labels
-        return [(int(np.count_nonzero(self.covered[part.rows])), len(part.rows)) for part in self.parts(by)]
+        return [self._count(self.covered, part.rows) for part in self.parts(by)]
 
     @cached_property
-    def _parts_of_arrays(self) -> dict[int, tuple[Any, list[Part]]]:
+    def _parts_of_arrays(self) -> dict[int, tuple[Any, list[Stratum]]]:
         return {}
 
     @cached_property
-    def _parts_of_labels(self) -> list[Part]:
+    def _parts_of_labels(self) -> list[Stratum]:
         return _parts("label", self.labels)
+
+    def _count(self, hits: NDArray[np.bool_], among: Chosen | None) -> tuple[int, int]:
+        """Return how many of how many rows have a property."""
+        times = self._times(among)
+        hit = hits if among is None else hits[among]
+        if times is None:
+            return int(np.count_nonzero(hit)), len(hit)
+        return int(times[hit].sum()), int(times.sum())
 
     def _times(self, among: Chosen | None) -> NDArray[np.int64] | None:
         return self.times if among is None or self.times is None else self.times[among]
 
 
-def _parts(by: Any, labels: ArrayLike) -> list[Part]:
+def _parts(by: Any, labels: ArrayLike) -> list[Stratum]:
     values = check_by(by, labels)
     several = coded_array(values) if values.dtype.kind == "U" else None
     looked_at = values if several is None else as_objects(several.values)
@@ -130,4 +134,4 @@ def _parts(by: Any, labels: ArrayLike) -> list[Part]:
         number = number.astype(np.int16)  # which numpy sorts by digits
     order = np.argsort(number, kind="stable")
     rows = np.split(order, np.searchsorted(number[order], np.arange(1, max(len(names), 1))))
-    return [Part(name, mine) for name, mine in zip(names.tolist(), rows, strict=False)]
+    return [Stratum(name, of_name) for name, of_name in zip(names.tolist(), rows, strict=False)]

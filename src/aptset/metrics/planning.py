@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from aptset.core import validate
 from aptset.core.displays import Display
 from aptset.core.validate import check_alpha, check_sample_size
 from aptset.kernels.counting import rank_at, size_needed
 from aptset.kernels.formula import Floats
-from aptset.metrics.checks import check_confidence, check_counts, check_size_exists, check_within
+from aptset.metrics.checks import check_confidence, check_counts, check_size_exists
 from aptset.metrics.coverage_distribution import beta_binomial, central_range, chance_within, realised_coverage
 
 
@@ -141,7 +142,11 @@ def calibration_size(alpha: float, within: float = 0.01, confidence: float = 0.9
     >>> int(size), round(size.achieved, 3)
     (854, 0.95)
     """
-    level, margin, chance = check_alpha(alpha), check_within(within), check_confidence(confidence)
+    level, margin, chance = (
+        check_alpha(alpha),
+        validate.share(within, "within", "the margin around 1 - alpha"),
+        check_confidence(confidence),
+    )
     least = max(1, size_needed(level))
     low = high = check_size_exists(least, alpha, within)
     while chance_within(np.array([high]), level, margin)[0] < chance:

@@ -1,4 +1,4 @@
-"""An evaluation of rows that go by: a few whole numbers for each label, group and size, however many rows there are."""
+"""An evaluation of rows that go by: a count for each label, or group, with each size, however many rows there are."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.core.labels import as_objects, distinct
+from aptset.core.labels import as_objects
 from aptset.core.validate import check_alpha
-from aptset.metrics import METRICS
+from aptset.metrics import BREAKDOWNS, METRICS
 from aptset.metrics.checks import check_confidence
-from aptset.metrics.estimates import Estimate, mean_of_sums, share_of_count
 from aptset.metrics.evaluation import Evaluation
 from aptset.metrics.outcome import Outcome
 
@@ -24,44 +23,69 @@ class Codes(NamedTuple):
     names: list[Any]
 
 
-@dataclass
-class Sums:
-    """Counts and sums of sizes over some rows, and over those of them whose set holds the true label."""
+class RowCounts:
+    """How many rows each (value, size, covered) has, however many rows have gone by."""
 
-    n: int = 0
-    covered: int = 0
-    size: int = 0
-    squares: int = 0
-    covering_size: int = 0
-    covering_squares: int = 0
+    def __init__(self) -> None:
+        self._places: dict[Any, int] = {}  # of the values, in order of first appearance
+        self._keys, self._times = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
 
-    def add(self, more: list[int]) -> None:
-        """Take in the six numbers of more rows."""
-        names = ("n", "covered", "size", "squares", "covering_size", "covering_squares")
-        for name, value in zip(names, more, strict=True):
-            setattr(self, name, getattr(self, name) + value)
+    @property
+    def values(self) -> list[Any]:
+        """The values that came, in order of first appearance."""
+        return list(self._places)
 
-    def coverage(self, confidence: float) -> Estimate:
-        """Return the share of covered rows."""
-        return share_of_count(self.covered, self.n, confidence)
+    def add(self, codes: Codes, sizes: NDArray[np.int64], covered: NDArray[np.bool_]) -> None:
+        """Count more rows: the value of each, the size of its set, and whether the set holds the true label."""
+        if not len(sizes):
+            return
+        kinds = 2 * (int(sizes.max()) + 1)
+        keys, times = _counted(codes.of_rows * kinds + (2 * sizes + covered), kinds * len(codes.names))
+        first_row = np.full(len(codes.names), len(sizes))
+        first_row[codes.of_rows[::-1]] = np.arange(len(sizes))[::-1]  # of several numbers the last one stays
+        places = np.zeros(len(codes.names), dtype=np.int64)
+        for code in np.argsort(first_row, kind="stable")[: np.count_nonzero(first_row < len(sizes))].tolist():
+            places[code] = self._places.setdefault(codes.names[code], len(self._places))
+        self._waiting.append((places[keys // kinds] * _KINDS + keys % kinds, times))
+        if sum(len(keys) for keys, _ in self._waiting) > _LONG + len(self._keys):
+            self._join()
 
-    def mean_size(self, most: int, confidence: float) -> Estimate:
-        """Return the mean size, where sets hold so many labels at the most."""
-        return mean_of_sums(self.n, self.size, self.squares, 0, most, confidence)
+    def outcome(self, most: int) -> tuple[Outcome, NDArray[Any]]:
+        """Return what metrics look at, an entry for each (value, size, covered), and the value of each entry."""
+        self._join()
+        kinds = self._keys % _KINDS
+        values = as_objects(self.values)[self._keys // _KINDS]
+        return Outcome(kinds // 2, kinds % 2 == 1, most, labels=values, times=self._times), values
 
-    def covering_mean_size(self, most: int, confidence: float) -> Estimate:
-        """Return the mean size of the sets that cover."""
-        sums = (self.covered, self.covering_size, self.covering_squares)
-        return mean_of_sums(*sums, 1, max(1, most), confidence)
+    def _join(self) -> None:
+        """Make one entry of those that are alike."""
+        pieces = [(self._keys, self._times), *self._waiting]
+        keys, times = (np.concatenate(columns) for columns in zip(*pieces, strict=True))
+        self._keys, number = np.unique(keys, return_inverse=True)
+        self._times, self._waiting = np.zeros(len(self._keys), dtype=np.int64), []
+        np.add.at(self._times, number, times)
+
+
+_KINDS = 2**32  # more than any size has, covered or not
+_LONG = 2**20  # entries that may wait to be joined
+
+
+def _counted(keys: NDArray[np.int64], end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the keys that come, upward, and how often each does; all are below the end."""
+    if end > 16 * len(keys):
+        return np.unique(keys, return_counts=True)
+    times = np.bincount(keys)
+    present = np.flatnonzero(times)
+    return present, times[present]
 
 
 @dataclass
 class RunningSums:
-    """What an evaluation needs to know of all rows that have gone by."""
+    """What an evaluation needs to know of all rows that have gone by: counts, which the table of metrics reads."""
 
-    by_size: dict[int, Sums] = field(default_factory=dict)
-    by_label: dict[Any, Sums] = field(default_factory=dict)
-    by_group: dict[Any, Sums] | None = None
+    by_label: RowCounts = field(default_factory=RowCounts)
+    by_group: RowCounts | None = None
     members: set[Any] = field(default_factory=set)
 
     def add(
@@ -74,69 +98,24 @@ class RunningSums:
     ) -> None:
         """Take in some rows: their sets' sizes, whether they cover, what they hold, true labels, and groups if any."""
         self.members |= members
-        most = int(sizes.max(initial=0))
-        _add_to(self.by_size, Codes(sizes.astype(np.intp, copy=False), list(range(most + 1))), sizes, covered)
-        _add_to(self.by_label, labels, sizes, covered)
+        self.by_label.add(labels, sizes, covered)
         if groups is not None:
-            self.by_group = {} if self.by_group is None else self.by_group
-            _add_to(self.by_group, groups, sizes, covered)
+            self.by_group = self.by_group or RowCounts()
+            self.by_group.add(groups, sizes, covered)
 
     def evaluation(self, alpha: float | None = None, confidence: float = 0.95) -> Evaluation:
         """Return what :func:`aptset.evaluate` says of the same rows at once."""
         level, sure = None if alpha is None else float(check_alpha(alpha)), check_confidence(confidence)
-        labels, sizes = _in_order(self.by_label), _in_order(self.by_size)
-        groups = None if self.by_group is None else _in_order(self.by_group)
-        most = len(self.members | set(self.by_label))  # every label that came, in a set or as the truth
-        outcome = _outcome(sizes, [(part.covered, part.n) for part in labels.values()], most)
-        n = sum(part.n for part in sizes.values())
-        by_label, by_group = _broken_down(labels, most, sure), _broken_down(groups, most, sure)
+        most = len(self.members.union(self.by_label.values))  # every label that came, in a set or as the truth
+        outcome, _ = self.by_label.outcome(most)
+        within, groups = (outcome, None) if self.by_group is None else self.by_group.outcome(most)
         return Evaluation(
             overall={name: one.measure(outcome, alpha=alpha, confidence=sure) for name, one in METRICS.items()},
             parts={
-                "sizes": {size: share_of_count(part.n, n, sure) for size, part in sizes.items()},
-                "by_size": {size: part.coverage(sure) for size, part in sizes.items()},
-                **dict(zip(("by_label", "size_by_label", "covering_size_by_label"), by_label, strict=True)),
-                **dict(zip(("by_group", "size_by_group", "covering_size_by_group"), by_group, strict=True)),
+                name: one.measure(within if one.by == "group" else outcome, groups, sure)
+                for name, one in BREAKDOWNS.items()
             },
             alpha=level,
-            n=n,
+            n=outcome.n,
             confidence=sure,
         )
-
-
-Numbers = dict[Any, Estimate] | None
-
-
-def _broken_down(parts: dict[Any, Sums] | None, most: int, sure: float) -> tuple[Numbers, Numbers, Numbers]:
-    """Return coverage, mean size and the mean size of covering sets of each part."""
-    if parts is None:
-        return None, None, None
-    return (
-        {name: part.coverage(sure) for name, part in parts.items()},
-        {name: part.mean_size(most, sure) for name, part in parts.items()},
-        {name: part.covering_mean_size(most, sure) for name, part in parts.items()},
-    )
-
-
-def _outcome(sizes: dict[int, Sums], counts_of_labels: list[tuple[int, int]], most: int) -> Outcome:
-    """Return what metrics look at: each size twice, for sets that cover and sets that miss, with their number."""
-    values, parts = np.array(list(sizes), dtype=np.int64), list(sizes.values())
-    times = np.array([part.covered for part in parts] + [part.n - part.covered for part in parts], dtype=np.int64)
-    holds = np.repeat([True, False], len(parts))
-    return Outcome(np.tile(values, 2), holds, most, times=times, counts_of_labels=counts_of_labels)
-
-
-def _add_to(table: dict[Any, Sums], codes: Codes, sizes: NDArray[np.int64], covered: NDArray[np.bool_]) -> None:
-    """Add the numbers of each value; sums of whole numbers below 2^53 are exact in the floats of a bincount."""
-    weights = [None, covered, sizes, sizes**2, sizes * covered, sizes**2 * covered]
-    sums = [np.bincount(codes.of_rows, weight, minlength=len(codes.names)).astype(np.int64) for weight in weights]
-    first_row = np.full(len(codes.names), len(sizes))
-    first_row[codes.of_rows[::-1]] = np.arange(len(sizes))[::-1]  # of several numbers the last one stays
-    met = np.flatnonzero(sums[0])
-    for code in met[np.argsort(first_row[met])].tolist():  # in order of appearance, as where all rows are there at once
-        table.setdefault(codes.names[code], Sums()).add([int(column[code]) for column in sums])
-
-
-def _in_order(table: dict[Any, Sums]) -> dict[Any, Sums]:
-    """Return values in the order in which an evaluation lists them."""
-    return {name: table[name] for name in distinct(as_objects(list(table))).tolist()}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from aptset.core.validate import all_at_once, check_option
+from aptset.core import validate
+from aptset.core.validate import all_at_once
 from aptset.metrics import METRICS
 from aptset.metrics.checks import check_can_predict_sets
 from aptset.metrics.outcome import Outcome
@@ -60,7 +61,7 @@ def scorer(metric: str) -> MetricScorer:
     >>> bool((found["test_coverage"] > 0.7).all() and (found["test_empty_rate"] <= 0).all())
     True
     """
-    return MetricScorer(check_option(metric, tuple(METRICS), "metric"))
+    return MetricScorer(validate.one_of(metric, tuple(METRICS), "metric"))
 
 
 def negative_mean_size(estimator: Any, X: Any, y: Any) -> float:

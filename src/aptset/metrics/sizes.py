@@ -84,3 +84,44 @@ def size_given_coverage_by(
     outcome = Outcome.of(sets, labels, classes)
     covering = {part.name: part.rows[outcome.covered[part.rows]] for part in outcome.parts(by)}
     return {name: outcome.mean_size(confidence, rows, least=1) for name, rows in covering.items()}
+
+
+def empty_rate(sets: Any, *, confidence: float = 0.95) -> Estimate:
+    """Return the share of sets without any label.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> float(aptset.empty_rate([["a"], []]))
+    0.5
+    """
+    outcome = Outcome.of(sets)
+    return outcome.share(outcome.sizes == 0, confidence)
+
+
+def singleton_rate(sets: Any, *, confidence: float = 0.95) -> Estimate:
+    """Return the share of sets with exactly one label.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> float(aptset.singleton_rate([["a"], ["a", "b"]]))
+    0.5
+    """
+    outcome = Outcome.of(sets)
+    return outcome.share(outcome.sizes == 1, confidence)
+
+
+def singleton_accuracy(
+    sets: Any, labels: ArrayLike, *, classes: ArrayLike | None = None, confidence: float = 0.95
+) -> Estimate:
+    """Return the share of one-label sets whose label is the true one.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> float(aptset.singleton_accuracy([["a"], ["b"], ["a", "b"]], ["a", "a", "a"]))
+    0.5
+    """
+    outcome = Outcome.of(sets, labels, classes)
+    return outcome.share(outcome.covered, confidence, outcome.sizes == 1)

@@ -98,21 +98,27 @@ class Metric:
 
     def value(self, outcome: Outcome, **others: Any) -> float:
         """Return the value as a plain number, NaN if there is none."""
-        found = self.measure(outcome, **others)
-        return float("nan") if found is None else float(found)
+        measured = self.measure(outcome, **others)
+        return float("nan") if measured is None else float(measured)
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """A metric by size, label or group: the attribute of an evaluation, the function, what it shows, by what."""
+    """A metric by size, label or group: the attribute of an evaluation, the function, what it shows, by what.
+
+    ``streams`` is as in :class:`Metric`.
+    """
 
     name: str
     of: Callable[..., dict[Any, Estimate]]
     words: str
     by: Literal["size", "label", "group"]
+    streams: bool = True
 
     def measure(self, outcome: Outcome, groups: Any, confidence: float) -> dict[Any, Estimate] | None:
-        """Return the value of each part; None without groups."""
+        """Return the value of each part; None without groups, or without the rows that it needs."""
+        if outcome.times is not None and not self.streams:
+            return None
         if self.by == "group":
             return None if groups is None else self.of(outcome, outcome.labels, groups, confidence=confidence)
         takes_labels = "labels" in signature(self.of).parameters
@@ -146,9 +152,9 @@ def breakdown(
     >>> {label: float(rate) for label, rate in rates.items()}
     {'a': 0.5, 'b': 1.0}
     """
-    found, truth = PredictionSets.of(sets, classes), as_labels(labels, "labels")
+    checked, truth = PredictionSets.of(sets, classes), as_labels(labels, "labels")
     takes_labels = "labels" in signature(metric).parameters
     return {
-        name: metric(found[rows], truth[rows]) if takes_labels else metric(found[rows])
-        for name, rows in Outcome.of(found, labels).parts(by)
+        name: metric(checked[rows], truth[rows]) if takes_labels else metric(checked[rows])
+        for name, rows in Outcome.of(checked, labels).parts(by)
     }

@@ -10,8 +10,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.core import validate
 from aptset.core.tables import is_table
-from aptset.core.validate import check_flag, check_generator, check_option
+from aptset.core.validate import check_generator
 from aptset.kernels import engines
 from aptset.kernels.blocks import thread_count
 from aptset.kernels.formula import Floats
@@ -21,7 +22,6 @@ from aptset.metrics.checks import (
     check_delta,
     check_directions,
     check_projections,
-    check_share_to_find,
 )
 from aptset.metrics.estimates import Estimate, share
 from aptset.metrics.features import Features, features_of, in_words, project
@@ -87,14 +87,15 @@ class _Points(NamedTuple):
         at_once = max(1, min(_DIRECTIONS_AT_ONCE, _BINS_AT_ONCE // n_bins))
         is_safe = not hasattr(self.matrix, "tocsr") and _stay_finite(self.matrix, vectors)
 
-        def work(some: Floats) -> Floats:
+        def work(directions: Floats) -> Floats:
             # A sparse matrix is projected before, and what came out is its own direction.
-            rows, seen = (self.matrix, some) if is_safe else (project(self.matrix, some).T, np.eye(len(some)))
-            return engines.chosen.least_mean_bounds(rows, seen, self.flags, self.least, known, n_bins)
+            rows = self.matrix if is_safe else project(self.matrix, directions).T
+            along = directions if is_safe else np.eye(len(directions))
+            return engines.chosen.least_mean_bounds(rows, along, self.flags, self.least, known, n_bins)
 
         parts = [vectors[start : start + at_once] for start in range(0, len(vectors), at_once)]
         if len(self.flags) * len(vectors) < _WORTH_THREADS:
-            return np.concatenate([work(some) for some in parts])
+            return np.concatenate([work(directions) for directions in parts])
         with ThreadPoolExecutor(thread_count()) as pool:
             return np.concatenate(list(pool.map(work, parts)))
 
@@ -255,19 +256,19 @@ def worst_slice_coverage(
     >>> round(float(worst), 2), worst.top_features(1)[0][0]
     (0.01, 'x1')
     """
-    check_option(method, ("held-out", "in-sample"), "method")
+    validate.one_of(method, ("held-out", "in-sample"), "method")
     covered = Outcome.of(sets, labels, classes).covered
     features = features_of(X, None, len(covered))
     least_share, sure = check_delta(delta), check_confidence(confidence)
     generator = check_generator(random_state)
     vectors = check_directions(directions, features.matrix.shape[1], generator)
-    if is_table(X) if standardize is None else check_flag(standardize, "standardize"):
+    if is_table(X) if standardize is None else validate.flag(standardize, "standardize"):
         spread = check_projections(features.spread)
         vectors = check_projections(vectors / np.where(spread > 0, spread, 1.0))
     find, judge = np.arange(len(covered)), np.arange(len(covered))
     if method == "held-out":
         order = generator.permutation(len(covered))
-        n_find = max(1, round(check_share_to_find(share_to_find) * len(covered)))
+        n_find = max(1, round(validate.share(share_to_find, "share_to_find") * len(covered)))
         find, judge = order[:n_find], order[n_find:]
     slab, vector = search(features.matrix[find], covered[find], vectors, least_share)
     (projection,) = project(features.matrix, vector[None, :])
@@ -315,13 +316,13 @@ def _sentences(features: Features, inside: NDArray[np.bool_], most: int = 3) -> 
     away = away / np.where(features.spread > 0, features.spread, 1.0)
     # A value is told where it is frequent: that another one is rare says less.
     special = [away[j] if feature.kind == "value" else abs(away[j]) for j, feature in enumerate(features.columns)]
-    told: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for j in np.argsort(-np.array(special), kind="stable").tolist():
         feature = features.columns[j]
-        if len(told) < most and feature.column not in told and special[j] > _LEAST_SPECIAL:
+        if len(sentences) < most and feature.column not in sentences and special[j] > _LEAST_SPECIAL:
             values = features.of(j)
-            told[feature.column] = in_words(feature, values[inside], values)
-    return tuple(told.values())
+            sentences[feature.column] = in_words(feature, values[inside], values)
+    return tuple(sentences.values())
 
 
 def _chance(judged: NDArray[np.bool_], inside: NDArray[np.bool_]) -> float:

@@ -9,10 +9,10 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from aptset.core import validate
 from aptset.core.progress import counting
-from aptset.core.validate import check_flag
 from aptset.metrics.evaluation import Evaluation
-from aptset.reports.render import check_example_count, check_page_path, need_jinja, render, save_page
+from aptset.reports.render import check_page_path, need_jinja, render, save_page
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import summarise
 
@@ -118,10 +118,10 @@ def report(
     >>> page.html.startswith("<!doctype html>"), page.evaluation.n
     (True, 75)
     """
-    count = check_example_count(examples)
+    count = validate.whole(examples, "examples", 0, "a whole number from 0 to 10000", most=10_000)
     target = None if path is None else check_page_path(path)
     need_jinja()
-    with counting(_work(source, y), "report", check_flag(progress, "progress")) as on_rows:
+    with counting(_work(source, y), "report", validate.flag(progress, "progress")) as on_rows:
         of_rows = {"u": u, "ids": ids, "weights": weights, "normalize": normalize, "logits": logits}
         evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)

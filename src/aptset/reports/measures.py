@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aptset.core.labels import as_objects, columns_of, distinct
 from aptset.kernels.formula import Floats
-from aptset.metrics.evaluation_rows import Evidence
+from aptset.metrics.evaluation_rows import EvaluationRows
 
 
 class Packed(TypedDict):
@@ -56,9 +56,9 @@ class Partition:
     @classmethod
     def of(cls, values: list[Any]) -> Partition:
         """Group rows by value, in the order that the metrics use."""
-        found = as_objects(values)
-        names = distinct(found)
-        return cls(names.tolist(), columns_of(found, names))
+        objects = as_objects(values)
+        names = distinct(objects)
+        return cls(names.tolist(), columns_of(objects, names))
 
     def sums(self, weights: NDArray[Any]) -> NDArray[np.int64]:
         """Return the sum of weights, (rows, levels), within each value: (values, levels)."""
@@ -93,7 +93,7 @@ class Statistics:
         return self.alphas is None
 
 
-def every_row(evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None) -> Statistics:
+def every_row(evidence: EvaluationRows, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None) -> Statistics:
     """Return the p-values themselves, as steps among the distinct ones, each row's largest first.
 
     A step is the number of distinct values up to the p-value, so a label is in the set iff its step exceeds the
@@ -118,7 +118,7 @@ def every_row(evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray
 
 
 def at_levels(
-    evidence: Evidence,
+    evidence: EvaluationRows,
     parts: dict[str, Partition],
     in_slice: NDArray[np.bool_] | None,
     alphas: list[float],
@@ -130,10 +130,10 @@ def at_levels(
     content: dict[str, NDArray[np.int64]] = {}
     step = max(1, _CELLS_AT_ONCE // max(n_classes, len(alphas)))
     covered_at = [evidence.covered_at(alpha) for alpha in alphas]
-    for some in (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)):
-        sizes = np.maximum(_sizes(evidence.p_values[some], levels), least).astype(np.int64)
-        covered = np.stack([of_level[some] for of_level in covered_at], axis=1)
-        for name, sums in _sums(sizes, covered, some, parts, in_slice, n_classes):
+    for chunk in (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)):
+        sizes = np.maximum(_sizes(evidence.p_values[chunk], levels), least).astype(np.int64)
+        covered = np.stack([of_level[chunk] for of_level in covered_at], axis=1)
+        for name, sums in _sums(sizes, covered, chunk, parts, in_slice, n_classes):
             content[name] = content[name] + sums if name in content else sums
     content["shown"] = np.maximum(_sizes(evidence.p_values[shown], levels), least)
     return Statistics({name: pack(sums) for name, sums in content.items()}, alphas)
@@ -142,7 +142,7 @@ def at_levels(
 def _sums(
     sizes: NDArray[np.int64],
     covered: NDArray[np.bool_],
-    some: slice,
+    chunk: slice,
     parts: dict[str, Partition],
     in_slice: NDArray[np.bool_] | None,
     n_classes: int,
@@ -151,13 +151,13 @@ def _sums(
     by_level, most = (sizes * 2 + covered).T, 2 * n_classes + 2
     yield "histogram", np.stack([np.bincount(of_level, minlength=most) for of_level in by_level])
     for name, part in parts.items():
-        mine = Partition(part.names, part.of_row[some])
-        yield f"{name}_covered", mine.sums(covered)
-        yield f"{name}_sum", mine.sums(sizes)
-        yield f"{name}_squares", mine.sums(sizes**2)
-        yield f"{name}_rows", np.bincount(mine.of_row, minlength=len(mine.names))
+        of_chunk = Partition(part.names, part.of_row[chunk])
+        yield f"{name}_covered", of_chunk.sums(covered)
+        yield f"{name}_sum", of_chunk.sums(sizes)
+        yield f"{name}_squares", of_chunk.sums(sizes**2)
+        yield f"{name}_rows", np.bincount(of_chunk.of_row, minlength=len(of_chunk.names))
     if in_slice is not None:
-        yield "slice_covered", covered[in_slice[some]].sum(axis=0)
+        yield "slice_covered", covered[in_slice[chunk]].sum(axis=0)
 
 
 def _sizes(p_values: Floats, levels: Floats) -> NDArray[np.int32]:
@@ -170,10 +170,10 @@ def _sizes(p_values: Floats, levels: Floats) -> NDArray[np.int32]:
 
 
 def whole_if_it_fits(
-    evidence: Evidence, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None
+    evidence: EvaluationRows, parts: dict[str, Partition], in_slice: NDArray[np.bool_] | None
 ) -> Statistics | None:
     """Return the p-values themselves, or None if they are too many to travel in a page."""
     if evidence.p_values.size > MOST_CELLS:
         return None
-    found = every_row(evidence, parts, in_slice)
-    return found if sum(len(packed["data"]) for packed in found.columns.values()) <= MOST_BYTES else None
+    measured = every_row(evidence, parts, in_slice)
+    return measured if sum(len(packed["data"]) for packed in measured.columns.values()) <= MOST_BYTES else None

@@ -9,8 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from aptset.core.files import atomic_write
 from aptset.reports.summarise import Summary
 
@@ -31,19 +29,12 @@ def check_report_source(source: Any, X: Any, y: Any, is_evaluation: bool, is_kno
         )
 
 
-def check_example_count(count: Any) -> int:
-    """Return how many rows are shown."""
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 <= count <= 10_000:
-        raise ValueError(f"examples must be a whole number from 0 to 10000; got {count!r}.")
-    return int(count)
-
-
 def check_page_path(path: Any) -> Path:
     """Return where the page goes."""
-    found = Path(path)
-    if found.suffix.lower() not in (".html", ".htm"):
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"path must end in .html; got {str(path)!r}.")
-    return found
+    return target
 
 
 def needs_jinja(error: ImportError) -> ImportError:

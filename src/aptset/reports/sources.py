@@ -32,7 +32,7 @@ from aptset.kernels.formula import Floats, normalised
 from aptset.kernels.rows import Rows, label_scores
 from aptset.metrics.coverage_distribution import FoldCounts
 from aptset.metrics.evaluation import Evaluation, evaluate
-from aptset.metrics.evaluation_rows import Evidence, Origin, as_group_list
+from aptset.metrics.evaluation_rows import EvaluationRows, Origin, as_group_list
 from aptset.metrics.features import can_be_sliced
 from aptset.reports.render import check_report_source
 from aptset.sets import PredictionSets
@@ -83,8 +83,8 @@ def _under(model: Any, samples: Any, classes: NDArray[Any], on_rows: Callable[[f
     step = max(_FEWEST_AT_ONCE, -(-len(samples) // _PIECES))
     parts = []
     for start in range(0, len(samples), step):
-        some = samples if step >= len(samples) else samples.some(slice(start, start + step))
-        parts.append(some.under(model, classes).probabilities)
+        chunk = samples if step >= len(samples) else samples.some(slice(start, start + step))
+        parts.append(chunk.under(model, classes).probabilities)
         on_rows(len(parts[-1]))
     rows: Rows = samples.rows(parts[0] if len(parts) == 1 else np.concatenate(parts))
     return rows
@@ -104,19 +104,19 @@ def _below(fold: FoldScores, rows: Rows, columns: Columns, of_row: NDArray[np.in
     scores[columns < 0] = np.inf
     below = np.zeros(len(scores), dtype=np.int64)
     for group, (start, stop) in enumerate(zip(fold.offsets[:-1], fold.offsets[1:], strict=True)):
-        mine = of_row == group
-        below[mine] = np.searchsorted(fold.scores[start:stop], scores[mine], side="left")
+        belongs = of_row == group
+        below[belongs] = np.searchsorted(fold.scores[start:stop], scores[belongs], side="left")
     return below
 
 
 def _counts(fold: FoldScores, below: NDArray[np.int64], of_row: NDArray[np.int64]) -> tuple[FoldCounts, ...]:
     """Return the counts of each group that has rows here and there."""
-    found = []
+    counts = []
     for group, n in enumerate(np.diff(fold.offsets).tolist()):
-        mine = of_row == group
-        if n > 0 and mine.any():
-            found.append(FoldCounts(int(mine.sum()), n, np.bincount(below[mine], minlength=n + 1)))
-    return tuple(found)
+        belongs = of_row == group
+        if n > 0 and belongs.any():
+            counts.append(FoldCounts(int(belongs.sum()), n, np.bincount(below[belongs], minlength=n + 1)))
+    return tuple(counts)
 
 
 def folds_of_calibration(
@@ -224,9 +224,9 @@ def _of_classifier(
     origin = _origin(rule.scheme, held_out, *settled)
     seen = X if features is None else features
     sliced = seen if features is not None or can_be_sliced(X, len(sets)) else None
-    found = evaluate(sets, y, sliced, groups, alpha=level, random_state=random_state)
+    evaluation = evaluate(sets, y, sliced, groups, alpha=level, random_state=random_state)
     rows = (answer.p_values, answer.probabilities, groups, seen, last, classifier.allow_empty, origin)
-    return _with_rows(found, sets, y, *rows)
+    return _with_rows(evaluation, sets, y, *rows)
 
 
 def _of_calibration(
@@ -262,9 +262,9 @@ def _of_calibration(
     groups, are_bands = _groups_shown(groups, held_out.groups, of_row)
     are_shown = are_bands or by is not None
     origin = _origin(scheme, held_out, randomized, may_be_empty, settings, of_row, folds, are_shown)
-    found = evaluate(sets, y, features, groups, alpha=alpha, random_state=random_state)
+    evaluation = evaluate(sets, y, features, groups, alpha=alpha, random_state=random_state)
     chances = _chances(calibration, probabilities, chance)
-    return _with_rows(found, sets, y, p_values, chances, groups, features, last, may_be_empty, origin)
+    return _with_rows(evaluation, sets, y, p_values, chances, groups, features, last, may_be_empty, origin)
 
 
 def _chances(calibration: Calibration | CrossCalibration, probabilities: Any, form: dict[str, Any]) -> Any:
@@ -279,7 +279,7 @@ def _chances(calibration: Calibration | CrossCalibration, probabilities: Any, fo
 
 
 def _with_rows(
-    found: Evaluation,
+    evaluation: Evaluation,
     sets: PredictionSets,
     y: Any,
     p_values: Any,
@@ -291,8 +291,8 @@ def _with_rows(
     origin: Origin,
 ) -> Evaluation:
     likely = None if may_be_empty else last.indices[last.indptr[:-1]].astype(np.int64)
-    rows = Evidence(sets, as_labels(y, "y"), p_values, chances, as_group_list(groups), features, likely, origin)
-    return replace(found, evidence=rows)
+    rows = EvaluationRows(sets, as_labels(y, "y"), p_values, chances, as_group_list(groups), features, likely, origin)
+    return replace(evaluation, evidence=rows)
 
 
 def _origin(

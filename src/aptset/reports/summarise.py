@@ -14,17 +14,91 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.core.validate import check_generator
 from aptset.metrics import Metric
 from aptset.metrics.checks import check_reportable
 from aptset.metrics.estimates import Estimate
 from aptset.metrics.evaluation import Evaluation
-from aptset.metrics.evaluation_rows import LEVELS, Evidence, Origin, coverage_curve
+from aptset.metrics.evaluation_rows import LEVELS, EvaluationRows, Origin, coverage_curve
 from aptset.metrics.monitor import CoverageMonitor, rows_to_monitor
 from aptset.metrics.worst_slice import WorstSlice
-from aptset.reports import examples, measures, words
+from aptset.reports import measures, words
 from aptset.reports.measures import pack
 from aptset.reports.words import laws_of_parts
+
+MOST_LABELS = 30
+_MOST_FEATURES = 8
+_MOST_TEXT = 120
+
+
+def choose_examples(
+    evidence: EvaluationRows, alpha: float, count: int, generator: np.random.Generator
+) -> NDArray[np.intp]:
+    """Return at most ``count`` rows: an equal part of each kind (empty, one label, large, missed, other) at random."""
+    sizes, covered = evidence.sets.sizes, evidence.covered_at(alpha)
+    large = sizes > max(1, 2 * sizes.mean())
+    kinds = [~covered & (sizes > 0), sizes == 0, (sizes == 1) & covered, large & covered]
+    chosen: list[int] = []
+    for kind in kinds:
+        rows = generator.permutation(np.flatnonzero(kind))[: count // 5]
+        chosen.extend(rows.tolist())
+    rest = np.setdiff1d(np.arange(len(sizes)), chosen)
+    chosen.extend(generator.permutation(rest)[: max(0, count - len(chosen))].tolist())
+    return np.sort(np.array(chosen, dtype=np.intp))
+
+
+def describe_examples(evidence: EvaluationRows, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
+    """Return for each row its number, true label, group, features in words, and its labels with both bars."""
+    texts = _texts(evidence.X, rows)
+    return [
+        {
+            "row": int(row),
+            "truth": str(evidence.labels[row]),
+            "truth_p": float(evidence.p_of_truth[row]),
+            "column": int(evidence.columns[row]),
+            "group": None if evidence.groups is None else str(evidence.groups[row]),
+            "text": texts[number],
+            **_labels(evidence, int(row)),
+        }
+        for number, row in enumerate(rows.tolist())
+    ]
+
+
+def _labels(evidence: EvaluationRows, row: int) -> dict[str, Any]:
+    """Return the labels with the largest p-values, most likely first."""
+    p_values = evidence.p_values[row]
+    likely = p_values if evidence.probabilities is None else evidence.probabilities[row].astype(np.float64)
+    order = np.lexsort((-likely, -p_values))[:MOST_LABELS]
+    order = order[np.lexsort((-p_values[order], -likely[order]))]
+    columns: dict[str, Any] = {"labels": order.tolist(), "p": p_values[order].tolist()}
+    if evidence.probabilities is not None:
+        columns["probability"] = [float(f"{value:.4g}") for value in likely[order]]
+    if evidence.most_likely is not None:
+        columns["most_likely"] = int(evidence.most_likely[row])
+    return columns
+
+
+def _texts(X: Any, rows: NDArray[np.intp]) -> list[str]:
+    """Return a few features of each row in words: columns of a table or a narrow array, or the row itself if a text."""
+    if is_table(X):
+        names = [str(name) for name in names_of_columns(X)][:_MOST_FEATURES]
+        columns: list[Any] = [column for column, _ in zip(iterate_columns(X), names, strict=False)]
+    elif getattr(X, "ndim", 1) == 2 and X.shape[1] <= _MOST_FEATURES and not hasattr(X, "tocsr"):
+        names, columns = [f"x{j}" for j in range(X.shape[1])], list(np.asarray(X).T)
+    elif isinstance(X, list | tuple | np.ndarray) and all(isinstance(X[row], str) for row in rows.tolist()):
+        return [_short(X[row]) for row in rows.tolist()]
+    else:
+        return [""] * len(rows)
+    return [
+        ", ".join(f"{name} = {_short(column[row])}" for name, column in zip(names, columns, strict=True))
+        for row in rows.tolist()
+    ]
+
+
+def _short(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
 
 
 def slice_in_words(worst: WorstSlice | None) -> dict[str, Any] | None:
@@ -39,7 +113,7 @@ def slice_in_words(worst: WorstSlice | None) -> dict[str, Any] | None:
     }
 
 
-def along_the_rows(evidence: Evidence, alpha: float) -> str | None:
+def along_the_rows(evidence: EvaluationRows, alpha: float) -> str | None:
     """Return its evidence on the rows in their order; None if their misses follow no urn, or none can be."""
     of_row = evidence.origin.group_of_row
     if of_row is None:
@@ -48,8 +122,8 @@ def along_the_rows(evidence: Evidence, alpha: float) -> str | None:
     judged = (of_row >= 0) & (sizes[of_row] >= rows_to_monitor(alpha))
     if not judged.any():
         return None
-    met = {group: int(sizes[group]) for group in np.unique(of_row[judged]).tolist()}
-    monitor = CoverageMonitor(met, alpha).update(evidence.covered_at(alpha)[judged], of_row[judged])
+    seen = {group: int(sizes[group]) for group in np.unique(of_row[judged]).tolist()}
+    monitor = CoverageMonitor(seen, alpha).update(evidence.covered_at(alpha)[judged], of_row[judged])
     return f"{monitor.evidence_in_words()} ({monitor.alarm:g} would be an alarm)"
 
 
@@ -68,9 +142,9 @@ class Summary:
 
 def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state: Any) -> Summary:
     """Return what a report on an evaluation says."""
-    evidence: Evidence = check_reportable(evaluation)
+    evidence: EvaluationRows = check_reportable(evaluation)
     alpha = float(evaluation.alpha or 0)  # evidence is there only with a level
-    shown = examples.choose(evidence, alpha, n_examples, check_generator(random_state))
+    shown = choose_examples(evidence, alpha, n_examples, check_generator(random_state))
     parts = {"label": measures.Partition.of(evidence.labels.tolist())}
     if evidence.groups is not None:
         parts["group"] = measures.Partition.of(evidence.groups)
@@ -78,22 +152,22 @@ def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state:
     if evidence.needed is not None:
         names, of_row = np.unique(evidence.needed.of_row, return_inverse=True)
         needed["needed"] = measures.Partition(names.tolist(), of_row.astype(np.int64))
-    found = _measured(evidence, needed | parts, evaluation.worst_slice, alpha, shown)
-    columns = dict(found.columns)
+    measured = _measured(evidence, needed | parts, evaluation.worst_slice, alpha, shown)
+    columns = dict(measured.columns)
     if evidence.origin.folds is not None:
         every = [group.below for fold in evidence.origin.folds for group in fold]
         columns["folds"] = pack(np.concatenate([np.zeros(0, dtype=np.int64), *every]))
-    rows = examples.describe(evidence, shown)
-    if found.position is not None:
-        rows = [{**row, "position": int(found.position[row["row"]])} for row in rows]
-    mode = "rows" if found.is_whole else "levels"
-    data = {"mode": mode, "columns": columns, "alphas": found.alphas, **_facts(evaluation, evidence, parts)}
+    rows = describe_examples(evidence, shown)
+    if measured.position is not None:
+        rows = [{**row, "position": int(measured.position[row["row"]])} for row in rows]
+    mode = "rows" if measured.is_whole else "levels"
+    data = {"mode": mode, "columns": columns, "alphas": measured.alphas, **_facts(evaluation, evidence, parts)}
     data["examples"] = rows
     data["needed"] = needed["needed"].names if needed else None
     return Summary(_page(evaluation, evidence, title, data, parts), data)
 
 
-def _facts(evaluation: Evaluation, evidence: Evidence, parts: dict[str, measures.Partition]) -> dict[str, Any]:
+def _facts(evaluation: Evaluation, evidence: EvaluationRows, parts: dict[str, measures.Partition]) -> dict[str, Any]:
     """Return all but the rows: names, the law, the sentences, the curve."""
     origin = evidence.origin
     return {
@@ -126,7 +200,7 @@ def _sizes_of_folds(origin: Origin) -> list[list[tuple[int, int]]] | None:
 
 
 def _measured(
-    evidence: Evidence,
+    evidence: EvaluationRows,
     parts: dict[str, measures.Partition],
     worst: WorstSlice | None,
     alpha: float,
@@ -143,7 +217,7 @@ def _measured(
 
 
 def _page(
-    evaluation: Evaluation, evidence: Evidence, title: str, data: dict[str, Any], parts: dict[str, Any]
+    evaluation: Evaluation, evidence: EvaluationRows, title: str, data: dict[str, Any], parts: dict[str, Any]
 ) -> dict[str, Any]:
     alpha = float(evaluation.alpha or 0)
     first = words.first_words(evidence, alpha, evaluation.coverage, evaluation.mean_size, CONFIDENCE, parts)
@@ -165,8 +239,8 @@ def _page(
         "is_judged": evidence.origin.laws is not None,
         "has_band": "low" in data["curve"],
         "is_upper_open": evidence.origin.is_upper_open,
-        "most_labels": examples.MOST_LABELS,
-        "has_more_labels": len(evidence.sets.classes) > examples.MOST_LABELS,
+        "most_labels": MOST_LABELS,
+        "has_more_labels": len(evidence.sets.classes) > MOST_LABELS,
         "metrics": [_line(metric, value) for metric, value in evaluation.estimates()],
     }
 

@@ -9,11 +9,11 @@ import numpy as np
 from aptset.core.validate import check_alpha
 from aptset.metrics.coverage_distribution import NEGLIGIBLE, FoldCounts, chance_of_so_few, coverage_law, folds_chance
 from aptset.metrics.estimates import Estimate, share_of_count
-from aptset.metrics.evaluation_rows import Evidence, Origin
+from aptset.metrics.evaluation_rows import EvaluationRows, Origin
 from aptset.reports.measures import Partition
 
 
-class Part(NamedTuple):
+class PartInWords(NamedTuple):
     """A label or a group that is covered too little."""
 
     kind: str
@@ -36,7 +36,9 @@ def laws_of_parts(origin: Origin, parts: dict[str, Partition]) -> dict[str, list
     }
 
 
-def too_low(evidence: Evidence, parts: dict[str, Partition], alpha: float, false_alarms: float) -> list[Part]:
+def too_low(
+    evidence: EvaluationRows, parts: dict[str, Partition], alpha: float, false_alarms: float
+) -> list[PartInWords]:
     """Return the labels and groups with too few covered rows, rarest first; false alarms are shared by all of them.
 
     With a law: a count so low would be rare if the rows of the part were scored no worse than those that calibrated.
@@ -45,7 +47,7 @@ def too_low(evidence: Evidence, parts: dict[str, Partition], alpha: float, false
     covered, promise = evidence.covered_at(alpha), evidence.origin.promise(alpha)
     laws = laws_of_parts(evidence.origin, parts)
     looked_at = sum(len(part.names) for part in parts.values())
-    found = []
+    low = []
     for kind, part in parts.items():
         rows = np.bincount(part.of_row, minlength=len(part.names)).tolist()
         hits = np.bincount(part.of_row, weights=covered, minlength=len(part.names)).astype(int).tolist()
@@ -55,8 +57,8 @@ def too_low(evidence: Evidence, parts: dict[str, Partition], alpha: float, false
             else:
                 chance = coverage_law(hits[which], laws[kind][which], check_alpha(alpha)).too_low
             if chance < false_alarms / looked_at:
-                found.append(Part(kind, str(name), rows[which], hits[which] / rows[which], chance))
-    return sorted(found, key=lambda one: one.chance)
+                low.append(PartInWords(kind, str(name), rows[which], hits[which] / rows[which], chance))
+    return sorted(low, key=lambda one: one.chance)
 
 
 # A verdict speaks against the promise only if a valid calibration looks like this in fewer than one of 100 cases.
@@ -173,7 +175,7 @@ def sentences_of(origin: Origin) -> dict[str, str]:
     return {**SENTENCES, "unknown": SENTENCES["weighted"]} if origin.is_weighted else SENTENCES
 
 
-def accuracy_of(evidence: Evidence) -> float | None:
+def accuracy_of(evidence: EvaluationRows) -> float | None:
     """Return how often the most likely label is the true one, if probabilities are known."""
     if evidence.probabilities is None:
         return None
@@ -204,7 +206,7 @@ class Words(NamedTuple):
 
 
 def first_words(
-    evidence: Evidence,
+    evidence: EvaluationRows,
     alpha: float,
     coverage: Estimate,
     size: Estimate,
@@ -234,7 +236,7 @@ def first_words(
     return Words(promise, measurement, verdict, about_parts, HEADLINES[kind], kind)
 
 
-def _verdict(evidence: Evidence, alpha: float, coverage: Estimate, facts: dict[str, str]) -> str:
+def _verdict(evidence: EvaluationRows, alpha: float, coverage: Estimate, facts: dict[str, str]) -> str:
     """Return the name of the verdict, and add what its sentence says to the facts."""
     origin, count = evidence.origin, coverage.count or 0
     if origin.folds is not None:
@@ -285,21 +287,21 @@ def _aside(origin: Origin, alpha: float, kind: str, coverage: Estimate, facts: d
 
 
 def _parts(
-    evidence: Evidence, parts: dict[str, Partition], alpha: float, kind: str, facts: dict[str, str]
+    evidence: EvaluationRows, parts: dict[str, Partition], alpha: float, kind: str, facts: dict[str, str]
 ) -> tuple[list[str], str]:
     """Return what is said of labels and groups, and the name of the verdict with them in mind."""
-    origin, found = evidence.origin, too_low(evidence, parts, alpha, FALSE_ALARMS)
-    if not found:
+    origin, low = evidence.origin, too_low(evidence, parts, alpha, FALSE_ALARMS)
+    if not low:
         return [], kind
     limit = facts["promise"] if origin.laws is None else "chance allows"
     said = []
-    for one in found[:MOST_PARTS]:
+    for one in low[:MOST_PARTS]:
         part = "class" if one.kind == "label" else "group"
         of_part = {"part": part, "name": one.name, "coverage": share(one.coverage), "rows": f"{one.rows:,}"}
         said.append(SENTENCES["part"].format(**of_part, limit=limit))
-    if len(found) > MOST_PARTS:
-        said.append(SENTENCES["parts_more"].format(more=f"{len(found) - MOST_PARTS:,}"))
-    is_promised = any(one.kind == origin.within for one in found)
+    if len(low) > MOST_PARTS:
+        said.append(SENTENCES["parts_more"].format(more=f"{len(low) - MOST_PARTS:,}"))
+    is_promised = any(one.kind == origin.within for one in low)
     of_all = facts | {"looked_at": f"{sum(len(part.names) for part in parts.values()):,}"}
     of_all["within"] = "class" if origin.within == "label" else "group"
     said.append(SENTENCES["parts_open" if origin.laws is None else "parts_law"].format(**of_all))

@@ -2,7 +2,7 @@
 
 To add one, write a file with a frozen dataclass that has ``of(places)``, and put it into :data:`SCORES`; the contract
 tests pick it up from there. ``weights``, the fast form that the compiled loops know, may be left out. What ``__all__``
-names is public: ``aptset.Adaptive``.
+names is public: ``aptset.Adaptive``, or ``aptset.APS`` as the field calls it.
 """
 
 from aptset.kernels.formula import Places
@@ -20,7 +20,11 @@ from aptset.scores.saps import SAPS
 from aptset.scores.tempered import Tempered
 
 __all__ = [
+    "APS",
+    "LAC",
+    "RAPS",
     "SAPS",
+    "THR",
     "Adaptive",
     "Gridded",
     "Homogeneous",
@@ -30,7 +34,14 @@ __all__ = [
     "Rank",
     "Regularized",
     "Tempered",
+    "TopK",
 ]
+
+# The field's names of the same classes.
+APS = Adaptive
+LAC = THR = Homogeneous
+RAPS = Regularized
+TopK = Rank
 
 SCORES: dict[str, type[Score]] = {
     "adaptive": Adaptive,
@@ -41,7 +52,7 @@ SCORES: dict[str, type[Score]] = {
     "saps": SAPS,
 }
 
-# What the field calls them.
+# What people call them in ``conformity=``.
 ALIASES = {
     "aps": "adaptive",
     "hcc": "homogeneous",

@@ -1,10 +1,10 @@
-"""The seam: anything with ``of(places)`` is a score."""
+"""The interface of scores: anything with ``of(places)`` is one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Protocol, TypeAlias
 
+from aptset.core import validate
 from aptset.core.validate import is_number
 from aptset.kernels.formula import POWER_STEP, Floats, Places
 
@@ -45,22 +45,15 @@ class OfFunction:
 
 def check_penalty(penalty: Any) -> None:
     """Refuse what cannot be added for a rank."""
-    if not is_number(penalty) or not 0 <= float(penalty) <= 1e9:
-        raise ValueError(f"penalty must be a number of at least 0 (and at most 1e9); got {penalty!r}.")
-
-
-def check_free_ranks(free_ranks: Any) -> None:
-    """Refuse what is no number of ranks."""
-    if isinstance(free_ranks, bool) or not isinstance(free_ranks, Integral) or not 0 <= int(free_ranks) <= 1e9:
-        raise ValueError(f"free_ranks must be a whole number of at least 0; got {free_ranks!r}.")
+    validate.number(penalty, "penalty", "a number of at least 0 (and at most 1e9)", lambda added: 0 <= added <= 1e9)
 
 
 def check_power(power: Any) -> None:
     """Refuse powers that do not come out of square roots and products alone."""
     fits = is_number(power)
     if not fits or not POWER_STEP <= float(power) <= 8 or float(power) % POWER_STEP:
-        near = min(max(round(float(power) / POWER_STEP), 1) * POWER_STEP, 8.0) if fits else 1.0
-        raise ValueError(f"power must be a multiple of 1/64 in [1/64, 8]; got {power!r}. The nearest is {near}.")
+        nearest = min(max(round(float(power) / POWER_STEP), 1) * POWER_STEP, 8.0) if fits else 1.0
+        raise ValueError(f"power must be a multiple of 1/64 in [1/64, 8]; got {power!r}. The nearest is {nearest}.")
 
 
 _FINEST = 40  # a score of 2^13 is then still a whole number of steps that a float64 holds

@@ -50,8 +50,8 @@ class Prevalence:
 
     def for_classes(self, classes: NDArray[Any]) -> "Prevalence":
         """Return the score of these classes, counts in the order of their columns."""
-        found = check_every_label(self.counts, classes, "counts", "Pass 0 for a label without training rows.")
-        return replace(self, counts=dict(zip(classes.tolist(), found, strict=True)))
+        counts = check_every_label(self.counts, classes, "counts", "Pass 0 for a label without training rows.")
+        return replace(self, counts=dict(zip(classes.tolist(), counts, strict=True)))
 
     @cached_property
     def _factors(self) -> Floats:

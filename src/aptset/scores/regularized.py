@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aptset.core import validate
 from aptset.kernels.formula import Floats, Places, Weights
-from aptset.scores.interface import check_free_ranks, check_penalty
+from aptset.scores.interface import check_penalty
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Regularized:
 
     def __post_init__(self) -> None:
         check_penalty(self.penalty)
-        check_free_ranks(self.free_ranks)
+        validate.whole(self.free_ranks, "free_ranks", 0, most=1e9)
 
     @property
     def weights(self) -> Weights:
@@ -44,5 +45,5 @@ class Regularized:
     def of(self, places: Places) -> Floats:
         """Return the score of every label."""
         share = (places.above + places.own - places.u * places.own) / places.total
-        late = np.maximum(places.rank - self.free_ranks, 0.0)
-        return np.where(places.own > 0.0, share, places.behind) + self.penalty * late
+        penalized = np.maximum(places.rank - self.free_ranks, 0.0)
+        return np.where(places.own > 0.0, share, places.behind) + self.penalty * penalized

@@ -1,4 +1,338 @@
-"""Prediction sets: one set of labels per row, compressed."""
+"""Prediction sets as frozen, compressed rows."""
 
-from aptset.sets.prediction_sets import PredictionSets as PredictionSets
-from aptset.sets.prediction_sets import concatenate as concatenate
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aptset.core.labels import as_labels, as_objects, check_labels, check_length, columns_of, distinct
+from aptset.core.tables import Backend, Lists, is_table, make_table_with_lists, plain_list, read_lists
+from aptset.kernels.membership import LateMembers
+from aptset.sets.checks import (
+    check_label_rows,
+    check_mask,
+    check_pointers,
+    check_row_index,
+    check_set_classes,
+    check_table_of_sets,
+    refuse_nested_mask,
+)
+
+if TYPE_CHECKING:
+    from aptset.kernels.engines.interface import Columns
+
+
+_LONG = 32  # labels a row: a running sum over more of them costs more than going from row to row
+
+
+def pointers_of(sizes: ArrayLike) -> NDArray[np.int64]:
+    """Return where rows of these sizes start, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+
+
+def any_of_row(flags: NDArray[np.bool_], pointers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell for each row whether a member is flagged."""
+    n_rows = len(pointers) - 1
+    if len(flags) < _LONG * n_rows:
+        hits = np.zeros(len(flags) + 1, dtype=np.int32 if len(flags) < 2**31 else np.int64)  # before each member
+        np.cumsum(flags, dtype=hits.dtype, out=hits[1:])
+        return np.diff(hits[pointers]) > 0
+    held, filled = np.zeros(n_rows, dtype=np.bool_), np.flatnonzero(np.diff(pointers))
+    held[filled] = np.logical_or.reduceat(flags, pointers[filled])  # which cannot take empty rows
+    return held
+
+
+def in_one(rows: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join the labels of all rows; those of several kinds without turning numbers into texts."""
+    filled = [row for row in rows if len(row)]
+    if filled and len({row.dtype.kind for row in filled}) == 1:
+        return np.concatenate(filled)
+    return as_objects([label for row in rows for label in row.tolist()])
+
+
+_SHOWN_ROWS = 6
+_SHOWN_LABELS = 8
+
+
+def as_text(sets: PredictionSets) -> str:
+    """Return a title and the first rows."""
+    shown = min(len(sets), _SHOWN_ROWS)
+    rows = [f"  {row:>{len(str(shown))}}  {{{_row_text(sets, row)}}}" for row in range(shown)]
+    more = [f"  ... {len(sets) - _SHOWN_ROWS} more rows"] if len(sets) > _SHOWN_ROWS else []
+    return "\n".join([_title(sets), *rows, *more])
+
+
+def as_html(sets: PredictionSets) -> str:
+    """Return a title and a table of the first rows."""
+    from html import escape  # here, since it is slow to import
+
+    cells = "".join(
+        f"<tr><th>{row}</th><td>{sets.sizes[row]}</td><td>{escape(_row_text(sets, row))}</td></tr>"
+        for row in range(min(len(sets), _SHOWN_ROWS))
+    )
+    head = "<tr><th>row</th><th>size</th><th>labels, most likely first</th></tr>"
+    return f"<p>{escape(_title(sets))}</p><table>{head}{cells}</table>"
+
+
+def _title(sets: PredictionSets) -> str:
+    mean = f", mean size {sets.sizes.mean():.3g}" if len(sets) else ""
+    return f"PredictionSets: {len(sets)} row{'s' * (len(sets) != 1)}, {len(sets.classes)} classes{mean}"
+
+
+def _row_text(sets: PredictionSets, row: int) -> str:
+    labels = [str(label) for label in sets[row][:_SHOWN_LABELS]]
+    left_out = int(sets.sizes[row]) - len(labels)
+    return ", ".join(labels) + (f", ... {left_out} more" if left_out else "")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictionSets(Sequence[NDArray[Any]]):
+    """One set of labels per row, most likely label first.
+
+    Rows are stored compressed: row i holds ``classes[indices[indptr[i]:indptr[i + 1]]]``, so a million small sets over
+    a thousand classes take a few megabytes. Large sets are put in order when that is first asked for: ``sizes``,
+    ``covers``, ``mask`` and evaluations never do. Until then the probabilities of their labels are kept beside them.
+
+    Parameters
+    ----------
+    indptr : array of int, shape (rows + 1,)
+        Where each row starts in ``indices``.
+    indices : array of int
+        Positions in ``classes``, one row after the other.
+    classes : array
+        The labels.
+    row_names : pandas Index, optional
+        The names of the rows, where they come from a pandas frame: ``to_frame`` keeps them.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> sets = aptset.oracle_sets([[0.3, 0.6, 0.1], [0.02, 0.08, 0.9]], alpha=0.1, classes=["a", "b", "c"])
+    >>> sets
+    PredictionSets: 2 rows, 3 classes, mean size 1.5
+      0  {b, a}
+      1  {c}
+    >>> sets[0]
+    array(['b', 'a'], dtype='<U1')
+    >>> sets.covers(["c", "c"])
+    array([False,  True])
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    classes: NDArray[Any]
+    row_names: Any = None
+
+    def __post_init__(self) -> None:
+        classes = check_set_classes(self.classes)
+        indptr, indices = check_pointers(self.indptr, self.indices, len(classes))
+        self._freeze(indptr=indptr.copy(), indices=indices.copy(), classes=classes)
+
+    def _freeze(self, **arrays: NDArray[Any]) -> None:
+        for name, values in arrays.items():
+            view = values.view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
+    @classmethod
+    def trusted(
+        cls, indptr: NDArray[np.int64], indices: NDArray[np.int32] | LateMembers, classes: NDArray[Any]
+    ) -> PredictionSets:
+        """Make sets from arrays that the kernels just made: no check, no copy. Labels may be put in order later."""
+        sets = object.__new__(cls)
+        if isinstance(indices, LateMembers):
+            sets._freeze(indptr=indptr, classes=classes)
+            object.__setattr__(sets, "_lazy", indices)
+        else:
+            sets._freeze(indptr=indptr, indices=indices, classes=classes)
+        return sets
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Put the labels in order when ``indices`` are first asked for."""
+            lazy = self.__dict__.get("_lazy")
+            if name != "indices" or lazy is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self._freeze(indices=lazy.in_order())
+            return self.indices
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is copied and pickled: the labels in order."""
+        return {"indices": self.indices, **{name: value for name, value in self.__dict__.items() if name != "_lazy"}}
+
+    def _in_any_order(self) -> Columns:
+        """Return the members of the rows, for what does not depend on their order."""
+        lazy = self.__dict__.get("_lazy")
+        return self.indices if lazy is None else lazy.in_any_order()
+
+    @classmethod
+    def of(cls, sets: Any, classes: ArrayLike | None = None) -> PredictionSets:
+        """Return sets given as PredictionSets, as a boolean mask, or as lists of labels (the classes that occur)."""
+        if isinstance(sets, PredictionSets):
+            return sets
+        if is_table(sets):
+            matrix, names = check_table_of_sets(sets)
+            return cls.from_frame(sets, names) if matrix is None else cls.from_mask(matrix, names)
+        if isinstance(sets, np.ndarray) and (sets.dtype == np.bool_ or sets.ndim == 2):
+            return cls.from_mask(sets, classes)
+        rows = check_label_rows(sets)
+        refuse_nested_mask(rows)
+        known = distinct(in_one(rows)) if classes is None else classes
+        return cls.from_labels(rows, known)
+
+    @classmethod
+    def from_mask(cls, mask: ArrayLike, classes: ArrayLike | None = None) -> PredictionSets:
+        """Make sets from a boolean matrix (rows, classes); labels then stand in the order of the classes."""
+        members, names = check_mask(mask, classes)
+        indptr = pointers_of(members.sum(axis=1))
+        return cls.trusted(indptr, np.nonzero(members)[1].astype(np.int32), names)
+
+    @classmethod
+    def from_labels(cls, labels: Iterable[ArrayLike], classes: ArrayLike) -> PredictionSets:
+        """Make sets from the labels of each row, as :meth:`labels` gives them."""
+        rows, names = check_label_rows(labels), check_set_classes(classes)
+        indptr = pointers_of([len(row) for row in rows])
+        members = in_one(rows) if indptr[-1] else names[:0]
+
+        def row_of(place: int) -> int:
+            return int(np.searchsorted(indptr, place, side="right")) - 1
+
+        way_out = "Pass classes=... with every label that may be in a set."
+        columns = check_labels(members, names, len(members), way_out=way_out, row_of=row_of)
+        return cls(indptr, columns.astype(np.int32), names)
+
+    @classmethod
+    def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:
+        """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
+        lists, names = read_lists(frame["labels"]), check_set_classes(classes)
+        columns = None if lists is None else columns_of(lists.names, names)
+        if lists is None or columns is None or (columns < 0).any():  # which says what is wrong
+            return cls.from_labels(plain_list(frame["labels"]), classes)
+        return cls(lists.pointers, columns[lists.positions].astype(np.int32), names)
+
+    def named_as(self, rows: Any) -> PredictionSets:
+        """Return the same sets with the names of the rows that they were made for, if these are pandas'."""
+        if not hasattr(rows, "iloc") or len(rows) != len(self):
+            return self
+        lazy = self.__dict__.get("_lazy")
+        sets = PredictionSets.trusted(self.indptr, self.indices if lazy is None else lazy, self.classes)
+        object.__setattr__(sets, "row_names", rows.index)
+        return sets
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of labels in each set."""
+        return np.diff(self.indptr)
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """The sets as a dense boolean matrix (rows, classes)."""
+        dense = np.zeros((len(self), len(self.classes)), dtype=np.bool_)
+        dense[self._row_of_member(), self._in_any_order()] = True
+        return dense
+
+    def labels(self) -> list[NDArray[Any]]:
+        """Return the sets as a list of label arrays, most likely first."""
+        return list(self)
+
+    def covers(self, labels: ArrayLike) -> NDArray[np.bool_]:
+        """Tell for each row whether the set holds the given label (never, for a label outside the classes)."""
+        wanted = as_labels(labels, "labels")
+        check_length(wanted, len(self), "labels")
+        columns = columns_of(wanted, self.classes)
+        is_label = self._in_any_order() == np.repeat(columns.astype(np.int32), self.sizes)
+        return any_of_row(is_label, self.indptr)
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """Return a data frame with columns ``size`` and ``labels`` (a list per row).
+
+        In pandas it has the index of the frame that the sets were made for: ``X.join(sets.to_frame())`` fits.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+            The library of the frame, which must be installed.
+        """
+        lists = Lists(self.indptr, self.indices, self.classes)
+        return make_table_with_lists({"size": self.sizes}, "labels", lists, backend, self.row_names)
+
+    def _row_of_member(self) -> NDArray[np.intp]:
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @overload
+    def __getitem__(self, row: int | np.integer[Any]) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, row: slice | ArrayLike) -> PredictionSets: ...
+    def __getitem__(self, row: Any) -> Any:
+        """Labels of one row, or the sets of several (a slice, row numbers, or a boolean per row)."""
+        rows = check_row_index(row, len(self))
+        if np.ndim(rows) == 0:
+            return self.classes[self.indices[self.indptr[rows] : self.indptr[rows + 1]]]
+        sizes = self.sizes[rows]
+        indptr = pointers_of(sizes)
+        position = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], sizes)
+        sets = PredictionSets.trusted(indptr, self.indices[position], self.classes)
+        if self.row_names is not None:
+            object.__setattr__(sets, "row_names", self.row_names[rows])
+        return sets
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        members, pointers = self.classes[self.indices], self.indptr.tolist()
+        return (members[start:stop] for start, stop in pairwise(pointers))
+
+    def __contains__(self, labels: object) -> bool:
+        return self.count(labels) > 0
+
+    def count(self, labels: Any) -> int:
+        """Count the rows whose set is exactly these labels, in this order."""
+        return len(self._rows_with(labels))
+
+    def index(self, labels: Any, start: int = 0, stop: int | None = None) -> int:
+        """Return the first row whose set is exactly these labels, in this order."""
+        first, last, _ = slice(start, stop).indices(len(self))
+        for row in self._rows_with(labels).tolist():
+            if first <= row < last:
+                return int(row)
+        raise ValueError(f"no row has the set {labels!r}")
+
+    def _rows_with(self, labels: Any) -> NDArray[np.intp]:
+        """Return the rows whose set is exactly these labels, in this order; none for what is no list of labels."""
+        try:
+            columns = columns_of(as_labels(labels, "labels"), self.classes)
+        except (TypeError, ValueError):
+            return np.empty(0, dtype=np.intp)
+        rows = np.flatnonzero(self.sizes == len(columns))
+        for place, column in enumerate(columns.tolist()):
+            rows = rows[self.indices[self.indptr[rows] + place] == column]
+        return rows
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PredictionSets):
+            return NotImplemented
+        pairs = ((self.indptr, other.indptr), (self.indices, other.indices), (self.classes, other.classes))
+        return all(np.array_equal(ours, theirs) for ours, theirs in pairs)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, so not hashable
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+
+def concatenate(parts: list[PredictionSets]) -> PredictionSets:
+    """Put sets over the same classes one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    indptr = pointers_of(np.concatenate([part.sizes for part in parts]))
+    return PredictionSets.trusted(indptr, np.concatenate([part.indices for part in parts]), parts[0].classes)

@@ -33,8 +33,8 @@ def check_pointers(indptr: Any, indices: Any, n_classes: int) -> tuple[NDArray[n
 
 def check_set_classes(classes: Any) -> NDArray[Any]:
     """Return the classes of a collection of sets, a copy of the caller's."""
-    found = as_labels(classes, "classes")
-    return check_classes(found, len(found), None, None)
+    labels = as_labels(classes, "classes")
+    return check_classes(labels, len(labels), None, None)
 
 
 _PLAIN = "biufU"  # kinds of arrays that hold their labels as they are
@@ -56,10 +56,10 @@ def check_label_rows(labels: Any) -> list[NDArray[Any]]:
 def check_mask(mask: Any, classes: Any) -> tuple[NDArray[np.bool_], NDArray[Any]]:
     """Return a boolean matrix and the label of each of its columns."""
     refuse_masked(mask, "mask")
-    found = np.asarray(mask)
-    if found.dtype != np.bool_ or found.ndim != 2:
-        raise TypeError(f"mask must be a 2-D boolean matrix; got dtype {found.dtype}, shape {found.shape}.")
-    return found, check_classes(classes, found.shape[1], None, [0])
+    matrix = np.asarray(mask)
+    if matrix.dtype != np.bool_ or matrix.ndim != 2:
+        raise TypeError(f"mask must be a 2-D boolean matrix; got dtype {matrix.dtype}, shape {matrix.shape}.")
+    return matrix, check_classes(classes, matrix.shape[1], None, [0])
 
 
 def check_row_index(row: Any, n_rows: int) -> Any:
