@@ -45,8 +45,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 import aptset
 from aptset.cli.main import main
-from aptset.estimator.folders import digest_of_facts
+from aptset.estimator.storage import FACTS
 from aptset.estimator.stored_models import check_vouched, lives_there, vouched
+from forging import change
 
 X, codes = load_iris(return_X_y=True)
 SPLIT = "sklearn.model_selection._split"
@@ -95,12 +96,10 @@ def chain_to_eval():
 
 def put_models(folder, content):
     """Put another file of models into a folder, and renew both digests."""
-    facts = json.loads((folder / "aptset.json").read_text())
     digest = blake2b(content, digest_size=16).hexdigest()
-    facts["files"]["models"] = {"name": f"models-{digest[:12]}.skops", "digest": digest}
-    facts["digest"] = digest_of_facts(facts)
-    (folder / facts["files"]["models"]["name"]).write_bytes(content)
-    (folder / "aptset.json").write_text(json.dumps(facts))
+    name = f"models-{digest[:12]}.skops"
+    (folder / name).write_bytes(content)
+    change(folder / FACTS, models={"name": name, "digest": digest})
 
 
 @pytest.fixture
@@ -111,7 +110,7 @@ def folder(tmp_path, monkeypatch):
     rows.to_csv("rows.csv", index=False)
     done = CliRunner().invoke(main, ["run", "rows.csv", "--target", "y", "--model", "bayes", "--out", "out"])
     assert done.exit_code == 0, done.output
-    (saved,) = [path.parent for path in Path().rglob("aptset.json")]
+    (saved,) = [path.parent for path in Path().rglob(FACTS)]
     content = skops_file(runs("open('canary', 'w').close()", chain_to_eval()))
     put_models(saved, content)
     Path("x.skops").write_bytes(content)

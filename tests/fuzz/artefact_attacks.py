@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
-from safetensors.numpy import save
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.calibration.storage import _digest, read
-from aptset.calibration.storage_checks import hash_of
+from aptset.calibration.storage import STORE
+from aptset.calibration.stored_fields import hash_of
 from aptset.conformal.importance import Weighted
+from forging import forge
 from fuzz.odd_facts import JSON, PATHS
 
 FOLDER = Path(tempfile.mkdtemp(prefix="aptset-fuzz-"))
@@ -41,12 +41,12 @@ def _bases():
         labels = [more["classes"][k] for k in y] if "classes" in more else y
         path = FOLDER / f"base{number}"
         aptset.calibrate(p, labels, random_state=0, **more).save(path)
-        found.append(read(path))
+        found.append(STORE.read(path))
     several = aptset.ConformalClassifier(GaussianNB(), calibration=aptset.Bootstrap(10), random_state=0).fit(p, y)
     for calibration in (aptset.calibrate_cv(p, y, y[::-1] % 3, groups="label", random_state=0), several.calibration_):
         path = FOLDER / f"base{len(found)}"
         calibration.save(path)
-        found.append(read(path))
+        found.append(STORE.read(path))
     return found
 
 
@@ -103,9 +103,7 @@ def check_artefact(attack):
         _renew(facts, tensors)
     written = json.dumps(facts, sort_keys=True) if text is None else text
     file = FOLDER / "forged"
-    names = ("scores", "offsets", *(name for name in ("judges", "weights") if name in tensors))
-    digest = _digest(written, {name: tensors.get(name, np.zeros(0)) for name in names})
-    file.write_bytes(save(tensors, metadata={"aptset": written, "digest": digest}))
+    forge(file, written, tensors)
     try:
         calibration = aptset.load(file)
     except ValueError as error:
@@ -160,7 +158,7 @@ def _edit_tensors(tensors, edit, offsets):
     }
     tensors["scores"] = changed.get(edit, lambda: scores)()
     if offsets is not None:
-        rows = tensors["offsets"].ndim == 2 and len(offsets) == tensors["offsets"].shape[1]
+        rows = len(offsets) == tensors["offsets"].shape[1]
         tensors["offsets"] = np.array([offsets] * len(tensors["offsets"]) if rows else offsets, dtype=np.int64)
     if edit == "swap":
         tensors["offsets"], tensors["scores"] = tensors["scores"], tensors["offsets"]

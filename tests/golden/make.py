@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from click.testing import CliRunner
 from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
+from aptset.cli.main import main as command
 
 HERE = Path(__file__).parent
 X, codes = load_iris(return_X_y=True)
@@ -22,7 +25,6 @@ KINDS = {
 }
 
 
-# Calibrations of several folds, which aptset 0.1.0 learned to save after the others were made.
 FOLDS = {
     "cv": ({"calibration": aptset.CVPlus(5), "groups": "label"}, NAMES[codes]),
     "bootstrap": ({"calibration": aptset.Bootstrap(12), "conformity": "saps"}, codes),
@@ -34,6 +36,7 @@ def main() -> None:
         if (HERE / name).exists():
             sys.exit(f"{name} is there. A new format gets new files, beside these.")
         (HERE / name).write_text(json.dumps(make(), ensure_ascii=False), encoding="utf-8")
+    of_run()
 
 
 def of_classifiers() -> dict[str, Any]:
@@ -60,6 +63,36 @@ def of_folds() -> dict[str, Any]:
         rows = [row.tolist() for row in calibration.predict_set(said, ids=np.arange(50), normalize=True)]
         expected[name] = {"classes": calibration.classes.tolist(), "sets": rows, "promise": calibration.guarantee()}
     return expected
+
+
+def of_run() -> None:
+    """Run a table with columns of every kind, and keep what is said of rows that were not in it."""
+    draw, n = np.random.default_rng(0), 140
+    age = draw.normal(60, 10, n).round(1)
+    rows = pd.DataFrame(
+        {
+            "patient_id": np.arange(7000, 7000 + n),
+            "age": np.where(draw.random(n) < 0.1, np.nan, age),
+            "smoker": draw.choice(["yes", "no", None], n, p=[0.4, 0.5, 0.1]),
+            "admitted": pd.Timestamp("2023-01-01") + pd.to_timedelta(draw.integers(0, 365, n), unit="D"),
+            "notes": [f"note {row} {' '.join(draw.choice(['pain', 'fever', 'cough', 'ok'], 3))}" for row in range(n)],
+            "insured": draw.random(n) < 0.8,
+            "diagnosis": np.array(["gesund", "mild", "schwer é"])[
+                1 * (age > 55) + ((age > 65) & (draw.random(n) < 0.8))
+            ],
+        }
+    )
+    rows[:120].to_csv(HERE / "rows.csv", index=False)
+    rows[120:].to_csv(HERE / "new.csv", index=False)
+    _run("run", HERE / "rows.csv", "--target", "diagnosis", "--model", "bayes", "--seed", "0", "--out", HERE / "run-1")
+    _run("predict", HERE / "new.csv", "-c", HERE / "run-1", "-o", HERE / "run-1.csv")
+    for name in ("rows.csv", "new.csv", "run-1/sets.parquet", "run-1/evaluation.json"):
+        (HERE / name).unlink()
+
+
+def _run(*arguments: Any) -> None:
+    done = CliRunner().invoke(command, [*map(str, arguments)])
+    assert done.exit_code == 0, done.output
 
 
 if __name__ == "__main__":

@@ -22,9 +22,8 @@ from aptset.cli.tables import TableRows, check_finite_features, check_number_col
 from aptset.cli.writer import SetsWriter
 from aptset.core.labels import as_objects
 from aptset.core.progress import counting
-from aptset.estimator.folders import check_table
-from aptset.estimator.loading import load_folder
 from aptset.estimator.pieces import SetsOfPieces
+from aptset.estimator.storage import check_table, load_folder
 
 _ALL = 1 << 62
 
