@@ -32,7 +32,8 @@ FOLDS = {
 
 
 def main() -> None:
-    for name, make in {"expected.json": of_classifiers, "expected-folds.json": of_folds}.items():
+    files = {"expected.json": of_classifiers, "expected-folds.json": of_folds, "expected-states.json": of_states}
+    for name, make in files.items():
         if (HERE / name).exists():
             sys.exit(f"{name} is there. A new format gets new files, beside these.")
         (HERE / name).write_text(json.dumps(make(), ensure_ascii=False), encoding="utf-8")
@@ -63,6 +64,31 @@ def of_folds() -> dict[str, Any]:
         rows = [row.tolist() for row in calibration.predict_set(said, ids=np.arange(50), normalize=True)]
         expected[name] = {"classes": calibration.classes.tolist(), "sets": rows, "promise": calibration.guarantee()}
     return expected
+
+
+def of_states() -> dict[str, Any]:
+    """A stream and a monitor, each with rows that wait."""
+    P = np.random.default_rng(0).dirichlet(np.ones(3), size=400)
+    y = NAMES[(P.cumsum(axis=1) < 0.5).sum(axis=1)]
+    online = aptset.Online(aptset.load(HERE / "calibration-1.aptset"), 0.2, window=50, step=0.02)
+    online.predict_set(P[200:300], ids=np.arange(100))
+    online.update(P[210:260], y[210:260], ids=np.arange(10, 60))
+    online.save(HERE / "online-1.aptset")
+    monitor = aptset.CoverageMonitor({"é": 200, 3: 100}, 0.1, mature=30)
+    monitor.update(np.arange(60) % 4 > 0, groups=["é", 3] * 30, order=np.arange(60) * 2)
+    monitor.save(HERE / "monitor-1.aptset")
+    return states(online, monitor)
+
+
+def states(online: aptset.Online, monitor: aptset.CoverageMonitor) -> dict[str, Any]:
+    """What a stream and a monitor say, and how they go on."""
+    P = np.random.default_rng(0).dirichlet(np.ones(3), size=400)
+    y = NAMES[(P.cumsum(axis=1) < 0.5).sum(axis=1)]
+    online.update(P[260:300], y[260:300], ids=np.arange(60, 100))
+    sets = [row.tolist() for row in online.predict_set(P[300:], ids=np.arange(100, 200))]
+    monitor.update([False] * 9, groups=["é"] * 9, order=np.arange(1, 19, 2) + 100)
+    heard = [monitor.rows, monitor.misses, monitor.unlabelled, monitor.n_waiting, round(monitor.log_evidence, 9)]
+    return {"sets": sets, "online": [online.rows, online.misses, online.delay, online.n_waiting], "monitor": heard}
 
 
 def of_run() -> None:

@@ -177,7 +177,8 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
     return {
         **score_rules(facts, tensors),
         "it must have labels for each model": lambda: (
-            ((counts >= -1) & (counts <= len(labels))).all() and int(np.maximum(counts, 0).sum()) == len(labels)
+            ((counts >= -1) & (counts != 0) & (counts <= len(labels))).all()
+            and int(np.maximum(counts, 0).sum()) == len(labels)
         ),
         "it must have as many members as judges": lambda: facts["n_members"] == 0 or "judges" in tensors,
         "its labels must be among the classes": lambda: (
