@@ -1,14 +1,15 @@
 """Files that somebody damaged or forged: refused by one error, and nothing of them reaches a loop."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 import aptset
-from aptset.calibration.storage import _digest, read
-from aptset.calibration.storage_checks import hash_of
+from aptset.calibration.stored_fields import hash_of
+from forging import change, forge, taken_apart
 
 
 def data(n=120, seed=0, n_classes=3):
@@ -51,13 +52,6 @@ def attempt(path):
         return None if str(path) in str(error) else error
 
 
-def tampered(path, **changes):
-    """Rewrite an artefact with other facts and a digest that fits them."""
-    facts, tensors = read(path)
-    text = json.dumps({**facts, **changes}, sort_keys=True)
-    save_file(load_file(path), path, metadata={"aptset": text, "digest": _digest(text, tensors)})
-
-
 def test_newer_and_incomplete_files(tmp_path):
     path = tmp_path / "cal.aptset"
     for changes, message in [
@@ -72,7 +66,7 @@ def test_newer_and_incomplete_files(tmp_path):
         ({"kind": 3}, "incomplete .kind."),
     ]:
         aptset.calibrate(P, Y).save(path)
-        tampered(path, **changes)
+        change(path, **changes)
         with pytest.raises(ValueError, match=message):
             aptset.load(path)
     with pytest.raises((ValueError, OSError), match="nothing"):
@@ -86,13 +80,13 @@ def test_content_that_no_calibration_has(tmp_path):
     """A digest that fits does not make nonsense right."""
     path = tmp_path / "cal.aptset"
     aptset.calibrate(P, Y, random_state=0).save(path)
-    facts, tensors = read(path)
+    facts, tensors = taken_apart(path)
     scores, offsets = tensors["scores"], tensors["offsets"]
     nonsense = [
         ({}, scores[::-1].copy(), offsets),
         ({}, np.full_like(scores, np.nan), offsets),
-        ({}, scores, np.array([0, len(scores) + 5])),
-        ({}, scores, np.array([3, len(scores)])),
+        ({}, scores, np.array([[0, len(scores) + 5]])),
+        ({}, scores, np.array([[3, len(scores)]])),
         ({"n": 7}, scores, offsets),
         ({"classes": {"values": [0, 0, 1], "objects": False}}, scores, offsets),
         ({"groups": {"kind": "odd", "names": ["all"]}}, scores, offsets),
@@ -100,17 +94,9 @@ def test_content_that_no_calibration_has(tmp_path):
         ({"key": "x"}, scores, offsets),
     ]
     for changes, some, pointers in nonsense:
-        text = json.dumps({**facts, **changes}, sort_keys=True)
-        content = {"scores": some, "offsets": pointers}
-        save_file(content, path, metadata={"aptset": text, "digest": _digest(text, content)})
+        forge(path, {**facts, **changes}, {"scores": some, "offsets": pointers})
         with pytest.raises(ValueError, match="no intact aptset artefact"):
             aptset.load(path)
-
-
-def forged(path, facts, **tensors):
-    """Write an artefact with any facts and tensors, and a digest that fits them."""
-    text = facts if isinstance(facts, str) else json.dumps(facts, sort_keys=True)
-    save_file(tensors, path, metadata={"aptset": text, "digest": _digest(text, tensors)})
 
 
 FORGERIES = {
@@ -160,8 +146,8 @@ def test_a_forged_artefact_is_refused_by_the_one_error(tmp_path, name):
     """Whoever can write a file can renew its digest: every relation is checked, and nothing reaches a loop."""
     path = tmp_path / "cal.aptset"
     aptset.calibrate(P, Y, random_state=0).save(path)
-    facts, tensors = read(path)
-    forged(path, {**facts, **FORGERIES[name]}, **tensors)
+    facts, tensors = taken_apart(path)
+    forge(path, {**facts, **FORGERIES[name]}, tensors)
     with pytest.raises(ValueError, match=r"cal.aptset is no intact aptset artefact: .* Make it again"):
         aptset.load(path)
 
@@ -173,7 +159,7 @@ def test_a_forged_artefact_is_refused_by_the_one_error(tmp_path, name):
 )
 def test_text_that_no_parser_should_see(tmp_path, text):
     path = tmp_path / "cal.aptset"
-    forged(path, text, scores=np.zeros(3), offsets=np.array([0, 3]))
+    forge(path, text, {"scores": np.zeros(3), "offsets": np.array([[0, 3]])})
     with pytest.raises(ValueError, match="no intact aptset artefact"):
         aptset.load(path)
 
@@ -181,9 +167,9 @@ def test_text_that_no_parser_should_see(tmp_path, text):
 def test_offsets_whose_differences_wrap_around(tmp_path):
     path = tmp_path / "cal.aptset"
     aptset.calibrate(P, Y, groups="label", random_state=0).save(path)
-    facts, tensors = read(path)
+    facts, tensors = taken_apart(path)
     for offsets in ([0, 2**63 - 1, -(2**63), 120], [0, -(2**62), 2**62, 120], [0, 60, 30, 120], [0, 121, 121, 120]):
-        forged(path, facts, scores=tensors["scores"], offsets=np.array(offsets))
+        forge(path, facts, {"scores": tensors["scores"], "offsets": np.array([offsets])})
         with pytest.raises(ValueError, match="offsets must rise"):
             aptset.load(path)
 
@@ -222,8 +208,8 @@ HUGE = 10**400  # JSON has no largest number
 def test_weights_that_no_float_can_hold(tmp_path, weights):
     path = tmp_path / "cal.aptset"
     aptset.calibrate(P, Y, label_weights={0: 1.0, 1: 2.0, 2: 0.5}, random_state=0).save(path)
-    facts, tensors = read(path)
-    forged(path, {**facts, "weights": {**facts["weights"], **weights}}, **tensors)
+    facts, _ = taken_apart(path)
+    change(path, weights={**facts["weights"], **weights})
     with pytest.raises(ValueError, match=r"is no intact aptset artefact: its (weights|effective_size) must"):
         aptset.load(path)
 
@@ -251,11 +237,11 @@ def test_overlapping_scores_that_cannot_be_added(tmp_path, size):
     path, generator = tmp_path / "cal.aptset", np.random.default_rng(0)
     groups = aptset.Overlapping(generator.random((120, 2)) < 0.5)
     aptset.calibrate(P, Y, groups=groups, random_state=0).save(path)
-    facts, tensors = read(path)
-    for start, stop in zip(tensors["offsets"], tensors["offsets"][1:], strict=False):
+    facts, tensors = taken_apart(path)
+    for start, stop in pairwise(tensors["offsets"][0]):
         tensors["scores"][start:stop] = np.sort(generator.choice([-size, size, 1.0], stop - start))
     facts["scores_hash"] = hash_of(np.sort(tensors["scores"]))
-    forged(path, facts, **tensors)
+    forge(path, facts, tensors)
     with pytest.raises(ValueError, match="is no intact aptset artefact: its overlapping scores must be small enough"):
         aptset.load(path)
     own = aptset.calibrate(P, Y, groups=groups, conformity=lambda places: size * places.own, random_state=0)

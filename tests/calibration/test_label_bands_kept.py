@@ -1,17 +1,15 @@
 """Bands of labels in every face, and what is kept of them."""
 
 import copy
-import json
 import pickle
 
 import numpy as np
 import pytest
 from bands_data import BANDS, NEW, P, Y, same
-from safetensors.numpy import load_file, save_file
 
 import aptset
 from aptset import LabelBands
-from aptset.calibration.storage import _digest, read
+from forging import change
 
 
 def test_saved_merged_copied(tmp_path):
@@ -103,12 +101,6 @@ def test_in_batches_and_in_the_monitor(tmp_path):
     assert monitor.rows == 50
 
 
-def forged(path, **changes):
-    facts, tensors = read(path)
-    text = json.dumps({**facts, **changes}, sort_keys=True)
-    save_file(load_file(path), path, metadata={"aptset": text, "digest": _digest(text, tensors)})
-
-
 def test_forged_bands_are_refused(tmp_path):
     path = tmp_path / "cal.aptset"
     kept = aptset.calibrate(
@@ -126,12 +118,12 @@ def test_forged_bands_are_refused(tmp_path):
         bands[::-1],
     ):
         kept.save(path)
-        forged(path, groups={"kind": "band", "names": names, "bands": wrong})
+        change(path, groups={"kind": "band", "names": names, "bands": wrong})
         with pytest.raises(ValueError, match="its bands must number the 3 bands of its 6 classes"):
             aptset.load(path)
     for groups in ({"kind": "band", "names": names}, {"kind": "row", "names": names, "bands": bands}):
         kept.save(path)
-        forged(path, groups=groups)
+        change(path, groups=groups)
         with pytest.raises(ValueError, match="its groups must be of kind"):
             aptset.load(path)
     labels = list(range(6))
@@ -146,6 +138,6 @@ def test_forged_bands_are_refused(tmp_path):
         None,
     ):
         kept.save(path)
-        forged(path, score={"name": "prevalence", "settings": stored})
+        change(path, score={"name": "prevalence", "settings": stored})
         with pytest.raises(ValueError, match="is no intact aptset artefact"):
             aptset.load(path)

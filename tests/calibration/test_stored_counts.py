@@ -1,15 +1,13 @@
 """Calibrations without scores, saved and read: the same answers, and one error for what was damaged or forged."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 import aptset
-from aptset.calibration.storage import _digest
 from aptset.calibration.stored_fields import hash_of_counts
+from forging import forge, taken_apart
 
 GENERATOR = np.random.default_rng(0)
 P = GENERATOR.dirichlet(np.ones(3), size=300)
@@ -51,15 +49,11 @@ def test_saved_and_read(groups, resolution, conformity, tmp_path):
             read.threshold(0.2)
 
 
-def forge(path, tensors=None, **facts):
+def renew(path, tensors=None, **facts):
     """Rewrite an artefact with other content, a hash and a digest that fit."""
-    from safetensors import safe_open
-
-    held = {**load_file(path), **(tensors or {})}
-    with safe_open(path, "np") as file:
-        told = {**json.loads(file.metadata()["aptset"]), "scores_hash": hash_of_counts(held), **facts}
-    text = json.dumps(told, sort_keys=True)
-    save_file(held, path, metadata={"aptset": text, "digest": _digest(text, held)})
+    told, held = taken_apart(path)
+    held |= tensors or {}
+    forge(path, {**told, "scores_hash": hash_of_counts(held), **facts}, held)
 
 
 I64 = np.int64
@@ -110,9 +104,9 @@ def test_forged_files_are_refused(resolution, facts, tensors, tmp_path):
     path = tmp_path / "cal.aptset"
     made(resolution=resolution).save(path)
     assert len(load_file(path).get("gaps", range(4))) == 4, "the forgeries below are made for this"
-    forge(path)
+    renew(path)
     assert aptset.load(path).n == 300, "what is only written anew is read"
-    forge(path, tensors, **facts)
+    renew(path, tensors, **facts)
     with pytest.raises(ValueError, match="is no intact aptset artefact"):
         aptset.load(path)
 

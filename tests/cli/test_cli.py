@@ -19,7 +19,7 @@ def test_main_job(tmp_path):
         assert words in done.stdout
     again = shell.run("run", "--out", "demo", cwd=tmp_path).stdout
     assert again.startswith(done.stdout.rstrip()), "the same seed tells the same story"
-    assert "Written to demo: results.json, aptset.json" in again
+    assert "Written to demo: results.json, classifier.aptset" in again
     assert len(aptset.load(tmp_path / "demo").classes_) == 10
     other = json.loads(shell.run("run", "--seed", "1", "--json").stdout)["rows"]
     assert other[0]["model"] == "logistic regression"

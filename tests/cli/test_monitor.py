@@ -12,6 +12,7 @@ import aptset
 from aptset.cli import evaluation_jobs
 from aptset.cli.main import main
 from aptset.cli.monitor_jobs import log_of as log_of_file
+from forging import forge, taken_apart
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_what_does_not_fit_together_is_refused_in_words(outcomes):
     assert "alpha 0.1 there and 0.2 here" in other.output
     assert state.read_bytes() == before
     state.write_text("{}")
-    assert "is not the state of a monitor" in monitor(*write(400), "--state", state).output
+    assert "is no intact aptset artefact: not a readable file" in monitor(*write(400), "--state", state).output
     same = monitor(*write(400), "--state", folder / "outcomes.parquet")
     assert same.exit_code == 1
 
@@ -239,11 +240,11 @@ def test_a_state_that_does_not_say_which_rows_it_saw_is_refused(watched):
     assert "state.json does not say which rows it has seen" in told.output
     (folder / "state.json").unlink()
     monitor(path, *arguments)
-    state = json.loads((folder / "state.json").read_text())
+    facts, tensors = taken_apart(folder / "state.json")
     for name, value in (("rows", -1), ("rows", "3"), ("columns", None), ("digest", 1)):
-        (folder / "state.json").write_text(json.dumps({**state, "log": {**state["log"], name: value}}))
+        forge(folder / "state.json", {**facts, "log": {**facts["log"], name: value}}, tensors)
         assert "does not say which rows it has seen" in monitor(path, *arguments).output
-    (folder / "state.json").write_text(json.dumps(state))
+    forge(folder / "state.json", facts, tensors)
     assert aptset.CoverageMonitor.load(folder / "state.json").rows == 300, "it is a monitor in Python, too"
 
 

@@ -1,7 +1,6 @@
 """Overlapping groups: thresholds against the definition in exact numbers, coverage in every group, what is kept."""
 
 import copy
-import json
 import pickle
 import warnings
 
@@ -9,12 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
-from safetensors.numpy import save_file
 
 import aptset
 from aptset import Overlapping
-from aptset.calibration.storage import _digest, read
 from aptset.cli.inspecting import facts_in_words, facts_of
+from forging import forge, taken_apart
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 
@@ -252,7 +250,7 @@ def test_forged_groups_are_refused(tmp_path):
     path = tmp_path / "cal.aptset"
     kept = aptset.calibrate(P, Y, groups=Overlapping(FRAME), random_state=0)
     kept.save(path)
-    good, tensors = read(path)
+    good, tensors = taken_apart(path)
     for change, words in (
         ({"groups": []}, "its overlapping groups must be 1 to 64"),
         ({"groups": "old"}, "its overlapping groups must be 1 to 64"),
@@ -268,8 +266,7 @@ def test_forged_groups_are_refused(tmp_path):
         ({"bands": [0] * 6}, "its groups must be of kind"),
         ({"kind": "row"}, "its groups must be of kind"),
     ):
-        text = json.dumps({**good, "groups": {**good["groups"], **change}}, sort_keys=True)
-        save_file(tensors, path, metadata={"aptset": text, "digest": _digest(text, tensors)})
+        forge(path, {**good, "groups": {**good["groups"], **change}}, tensors)
         with pytest.raises(ValueError, match=words):
             aptset.load(path)
     kept.save(path)

@@ -13,6 +13,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 import aptset
 from aptset.cli.main import main
+from golden.make import states
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
@@ -46,6 +47,12 @@ def test_calibrations_of_several_folds_of_format_1(kind):
     said = np.random.default_rng(0).dirichlet(np.ones(3), size=(len(calibration.folds), 50)).round(6)
     sets = calibration.predict_set(said, ids=np.arange(50), normalize=True)
     assert [row.tolist() for row in sets] == wanted["sets"]
+
+
+def test_streams_and_monitors_of_format_1_go_on():
+    online = aptset.Online.load(GOLDEN / "online-1.aptset", aptset.load(GOLDEN / "calibration-1.aptset"))
+    wanted = json.loads((GOLDEN / "expected-states.json").read_text(encoding="utf-8"))
+    assert states(online, aptset.CoverageMonitor.load(GOLDEN / "monitor-1.aptset")) == wanted
 
 
 def test_a_run_of_format_1_predicts_raw_rows(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.estimator import folders
+from aptset.estimator import storage
 
 X, y = load_iris(return_X_y=True)
 
@@ -94,9 +94,9 @@ def test_a_failure_at_any_write_keeps_the_old_classifier_or_the_new_one(tmp_path
         if happened == "nothing":
             assert found == "new"
         if found == "old":
-            assert len(os.listdir(folder)) == 3, f"what operation {number} left behind: {os.listdir(folder)}"
+            assert len(os.listdir(folder)) == 2, f"what operation {number} left behind: {os.listdir(folder)}"
         new.save(folder)
-        assert len(os.listdir(folder)) == 3
+        assert len(os.listdir(folder)) == 2
     assert ("failure", "old") in outcomes
 
 
@@ -109,7 +109,7 @@ def test_a_failure_in_a_new_folder_leaves_no_folder_or_a_whole_one(tmp_path, ope
             Stop(patch, folder, number, FAILURES[failure])
             with suppress(OSError, KeyboardInterrupt):
                 new.save(folder)
-        if (folder / "aptset.json").exists():
+        if (folder / storage.FACTS).exists():
             assert aptset.load(folder).predict_set(X) == new.predict_set(X)
         else:
             assert not folder.exists(), f"operation {number} left {os.listdir(folder)}"
@@ -118,16 +118,16 @@ def test_a_failure_in_a_new_folder_leaves_no_folder_or_a_whole_one(tmp_path, ope
 def test_a_folder_that_is_saved_anew_while_it_is_read_gives_the_new_one(tmp_path, monkeypatch):
     old, new = fitted(0), fitted(1)
     old.save(tmp_path)
-    real, calls = folders.read_facts, []
+    real, calls = storage.read_folder, []
 
     def slow(folder):
-        facts = real(folder)
-        calls.append(facts["digest"])
+        facts, tensors = real(folder)
+        calls.append(facts["models"]["digest"])
         if len(calls) == 1:
-            new.save(folder)  # sweeps the files that these facts name
-        return facts
+            new.save(folder)  # sweeps the models that these facts name
+        return facts, tensors
 
-    monkeypatch.setattr(folders, "read_facts", slow)
+    monkeypatch.setattr(storage, "read_folder", slow)
     assert aptset.load(tmp_path).predict_set(X) == new.predict_set(X)
     assert len(set(calls)) == 2
 
@@ -184,7 +184,7 @@ def test_a_kill_at_any_write_keeps_the_old_classifier_or_the_new_one(tmp_path):
     assert {(status, which) for status, which, _ in lines} <= {("9", "old"), ("9", "new"), ("0", "new")}
     assert lines[0][:2] == ["9", "old"]
     assert lines[-1][:2] == ["0", "new"]
-    assert {count for _, _, count in lines} == {"3"}, "the next save takes over what a kill left"
+    assert {count for _, _, count in lines} == {"2"}, "the next save takes over what a kill left"
 
 
 def test_a_run_that_cannot_save_its_model_keeps_the_results_of_the_run_before(tmp_path, monkeypatch):

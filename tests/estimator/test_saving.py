@@ -20,7 +20,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import aptset
 from aptset.cli.main import main
-from aptset.estimator.folders import digest_of_facts
+from aptset.estimator.storage import FACTS
+from forging import forge, taken_apart
 
 X, codes = load_iris(return_X_y=True)
 names = load_iris().target_names[codes]
@@ -161,7 +162,7 @@ def test_saving_anew_replaces_the_old_one(tmp_path):
     for name in ("notes.txt", "models-old.skops", "scores-2024.safetensors"):
         (tmp_path / name).write_text("mine")
     fitted(random_state=1).save(tmp_path)
-    assert len(os.listdir(tmp_path)) == 6  # three files, and those that are not ours
+    assert len(os.listdir(tmp_path)) == 5  # two files, and those that are not ours
     assert (tmp_path / "models-old.skops").read_text() == "mine"
     assert aptset.load(tmp_path).predict_set(X) == fitted(random_state=1).predict_set(X)
 
@@ -173,20 +174,19 @@ def test_every_flipped_byte_is_noticed(tmp_path):
         whole = path.read_bytes()
         for place in generator.integers(len(whole), size=40):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-            with pytest.raises(ValueError, match=r"no intact folder|Upgrade aptset"):
+            with pytest.raises(ValueError, match=r"no intact aptset artefact|Upgrade aptset"):
                 aptset.load(tmp_path)
         path.write_bytes(whole[: len(whole) // 2])
-        with pytest.raises(ValueError, match="no intact folder"):
+        with pytest.raises(ValueError, match="no intact aptset artefact"):
             aptset.load(tmp_path)
         path.write_bytes(whole)
     assert len(aptset.load(tmp_path).predict_set(X)) == 150
 
 
-def forge(folder, change):
-    facts = json.loads((folder / "aptset.json").read_text())
+def forge_folder(folder, change):
+    facts, tensors = taken_apart(folder / FACTS)
     change(facts)
-    facts["digest"] = digest_of_facts(facts)
-    (folder / "aptset.json").write_text(json.dumps(facts))
+    forge(folder / FACTS, facts, tensors)
 
 
 @pytest.mark.parametrize(
@@ -194,29 +194,30 @@ def forge(folder, change):
     [
         (lambda facts: facts.update(format=2, library="9.0"), "format 2, written by aptset 9.0.*Upgrade aptset"),
         (lambda facts: facts.update(kind="regressor"), "a kind that this version of aptset does not know: regressor"),
-        (lambda facts: facts.update(scheme="magic"), "a calibration that this version.*magic.*Upgrade"),
+        (lambda facts: facts["scheme"].update(name="magic"), "a scheme that this version.*magic.*Upgrade"),
         (lambda facts: facts["settings"].update(colour="red"), "a setting that this version.*colour.*Upgrade"),
-        (lambda facts: facts.update(extra=1), "a fact that this version.*extra.*Upgrade"),
+        (lambda facts: facts.update(extra=1), "its metadata says 'extra', which this version does not understand"),
         (lambda facts: facts["score"].update(name="magic"), "knows no score 'magic'"),
         (lambda facts: facts["score"]["settings"].update(power=3), "score 'adaptive' cannot be made"),
         (lambda facts: facts.update(key="-1"), "its key"),
         (lambda facts: facts.pop("n"), r"incomplete \(n\)"),
-        (lambda facts: facts.update(n=5), "one fold at least"),
+        (lambda facts: facts.update(n=5), "a tensor scores of type F64"),
         (lambda facts: facts["classes"]["values"].pop(), "labels must be among the classes"),
-        (lambda facts: facts["groups"].update(names=["all", "b"]), "one group must be all"),
-        (lambda facts: facts["files"]["models"].update(name="../../x.skops"), "names no file of models"),
-        (lambda facts: facts["files"].pop("scores"), "names no file of scores"),
-        (lambda facts: facts.update(groups={}), "groups must be of kind all, label, band, row or overlap, with names"),
-        (lambda facts: facts["groups"].update(names=3), "groups must be of kind all, label, band, row or overlap"),
-        (lambda facts: facts.update(score={}), "score must have a name and settings"),
-        (lambda facts: facts.update(copies=7), r"copies must be in \[0, 1\]"),
+        (lambda facts: facts["groups"].update(names=["all", "b"]), "a tensor offsets of type I64"),
+        (lambda facts: facts["models"].update(name="../../x.skops"), "names no file of models"),
+        (lambda facts: facts["models"].update(digest=0), "does not match its digest"),
+        (lambda facts: facts.update(scores_hash="0"), "scores_hash must be that of its scores"),
+        (lambda facts: facts["groups"].update(kind="odd"), "groups must be of kind all, label, band, row or overlap"),
+        (lambda facts: facts["groups"].update(names=3), "groups must have names"),
+        (lambda facts: facts.update(score={}), "score has no name or no settings"),
+        (lambda facts: facts.update(copies=7), r"share of copies must be in \[0, 1\]"),
         (lambda facts: facts.update(unseen_label_chance=float("nan")), r"unseen_label_chance must be in"),
         (lambda facts: facts["settings"].update(estimator="os"), "a setting that this version.*estimator"),
     ],
 )
 def test_forged_and_newer_folders_get_one_clear_error(change, message, tmp_path):
     fitted().save(tmp_path)
-    forge(tmp_path, change)
+    forge_folder(tmp_path, change)
     with pytest.raises(ValueError, match=message):
         aptset.load(tmp_path)
 
@@ -232,7 +233,7 @@ def test_forged_and_newer_folders_get_one_clear_error(change, message, tmp_path)
 )
 def test_inspect_says_in_one_line_what_is_wrong_with_a_folder(change, rc, tmp_path):
     fitted().save(tmp_path)
-    forge(tmp_path, change)
+    forge_folder(tmp_path, change)
     done = CliRunner().invoke(main, ["inspect", str(tmp_path)])
     assert done.exit_code == rc
     assert "KeyError" not in done.output
@@ -240,7 +241,7 @@ def test_inspect_says_in_one_line_what_is_wrong_with_a_folder(change, rc, tmp_pa
 
 
 def test_a_folder_that_is_none(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"must be the folder of a classifier; it holds no aptset.json"):
+    with pytest.raises(FileNotFoundError, match=r"must be the folder of a classifier; it holds no classifier.aptset"):
         aptset.load(tmp_path)
 
 

@@ -45,9 +45,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 import aptset
 from aptset.cli.main import main
-from aptset.estimator.folders import digest_of_facts
+from aptset.estimator.storage import FACTS
 from aptset.estimator.stored_models import check_vouched, lives_there, vouched
 from aptset.estimator.stored_trees import check_trees
+from forging import change
 
 X, codes = load_iris(return_X_y=True)
 SPLIT = "sklearn.model_selection._split"
@@ -96,12 +97,10 @@ def chain_to_eval():
 
 def put_models(folder, content):
     """Put another file of models into a folder, and renew both digests."""
-    facts = json.loads((folder / "aptset.json").read_text())
     digest = blake2b(content, digest_size=16).hexdigest()
-    facts["files"]["models"] = {"name": f"models-{digest[:12]}.skops", "digest": digest}
-    facts["digest"] = digest_of_facts(facts)
-    (folder / facts["files"]["models"]["name"]).write_bytes(content)
-    (folder / "aptset.json").write_text(json.dumps(facts))
+    name = f"models-{digest[:12]}.skops"
+    (folder / name).write_bytes(content)
+    change(folder / FACTS, models={"name": name, "digest": digest})
 
 
 @pytest.fixture
@@ -112,7 +111,7 @@ def folder(tmp_path, monkeypatch):
     rows.to_csv("rows.csv", index=False)
     done = CliRunner().invoke(main, ["run", "rows.csv", "--target", "y", "--model", "bayes", "--out", "out"])
     assert done.exit_code == 0, done.output
-    (saved,) = [path.parent for path in Path().rglob("aptset.json")]
+    (saved,) = [path.parent for path in Path().rglob(FACTS)]
     content = skops_file(runs("open('canary', 'w').close()", chain_to_eval()))
     put_models(saved, content)
     Path("x.skops").write_bytes(content)
@@ -361,7 +360,7 @@ def test_models_in_wide_use_need_no_trust(model):
     assert np.array_equal(opened.predict(X), model.predict(X))
 
 
-def forged_nodes(model, change):
+def forged_nodes(model, forgery):
     """Return a file of a fitted model in which the nodes of all trees were changed."""
     stored, forged = zipfile.ZipFile(io.BytesIO(skops.io.dumps(model.fit(X, codes)))), io.BytesIO()
     with stored, zipfile.ZipFile(forged, "w") as file:
@@ -403,9 +402,9 @@ TREES = [
 @pytest.mark.parametrize("model", TREES, ids=lambda model: type(model).__name__)
 def test_a_tree_that_leads_out_of_itself_is_refused_before_it_is_followed(model):
     check_trees("file", forged_nodes(model, lambda nodes: None))
-    for change in (far_away, in_a_circle, of_another_feature):
+    for forgery in (far_away, in_a_circle, of_another_feature):
         with pytest.raises(ValueError, match="file holds a tree that leads out of itself"):
-            check_trees("file", [{"models": (forged_nodes(model, change),)}])
+            check_trees("file", [{"models": (forged_nodes(model, forgery),)}])
 
 
 def test_trees_have_the_features_and_columns_of_their_model(folder):

@@ -1,21 +1,24 @@
-"""Attacks on artefacts: forged with a digest that fits, or damaged byte by byte."""
+"""Attacks on artefacts of every kind: forged with a digest that fits, or damaged byte by byte."""
 
 import json
 import tempfile
 import warnings
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
-from safetensors.numpy import save
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.calibration.storage import _digest, read
-from aptset.calibration.storage_checks import hash_of
+from aptset.calibration.storage import STORE
+from aptset.calibration.stored_fields import hash_of
 from aptset.conformal.importance import Weighted
+from aptset.estimator.storage import FACTS
+from forging import forge, taken_apart
 from fuzz.odd_facts import JSON, PATHS
 
 FOLDER = Path(tempfile.mkdtemp(prefix="aptset-fuzz-"))
@@ -41,12 +44,12 @@ def _bases():
         labels = [more["classes"][k] for k in y] if "classes" in more else y
         path = FOLDER / f"base{number}"
         aptset.calibrate(p, labels, random_state=0, **more).save(path)
-        found.append(read(path))
+        found.append(STORE.read(path))
     several = aptset.ConformalClassifier(GaussianNB(), calibration=aptset.Bootstrap(10), random_state=0).fit(p, y)
     for calibration in (aptset.calibrate_cv(p, y, y[::-1] % 3, groups="label", random_state=0), several.calibration_):
         path = FOLDER / f"base{len(found)}"
         calibration.save(path)
-        found.append(read(path))
+        found.append(STORE.read(path))
     return found
 
 
@@ -103,9 +106,7 @@ def check_artefact(attack):
         _renew(facts, tensors)
     written = json.dumps(facts, sort_keys=True) if text is None else text
     file = FOLDER / "forged"
-    names = ("scores", "offsets", *(name for name in ("judges", "weights") if name in tensors))
-    digest = _digest(written, {name: tensors.get(name, np.zeros(0)) for name in names})
-    file.write_bytes(save(tensors, metadata={"aptset": written, "digest": digest}))
+    forge(file, written, tensors)
     try:
         calibration = aptset.load(file)
     except ValueError as error:
@@ -160,7 +161,7 @@ def _edit_tensors(tensors, edit, offsets):
     }
     tensors["scores"] = changed.get(edit, lambda: scores)()
     if offsets is not None:
-        rows = tensors["offsets"].ndim == 2 and len(offsets) == tensors["offsets"].shape[1]
+        rows = len(offsets) == tensors["offsets"].shape[1]
         tensors["offsets"] = np.array([offsets] * len(tensors["offsets"]) if rows else offsets, dtype=np.int64)
     if edit == "swap":
         tensors["offsets"], tensors["scores"] = tensors["scores"], tensors["offsets"]
@@ -250,3 +251,105 @@ def check_bytes(attack):
         return refused(error)
     assert found.held_out.scores.tolist() == aptset.load(FOLDER / f"base{base}").held_out.scores.tolist()
     return True
+
+
+def _states():
+    """Folders of classifiers, streams and monitors: their files, and what loads and uses them."""
+    generator = np.random.default_rng(0)
+    p, y = generator.dirichlet(np.ones(4), size=200), generator.integers(4, size=200)
+    found = []
+    for number, scheme in enumerate(("split", aptset.Bootstrap(10))):
+        folder = FOLDER / f"classifier{number}"
+        aptset.ConformalClassifier(GaussianNB(), calibration=scheme, random_state=0).fit(p, y).save(folder)
+        found.append((folder / FACTS, lambda path: aptset.load(path.parent), lambda made: _use_classifier(made, p[:9])))
+    for number, groups in enumerate((None, "label")):
+        calibration = aptset.calibrate(p[:100], y[:100], groups=groups, random_state=0)
+        online = aptset.Online(calibration, window=20).update(p[100:150], y[100:150])
+        for start in (150, 160, 170):  # asked about, with labels of others in between
+            online.predict_set(p[start : start + 10])
+            online.update(p[100 + start % 50 : 104 + start % 50], y[:4])
+        online.save(FOLDER / f"online{number}")
+        load = partial(aptset.Online.load, calibration=calibration)
+        found.append(
+            (FOLDER / f"online{number}", load, lambda made: made.update(p[150:180], y[150:180]).predict_set(p))
+        )
+    outcomes = generator.random(60) < 0.8
+    for number, (settings, rows) in enumerate(
+        [
+            ({"n": 100}, {}),
+            ({"n": {"a": 50, None: 40}}, {"groups": ["a", None] * 30}),
+            ({"n": 100, "mature": 90}, {"order": np.arange(60) * 2}),
+            ({"n": 100, "mature": timedelta(seconds=30)}, {"time": np.arange(60.0)}),
+        ]
+    ):
+        path = FOLDER / f"monitor{number}"
+        aptset.CoverageMonitor(**settings).update(outcomes, **rows).save(path)
+        found.append((path, aptset.CoverageMonitor.load, lambda made: made.save(FOLDER / "again") or made.sentence()))
+    return [(*taken_apart(path), path, load, use) for path, load, use in found]
+
+
+def _use_classifier(classifier, rows):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            classifier.predict_set(rows)
+        except (ValueError, TypeError) as error:  # a setting that is refused when it is used, as one of the caller's
+            assert "must" in str(error), error  # noqa: PT017 - it may as well be right
+
+
+STATES = _states()
+NUMBERS = [0, 1, -1, 2, 3, 59, 60, 2**31, 2**53, 2**62, -(2**63), 2**63 - 1, 0.5, -5.0, 1e308, np.nan, np.inf, -np.inf]
+STATE = st.tuples(
+    st.integers(0, len(STATES) - 1),
+    st.lists(st.tuples(st.integers(0, 40), JSON | st.sampled_from(["1/10", "1/3", "0", "1/0", "drop"])), max_size=2),
+    st.lists(
+        st.tuples(
+            st.integers(0, 20),
+            st.sampled_from(["shorter", "longer", "empty", "2-D", "other type", "drop", *["a number"] * 6]),
+            st.integers(0, 70),
+            st.sampled_from(NUMBERS),
+        ),
+        max_size=2,
+    ),
+)
+
+
+def check_state(attack):
+    """A forged classifier, stream or monitor is refused by the one error, or it is one that works."""
+    base, edits, tensor_edits = attack
+    facts, tensors, path, load, use = STATES[base]
+    facts, tensors = json.loads(json.dumps(facts)), dict(tensors)
+    for number, value in edits:
+        name = sorted(facts)[number % len(facts)]
+        facts |= {name: value}
+        if value == "drop":
+            del facts[name]
+    for number, how, place, value in tensor_edits:
+        _edit_tensor(tensors, sorted(STATES[base][1])[number % len(STATES[base][1])], how, place, value)
+    if "scores" in tensors and "scores_hash" in facts:
+        facts["scores_hash"] = hash_of(np.sort(tensors["scores"].ravel()))
+    forge(path, facts, tensors)
+    try:
+        made = load(path)
+    except ValueError as error:
+        another = "it began with another one" in str(error) or "nothing is imported because" in str(error)
+        return False if another else refused(error)
+    use(made)
+    return True
+
+
+def _edit_tensor(tensors, name, how, place, value):
+    values = tensors.pop(name, np.zeros(1)).copy()
+    if how == "a number" and values.size:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            values.flat[place % values.size] = np.array(value).astype(values.dtype)
+    changed = {
+        "shorter": lambda: values[:-1],
+        "longer": lambda: np.concatenate([values, values[-1:]]),
+        "empty": lambda: values[:0],
+        "2-D": lambda: values[None],
+        "other type": lambda: values.astype(np.float32),
+    }
+    if how != "drop":
+        tensors[name] = changed.get(how, lambda: values)()

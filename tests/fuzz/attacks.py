@@ -6,7 +6,7 @@ import io
 from hypothesis import strategies as st
 
 from aptset.cli.delimited import count_rows
-from fuzz.artefact_attacks import ARTEFACT, BYTES, FOLDER, check_artefact, check_bytes
+from fuzz.artefact_attacks import ARTEFACT, BYTES, FOLDER, STATE, check_artefact, check_bytes, check_state
 
 CELLS = st.sampled_from(
     ["1", "", "x", '"', '"q"', '"a""b"', '"two\nlines"', 'x"y', '"open', 'shut"', '""', '"x"y', "é", " ", '"a,b"', "NA"]
@@ -42,4 +42,9 @@ def check_csv(attack, blocks=None):
     return found is not None
 
 
-ATTACKS = {"artefact": (ARTEFACT, check_artefact), "bytes": (BYTES, check_bytes), "csv": (TEXT, check_csv)}
+ATTACKS = {
+    "artefact": (ARTEFACT, check_artefact),
+    "state": (STATE, check_state),
+    "bytes": (BYTES, check_bytes),
+    "csv": (TEXT, check_csv),
+}

@@ -1,6 +1,5 @@
 """The monitor bets at exact odds: its capital has mean 1 whatever the number of rows, and an alarm is rarely false."""
 
-import json
 from fractions import Fraction
 from itertools import product
 from math import ceil, isclose, log
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 import aptset
 from aptset import CoverageMonitor
+from forging import change, forge, taken_apart
 
 TIMES = [Fraction(5, 4), Fraction(3, 2), 2, 3, 5]
 
@@ -70,7 +70,7 @@ def test_arrays_and_single_rows_and_saved_states_agree(tmp_path_factory, flags, 
     single = CoverageMonitor(50, alpha)
     for flag in flags:
         single.update(flag)
-    path = tmp_path_factory.mktemp("monitor") / "state.json"
+    path = tmp_path_factory.mktemp("monitor") / "state"
     CoverageMonitor(50, alpha).update(flags[:cut]).save(path)
     resumed = CoverageMonitor.load(path).update(np.array(flags[cut:], dtype=bool))
     for other in (single, resumed):
@@ -208,78 +208,113 @@ def test_a_refused_row_changes_nothing():
     assert (monitor.rows, monitor.evidence) == (0, 1.0)
 
 
+I64 = lambda *values: np.array(values, dtype=np.int64)  # noqa: E731 - short, where there are many
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("facts", "tensors"),
     [
-        {"stakes": ["nan"] * 5},
-        {"stakes": ["-0x1p0"] + ["0x0p0"] * 4},
-        {"stakes": ["0x1p0"]},
-        {"won": ["inf"] * 5},
-        {"won": ["0x1p400"] * 5},
-        {"kept": "0x0p0"},
-        {"kept": "nan"},
-        {"peak": "inf"},
-        {"exponent": -1},
-        {"exponent": 10**30},
-        {"urns": [[None, 10**30, 2, 1]]},
-        {"alpha": "2"},
-        {"alpha": "1/0"},
-        {"alpha": "1e-1"},  # a power of ten may be of any length
-        {"alarm": None},
-        {"alarm": 10**400},
-        {"exponent": 4, "stakes": ["0x0p0"] * 5},  # nothing to take a logarithm of
-        {"won": ["0x0p0"] * 5},
-        {"urns": []},
-        {"urns": "x"},
-        {"urns": [[]]},
-        {"urns": [[None, 100, 2, 3]]},
-        {"alarmed_at": 9},
-        {"exponent": "0"},
-        {"path": {"every": 0, "points": []}},
+        ({"alpha": "2"}, {}),
+        ({"alpha": "1/0"}, {}),
+        ({"alpha": "1/1000"}, {}),  # no set of 100 rows can miss
+        ({"alpha": "1e-1"}, {}),  # a power of ten may be of any length
+        ({"alarm": None}, {}),
+        ({"alarm": True}, {}),
+        ({"alarm": 1.0}, {}),
+        ({"alarm": float("inf")}, {}),
+        ({"alarm": 10**400}, {}),
+        ({"has_groups": 0}, {}),
+        ({"groups": []}, {}),
+        ({"groups": ["a"]}, {}),
+        ({"groups": [[]], "has_groups": True}, {}),
+        ({"nowhere": -1}, {}),
+        ({"ignored": 2**53}, {}),
+        ({"mature": -1}, {}),
+        ({"mature": 10**30, "in_time": True}, {}),
+        ({"alarmed_at": 9}, {}),
+        ({"alarmed_at": 0}, {}),
+        ({"every": 0}, {}),
+        ({"log": []}, {}),
+        ({"more": 1}, {}),
+        ({}, {"urns": I64([100, 2, 3, 0])}),
+        ({}, {"urns": I64([100, -2, -3, 0])}),
+        ({}, {"urns": I64([2**53, 2, 1, 0])}),
+        ({}, {"urns": I64([100, 2, 1])}),
+        ({}, {"urns": np.zeros((0, 4), dtype=np.int64)}),
+        ({"groups": ["a", "a"], "has_groups": True}, {"urns": I64([100, 2, 1, 0], [100, 0, 0, 0])}),
+        ({}, {"kept": np.array([0.0, 1.0])}),
+        ({}, {"kept": np.array([1.5, 1.0])}),
+        ({}, {"stakes": np.full((2, 5), np.nan)}),
+        ({}, {"stakes": np.full((2, 5), -0.5)}),
+        ({}, {"won": np.zeros((2, 5))}),
+        ({}, {"won": np.full((2, 5), np.inf)}),
+        ({}, {"won": np.ones((2, 4))}),
+        ({}, {"exponents": I64(4, 0), "stakes": np.zeros((2, 5))}),  # nothing to take a logarithm of
+        ({}, {"exponents": I64(-1, 0)}),
+        ({}, {"peak": np.array([np.inf])}),
+        ({}, {"peak": np.array([-1.0])}),
+        ({}, {"point_rows": I64(1, 9)}),
+        ({}, {"point_logs": np.array([0.0, np.nan])}),
+        ({}, {"point_misses": I64(1)}),
     ],
 )
-def test_a_forged_state_is_refused_with_one_error(tmp_path, change):
-    path = tmp_path / "state.json"
+def test_a_forged_state_is_refused_with_one_error(tmp_path, facts, tensors):
+    path = tmp_path / "state"
     CoverageMonitor(100, 0.1).update([True, False]).save(path)
-    content = json.loads(path.read_bytes())
-    path.write_text(json.dumps(content | change))
-    with pytest.raises(ValueError, match="is damaged"):
+    told, held = taken_apart(path)
+    forge(path, told, held)
+    assert CoverageMonitor.load(path).rows == 2, "what is only written anew is read"
+    forge(path, {**told, **facts}, {**held, **tensors})
+    with pytest.raises(ValueError, match=r"state is no intact aptset artefact: .*\. Start a new monitor\."):
         CoverageMonitor.load(path)
 
 
 def test_a_state_without_its_alarm_is_refused(tmp_path):
-    path = tmp_path / "state.json"
+    path = tmp_path / "state"
     CoverageMonitor(100, 0.1).save(path)
-    content = json.loads(path.read_bytes())
-    del content["alarm"]
-    path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="is damaged"):
+    facts, tensors = taken_apart(path)
+    del facts["alarm"]
+    forge(path, facts, tensors)
+    with pytest.raises(ValueError, match=r"its metadata is incomplete \(alarm\)"):
         CoverageMonitor.load(path)
 
 
-def test_other_files_are_no_states(tmp_path):
-    path = tmp_path / "state.json"
-    for number, words in ((1, "older version"), (4, "reads format 3")):
-        path.write_text(json.dumps({"aptset": "monitor", "format": number}))
-        with pytest.raises(ValueError, match=words):
+def test_every_flipped_byte_of_a_state_is_noticed(tmp_path):
+    path = tmp_path / "state"
+    CoverageMonitor(100, 0.1).update([True, False]).save(path)
+    whole, generator = path.read_bytes(), np.random.default_rng(0)
+    for place in generator.integers(len(whole), size=100):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match=r"state (is no intact aptset artefact|has format|has a kind of state)"):
             CoverageMonitor.load(path)
+
+
+def test_other_files_are_no_states(tmp_path):
+    path = tmp_path / "state"
+    CoverageMonitor(100, 0.1).save(path)
+    change(path, format=2)
+    with pytest.raises(ValueError, match=r"has format 2, .* Upgrade aptset"):
+        CoverageMonitor.load(path)
+    change(path, format=1, kind="online")
+    with pytest.raises(ValueError, match="a kind of state that this version of aptset does not know: online"):
+        CoverageMonitor.load(path)
     for content in (b"", b"[]", b'{"a": 1}', b"\xff\x00"):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="is not the state of a monitor"):
+        with pytest.raises(ValueError, match="no intact aptset artefact: not a readable file"):
             CoverageMonitor.load(path)
 
 
 def test_groups_of_numpy_are_plain_and_missing_ones_are_one(tmp_path):
     monitor = CoverageMonitor({np.int64(3): 100, float("nan"): 50}, 0.1).update([True, False, True], [3, None, np.nan])
-    monitor.save(tmp_path / "state.json")
-    assert CoverageMonitor.load(tmp_path / "state.json").settings["n"] == {3: 100, None: 50}
+    monitor.save(tmp_path / "state")
+    assert CoverageMonitor.load(tmp_path / "state").settings["n"] == {3: 100, None: 50}
 
 
 @pytest.mark.parametrize("group", [("a", 1), b"a", float("inf")])
 def test_groups_that_a_file_would_not_give_back_are_not_saved(tmp_path, group):
     monitor = CoverageMonitor({group: 100}, 0.1).update(True, group)
     with pytest.raises(TypeError, match="groups must be texts, numbers, booleans or None to be saved"):
-        monitor.save(tmp_path / "state.json")
+        monitor.save(tmp_path / "state")
     assert not list(tmp_path.iterdir())
 
 

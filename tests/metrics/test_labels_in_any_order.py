@@ -4,7 +4,6 @@ The attack: nothing has changed, and wrong guesses are labelled sooner than righ
 raise false alarms; judged in the order of prediction, they are the stream that the martingale is about.
 """
 
-import json
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
@@ -16,6 +15,7 @@ from scipy import stats
 
 import aptset
 from aptset import CoverageMonitor
+from forging import forge, taken_apart
 
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -142,7 +142,7 @@ def test_any_order_any_pieces_and_a_restart_at_any_moment_are_one_stream(tmp_pat
     mature = data.draw(st.sampled_from([None, 70, 30 * DAY]))
     whole, monitor = (CoverageMonitor({"a": 100, "b": 30}, mature=mature) for _ in range(2))
     whole.update(covered, groups)
-    path = tmp_path_factory.mktemp("state") / "state.json"
+    path = tmp_path_factory.mktemp("state") / "state"
     for rows in np.split(order, cuts):
         times = {"time": rows * 60.0} if isinstance(monitor.mature, timedelta) else {}
         monitor.update(covered[rows], groups[rows], order=rows, **times)
@@ -201,8 +201,8 @@ def test_a_row_is_waited_for_until_it_is_mature_and_then_given_up(tmp_path):
     monitor.update([False, True], order=[0, 4])  # too late; and a label that came twice
     assert (monitor.ignored, monitor.evidence, monitor.rows) == (2, evidence, 10)
     assert "2 labels came after their predictions were settled, and were not judged" in monitor.sentence()
-    monitor.save(tmp_path / "state.json")
-    assert CoverageMonitor.load(tmp_path / "state.json").sentence() == monitor.sentence()
+    monitor.save(tmp_path / "state")
+    assert CoverageMonitor.load(tmp_path / "state").sentence() == monitor.sentence()
     assert monitor.update([], order=[], now=25).unlabelled == 1 + 5  # 11 to 15 are mature
 
 
@@ -249,23 +249,10 @@ def test_the_state_does_not_grow_with_the_rows(tmp_path):
     for start in range(0, 20_000, 500):
         rows = np.arange(start, start + 500)
         monitor.update(np.ones(500, dtype=bool)[rows % 7 > 0], order=rows[rows % 7 > 0])
-        monitor.save(tmp_path / "state.json")
-        sizes.append(len(json.loads((tmp_path / "state.json").read_bytes())["waiting"]["rows"]))
+        monitor.save(tmp_path / "state")
+        sizes.append(len(taken_apart(tmp_path / "state")[1]["waiting_numbers"]))
     assert max(sizes) <= 50
     assert monitor.unlabelled > 2000
-
-
-def test_states_of_the_version_before_go_on(tmp_path):
-    path = tmp_path / "state.json"
-    monitor = CoverageMonitor({"a": 100}).update([True, False], ["a", "a"])
-    monitor.save(path)
-    content = json.loads(path.read_bytes())
-    for name in ("nowhere", "ignored", "mature", "waiting"):
-        del content[name]
-    path.write_text(json.dumps(content | {"format": 2, "urns": [urn[:4] for urn in content["urns"]]}))
-    other = CoverageMonitor.load(path)
-    assert state_of(other.update(True, "a")) == state_of(monitor.update(True, "a"))
-    assert state_of(other.update(True, "a", order=3)) == state_of(monitor.update(True, "a"))
 
 
 @pytest.mark.parametrize(
@@ -309,39 +296,56 @@ def test_what_makes_no_sense_is_refused_in_words_and_changes_nothing(mature, cal
     monitor = CoverageMonitor(100, mature=mature)
     for call in calls[:-1]:
         monitor.update(**call)
-    before = monitor.n_waiting, monitor.settled, monitor._waiting.stored()
+    before = monitor.n_waiting, monitor.settled, dict(monitor._waiting.rows)
     with pytest.raises((ValueError, TypeError), match=words):
         monitor.update(**calls[-1])
-    assert (monitor.n_waiting, monitor.settled, monitor._waiting.stored()) == before
+    assert (monitor.n_waiting, monitor.settled, dict(monitor._waiting.rows)) == before
+
+
+U64 = lambda *values: np.array(values, dtype=np.uint64)  # noqa: E731 - short, where there are many
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("facts", "tensors"),
     [
-        {"newest": 1},
-        {"newest": 2.0},
-        {"clock": "nan"},
-        {"by_time": 1},
-        {"by_time": True},
-        {"arrived": -1},
-        {"rows": [[None, 4, 3, 0]]},
-        {"rows": [[None, 4, 1, -1]]},
-        {"rows": [[None, 4, 1, 7]]},
-        {"rows": [[None, 0, 1, 0]]},  # settled
-        {"rows": [[None, 4, 1, 0], [None, 4, 0, 0]]},
-        {"rows": [["0x1p0", 4, 1, 0]]},
-        {"rows": [[None, 4, True, 0]]},
-        {"rows": [[]]},
-        {"rows": None},
+        ({"newest": 1}, {}),
+        ({"newest": 2.0}, {}),
+        ({"newest": -2}, {}),
+        ({"by_time": 1}, {}),
+        ({"by_time": True}, {}),
+        ({"in_time": True}, {}),
+        ({"arrived": -1}, {}),
+        ({}, {"clock": np.array([np.nan])}),
+        ({}, {"clock": np.array([np.inf])}),
+        ({}, {"waiting_outcomes": np.array([3])}),
+        ({}, {"waiting_outcomes": np.array([-1])}),
+        ({}, {"waiting_groups": np.array([-1])}),
+        ({}, {"waiting_groups": np.array([7])}),
+        ({}, {"waiting_numbers": U64(0)}),  # settled
+        ({}, {"waiting_numbers": U64(2**64 - 1)}),
+        ({}, {"waiting_numbers": U64(4, 4)}),
+        ({}, {"waiting_times": np.array([1.0])}),
+        ({}, {"waiting_times": np.array([np.nan])}),
+        ({}, {"waiting_outcomes": np.array([True])}),
     ],
 )
-def test_a_forged_queue_is_refused_with_one_error(tmp_path, change):
-    path = tmp_path / "state.json"
+def test_a_forged_queue_is_refused_with_one_error(tmp_path, facts, tensors):
+    path = tmp_path / "state"
     CoverageMonitor(100, mature=9).update([True, True], order=[0, 4]).save(path)
-    content = json.loads(path.read_bytes())
-    content["waiting"] |= change
-    path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="is damaged"):
+    told, held = taken_apart(path)
+    forge(path, told, held)
+    assert CoverageMonitor.load(path).n_waiting == 1, "what is only written anew is read"
+    forge(path, {**told, **facts}, {**held, **tensors})
+    with pytest.raises(ValueError, match="is no intact aptset artefact"):
+        CoverageMonitor.load(path)
+
+
+def test_a_prediction_that_waits_twice_is_refused(tmp_path):
+    path = tmp_path / "state"
+    CoverageMonitor(100, mature=9).update([True, True], order=[3, 4]).save(path)
+    facts, tensors = taken_apart(path)
+    forge(path, facts, {**tensors, "waiting_numbers": U64(4, 4)})
+    with pytest.raises(ValueError, match="its rows that wait must be distinct predictions"):
         CoverageMonitor.load(path)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.stored_checks import check_mergeable, check_own_folds, check_same_face
 from aptset.conformal.checks import check_fold_ids
 from aptset.conformal.importance import joined, same_kind_of_weights
 from aptset.conformal.measure import join_groups
@@ -32,8 +31,8 @@ def merged(one: Calibration, other: Calibration) -> Calibration:
 
 def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibration:
     """Return both as if all rows had been calibrated at once: folds of one name have one model."""
-    check_same_face(one, other)
-    check_own_folds(bool(one.parts), bool(other.parts))
+    _check_same_face(one, other)
+    _check_own_folds(bool(one.parts), bool(other.parts))
     _check(one, other)
     if one.chance.source == "content":
         warn_of_equal_shards(min(one.chance.copies, other.chance.copies), stacklevel=4, by_ids_alone=True)
@@ -50,7 +49,7 @@ def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibra
 
 def _check(one: Any, other: Any) -> None:
     """Refuse what speaks of other scores, or of the same rows."""
-    check_same_face(one, other)
+    _check_same_face(one, other)
     same = {
         "score": one.conformity == other.conformity,
         "key (random_state)": one.key == other.key,
@@ -69,7 +68,7 @@ def _check(one: Any, other: Any) -> None:
         "kind of names of folds": _may_be_equal(_folds_of(one), _folds_of(other)),
     }
     mine, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
-    check_mergeable([name for name, equal in same.items() if not equal], bool(mine & theirs))
+    _check_mergeable([name for name, equal in same.items() if not equal], bool(mine & theirs))
 
 
 def _bands_of(calibration: Any) -> Any:
@@ -105,3 +104,35 @@ def _together(one: Any, other: Any) -> dict[str, Any]:
     n_copies = one.chance.copies * one.n + other.chance.copies * other.n
     chance = one.chance.with_copies(n_copies, one.n + other.n)
     return {"chance": chance, "parts": one.parts + other.parts}
+
+
+def _check_same_face(one: Any, other: Any) -> None:
+    """Refuse to join what is not of one type."""
+    if type(one) is not type(other):
+        raise TypeError(f"other must be a {type(one).__name__}, too; got {type(other).__name__}.")
+
+
+def _check_own_folds(*made_elsewhere: bool) -> None:
+    """Refuse to join the folds of a fitted classifier: folds of one name must have one model."""
+    if not all(made_elsewhere):
+        raise ValueError(
+            "only calibrations of calibrate_cv can be merged where there are several models: those of a fitted "
+            "classifier are its own, and no rows of another fit were scored by them. Fit on all rows at once, or "
+            "merge calibrations of one frozen model (FrozenEstimator, calibration='split')."
+        )
+
+
+def _check_mergeable(differences: list[str], overlap: bool) -> None:
+    """Refuse to join calibrations that do not speak of the same scores, or that speak of the same rows."""
+    if differences:
+        raise ValueError(
+            f"other must be a calibration of the same kind; it differs in {', '.join(differences)}. "
+            "Calibrate every shard with the same settings and the same integer random_state."
+        )
+    if overlap:
+        raise ValueError(
+            "other must be a calibration of other rows; rows in this one already have the same content, labels and u. "
+            "If they are the same shard, they would count twice: merge every shard once. If they are other rows that "
+            "happen to be equal, calibrate them with ids=..., or each shard with a first_row of its own, which gives "
+            "them a u of their own."
+        )

@@ -1,13 +1,12 @@
-"""The state of a stream in a file: small, exact, and checked when it is read, since anybody may have written it."""
+"""The state of a stream, and how it stands in a container of :mod:`aptset.core.store`: small, exact, and checked."""
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from aptset.calibration.adaptive_level import MOST, Law, Past, Shown, Track, warn_of_forgotten_rows
 from aptset.calibration.calibration import Calibration
-from aptset.core.files import atomic_write
+from aptset.core.store import Facts, Field, Rules, Schema, Store, Tensor, Tensors, require, write
 from aptset.core.validate import stored_fraction
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words, seeds_of
@@ -219,9 +218,6 @@ def _shuffled(n: int, key: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     return np.argsort(seeds_of(np.arange(n, dtype=np.uint64), key), kind="stable")
 
 
-_PAST = ("<i8", "<f8", "<i8")  # moments, thresholds and rows of a group
-
-
 class State(NamedTuple):
     """All that a stream knows besides its calibration."""
 
@@ -236,155 +232,167 @@ def write_state(path: str | Path, calibration: Calibration, state: State) -> Non
     """Write a state, whole or not at all."""
     law, asked, shown, last = state.law, state.waiting.everything(), state.shown, state.waiting.last
     shown.forget(row.moment for row in asked)
-    content = {
-        "aptset": "online",
-        "format": 2,
+    recent: list[Any] = [[] if law.window is None else track.recent for track in state.tracks]
+    keys, seeds, moments = zip(*asked, strict=True) if asked else ((), (), ())
+    from_moments, thresholds, rows = zip(*(at for past in shown.past for at in past), strict=True)
+    facts = {
         "calibration": _digest(calibration),
         "alpha": str(law.alpha),
         "step": str(law.step),
         "window": law.window,
         "waiting": state.waiting.most,
-        "tracks": [
-            [track.rows, track.misses, track.delay, None if law.window is None else _packed(list(track.recent), "<f8")]
-            for track in state.tracks
-        ],
         "block": state.numbering.block,
-        "seen": _packed(state.numbering.seen, "<u8"),
         "moment": shown.moment,
-        "past": [_packed_past(past) for past in shown.past],
         "last": None if last is None or last.moment != shown.moment else [last.digest, last.form],
-        "asked": {
-            "keys": _packed([row.key for row in asked], "<u8"),
-            "seeds": _packed([row.seed for row in asked], "<u8"),
-            "moments": _packed([row.moment for row in asked], "<i8"),
-        },
     }
-    with atomic_write(Path(path)) as file:
-        file.write(json.dumps(content).encode())
+    tensors = {
+        "tracks": np.array([[track.rows, track.misses, track.delay] for track in state.tracks], dtype=np.int64),
+        "recent": np.array([score for scores in recent for score in scores], dtype=np.float64),
+        "recent_counts": np.array([len(scores) for scores in recent], dtype=np.int64),
+        "seen": state.numbering.seen,
+        "past_moments": np.array(from_moments, dtype=np.int64),
+        "past_thresholds": np.array(thresholds, dtype=np.float64),
+        "past_rows": np.array(rows, dtype=np.int64),
+        "past_counts": np.array([len(past) for past in shown.past], dtype=np.int64),
+        "asked_keys": np.array(keys, dtype=np.uint64),
+        "asked_seeds": np.array(seeds, dtype=np.uint64),
+        "asked_moments": np.array(moments, dtype=np.int64),
+    }
+    write(path, "online", facts, tensors)
+
+
+def _fraction(text: str) -> Fraction:
+    try:
+        return stored_fraction(text)
+    except (ValueError, ArithmeticError):
+        return Fraction(-1)
+
+
+def _is_count(value: int, least: int = 0) -> bool:
+    return least <= value < MOST
+
+
+def _is_last(stored: list[Any] | None) -> bool:
+    return stored is None or (len(stored) == 2 and isinstance(stored[0], str) and stored[1] in ("set", "mask", "both"))
+
+
+def _share_out(counts: NDArray[Any], n: int, least: int) -> bool:
+    """Tell whether each group has some of n numbers, in their order."""
+    return bool((counts >= least).all() and (counts <= n).all()) and sum(counts.tolist()) == n
+
+
+def _rise(values: NDArray[Any], counts: NDArray[Any], strictly: bool) -> bool:
+    """Tell whether numbers rise within each group; comparisons do not wrap around, as differences do."""
+    is_inside = np.ones(max(len(values) - 1, 0), dtype=np.bool_)
+    is_inside[np.cumsum(counts)[:-1] - 1] = False
+    up = values[1:] > values[:-1] if strictly else values[1:] >= values[:-1]
+    return bool(up[is_inside].all())
+
+
+def _rules(facts: Facts, tensors: Tensors) -> Rules:
+    """Return the relations that hold in every stream, whatever its calibration."""
+    tracks, window = tensors["tracks"], facts["window"]
+    recent, of_recent = tensors["recent"], tensors["recent_counts"]
+    moments, rows, of_past = tensors["past_moments"], tensors["past_rows"], tensors["past_counts"]
+    asked = tensors["asked_moments"]
+    return {
+        "its rows, misses and delays must be counts, and no more than its rows": lambda: (
+            ((tracks >= 0) & (tracks < MOST)).all() and (tracks[:, 1:] <= tracks[:, :1]).all()
+        ),
+        "its recent scores must be numbers, of each group no more than its window": lambda: (
+            _share_out(of_recent, len(recent), 0) and (of_recent <= (window or 0)).all() and not np.isnan(recent).any()
+        ),
+        "its rows of the block must be fewer than a block has": lambda: len(tensors["seen"]) < BLOCK_ROWS,
+        "its past must have a moment of each group": lambda: _share_out(of_past, len(moments), 1),
+        "its past must be in order": lambda: _rise(moments, of_past, True) and _rise(rows, of_past, False),
+        "its past must be counts up to now": lambda: (
+            (moments >= 0).all() and (moments <= facts["moment"]).all() and (rows >= 0).all()
+        ),
+        "its past thresholds must be numbers": lambda: not np.isnan(tensors["past_thresholds"]).any(),
+        "its rows that wait must be no more than wait, in order": lambda: (
+            len(asked) <= facts["waiting"] and (asked[1:] >= asked[:-1]).all()
+        ),
+        "its rows that wait must have come at moments that it knows": lambda: (
+            not len(asked) or (moments[np.cumsum(of_past) - of_past].max() <= asked[0] and asked[-1] <= facts["moment"])
+        ),
+    }
+
+
+_STORE = Store(
+    {
+        "online": Schema(
+            {
+                "calibration": Field(str),
+                "alpha": Field(str, "its alpha must be a fraction in (0, 1)", lambda text: 0 < _fraction(text) < 1),
+                "step": Field(str, "its step must be a fraction from 0 on", lambda text: 0 <= _fraction(text) < MOST),
+                "window": Field(
+                    int | None, "its window must be a count", lambda window: window is None or _is_count(window, 1)
+                ),
+                "waiting": Field(int, "its waiting must be a count from 1 on", lambda most: _is_count(most, 1)),
+                "block": Field(int, "its block must be a count", _is_count),
+                "moment": Field(int, "its moment must be a count", _is_count),
+                "last": Field(list | None, "its last question must be a digest and a form", _is_last),
+            },
+            {
+                "tracks": Tensor("I64", ("groups", "counts")),
+                "recent": Tensor("F64", ("recent scores",)),
+                "recent_counts": Tensor("I64", ("groups",)),
+                "seen": Tensor("U64", ("rows of the block",)),
+                "past_moments": Tensor("I64", ("moments",)),
+                "past_thresholds": Tensor("F64", ("moments",)),
+                "past_rows": Tensor("I64", ("moments",)),
+                "past_counts": Tensor("I64", ("groups",)),
+                "asked_keys": Tensor("U64", ("rows that wait",)),
+                "asked_seeds": Tensor("U64", ("rows that wait",)),
+                "asked_moments": Tensor("I64", ("rows that wait",)),
+            },
+            lambda facts, names: {"counts": 3},
+            _rules,
+        )
+    },
+    "kind of state",
+    "Start a new stream.",
+)
 
 
 def read_state(path: str | Path, calibration: Calibration) -> State:
     """Read a state; what no stream would have written, or one of another calibration, is refused."""
-    found = _opened(path)
-    if found.get("calibration") != _digest(calibration):
+    facts, tensors = _STORE.read(path)
+    if facts["calibration"] != _digest(calibration):
         raise ValueError(
             f"{path} must be the state of a stream that began with this calibration; it began with another one. Load "
             "the calibration that was passed to Online."
         )
-    try:
-        return _state_of(found, calibration)
-    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged: no stream has such a state. Start a new one.") from error
-
-
-def _opened(path: str | Path) -> dict[str, Any]:
-    try:
-        found = json.loads(Path(path).read_bytes())
-        is_state = found["aptset"] == "online"
-    except (ValueError, TypeError, KeyError, RecursionError):
-        is_state = False
-    if not is_state:
-        raise ValueError(f"{path} is not the state of a stream, or it is damaged. Start a new one.")
-    if found.get("format") not in (1, 2):
-        raise ValueError(f"{path} has format {found.get('format')!r}, and this version reads format 2. Update aptset.")
-    opened: dict[str, Any] = found
-    return opened
-
-
-def _state_of(found: dict[str, Any], calibration: Calibration) -> State:
-    law = Law(stored_fraction(found["alpha"]), stored_fraction(found["step"]), found["window"])
-    _require(0 < law.alpha < 1 and 0 <= law.step < MOST and (law.window is None or _is_count(law.window, 1)))
-    fixed = first_scores(calibration, None)
-    _require(len(found["tracks"]) == len(fixed) and _is_count(found["waiting"], 1) and _is_count(found["block"]))
-    tracks = [_track_of(law, stored, scores) for stored, scores in zip(found["tracks"], fixed, strict=True)]
-    seen = _unpacked(found["seen"], "<u8")
-    _require(len(seen) < BLOCK_ROWS)
-    if found["format"] == 1:
-        _modernise(found, tracks)
-    shown, waiting = _shown_of(found, tracks), Waiting(found["waiting"])
-    keys, seeds, moments = (
-        _unpacked(found["asked"][name], kind) for name, kind in (("keys", "<u8"), ("seeds", "<u8"), ("moments", "<i8"))
-    )
-    _require(len(keys) == len(seeds) == len(moments) <= waiting.most and bool((np.diff(moments) >= 0).all()))
-    begun = max(past[0].moment for past in shown.past)
-    _require(not len(moments) or bool(begun <= moments[0] and moments[-1] <= shown.moment))
-    starts = [0, *(np.flatnonzero(np.diff(moments)) + 1).tolist(), len(moments)]
+    law = Law(stored_fraction(facts["alpha"]), stored_fraction(facts["step"]), facts["window"])
+    fixed, counts = first_scores(calibration, None), tensors["tracks"].tolist()
+    require(path, {"its groups must be those of its calibration": lambda: len(fixed) == len(counts)}, _STORE.remedy)
+    recent = fixed if law.window is None else _split(tensors["recent"], tensors["recent_counts"])
+    tracks = [Track(law, scores.tolist(), *count) for scores, count in zip(recent, counts, strict=True)]
+    shown, waiting = Shown(tracks, facts["moment"]), Waiting(facts["waiting"])
+    columns = [tensors[f"past_{name}"].tolist() for name in ("moments", "thresholds", "rows")]
+    every = iter(map(Past, *columns))
+    shown.past = [[*islice(every, count)] for count in tensors["past_counts"].tolist()]
+    now = [Past(shown.past[at][-1].moment, track.threshold, track.rows) for at, track in enumerate(tracks)]
+    is_now = [past[-1] for past in shown.past] == now
+    require(path, {"its past must end with what is in force": lambda: is_now}, _STORE.remedy)
+    keys, seeds, moments = (tensors[f"asked_{name}"] for name in ("keys", "seeds", "moments"))
+    starts = [0, *(np.flatnonzero(moments[1:] != moments[:-1]) + 1).tolist(), len(moments)]
     for start, stop in pairwise(starts if len(moments) else []):
         waiting.add(keys[start:stop], seeds[start:stop], int(moments[start]))
-    waiting.last = _last_of(found["last"], shown.moment)
-    return State(law, tracks, Numbering(found["block"], seen), waiting, shown)
+    waiting.last = None if facts["last"] is None else Last(facts["moment"], *facts["last"])
+    return State(law, tracks, Numbering(facts["block"], tensors["seen"]), waiting, shown)
 
 
-def _modernise(found: dict[str, Any], tracks: list[Track]) -> None:
-    """Bring a state of format 1, which held every group for every moment, into today's form."""
-    moments = [(_unpacked(thresholds, "<f8"), _unpacked(rows, "<i8")) for thresholds, rows in found["moments"]]
-    _require(all(len(thresholds) == len(rows) == len(tracks) for thresholds, rows in moments))
-    if found["is_last_now"] is not True:
-        moments.append((np.array([track.threshold for track in tracks]), np.array([track.rows for track in tracks])))
-    found |= {"moment": len(moments) - 1, "last": None, "past": []}
-    for number in range(len(tracks)):
-        past = [Past(moment, at[0][number], at[1][number]) for moment, at in enumerate(moments)]
-        found["past"].append(_packed_past(past))
-
-
-def _shown_of(found: dict[str, Any], tracks: list[Track]) -> Shown:
-    """Return what is and was in force: moments go up, as known labels do, and the last of each group is now."""
-    _require(_is_count(found["moment"]) and len(found["past"]) == len(tracks))
-    shown = Shown(tracks, found["moment"])
-    for number, (stored, track) in enumerate(zip(found["past"], tracks, strict=True)):
-        moments, thresholds, rows = (_unpacked(text, kind) for text, kind in zip(stored, _PAST, strict=True))
-        _require(0 < len(moments) == len(thresholds) == len(rows) and not np.isnan(thresholds).any())
-        _require(bool((np.diff(moments) > 0).all() and (np.diff(rows) >= 0).all()))
-        _require(bool(moments[0] >= 0 and moments[-1] <= shown.moment and rows[0] >= 0))
-        _require(bool(thresholds[-1] == track.threshold and rows[-1] == track.rows))
-        listed = (values.tolist() for values in (moments, thresholds, rows))
-        shown.past[number] = [Past(*at) for at in zip(*listed, strict=True)]
-    return shown
-
-
-def _last_of(stored: Any, moment: int) -> Last | None:
-    if stored is None:
-        return None
-    digest, form = stored
-    _require(type(digest) is str and form in ("set", "mask", "both"))
-    return Last(moment, digest, form)
-
-
-def _track_of(law: Law, stored: Any, fixed: NDArray[np.float64]) -> Track:
-    rows, misses, delay, scores = stored
-    _require(all(_is_count(number) for number in (rows, misses, delay)) and misses <= rows and delay <= rows)
-    recent = fixed if law.window is None else _unpacked(scores, "<f8")
-    _require(law.window is None or len(recent) <= law.window)
-    _require(not np.isnan(recent).any())
-    return Track(law, recent.tolist(), rows, misses, delay)
-
-
-def _require(is_right: bool) -> None:
-    if not is_right:
-        raise ValueError("no stream has such a state")
-
-
-def _is_count(value: Any, least: int = 0) -> bool:
-    return type(value) is int and least <= value < MOST
-
-
-def _packed(values: Any, kind: str) -> str:
-    return b64encode(np.asarray(values, dtype=kind).tobytes()).decode()
-
-
-def _packed_past(past: list[Past]) -> list[str]:
-    return [_packed(values, kind) for values, kind in zip(zip(*past, strict=True), _PAST, strict=True)]
-
-
-def _unpacked(text: str, kind: str) -> NDArray[Any]:
-    return np.frombuffer(b64decode(text, validate=True), dtype=kind).astype(np.dtype(kind).newbyteorder("="))
+def _split(values: NDArray[Any], counts: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return what each group has."""
+    return np.split(values, np.cumsum(counts)[:-1])
 
 
 def _digest(calibration: Calibration) -> str:
     """Return what tells one calibration from another: its scores, its key, its groups and its labels."""
     (fold,) = calibration.held_out.folds
     settings = (calibration.key, calibration.classes.tolist(), calibration.held_out.groups)
-    told = blake2b(repr(settings).encode("utf-8", "surrogatepass"), digest_size=16)
-    told.update(np.ascontiguousarray(fold.scores, dtype="<f8").tobytes())
-    told.update(np.ascontiguousarray(fold.offsets, dtype="<i8").tobytes())
-    return told.hexdigest()
+    content = blake2b(repr(settings).encode("utf-8", "surrogatepass"), digest_size=16)
+    content.update(np.ascontiguousarray(fold.scores, dtype="<f8").tobytes())
+    content.update(np.ascontiguousarray(fold.offsets, dtype="<i8").tobytes())
+    return content.hexdigest()

@@ -1,229 +1,177 @@
-"""Calibrations on disk: one safetensors file with JSON metadata. Opening one runs no code.
-
-Layout, version 1. Tensors: ``scores`` (float64, upward within each group) and ``offsets`` (int64, where groups start).
-Of several folds (kind "cross") the scores come fold by fold, ``offsets`` has one row for each, and where several models
-judge a row together, ``judges`` (bool, (folds, models)) says which. ``weights`` (float64) has those of the scores, if
-there are any: see :mod:`aptset.calibration.stored_fields`. What stands in the place of scores where none were
-kept is said in :mod:`aptset.calibration.stored_fields`. Metadata: ``aptset``, a JSON text with everything
-else, and ``digest``, the blake2b of that text and of the bytes of the tensors, so that any damage is noticed. A digest
-is no signature: whoever can write the file can renew it.
-"""
+"""Calibrations on disk: containers of ``core.store`` with the fields of ``stored_fields``, their labels and groups."""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.storage_checks import (
-    CROSS,
-    check_artefact,
-    check_content,
-    check_facts,
-    check_scheme_of_folds,
-    check_shapes,
-    hash_of,
-)
-from aptset.calibration.stored_checks import (
-    check_stored_columns,
-    check_stored_groups,
-    check_stored_labels,
-    check_writable_text,
-    damaged,
-    is_storable,
-    same_values,
-    stored_array,
-)
-from aptset.calibration.stored_fields import (
-    COUNTED,
-    check_counts,
-    counts_from,
-    describe_scheme,
-    describe_weights,
-    facts_of,
-    find_scheme,
-    hash_of_counts,
-    kind_of_counts,
-    tensors_of,
-    weighted_from,
-    weights_of,
-)
+from aptset.calibration.stored_fields import SCHEMAS, describe_scheme, find_scheme, measure_fields, measure_from
 from aptset.calibration.stored_scores import check_counted_classes, describe_score, find_score
-from aptset.conformal.histogram import Counted
-from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import FoldScores, HeldOut
-from aptset.core.files import atomic_path, check_plain_file
-from aptset.core.groups import Groups, flat_groups
+from aptset.core.groups import Groups, flat_groups, full_groups
+from aptset.core.overlapping import MOST_INDICATORS
 from aptset.core.randomization import Chance
+from aptset.core.store import (
+    Facts,
+    Store,
+    check_stored_labels,
+    check_stored_values,
+    damaged,
+    plain_labels,
+    plain_value,
+    same_values,
+    write,
+)
+from aptset.scores import Score
 
-FORMAT_VERSION = 1
+STORE = Store(SCHEMAS, "kind of calibration")
 
 
-def write_calibration(path: str | Path, fields: dict[str, Any]) -> None:
-    """Write the fields of a calibration, atomically: a kill at any moment leaves the old file or the new one."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    tensors = _tensors(fields["held_out"])
-    text = json.dumps(_describe(fields, tensors), sort_keys=True)
-    check_writable_text(path, text)
-    with atomic_path(path) as temporary:
-        try:
-            save_file(tensors, temporary, metadata={"aptset": text, "digest": _digest(text, tensors)})
-        except SafetensorError as error:
-            raise OSError(f"{path} cannot be written: {error}") from error
+def write_calibration(path: str | Path, fields: Facts) -> None:
+    """Write the fields of a calibration."""
+    kind, of_measure, tensors = measure_fields(fields["held_out"])
+    facts = {
+        **common_facts(fields["conformity"], fields["classes"], fields["held_out"].groups, fields["key"]),
+        **chance_facts(fields["chance"]),
+        **of_measure,
+        "columns": None if fields["columns"] is None else plain_labels(fields["columns"]),
+        "allow_empty": fields["allow_empty"],
+        "normalize": fields["normalize"],
+        "parts": [str(part) for part in fields["parts"]],
+    }
+    if "scheme" in fields:
+        of_folds = {"folds": plain_labels(fields["folds"]), "scheme": describe_scheme(fields["scheme"])}
+        write(path, "cross", {**facts, **of_folds}, tensors)
+    else:
+        write(path, kind, {**facts, "first_rows": [str(row) for row in fields["first_rows"]]}, tensors)
 
 
 def read_calibration(
     path: str | Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[Facts, Facts]:
     """Return the fields of a calibration and the facts behind them; whatever is not intact is refused with one error.
 
     The file is untrusted: nothing of it reaches a loop before every relation between its parts was checked.
     """
-    facts, tensors = read(path)
-    classes = check_stored_labels(path, facts["classes"], "classes")
-    groups = check_stored_groups(path, facts, classes)
-    columns, score = facts["columns"], find_score(path, facts["score"], scores, trust)
-    check_counted_classes(path, score, len(classes))
-    if facts["kind"] in COUNTED:
-        held_out: HeldOut = counts_from(path, facts, tensors, groups, score)
-    elif "weights" in facts:
-        held_out = weighted_from(path, facts, tensors, groups, len(classes))
-    else:
-        held_out = HeldOut(_folds(tensors, groups), groups, tensors.get("judges"))
+    facts, tensors = STORE.read(path)
+    common = read_common(path, facts, scores, trust)
+    columns = None if facts["columns"] is None else check_stored_labels(path, facts["columns"], "columns")
+    n_classes = len(common.classes)
+    if columns is not None and len(columns) != n_classes:
+        raise damaged(path, f"it must have one column for each of the {n_classes} classes; it has {len(columns)}")
     fields = {
-        "held_out": held_out,
-        "classes": classes,
-        "conformity": score,
-        "key": int(facts["key"]),
-        "chance": Chance(facts.get("u", "content"), facts["randomized"], float(facts.get("copies", 0.0))),
+        "held_out": measure_from(path, facts, tensors, common.groups, common.score, n_classes),
+        "classes": common.classes,
+        "conformity": common.score,
+        "key": common.key,
+        "chance": common.chance,
         "allow_empty": facts["allow_empty"],
-        "columns": None if columns is None else check_stored_columns(path, columns, len(classes)),
-        "normalize": facts.get("normalize", False),
-        "parts": tuple(int(part) for part in facts.get("parts", [])),
+        "columns": columns,
+        "normalize": facts["normalize"],
+        "parts": tuple(map(int, facts["parts"])),
     }
-    if facts["kind"] == CROSS:
-        scheme = find_scheme(path, facts["scheme"])
-        check_scheme_of_folds(path, scheme.name, scheme.combine.holds_all_models, "judges" in tensors)
-        return {**fields, "folds": check_stored_labels(path, facts["folds"], "folds"), "scheme": scheme}, facts
-    return {**fields, "first_rows": tuple(int(row) for row in facts.get("first_rows", ["0"]))}, facts
+    if facts["kind"] != "cross":
+        return {**fields, "first_rows": tuple(map(int, facts["first_rows"]))}, facts
+    scheme = find_scheme(path, facts["scheme"])
+    if scheme.name == "split" or scheme.combine.holds_all_models != ("judges" in tensors):
+        raise damaged(path, f"its folds must be those of its scheme, {scheme.name}")
+    return {**fields, "folds": check_stored_labels(path, facts["folds"], "folds"), "scheme": scheme}, facts
 
 
-def _folds(tensors: dict[str, NDArray[Any]], groups: Groups) -> tuple[FoldScores, ...]:
-    """Return the scores of each fold: views of one array, which nobody may change."""
-    tensors["scores"].flags.writeable = False
-    offsets = np.atleast_2d(tensors["offsets"])
-    parts = np.split(tensors["scores"], np.cumsum(offsets[:, -1])[:-1])
-    return tuple(FoldScores(part, starts, groups) for part, starts in zip(parts, offsets, strict=True))
+class Common(NamedTuple):
+    """What calibrations and classifiers share."""
+
+    score: Score
+    classes: NDArray[Any]
+    groups: Groups
+    key: int
+    chance: Chance
 
 
-def _tensors(held_out: HeldOut) -> dict[str, NDArray[Any]]:
-    if isinstance(held_out, Counted):
-        return tensors_of(held_out)
-    (first, *others) = held_out.folds
-    scores = np.concatenate([first.scores, *(fold.scores for fold in others)]) if others else first.scores
-    offsets = np.array([fold.offsets for fold in held_out.folds], dtype=np.int64)
-    tensors = {"scores": np.ascontiguousarray(scores), "offsets": offsets if others else offsets[0]}
-    if isinstance(held_out, Weighted):
-        return {**tensors, "weights": weights_of(held_out)}
-    if held_out.judges is None:
-        return tensors
-    return {**tensors, "offsets": offsets, "judges": np.ascontiguousarray(held_out.judges, dtype=np.bool_)}
-
-
-def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the checked facts and tensors of an artefact; what they mean is checked by ``read_calibration``."""
-    from safetensors import SafetensorError, safe_open
-
-    check_plain_file(Path(path))
-    try:
-        with safe_open(Path(path), framework="np") as file:
-            metadata = file.metadata() or {}
-            facts = check_artefact(path, metadata, FORMAT_VERSION)
-            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
-            check_shapes(path, facts, {name: (part.get_dtype(), part.get_shape()) for name, part in parts.items()})
-            tensors = {name: file.get_tensor(name) for name in parts}
-    except (SafetensorError, TypeError, KeyError, AttributeError, MemoryError) as error:
-        raise damaged(path, f"not a readable file of tensors ({error})") from error
-    if metadata.keys() != {"aptset", "digest"} or metadata["digest"] != _digest(metadata["aptset"], tensors):
-        raise damaged(path, "its content does not match its digest")
-    check_facts(path, facts)
-    if facts["kind"] in COUNTED:
-        check_counts(path, facts, tensors)
-    else:
-        check_content(path, facts, tensors["scores"], np.atleast_2d(tensors["offsets"]))
-    return facts, tensors
-
-
-def _describe(fields: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def common_facts(score: Score, classes: NDArray[Any], groups: Groups, key: int) -> Facts:
+    """Return what calibrations and classifiers share as plain values, with who writes them, and when."""
     from importlib.metadata import version  # takes as long to load as a third of numpy
 
-    held_out: HeldOut = fields["held_out"]
-    score, columns, chance = fields["conformity"], fields["columns"], fields["chance"]
-    counted = kind_of_counts(held_out)
-    facts = {
-        "format": FORMAT_VERSION,
-        "kind": CROSS if "scheme" in fields else counted or "split",
+    return {
         "score": describe_score(score),
-        "classes": as_plain_labels(fields["classes"]),
-        "columns": None if columns is None else as_plain_labels(columns),
-        "groups": plain_groups(flat_groups(held_out.groups)),
-        "key": str(fields["key"]),
-        "randomized": chance.randomized,
-        "u": chance.source,
-        "copies": chance.copies,
-        "allow_empty": fields["allow_empty"],
-        "normalize": fields["normalize"],
-        "parts": [str(part) for part in fields["parts"]],
-        "n": held_out.n,
-        "scores_hash": hash_of_counts(tensors) if counted else hash_of(held_out.scores),
-        **({"weights": describe_weights(held_out)} if isinstance(held_out, Weighted) else {}),
+        "classes": plain_labels(classes),
+        "groups": {
+            name: [plain_value(one) for one in value] if isinstance(value, list) else value
+            for name, value in flat_groups(groups).items()
+        },
+        "key": str(key),
         "library": version("aptset"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    if facts["kind"] == CROSS:
-        return {**facts, "folds": as_plain_labels(fields["folds"]), "scheme": describe_scheme(fields["scheme"])}
-    return {**facts, **facts_of(held_out), "first_rows": [str(row) for row in fields["first_rows"]]}
 
 
-def plain_groups(flat: dict[str, Any]) -> dict[str, Any]:
-    """Return flattened groups as JSON takes them."""
-    return {
-        key: [plain_value(one) for one in value] if isinstance(value, list) else value for key, value in flat.items()
-    }
+def chance_facts(chance: Chance) -> Facts:
+    """Return where u comes from as plain values."""
+    return {"randomized": chance.randomized, "u": chance.source, "copies": float(chance.copies)}
 
 
-def _digest(text: str, tensors: dict[str, NDArray[Any]]) -> str:
-    digest = blake2b(text.encode(), digest_size=16)
-    in_order = [name for name in ("scores", "offsets", "judges", "weights") if name in tensors]
-    for name in in_order if "scores" in tensors else sorted(tensors):
-        digest.update(str(tensors[name].dtype).encode())
-        digest.update(tensors[name].data)
-    return digest.hexdigest()
+def read_common(
+    path: str | Path, facts: Facts, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
+) -> Common:
+    """Return what calibrations and classifiers share, checked."""
+    classes = check_stored_labels(path, facts["classes"], "classes")
+    groups, score = check_stored_groups(path, facts["groups"], classes), find_score(path, facts["score"], scores, trust)
+    check_counted_classes(path, score, len(classes))
+    chance = Chance(facts["u"], facts["randomized"], float(facts["copies"]))
+    return Common(score, classes, groups, int(facts["key"]), chance)
 
 
-def plain_value(value: Any) -> Any:
-    """Return a label, a group or a setting as JSON takes it."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if is_storable(value):
-        return value
-    raise TypeError(
-        f"labels, groups and folds must be texts, numbers, booleans or None to be saved; got {value!r}. Pass texts "
-        "that stand for them instead, such as str(label), or the name of a member of an Enum."
-    )
+_KEYS = {"kind", "names"}
+_KEYS_OF_KIND = {
+    "all": _KEYS,
+    "label": _KEYS,
+    "band": _KEYS | {"bands"},
+    "row": _KEYS,
+    "overlap": _KEYS | {"groups", "frame", "is_flag"},
+}
 
 
-def as_plain_labels(values: NDArray[Any]) -> dict[str, Any]:
-    """Return labels as JSON takes them; as objects where an array would make something else of them."""
-    plain = [plain_value(value) for value in values.tolist()]
-    return {
-        "values": plain,
-        "objects": values.dtype == object or not same_values(stored_array(plain, False).tolist(), plain),
-    }
+def check_stored_groups(path: str | Path, stored: Facts, classes: NDArray[Any]) -> Groups:
+    """Return the groups; the names of those of labels must be the classes, one group must be called "all"."""
+    kind, names = stored.get("kind"), stored.get("names")
+    is_list = isinstance(names, list) and len(names) > 0
+    if not isinstance(kind, str) or stored.keys() != _KEYS_OF_KIND.get(kind) or not is_list:
+        raise damaged(path, "its groups must be of kind all, label, band, row or overlap, with names")
+    check_stored_values(path, stored["names"], "groups")
+    if kind == "all" and names != ["all"]:
+        raise damaged(path, "its one group must be all")
+    if kind == "label" and not same_values(stored["names"], classes.tolist()):
+        raise damaged(path, "its groups by label must be its classes")
+    if kind == "band":
+        _check_stored_bands(path, stored["bands"], len(stored["names"]), len(classes))
+    if kind == "overlap":
+        _check_stored_overlap(path, stored)
+    return full_groups(stored)
+
+
+def _check_stored_bands(path: str | Path, bands: Any, n_bands: int, n_classes: int) -> None:
+    """Refuse bands that are not numbered in the order in which the classes have them."""
+    is_list = isinstance(bands, list) and all(type(band) is int for band in bands)
+    if not is_list or len(bands) != n_classes or list(dict.fromkeys(bands)) != list(range(n_bands)):
+        raise damaged(path, f"its bands must number the {n_bands} bands of its {n_classes} classes")
+
+
+def _check_stored_overlap(path: str | Path, stored: dict[str, Any]) -> None:
+    """Refuse combinations that are not of its groups, and columns that its groups do not come from."""
+    every, frame, is_flag = stored["groups"], stored["frame"], stored["is_flag"]
+    if not isinstance(every, list) or not 0 < len(every) <= MOST_INDICATORS:
+        raise damaged(path, f"its overlapping groups must be 1 to {MOST_INDICATORS}")
+    check_stored_values(path, every, "overlapping groups")
+    digits = re.compile(f"[01]{{{len(every)}}}")
+    if not all(isinstance(name, str) and digits.fullmatch(name) for name in stored["names"]):
+        raise damaged(path, "its combinations must have a 0 or 1 for each of its overlapping groups")
+    are_flags = isinstance(is_flag, list) and all(isinstance(flag, bool) for flag in is_flag)
+    columns: Any = [] if frame is None else frame
+    is_known = isinstance(columns, list) and (frame is None or len(columns) > 0)
+    if not are_flags or not is_known or len(columns) != len(is_flag):
+        raise damaged(path, "its overlapping groups must come from columns that are of flags or not")
+    check_stored_values(path, columns, "columns of groups")

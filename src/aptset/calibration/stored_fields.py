@@ -1,8 +1,17 @@
-"""How the scheme of several folds stands in an artefact: by name, and with what it promises of the folds it made."""
+"""What calibrations are on disk: the fields of each kind, and one pair of functions from and to them.
+
+Kind "split" and "cross" (several folds) hold ``scores`` (float64, fold by fold, upward within each group) and
+``offsets`` (int64, (folds, groups + 1): where groups start). Where several models judge a row together, ``judges``
+(bool, (folds, models)) says which; ``weights`` (float64) has the weight of each score, if there are weights. Without
+scores there are the kinds "thresholds" (of some levels, in each group) and "grid" (how many scores stand at each point:
+the lowest point of a group, the gaps up to the others, and the counts). A scheme is stored by its name, its plain
+settings, and why it promises nothing, if that is so.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from hashlib import blake2b
@@ -12,15 +21,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.stored_checks import damaged, is_storable, unknown_kind
+from aptset.calibration.stored_scores import is_score
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.histogram import Counted, KnownThresholds, OnGrid, ScoreCounts
+from aptset.conformal.histogram import KnownThresholds, OnGrid, ScoreCounts
 from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import Fold, HeldOut
+from aptset.conformal.measure import Fold, FoldScores, HeldOut
 from aptset.conformal.scheme import FoldSizes, Line, Scheme
 from aptset.conformal.weights import Scale, WeightedScores
 from aptset.core.groups import Groups
+from aptset.core.overlapping import are_addable
+from aptset.core.store import (
+    ORIGIN,
+    Facts,
+    Field,
+    Rules,
+    Schema,
+    Tensor,
+    Tensors,
+    damaged,
+    is_storable,
+    is_word,
+    unknown_kind,
+)
 from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
 from aptset.scores import Gridded
@@ -59,7 +82,8 @@ def describe_scheme(scheme: Scheme) -> dict[str, Any]:
     plain: Any = scheme.scheme if isinstance(scheme, WithoutSplitter) else scheme
     for name, kind in CALIBRATIONS.items():
         if type(plain) is kind:
-            settings = {field.name: _plain(getattr(plain, field.name)) for field in fields(plain)}
+            values = {field.name: getattr(plain, field.name) for field in fields(plain)}
+            settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
             kept = {key: value for key, value in settings.items() if is_storable(value)}  # all but a splitter
             return {"name": name, "settings": kept, "caveat": scheme.caveat}
     raise TypeError(
@@ -68,12 +92,8 @@ def describe_scheme(scheme: Scheme) -> dict[str, Any]:
     )
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def find_scheme(path: str | Path, stored: dict[str, Any]) -> Scheme:
-    """Return the scheme that was described."""
+def find_scheme(path: str | Path, stored: Facts, objects: Mapping[str, Any] | None = None) -> Scheme:
+    """Return the scheme that was described, with settings that are objects if they are at hand."""
     name, settings, caveat = (stored.get(key) for key in ("name", "settings", "caveat"))
     if stored.keys() != {"name", "settings", "caveat"} or not isinstance(name, str) or not isinstance(settings, dict):
         raise damaged(path, "its scheme must have a name, settings and a caveat")
@@ -82,18 +102,85 @@ def find_scheme(path: str | Path, stored: dict[str, Any]) -> Scheme:
     if name not in CALIBRATIONS:
         raise unknown_kind(path, "scheme", name)
     try:
-        found = CALIBRATIONS[name](**settings)
+        scheme: Scheme = CALIBRATIONS[name](**settings, **(objects or {}))
     except TypeError as error:
         raise unknown_kind(path, f"setting of its scheme {name!r}", error) from error
-    if not all(map(is_storable, settings.values())) or found.caveat:
+    if not all(map(is_storable, settings.values())) or (scheme.caveat and not objects):
         raise damaged(path, "the settings of its scheme must be texts, numbers, booleans or null")
-    return WithoutSplitter(found, caveat) if caveat else found
+    if objects:
+        return scheme
+    return WithoutSplitter(scheme, caveat) if caveat else scheme
 
 
-_KEYS = {"ratios", "prior_correction", "effective_size"}
+THRESHOLDS, GRID = "thresholds", "grid"
+_NARROW: dict[str, Any] = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I64": np.int64}
+_LEVEL = re.compile(r"([1-9][0-9]{0,400})/([1-9][0-9]{0,400})")
+_FARTHEST = 2**62
+_WEIGHTS = {"ratios", "prior_correction", "effective_size"}
 
 
-def describe_weights(held_out: Weighted) -> dict[str, Any]:
+def measure_fields(held_out: HeldOut) -> tuple[str, Facts, Tensors]:
+    """Return the kind, the facts and the tensors of what was kept of the scores."""
+    if isinstance(held_out, KnownThresholds):
+        levels = [f"{level.numerator}/{level.denominator}" for level in held_out.levels]
+        tensors = {"thresholds": held_out.found, "sizes": held_out.sizes}
+        return THRESHOLDS, {"levels": levels, **_about_counts(held_out, tensors)}, tensors
+    if isinstance(held_out, OnGrid):
+        tensors = _tensors_of_grid(held_out.counts)
+        return GRID, _about_counts(held_out, tensors), tensors
+    weights = _describe_weights(held_out) if isinstance(held_out, Weighted) else None
+    facts = {"n": held_out.n, "scores_hash": hash_of(held_out.scores), "weights": weights}
+    return "split", facts, score_tensors(held_out)
+
+
+def measure_from(
+    path: str | Path, facts: Facts, tensors: Tensors, groups: Groups, score: Any, n_classes: int
+) -> HeldOut:
+    """Return what was kept of the scores, from fields whose own rules hold."""
+    if facts["kind"] == THRESHOLDS:
+        levels, sizes = tuple(_levels(facts)), tensors["sizes"]
+        return KnownThresholds((), groups, group_sizes=sizes, levels=levels, found=tensors["thresholds"])
+    if facts["kind"] == GRID:
+        return _grid_from(path, tensors, groups, score)
+    if facts["weights"] is None:
+        return scores_from(tensors, groups)
+    ratios = _check_weights(path, facts["weights"], tensors, n_classes)
+    held_out = scores_from(tensors, groups, ratios, facts["weights"]["prior_correction"])
+    assert isinstance(held_out, Weighted)
+    stored, sizes = _numbers(facts["weights"]["effective_size"], len(groups.names)), held_out.effective_sizes
+    if stored is None or not np.allclose(stored, sizes, rtol=1e-9, atol=0):
+        raise damaged(path, "its effective_size must be that of its weights")
+    return held_out
+
+
+def score_tensors(held_out: HeldOut) -> Tensors:
+    """Return the scores of all folds, where groups start in each, who judges them and what they weigh."""
+    (first, *others) = held_out.folds
+    tensors: Tensors = {
+        "scores": np.concatenate([first.scores, *(fold.scores for fold in others)]) if others else first.scores,
+        "offsets": np.array([fold.offsets for fold in held_out.folds], dtype=np.int64),
+    }
+    if isinstance(held_out, Weighted):
+        tensors["weights"] = np.concatenate([part.weights for part in held_out.parts])
+    elif held_out.judges is not None:
+        tensors["judges"] = np.asarray(held_out.judges, dtype=np.bool_)
+    return tensors
+
+
+def scores_from(tensors: Tensors, groups: Groups, ratios: Floats | None = None, corrects: bool = False) -> HeldOut:
+    """Return the scores of all folds: views of one array, which nobody may change."""
+    scores, offsets, weights = tensors["scores"], tensors["offsets"], tensors.get("weights")
+    starts = np.cumsum(offsets[:, -1])[:-1]
+    scores.flags.writeable = False
+    if weights is None:
+        of_folds = zip(np.split(scores, starts), offsets, strict=True)
+        return HeldOut(tuple(FoldScores(*fold, groups) for fold in of_folds), groups, tensors.get("judges"))
+    weights.flags.writeable = False
+    scale, weighted = Scale.of(weights), zip(np.split(scores, starts), np.split(weights, starts), offsets, strict=True)
+    return Weighted(tuple(WeightedScores(*fold, groups, scale) for fold in weighted), groups, None, ratios, corrects)
+
+
+def _describe_weights(held_out: Weighted) -> Facts:
     """Return all about weights but the weights themselves."""
     return {
         "ratios": None if held_out.ratios is None else held_out.ratios.tolist(),
@@ -102,49 +189,25 @@ def describe_weights(held_out: Weighted) -> dict[str, Any]:
     }
 
 
-def weights_of(held_out: Weighted) -> Floats:
-    """Return the weight of each score, fold by fold."""
-    return np.concatenate([part.weights for part in held_out.parts])
-
-
-def weighted_from(
-    path: str | Path, facts: dict[str, Any], tensors: dict[str, NDArray[Any]], groups: Groups, n_classes: int
-) -> Weighted:
-    """Return the scores with their weights; refuse what no calibration has."""
-    weights, ratios = tensors["weights"], facts["weights"].get("ratios")
-    if facts["weights"].keys() != _KEYS or not isinstance(facts["weights"]["prior_correction"], bool):
+def _check_weights(path: str | Path, stored: Facts, tensors: Tensors, n_classes: int) -> Floats | None:
+    """Return the ratios of labels, if labels have weights; refuse weights that no calibration has."""
+    weights = tensors["weights"]
+    if stored.keys() != _WEIGHTS or not isinstance(stored["prior_correction"], bool):
         raise damaged(path, "its weights must have ratios, prior_correction and effective_size")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise damaged(path, "its weights must be finite, at least 0, and not all 0")
     if "judges" in tensors:
         raise damaged(path, "its weights must not go with models that judge together")
-    known = None if ratios is None else _ratios(path, ratios, n_classes, weights)
-    if facts["weights"]["prior_correction"] and known is None:
+    if stored["ratios"] is None and stored["prior_correction"]:
         raise damaged(path, "its prior_correction must have ratios")
-    offsets, scale = np.atleast_2d(tensors["offsets"]), Scale.of(weights)
-    for name in ("scores", "weights"):
-        tensors[name].flags.writeable = False
-    cuts = np.cumsum(offsets[:, -1])[:-1]
-    of_folds = zip(np.split(tensors["scores"], cuts), np.split(weights, cuts), offsets, strict=True)
-    folds = tuple(WeightedScores(scores, some, starts, groups, scale) for scores, some, starts in of_folds)
-    found = Weighted(folds, groups, None, known, facts["weights"]["prior_correction"])
-    _check_size(path, facts["weights"]["effective_size"], found.effective_sizes)
-    return found
-
-
-def _ratios(path: str | Path, stored: Any, n_classes: int, weights: Floats) -> Floats:
-    found = _numbers(stored, n_classes)
-    if found is None:
+    if stored["ratios"] is None:
+        return None
+    ratios = _numbers(stored["ratios"], n_classes)
+    if ratios is None:
         raise damaged(path, f"its weights must have one ratio for each of the {n_classes} classes, a finite number")
-    if not ((found >= 0).all() and np.isin(weights, found).all()):
+    if not ((ratios >= 0).all() and np.isin(weights, ratios).all()):
         raise damaged(path, "its ratios must be at least 0, and those of its weights")
-    return found
-
-
-def _check_size(path: str | Path, stored: Any, sizes: Floats) -> None:
-    found = _numbers(stored, len(sizes))
-    if found is None or not np.allclose(found, sizes, rtol=1e-9, atol=0):
-        raise damaged(path, "its effective_size must be that of its weights")
+    return ratios
 
 
 def _numbers(stored: Any, n: int) -> Floats | None:
@@ -152,52 +215,18 @@ def _numbers(stored: Any, n: int) -> Floats | None:
     if not isinstance(stored, list) or len(stored) != n or any(type(value) not in (int, float) for value in stored):
         return None
     try:
-        found = np.array(stored, dtype=np.float64)
+        numbers = np.array(stored, dtype=np.float64)
     except OverflowError:  # a whole number of hundreds of digits
         return None
-    return found if np.isfinite(found).all() else None
+    return numbers if np.isfinite(numbers).all() else None
 
 
-THRESHOLDS, GRID = COUNTED = "thresholds", "grid"
-_NARROW: dict[str, Any] = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I64": np.int64}
-_LEVEL = re.compile(r"([1-9][0-9]{0,400})/([1-9][0-9]{0,400})")
-_FARTHEST = 2**62
-_MOST_SAMPLES = 2**53  # up to here p-values are exact
-
-Tensors = dict[str, NDArray[Any]]
-Shapes = dict[str, tuple[str, list[int]]]
-
-
-def kind_of_counts(held_out: HeldOut) -> str | None:
-    """Return the kind of what was kept instead of scores; None if scores were."""
-    return (THRESHOLDS if isinstance(held_out, KnownThresholds) else GRID) if isinstance(held_out, Counted) else None
-
-
-def tensors_of(held_out: HeldOut) -> Tensors:
-    """Return what was kept as arrays."""
-    if isinstance(held_out, KnownThresholds):
-        return {"thresholds": np.ascontiguousarray(held_out.found), "sizes": np.ascontiguousarray(held_out.sizes)}
-    assert isinstance(held_out, OnGrid)
-    counts = held_out.counts
+def _tensors_of_grid(counts: Any) -> Tensors:
+    """Return the points of a grid as gaps from one to the next, and the counts, as narrow as they go."""
     starts, filled = counts.starts[:-1], np.diff(counts.starts) > 0
     gaps, lowest = np.diff(counts.buckets, prepend=np.int64(0)), np.zeros(len(starts), dtype=np.int64)
     gaps[starts[filled]], lowest[filled] = 0, counts.buckets[starts[filled]]
     return {"lowest": lowest, "offsets": counts.starts, "gaps": _narrow(gaps), "counts": _narrow(counts.counts)}
-
-
-def facts_of(held_out: HeldOut) -> dict[str, Any]:
-    """Return the facts that only such a calibration has."""
-    if not isinstance(held_out, KnownThresholds):
-        return {}
-    return {"levels": [f"{level.numerator}/{level.denominator}" for level in held_out.levels]}
-
-
-def hash_of_counts(tensors: Tensors) -> str:
-    """Return a hash of all that was kept, which people compare."""
-    digest = blake2b(digest_size=16)
-    for name in sorted(tensors):
-        digest.update(tensors[name].data)
-    return digest.hexdigest()
 
 
 def _narrow(values: NDArray[np.int64]) -> NDArray[Any]:
@@ -205,68 +234,7 @@ def _narrow(values: NDArray[np.int64]) -> NDArray[Any]:
     return values.astype(next(kind for kind in _NARROW.values() if most <= np.iinfo(kind).max))
 
 
-def shapes_of(path: str | Path, facts: dict[str, Any], found: Shapes, n_groups: int) -> Shapes:
-    """Return the types and sizes that the tensors must have; those of gaps and counts may be narrow."""
-    if not 0 < facts["n"] < _MOST_SAMPLES:
-        raise damaged(path, "its n must be from 1 to 2^53")
-    if facts["kind"] == THRESHOLDS:
-        return {"thresholds": ("F64", [len(facts["levels"]), n_groups]), "sizes": ("I64", [n_groups])}
-    cells = found.get("gaps", ("", []))[1]
-    kinds = {name: found.get(name, ("", []))[0] for name in ("gaps", "counts")}
-    narrow = {name: (kind if kind in _NARROW else "U8", cells[:1]) for name, kind in kinds.items()}
-    return {"lowest": ("I64", [n_groups]), "offsets": ("I64", [n_groups + 1]), **narrow}
-
-
-def check_counts(path: str | Path, facts: dict[str, Any], tensors: Tensors) -> None:
-    """Refuse tensors that no calibration has."""
-    if facts["scores_hash"] != hash_of_counts(tensors):
-        raise damaged(path, "its scores_hash must be that of what it holds")
-    broken = _broken_thresholds(facts, tensors) if facts["kind"] == THRESHOLDS else _broken_grid(facts, tensors)
-    if broken is not None:
-        raise damaged(path, broken)
-
-
-def _broken_thresholds(facts: dict[str, Any], tensors: Tensors) -> str | None:
-    sizes, levels = tensors["sizes"], [_level(text) for text in facts["levels"]]
-    if not levels or None in levels or len(set(levels)) != len(levels):
-        return "its levels must be distinct fractions in (0, 1)"
-    if (sizes < 0).any() or (sizes > facts["n"]).any() or int(sizes.sum()) != facts["n"]:
-        return "its sizes must be those of its groups"
-    found, known = tensors["thresholds"], [level for level in levels if level is not None]
-    too_few = [[rank_at(n, level) > n for n in sizes.tolist()] for level in known]
-    if np.isnan(found).any() or not np.array_equal(found == np.inf, too_few) or np.isneginf(found).any():
-        return "its thresholds must be finite, and infinite where a group has too few samples"
-    downward = found[np.argsort([float(level) for level in known])]
-    return "its thresholds must fall where levels rise" if (downward[1:] > downward[:-1]).any() else None
-
-
-def _broken_grid(facts: dict[str, Any], tensors: Tensors) -> str | None:
-    offsets, gaps, counts = tensors["offsets"], tensors["gaps"], tensors["counts"]
-    if offsets[0] != 0 or offsets[-1] != len(gaps) or (offsets[1:] < offsets[:-1]).any():
-        return "its offsets must rise from 0 to the number of its points"
-    if (counts <= 0).any() or (counts > facts["n"]).any() or sum(map(int, counts.tolist())) != facts["n"]:
-        return "its counts must be positive, and n together"
-    starts = offsets[:-1][offsets[:-1] < offsets[1:]]
-    is_first = np.zeros(len(gaps), dtype=np.bool_)
-    is_first[starts] = True
-    if (gaps[is_first] != 0).any() or (gaps[~is_first] <= 0).any():
-        return "its points must rise within each group"
-    farthest = float(np.abs(tensors["lowest"].astype(np.float64)).max()) + float(gaps.astype(np.float64).sum())
-    return "its points must be steps below 2^62" if farthest >= _FARTHEST else None
-
-
-def _level(text: Any) -> Fraction | None:
-    parts = _LEVEL.fullmatch(text) if isinstance(text, str) else None
-    level = None if parts is None else Fraction(int(parts[1]), int(parts[2]))
-    return level if level is not None and level < 1 else None
-
-
-def counts_from(path: str | Path, facts: dict[str, Any], tensors: Tensors, groups: Groups, score: Any) -> Counted:
-    """Return what was kept, from tensors that were checked."""
-    if facts["kind"] == THRESHOLDS:
-        levels = tuple(level for text in facts["levels"] if (level := _level(text)) is not None)
-        found, sizes = tensors["thresholds"], tensors["sizes"]
-        return KnownThresholds((), groups, group_sizes=sizes, levels=levels, found=found)
+def _grid_from(path: str | Path, tensors: Tensors, groups: Groups, score: Any) -> OnGrid:
     if not isinstance(score, Gridded):
         raise damaged(path, "its score must be on a grid, as its counts are")
     offsets, counts = tensors["offsets"], tensors["counts"].astype(np.int64)
@@ -275,10 +243,215 @@ def counts_from(path: str | Path, facts: dict[str, Any], tensors: Tensors, group
     buckets = tensors["lowest"][group] + (running - running[offsets[:-1][group]])
     sizes = np.zeros(len(groups.names), dtype=np.int64)
     np.add.at(sizes, group, counts)
-    names = groups.names if groups.kind == "row" else _counted_names(groups)
+    # Labels and bands are counted by their numbers.
+    names = tuple(range(len(groups.names))) if groups.kind in ("label", "band") else groups.names
     return OnGrid.of(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, float(score.resolution))
 
 
-def _counted_names(groups: Groups) -> tuple[Any, ...]:
-    """Return the names under which groups are counted: labels and bands by their numbers."""
-    return tuple(range(len(groups.names))) if groups.kind in ("label", "band") else groups.names
+def _about_counts(held_out: HeldOut, tensors: Tensors) -> Facts:
+    return {"n": held_out.n, "scores_hash": hash_of_counts(tensors)}
+
+
+def hash_of(scores: Floats) -> str:
+    """Return the hash of sorted scores, which people compare."""
+    return blake2b(scores.data, digest_size=16).hexdigest()
+
+
+def hash_of_counts(tensors: Tensors) -> str:
+    """Return a hash of all that was kept instead of scores, which people compare."""
+    content = blake2b(digest_size=16)
+    for name in sorted(tensors):
+        content.update(np.ascontiguousarray(tensors[name]).data)
+    return content.hexdigest()
+
+
+def _level(text: Any) -> Fraction | None:
+    parts = _LEVEL.fullmatch(text) if isinstance(text, str) else None
+    level = None if parts is None else Fraction(int(parts[1]), int(parts[2]))
+    return level if level is not None and level < 1 else None
+
+
+def _levels(facts: Facts) -> list[Fraction]:
+    return [level for text in facts["levels"] if (level := _level(text)) is not None]
+
+
+def score_rules(facts: Facts, tensors: Tensors) -> Rules:
+    """Return the relations of scores and their folds, even where a digest fits."""
+    scores, offsets = tensors["scores"], tensors["offsets"]
+    return {
+        "its offsets must rise from 0 to n": lambda: _share_out(offsets, len(scores)),
+        "each of its folds must hold a score": lambda: (offsets[:, -1] > 0).all(),
+        "its scores must be finite": lambda: np.isfinite(scores).all(),
+        "its overlapping scores must be small enough to be added": lambda: (
+            facts["groups"].get("kind") != "overlap" or are_addable(scores)
+        ),
+        "its scores must be sorted within each group": lambda: _are_sorted(scores, offsets),
+        # A stable sort merges those of groups and folds: they are sorted already.
+        "its scores_hash must be that of its scores": lambda: (
+            facts["scores_hash"] == hash_of(np.sort(scores, kind="stable"))
+        ),
+        "its weights must be there if its metadata says so": lambda: (
+            ("weights" in tensors) == (facts.get("weights") is not None)
+        ),
+    }
+
+
+def _share_out(offsets: NDArray[Any], n: int) -> bool:
+    """Tell whether folds share the scores out, by comparison: sums and differences of offsets near 2^63 wrap around."""
+    rise = bool((offsets[:, 0] == 0).all() and (offsets[:, 1:] >= offsets[:, :-1]).all())
+    return rise and bool((offsets[:, -1] <= n).all()) and sum(offsets[:, -1].tolist()) == n
+
+
+def _are_sorted(scores: Floats, offsets: NDArray[Any]) -> bool:
+    starts = (np.cumsum(offsets[:, -1]) - offsets[:, -1])[:, None] + offsets
+    falls = scores[1:] < scores[:-1]
+    falls[starts[(starts > 0) & (starts < len(scores))] - 1] = False  # a group may begin below the end of the last one
+    return not falls.any()
+
+
+def _threshold_rules(facts: Facts, tensors: Tensors) -> Rules:
+    sizes, thresholds = tensors["sizes"], tensors["thresholds"]
+    levels = _levels(facts)
+    return {
+        "its scores_hash must be that of what it holds": lambda: facts["scores_hash"] == hash_of_counts(tensors),
+        "its levels must be distinct fractions in (0, 1)": lambda: 0 < len(facts["levels"]) == len(set(levels)),
+        "its sizes must be those of its groups": lambda: _are_counts(sizes, facts["n"], 0),
+        "its thresholds must be finite, and infinite where a group has too few samples": lambda: (
+            not np.isnan(thresholds).any()
+            and not np.isneginf(thresholds).any()
+            and np.array_equal(
+                thresholds == np.inf, [[rank_at(n, level) > n for n in sizes.tolist()] for level in levels]
+            )
+        ),
+        "its thresholds must fall where levels rise": lambda: _fall(
+            thresholds[np.argsort([float(level) for level in levels])]
+        ),
+    }
+
+
+def _fall(values: Floats) -> bool:
+    return bool((values[1:] <= values[:-1]).all())
+
+
+def _grid_rules(facts: Facts, tensors: Tensors) -> Rules:
+    offsets, gaps, lowest = tensors["offsets"], tensors["gaps"], tensors["lowest"].astype(np.float64)
+    is_first = np.isin(np.arange(len(gaps)), offsets[:-1][offsets[:-1] < offsets[1:]])
+    return {
+        "its scores_hash must be that of what it holds": lambda: facts["scores_hash"] == hash_of_counts(tensors),
+        "its offsets must rise from 0 to the number of its points": lambda: (
+            offsets[0] == 0 and offsets[-1] == len(gaps) and (offsets[1:] >= offsets[:-1]).all()
+        ),
+        "its counts must be positive, and n together": lambda: _are_counts(tensors["counts"], facts["n"], 1),
+        "its points must rise within each group": lambda: (gaps[is_first] == 0).all() and (gaps[~is_first] > 0).all(),
+        "its points must be steps below 2^62": lambda: (
+            float(np.abs(lowest).max()) + float(gaps.astype(np.float64).sum()) < _FARTHEST
+        ),
+    }
+
+
+def _are_counts(counts: NDArray[Any], n: int, least: int) -> bool:
+    return bool((counts >= least).all() and (counts <= n).all()) and sum(map(int, counts.tolist())) == n
+
+
+def are_words(texts: list[Any]) -> bool:
+    """Tell whether all of a list are whole numbers of 64 bits."""
+    return all(map(is_word, texts))
+
+
+def n_below(most: int) -> Field:
+    """Return the field of the number of calibration rows."""
+    return Field(int, f"its n must be from 1 to 2^{most.bit_length() - 1}", lambda n: 0 < n < most)
+
+
+def _has_list(stored: Facts, name: str) -> bool:
+    return isinstance(stored.get(name), list)
+
+
+# What calibrations and classifiers have in common.
+COMMON = {
+    "score": Field(dict, "its score has no name or no settings", is_score),
+    "classes": Field(
+        dict, "its classes must be a list of at least 2 labels", lambda stored: _has_list(stored, "values")
+    ),
+    "groups": Field(dict, "its groups must have names", lambda stored: _has_list(stored, "names")),
+    "key": Field(str, "its key must be a whole number below 2^64", is_word),
+    "randomized": Field(bool),
+    "u": Field(str, "its u must come from content, ids or the caller", lambda u: u in ("content", "ids", "given")),
+    "copies": Field(int | float, "its share of copies must be in [0, 1]", lambda copies: 0 <= copies <= 1),
+    "scores_hash": Field(str),
+    **ORIGIN,
+}
+_SCORES = {"n": n_below(2**31), "weights": Field(dict | None)}
+_COUNTS = {"n": n_below(2**53)}  # up to there p-values are exact
+_OF_CALIBRATION = {
+    **COMMON,
+    "columns": Field(dict | None),
+    "allow_empty": Field(bool),
+    "normalize": Field(bool),
+    "parts": Field(
+        list,
+        "its parts must be distinct whole numbers below 2^64",
+        lambda parts: are_words(parts) and len(set(parts)) == len(parts),
+    ),
+}
+_OF_ONE_MODEL = {
+    **_OF_CALIBRATION,
+    "first_rows": Field(list, "its first rows must be whole numbers below 2^64", are_words),
+}
+SCORES = {
+    "scores": Tensor("F64", ("scores",)),
+    "offsets": Tensor("I64", ("folds", "bounds of groups")),
+    "judges": Tensor("BOOL", ("folds", "models"), optional=True),
+    "weights": Tensor("F64", ("scores",), optional=True),
+}
+
+
+def sizes_of_groups(facts: Facts, names: Any) -> dict[str, int]:
+    """Return the sizes that every kind has."""
+    n_groups = len(facts["groups"]["names"])
+    return {"scores": facts["n"], "groups": n_groups, "bounds of groups": n_groups + 1}
+
+
+def _sizes_of_folds(facts: Facts, names: Any) -> dict[str, int]:
+    """Return the sizes of several folds: as many as models, or any number where models judge together."""
+    n_models = len(facts["folds"]["values"])
+    folds = {} if "judges" in names else {"folds": n_models}
+    return {**sizes_of_groups(facts, names), "models": n_models, **folds}
+
+
+SCHEMAS = {
+    "split": Schema(
+        {**_OF_ONE_MODEL, **_SCORES},
+        {name: tensor for name, tensor in SCORES.items() if name != "judges"},
+        lambda facts, names: {**sizes_of_groups(facts, names), "folds": 1},
+        score_rules,
+    ),
+    "cross": Schema(
+        {
+            **_OF_CALIBRATION,
+            **_SCORES,
+            "folds": Field(dict, "its folds must have names", lambda stored: _has_list(stored, "values")),
+            "scheme": Field(dict),
+        },
+        SCORES,
+        _sizes_of_folds,
+        score_rules,
+    ),
+    THRESHOLDS: Schema(
+        {**_OF_ONE_MODEL, **_COUNTS, "levels": Field(list)},
+        {"thresholds": Tensor("F64", ("levels", "groups")), "sizes": Tensor("I64", ("groups",))},
+        lambda facts, names: {**sizes_of_groups(facts, names), "levels": len(facts["levels"])},
+        _threshold_rules,
+    ),
+    GRID: Schema(
+        {**_OF_ONE_MODEL, **_COUNTS},
+        {
+            "lowest": Tensor("I64", ("groups",)),
+            "offsets": Tensor("I64", ("bounds of groups",)),
+            "gaps": Tensor(" ".join(_NARROW), ("points",)),
+            "counts": Tensor(" ".join(_NARROW), ("points",)),
+        },
+        sizes_of_groups,
+        _grid_rules,
+    ),
+}

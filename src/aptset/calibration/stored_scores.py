@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.calibration.stored_checks import check_stored_values, damaged
+from aptset.core.store import check_stored_values, damaged
 from aptset.scores import SCORES, Gridded, OfFunction, Prevalence, Score, Tempered
 from aptset.scores.conformity import check_conformity
 
@@ -87,13 +87,19 @@ def _cannot_be_saved(score: Score, why: str) -> TypeError:
     )
 
 
+def is_score(stored: dict[str, Any]) -> bool:
+    """Tell whether a score is stored as a name and settings."""
+    settings = stored.get("settings")
+    is_named = stored.keys() == {"name", "settings"} and isinstance(stored["name"], str)
+    return is_named and (settings is None or isinstance(settings, dict))
+
+
 def find_score(
     path: str | Path, stored: dict[str, Any], scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
 ) -> Score:
     """Return the score that an artefact names; ``scores`` maps names to scores, ``trust`` lists modules to import."""
-    name, settings = stored.get("name"), stored.get("settings")
-    is_plain = stored.keys() == {"name", "settings"} and (settings is None or isinstance(settings, dict))
-    if not isinstance(name, str) or not is_plain or (name in (*SCORES, *_AROUND, PREVALENCE) and settings is None):
+    name, settings = str(stored.get("name")), stored.get("settings")
+    if not is_score(stored) or (name in (*SCORES, *_AROUND, PREVALENCE) and settings is None):
         raise damaged(path, "its score has no name or no settings")
     if name == PREVALENCE:
         return _prevalence(path, settings or {})

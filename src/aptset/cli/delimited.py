@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.stored_checks import is_storable
 from aptset.core.files import as_utf8
+from aptset.core.store import is_storable
 
 _BLOCK = 4 << 20
 _QUOTE, _LINE_ENDS, _CELL_ENDS = 34, (10, 13), np.frombuffer(b',\n\r"', dtype=np.uint8)

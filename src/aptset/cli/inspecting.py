@@ -7,10 +7,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from aptset.calibration.storage import read, read_calibration
+from aptset.calibration.storage import STORE, read_calibration
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import Weighted
-from aptset.estimator.folders import check_table, read_facts
+from aptset.estimator.storage import check_table, read_folder
 
 
 class _Unseen:
@@ -28,9 +28,8 @@ def facts_of(path: Path) -> dict[str, Any]:
     """Return what an artefact, or the folder of a classifier, says about itself."""
     if path.is_dir():
         return _of_folder(path)
-    name = read(path)[0]["score"].get("name")
-    is_own = isinstance(name, str) and ":" in name
-    fields, facts = read_calibration(path, {name: _Unseen} if is_own else None)  # a score is named here, never needed
+    name = STORE.read(path)[0]["score"]["name"]  # of the score, which is never needed here
+    fields, facts = read_calibration(path, {name: _Unseen} if ":" in name else None)
     sizes = fields["held_out"].sizes.tolist()
     names = [str(name) for name in facts["groups"]["names"]]
     scheme = fields.get("scheme")
@@ -46,7 +45,7 @@ def facts_of(path: Path) -> dict[str, Any]:
         "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
         "randomized": facts["randomized"],
         "promise": _promise(fields, in_groups),
-        **({} if "weights" in facts else {"smallest_alpha": 1 / (_fewest_rows(fields["held_out"]) + 1)}),
+        **({} if facts.get("weights") else {"smallest_alpha": 1 / (_fewest_rows(fields["held_out"]) + 1)}),
         "scores_hash": facts["scores_hash"],
         "library": facts["library"],
         "created": facts["created"],
@@ -56,7 +55,7 @@ def facts_of(path: Path) -> dict[str, Any]:
 
 def _weights(facts: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """Return what an artefact says about weights, if it has any."""
-    if "weights" not in facts:
+    if facts.get("weights") is None:
         return {}
     ratios, sizes = facts["weights"]["ratios"], facts["weights"]["effective_size"]
     corrected = " with corrected columns" if facts["weights"]["prior_correction"] else ""
@@ -81,11 +80,11 @@ def _promise(fields: dict[str, Any], in_groups: str) -> str:
 
 
 def _of_folder(folder: Path) -> dict[str, Any]:
-    facts = read_facts(folder)
+    facts, _ = read_folder(folder)
     table = {"target": None, "columns": []} if facts["table"] is None else check_table(folder, facts)
     return {
         "file": str(folder),
-        "calibration": facts["scheme"],
+        "calibration": facts["scheme"].get("name"),
         "score": facts["score"],
         "alpha": facts["settings"].get("alpha"),
         "n": facts["n"],

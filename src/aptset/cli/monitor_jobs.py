@@ -39,7 +39,7 @@ from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
 from aptset.cli.parts.checks import refuse_changing_input
 from aptset.cli.parts.stores import place_of
 from aptset.cli.reading import arrow_batches, as_texts, csv_batches, kind_of, names_of, only_empty_is_missing
-from aptset.core.files import as_utf8, atomic_write
+from aptset.core.files import as_utf8
 from aptset.metrics.monitor import CoverageMonitor
 
 _EXACT = 2.0**53  # whole numbers below are the same in every kind of column
@@ -95,8 +95,7 @@ def monitor_file(
     if state is not None:
         if place_of(str(path)).version() != version:
             refuse_changing_input(str(path))
-        with atomic_write(state) as file:
-            file.write(json.dumps({**monitor._as_json(), "log": log}).encode())
+        monitor._save(state, log)
     return monitor.update(**waiting) if waiting else monitor
 
 
@@ -122,8 +121,8 @@ def _go_on(
     if not state.exists():
         check_rotated_state(state, not is_rotated)
         return monitor, 0, {**about, **log_of(path, filled_in=filled_in)[1], "before": 0}
-    before = CoverageMonitor.load(state)
-    log = check_log(state, json.loads(state.read_bytes()).get("log"))
+    before, noted = CoverageMonitor._load(state)
+    log = check_log(state, noted)
     check_same_monitor(
         state, {**before.settings, **{name: log.get(name) for name in about}}, {**monitor.settings, **about}
     )

@@ -23,8 +23,7 @@ from aptset.cli.writer import SetsWriter
 from aptset.core.labels import as_objects
 from aptset.core.progress import counting
 from aptset.estimator.fitted import SetsOfPieces
-from aptset.estimator.folders import check_table
-from aptset.estimator.loading import load_folder
+from aptset.estimator.storage import check_table, load_folder
 
 _ALL = 1 << 62
 

@@ -229,8 +229,8 @@ def monitor(
 
     \b
     Examples:
-      aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.json
-      aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.json --rotated
+      aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset
+      aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset --rotated
       aptset monitor outcomes.csv --label y -c cal.aptset --time asked --mature 30d
     """
     from aptset.cli.monitor_jobs import Places, monitor_file

@@ -18,7 +18,7 @@ from aptset.calibration.calibration import Calibration
 from aptset.calibration.labelled_rows import score_labels
 from aptset.calibration.online_state import Numbering
 from aptset.calibration.request import Weighing
-from aptset.calibration.storage import read
+from aptset.calibration.storage import STORE
 from aptset.calibration.stored_scores import find_score
 from aptset.cli.checks import (
     check_labels_present,
@@ -110,8 +110,10 @@ def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
 
 def digest_of(artefact: Path) -> str:
     """Return a digest of what a calibration says, not of when it was made: a script that makes it anew goes on, too."""
-    facts, tensors = (json.loads((artefact / "aptset.json").read_bytes()), {}) if artefact.is_dir() else read(artefact)
-    plain = {name: value for name, value in facts.items() if name not in ("created", "digest", "library")}
+    from aptset.estimator.storage import read_folder  # with scikit-learn, which few jobs need
+
+    facts, tensors = read_folder(artefact) if artefact.is_dir() else STORE.read(artefact)
+    plain = {name: value for name, value in facts.items() if name not in ("created", "library")}
     found = blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16)
     for name in sorted(tensors):
         found.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())

@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from aptset.calibration.calibrate import load_calibration
 
 
@@ -42,49 +40,7 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
     Calibration(n=20, 2 classes, Adaptive())
     """
     if Path(path).is_dir():
+        from aptset.estimator.storage import load_folder  # with scikit-learn, which a calibration does not need
+
         return load_folder(Path(path), scores, trust)[0]
     return load_calibration(path, scores, trust)
-
-
-def load_folder(
-    folder: Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
-) -> tuple[Any, dict[str, Any]]:
-    """Return a classifier and the facts of its folder."""
-    from aptset.calibration.stored_scores import check_counted_classes, find_score
-    from aptset.estimator.classifier import ConformalClassifier
-    from aptset.estimator.folders import check_settings, read_facts, read_tensors
-    from aptset.estimator.storage import rebuild
-    from aptset.estimator.stored_models import read_models
-
-    trust = [trust] if isinstance(trust, str) else list(trust)
-    facts = read_facts(folder)
-    try:
-        tensors = read_tensors(folder, facts)
-        score = find_score(folder, facts["score"], scores, trust)
-        check_counted_classes(folder, score, len(facts["class_labels"]))
-        settings = check_settings(folder, facts, ConformalClassifier._get_param_names())
-        models = read_models(folder, facts, trust)
-    except ValueError:
-        if read_facts(folder)["digest"] == facts["digest"]:
-            raise
-        return load_folder(folder, scores, trust)  # it was saved anew in the meantime
-    labels = np.split(tensors["labels"], np.cumsum(np.maximum(tensors["label_counts"], 0))[:-1])
-    state = {
-        **facts,
-        "scheme": {"name": facts["scheme"], "settings": models["calibration"]},
-        "score": score,
-        "classes": facts["class_labels"],
-        "scores": tensors["scores"],
-        "offsets": tensors["offsets"],
-        "judges": tensors.get("judges"),
-        "models": models["models"],
-        "labels": [
-            None if count < 0 else part for part, count in zip(labels, tensors["label_counts"].tolist(), strict=True)
-        ],
-    }
-    fitted = rebuild(state, str(folder))
-    for name, value in (("calibration", fitted.rule.scheme), ("conformity", score)):
-        settings[name] = value if settings[name] is None else settings[name]
-    if fitted.rule.groups.kind == "band":
-        settings["groups"] = fitted.rule.group_setting
-    return ConformalClassifier(models["estimator"], **settings)._keep(fitted), facts

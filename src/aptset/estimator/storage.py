@@ -1,76 +1,92 @@
-"""A classifier on disk: a folder with its facts as JSON, its scores as safetensors and its models in skops format.
+"""A classifier on disk: a folder with a container of :mod:`aptset.core.store` and a file of models in skops format.
 
-Layout, format 1. ``aptset.json`` names everything: settings, classes, groups, the score, the calibration, and the two
-other files with the blake2b of their bytes. ``scores-*.safetensors`` holds the tensors ``scores``, ``offsets``,
-``labels``, ``label_counts`` and, where several models judge a row together, ``judges``; ``models-*.skops`` a dictionary
-of the unfitted estimator, the fitted models and the settings of the calibration. The two carry their digest in their
-names, so that a folder is saved anew by replacing one small file: a kill at any moment leaves the old classifier or the
-new one.
+``classifier.aptset`` holds the fields of a calibration, the settings of the classifier, which class each number of a
+model stands for (``labels``, ``label_counts`` of them for each model), and the name of the other file with the blake2b
+of its bytes. ``models-*.skops`` holds a dictionary of the unfitted estimator, the fitted models and the settings of the
+calibration that are objects. It carries its digest in its name, so that a folder is saved anew by replacing one file: a
+kill at any moment leaves the old classifier or the new one.
 """
 
 from __future__ import annotations
 
-import json
 import platform
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields
-from datetime import UTC, datetime
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.storage import as_plain_labels, plain_groups, plain_value
-from aptset.calibration.stored_checks import unknown_kind
-from aptset.calibration.stored_fields import weights_of
+from aptset.calibration.storage import chance_facts, check_stored_groups, common_facts, read_common
+from aptset.calibration.stored_fields import (
+    COMMON,
+    SCORES,
+    describe_scheme,
+    find_scheme,
+    measure_fields,
+    n_below,
+    score_rules,
+    score_tensors,
+    scores_from,
+    sizes_of_groups,
+)
 from aptset.calibration.stored_scores import describe_score, find_score
 from aptset.conformal import CALIBRATIONS
-from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import FoldScores, HeldOut
 from aptset.conformal.scheme import Scheme
-from aptset.conformal.weights import Scale, WeightedScores
 from aptset.core.bands import LabelBands
-from aptset.core.files import atomic_path, atomic_write, check_target_folder
+from aptset.core.files import atomic_path, check_target_folder
 from aptset.core.groups import Groups, flat_groups, full_groups, groups_labels
 from aptset.core.labels import columns_of
 from aptset.core.randomization import Chance
+from aptset.core.store import (
+    FORMAT,
+    Facts,
+    Field,
+    Rules,
+    Schema,
+    Store,
+    Tensor,
+    Tensors,
+    check_stored_labels,
+    damaged,
+    is_storable,
+    plain_labels,
+    plain_value,
+    unknown_kind,
+    write,
+)
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.ensembles import Member
 from aptset.estimator.fitted import Fitted, Rule
-from aptset.estimator.folders import check_saveable, digest_of_facts
-from aptset.estimator.stored_models import need_skops
-from aptset.scores import SCORES, Gridded, Prevalence, Score, Tempered
+from aptset.estimator.stored_models import need_skops, read_models
+from aptset.scores import SCORES as SCORES_BY_NAME
+from aptset.scores import Gridded, Prevalence, Score, Tempered
 
-FORMAT_VERSION = 1
 STATE = "state of aptset"  # where a pickle or a skops file keeps it, instead of objects of ours
 
 
 def flatten(fitted: Fitted) -> dict[str, Any]:
     """Return all of it without an object of ours; a scheme or a score of the user's own stays as it is."""
-    rule, held_out = fitted.rule, fitted.held_out
+    rule = fitted.rule
     models, n_members = fitted.models, 0
     if models and isinstance(models[0], Member):  # of one ensemble, which is kept once
         models, n_members = [models[0].ensemble], len(models)
     return {
-        "format": FORMAT_VERSION,
+        "format": FORMAT,
         "scheme": flat_scheme(rule.scheme),
         "score": flat_score(rule.score),
         "key": str(rule.key),
-        "u": rule.chance.source,
-        "randomized": rule.chance.randomized,
-        "copies": float(rule.chance.copies),
+        **chance_facts(rule.chance),
         "group_setting": None if groups_labels(rule.group_setting) else rule.group_setting,
         "groups": flat_groups(rule.groups),
         "classes": rule.classes,
         "unseen_label_chance": float(rule.unseen_label_chance),
-        "scores": np.concatenate([fold.scores for fold in held_out.folds]),
-        "offsets": np.array([fold.offsets for fold in held_out.folds], dtype=np.int64),
-        "judges": held_out.judges,
-        "weights": weights_of(held_out) if isinstance(held_out, Weighted) else None,
+        "tensors": score_tensors(fitted.held_out),
         "weighing": rule.weighing,
         "n_members": n_members,
         "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
@@ -87,27 +103,13 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     scheme, score = full_scheme(state["scheme"], where), full_score(state["score"], where)
     unseen = float(state["unseen_label_chance"])
     rule = Rule(scheme, score, int(state["key"]), chance, setting, groups, classes, unseen, state.get("weighing"))
-    held_out = _scores_of(state, groups)
     models = [
         model if columns is None else LabelledModel(model, classes[np.asarray(columns, dtype=np.intp)])
         for model, columns in zip(state["models"], state["labels"], strict=True)
     ]
     if state["n_members"]:
         models = [Member(models[0], number) for number in range(state["n_members"])]
-    return Fitted(rule, held_out, models)
-
-
-def _scores_of(state: dict[str, Any], groups: Groups) -> HeldOut:
-    """Return the scores of all folds, with their weights if there are any."""
-    starts = np.cumsum(state["offsets"][:, -1])[:-1]
-    parts, weights = np.split(state["scores"], starts), state.get("weights")
-    for scores in parts:
-        scores.flags.writeable = False
-    if weights is None:
-        folds = tuple(FoldScores(*fold, groups) for fold in zip(parts, state["offsets"], strict=True))
-        return HeldOut(folds, groups, state["judges"])
-    of_folds, scale = zip(parts, np.split(weights, starts), state["offsets"], strict=True), Scale.of(weights)
-    return Weighted(tuple(WeightedScores(*of_fold, groups, scale) for of_fold in of_folds), groups)
+    return Fitted(rule, scores_from(state["tensors"], groups), models)
 
 
 def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
@@ -132,8 +134,8 @@ def flat_scheme(scheme: Any) -> Any:
 def full_scheme(stored: Any, where: str) -> Scheme:
     """Return the scheme that was flattened."""
     if not isinstance(stored, dict):
-        found: Scheme = stored
-        return found
+        scheme: Scheme = stored
+        return scheme
     if stored["name"] not in CALIBRATIONS:
         raise unknown_kind(where, "calibration", stored["name"])
     try:
@@ -147,131 +149,153 @@ def flat_score(score: Any) -> Any:
     inner = score
     while isinstance(inner, Tempered | Gridded):
         inner = inner.score
-    return describe_score(score) if type(inner) in (*SCORES.values(), Prevalence) else score
+    return describe_score(score) if type(inner) in (*SCORES_BY_NAME.values(), Prevalence) else score
 
 
 def full_score(stored: Any, where: str) -> Score:
     """Return the score that was flattened."""
     if isinstance(stored, dict):
         return find_score(where, stored)
-    found: Score = stored
-    return found
+    score: Score = stored
+    return score
 
 
-FACTS = "aptset.json"
-_DIGITS = 12  # of the digest in a name
+FACTS = "classifier.aptset"
+_DIGITS = 12  # of the digest in the name of a file of models
 _LIBRARIES = ("numpy", "scikit-learn", "skops", "xgboost", "lightgbm", "catboost")
+
+
+def _sizes(facts: Facts, names: Any) -> dict[str, int]:
+    """Return the sizes of a classifier's tensors: a fold has a model, unless models judge together."""
+    folds = {} if "judges" in names else {"folds": facts["n_models"]}
+    models = {"models": facts["n_members"] or facts["n_models"], "models kept": facts["n_models"]}
+    return {**sizes_of_groups(facts, names), **models, **folds}
+
+
+def _rules(facts: Facts, tensors: Tensors) -> Rules:
+    counts, labels = tensors["label_counts"], tensors["labels"]
+    return {
+        **score_rules(facts, tensors),
+        "it must have labels for each model": lambda: (
+            ((counts >= -1) & (counts != 0) & (counts <= len(labels))).all()
+            and int(np.maximum(counts, 0).sum()) == len(labels)
+        ),
+        "it must have as many members as judges": lambda: facts["n_members"] == 0 or "judges" in tensors,
+        "its labels must be among the classes": lambda: (
+            (labels >= 0) & (labels < len(facts["classes"]["values"]))
+        ).all(),
+    }
+
+
+def _is_file(stored: Facts) -> bool:
+    name = stored.get("name")
+    return isinstance(name, str) and re.fullmatch(rf"models-[0-9a-f]{{{_DIGITS}}}\.skops", name) is not None
+
+
+STORE = Store(
+    {
+        "classifier": Schema(
+            {
+                **COMMON,
+                "n": n_below(2**31),
+                "scheme": Field(dict),
+                "settings": Field(dict),
+                "group_setting": Field(str | int | None),
+                "known_classes": Field(dict | None),
+                "unseen_label_chance": Field(
+                    int | float, "its unseen_label_chance must be in [0, 1]", lambda share: 0 <= share <= 1
+                ),
+                "n_models": Field(int, "it must have a model", lambda n: n > 0),
+                "n_members": Field(int, "its n_members must be 0 or more", lambda n: n >= 0),
+                "table": Field(dict | None),
+                "versions": Field(
+                    dict,
+                    "its versions must be texts",
+                    lambda stored: all(isinstance(value, str | None) for value in stored.values()),
+                ),
+                "models": Field(dict, "it names no file of models", _is_file),
+            },
+            {
+                **{name: tensor for name, tensor in SCORES.items() if name != "weights"},
+                "labels": Tensor("I64", ("labels of models",)),
+                "label_counts": Tensor("I64", ("models kept",)),
+            },
+            _sizes,
+            _rules,
+        )
+    },
+    "kind",
+    brackets=2**18,  # a table has two pairs for each column
+)
 
 
 def save_classifier(classifier: Any, folder: Path, table: dict[str, Any] | None = None) -> list[str]:
     """Write a folder; return the names of its files. ``table`` says how rows of a file become rows of X."""
     skops = need_skops()
     check_target_folder(folder)
-    state = flatten(classifier.fitted_)
     settings = classifier.get_params(deep=False)
-    check_saveable(state, settings)
+    _check_saveable(settings)
+    scheme, state = classifier.fitted_.rule.scheme, flatten(classifier.fitted_)
+    described = describe_scheme(scheme)
+    objects = {field.name: getattr(scheme, field.name) for field in fields(scheme)}
     models = {
         "estimator": settings.pop("estimator"),
-        "models": state.pop("models"),
-        "calibration": state["scheme"]["settings"],
+        "models": state["models"],
+        "calibration": {name: value for name, value in objects.items() if name not in described["settings"]},
     }
-    facts = _describe(classifier, state, settings, table)
-    contents = {
-        "scores": _File.of("scores", ".safetensors", _tensors(state)),
-        "models": _File.of("models", ".skops", skops.dumps(models)),
+    content = skops.dumps(models)
+    digest = blake2b(content, digest_size=16).hexdigest()
+    name = f"models-{digest[:_DIGITS]}.skops"
+    facts = {
+        **_describe(classifier.fitted_, state, settings),
+        "scheme": described,
+        "table": table,
+        "models": {"name": name, "digest": digest},
     }
-    facts["files"] = {what: {"name": file.name, "digest": file.digest} for what, file in contents.items()}
-    facts["digest"] = digest_of_facts(facts)
-    text = json.dumps(facts, indent=1, sort_keys=True, allow_nan=False).encode()
-    _write(folder, list(contents.values()), text)
-    return [FACTS, *(file.name for file in contents.values())]
+    _write(folder, name, content, facts, {**state["tensors"], **_label_tensors(state["labels"])})
+    return [FACTS, name]
 
 
-class _File(NamedTuple):
-    """A file whose name holds its digest."""
-
-    name: str
-    digest: str
-    content: bytes
-
-    @classmethod
-    def of(cls, what: str, ending: str, content: bytes) -> _File:
-        digest = blake2b(content, digest_size=16).hexdigest()
-        return cls(f"{what}-{digest[:_DIGITS]}{ending}", digest, content)
-
-
-def _write(folder: Path, files: list[_File], facts: bytes) -> None:
-    """Write the large files, then the small one that names them, then sweep; a failure takes its own files away."""
-    is_new, before = not folder.exists(), _large_files(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        for file in files:
-            with atomic_path(folder / file.name, called=file.name.partition("-")[0]) as path:
-                path.write_bytes(file.content)
-        with atomic_write(folder / FACTS) as stream:
-            stream.write(facts)
-    except BaseException:
-        if not _holds(folder / FACTS, facts):  # a signal may come when all is done
-            _sweep(_large_files(folder) - before)
-            if is_new:
-                with suppress(OSError):  # somebody may have put a file there
-                    folder.rmdir()
-        raise
-    _sweep(_large_files(folder) - {folder / file.name for file in files})
+def _check_saveable(settings: dict[str, Any]) -> None:
+    """Refuse what has no name under which it could be found again."""
+    if settings.get("weights") is not None:
+        raise TypeError(
+            f"weights must be None for a classifier to be saved: a function cannot be; got {settings['weights']!r}. "
+            "Save calibration_, which keeps the weights of its rows, or pickle the classifier."
+        )
+    for name in settings.keys() - {"estimator", "calibration", "conformity", "classes", "random_state"}:
+        value = settings[name]
+        if name == "groups" and groups_labels(value):  # they are among the groups
+            continue
+        if not is_storable(value.item() if isinstance(value, np.generic) else value):
+            raise TypeError(
+                f"{name} must be a text, a number, a boolean or None to be saved; got {value!r}. "
+                + ("Pass the groups to fit and predict_set instead." if name == "groups" else "Set it after load.")
+            )
 
 
-def _holds(path: Path, content: bytes) -> bool:
-    try:
-        return path.read_bytes() == content
-    except FileNotFoundError:
-        return False
-
-
-def _large_files(folder: Path) -> set[Path]:
-    """Return the files of ours in a folder: those that carry a digest. A models-old.skops beside them is the user's."""
-    digest = "[0-9a-f]" * _DIGITS
-    return {*folder.glob(f"scores-{digest}.safetensors"), *folder.glob(f"models-{digest}.skops")}
-
-
-def _sweep(paths: Iterable[Path]) -> None:
-    """Remove files that no classifier names any more; one that cannot be removed harms nobody."""
-    for path in paths:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-
-
-def _describe(
-    classifier: Any, state: dict[str, Any], settings: dict[str, Any], table: dict[str, Any] | None
-) -> dict[str, Any]:
-    classes, groups = settings.pop("classes"), state["groups"]
+def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -> Facts:
+    """Return what was learned, and the settings, as plain values."""
+    rule, classes = fitted.rule, settings.pop("classes")
     settings["groups"] = None if groups_labels(settings["groups"]) else settings["groups"]  # the groups below say it
     settings.pop("weights")  # None: a classifier with weights cannot be saved
     for name in ("calibration", "conformity"):  # null: an object, which is described below
         settings[name] = settings[name] if isinstance(settings[name], str) else None
     if not isinstance(settings["random_state"], int | np.integer):
         settings["random_state"] = None  # a generator; what it drew is in the key and in the models
+    _, of_measure, _ = measure_fields(fitted.held_out)
     return {
-        "format": FORMAT_VERSION,
-        "kind": "classifier",
+        **common_facts(rule.score, rule.classes, rule.groups, rule.key),
+        **chance_facts(rule.chance),
+        "n": of_measure["n"],
+        "scores_hash": of_measure["scores_hash"],
         "settings": {name: plain_value(value) for name, value in settings.items()},
-        "scheme": state["scheme"]["name"],
-        "score": describe_score(classifier.fitted_.rule.score),
-        "key": state["key"],
-        "u": state["u"],
-        "randomized": state["randomized"],
-        "copies": state["copies"],
         "group_setting": plain_value(state["group_setting"]),
-        "groups": plain_groups(groups),
-        "classes": as_plain_labels(state["classes"]),
-        "known_classes": None if classes is None else as_plain_labels(np.asarray(classes)),
+        "known_classes": None if classes is None else plain_labels(np.asarray(classes)),
         "unseen_label_chance": state["unseen_label_chance"],
-        "n": len(state["scores"]),
-        "n_models": len(state["labels"]),
+        "n_models": len(state["models"]),
         "n_members": state["n_members"],
-        "table": table,
-        "library": version("aptset"),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}},
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
@@ -282,20 +306,135 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _tensors(state: dict[str, Any]) -> bytes:
-    """Return scores, where groups start in each fold, and which class each number of a model stands for."""
-    from safetensors.numpy import save
+def _label_tensors(labels: list[list[int] | None]) -> Tensors:
+    """Return which class each number of a model stands for; one that knows the labels themselves has a length of -1."""
+    lengths = [-1 if columns is None else len(columns) for columns in labels]
+    joined = [column for columns in labels for column in columns or []]
+    return {"labels": np.array(joined, dtype=np.int64), "label_counts": np.array(lengths, dtype=np.int64)}
 
-    # A model that knows the labels themselves has a length of -1.
-    lengths = [-1 if columns is None else len(columns) for columns in state["labels"]]
-    labels = [column for columns in state["labels"] for column in columns or []]
-    tensors: dict[str, NDArray[Any]] = {
-        "scores": np.ascontiguousarray(state["scores"]),
-        "offsets": np.ascontiguousarray(state["offsets"]),
-        "labels": np.array(labels, dtype=np.int64),
-        "label_counts": np.array(lengths, dtype=np.int64),
+
+def _write(folder: Path, name: str, models: bytes, facts: Facts, tensors: Tensors) -> None:
+    """Write the models, then the container that names them, then sweep; a failure takes its own files away."""
+    is_new, before = not folder.exists(), _model_files(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with atomic_path(folder / name, called="models") as path:
+            path.write_bytes(models)
+        write(folder / FACTS, "classifier", facts, tensors)
+    except BaseException:
+        if not _is_named(folder, name):  # a signal may come when all is done
+            _sweep(_model_files(folder) - before)
+            if is_new:
+                with suppress(OSError):  # somebody may have put a file there
+                    folder.rmdir()
+        raise
+    _sweep(_model_files(folder) - {folder / name})
+
+
+def _is_named(folder: Path, name: str) -> bool:
+    """Tell whether the classifier in a folder has these models."""
+    try:
+        return bool(STORE.read(folder / FACTS)[0]["models"]["name"] == name)
+    except (OSError, ValueError):
+        return False
+
+
+def _model_files(folder: Path) -> set[Path]:
+    """Return the files of ours in a folder: those that carry a digest. A models-old.skops beside them is the user's."""
+    return {*folder.glob(f"models-{'[0-9a-f]' * _DIGITS}.skops")}
+
+
+def _sweep(paths: Iterable[Path]) -> None:
+    """Remove files that no classifier names any more; one that cannot be removed harms nobody."""
+    for path in paths:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def read_folder(folder: Path) -> tuple[Facts, Tensors]:
+    """Return the checked facts and tensors of a folder; its score and its models are found by ``load_folder``."""
+    if not (folder / FACTS).exists():
+        raise FileNotFoundError(f"{folder} must be the folder of a classifier; it holds no {FACTS}.")
+    facts, tensors = STORE.read(folder / FACTS, folder)
+    check_stored_groups(folder, facts["groups"], check_stored_labels(folder, facts["classes"], "classes"))
+    return facts, tensors
+
+
+def load_folder(
+    folder: Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
+) -> tuple[Any, Facts]:
+    """Return a classifier and the facts of its folder."""
+    from aptset.estimator.classifier import ConformalClassifier
+
+    trust = [trust] if isinstance(trust, str) else list(trust)
+    facts, tensors = read_folder(folder)
+    try:
+        common = read_common(folder, facts, scores, trust)
+        settings = _check_settings(folder, facts, ConformalClassifier._get_param_names())
+        models = read_models(folder, _model_bytes(folder, facts["models"]), facts, trust)
+        scheme = find_scheme(folder, facts["scheme"], models["calibration"])
+    except ValueError:
+        if read_folder(folder)[0]["models"] == facts["models"]:
+            raise
+        return load_folder(folder, scores, trust)  # it was saved anew in the meantime
+    counts = tensors.pop("label_counts").tolist()
+    labels = np.split(tensors.pop("labels"), np.cumsum(np.maximum(counts, 0))[:-1])
+    state = {
+        **facts,
+        **models,
+        "scheme": scheme,
+        "score": common.score,
+        "classes": common.classes,
+        "tensors": tensors,
+        "labels": [None if count < 0 else part for part, count in zip(labels, counts, strict=True)],
     }
-    if state["judges"] is not None:
-        tensors["judges"] = np.ascontiguousarray(state["judges"], dtype=np.bool_)
-    content: bytes = save(tensors)
+    fitted = rebuild(state, str(folder))
+    for name, value in (("calibration", scheme), ("conformity", common.score)):
+        settings[name] = value if settings[name] is None else settings[name]
+    if common.groups.kind == "band":
+        settings["groups"] = fitted.rule.group_setting
+    return ConformalClassifier(models["estimator"], **settings)._keep(fitted), facts
+
+
+def _model_bytes(folder: Path, stored: Facts) -> bytes:
+    """Return what stands in the file of models, which must match its digest."""
+    path = folder / stored["name"]
+    if not path.is_file():
+        raise damaged(folder, f"{stored['name']} is missing")
+    content: bytes = path.read_bytes()
+    if blake2b(content, digest_size=16).hexdigest() != stored.get("digest"):
+        raise damaged(folder, f"{stored['name']} does not match its digest")
     return content
+
+
+def _check_settings(folder: Path, facts: Facts, known: Iterable[str]) -> dict[str, Any]:
+    """Return the settings of the constructor but for the estimator, which is among the models."""
+    settings = dict(facts["settings"])
+    unknown = sorted(settings.keys() - (set(known) - {"estimator"}))
+    if unknown:
+        raise unknown_kind(folder, "setting", unknown[0])
+    if not {"calibration", "conformity"} <= settings.keys():
+        raise damaged(folder, "its settings are incomplete")
+    if facts["known_classes"] is not None:
+        settings["classes"] = check_stored_labels(folder, facts["known_classes"], "known classes")
+    return settings
+
+
+def check_table(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return how rows of a file become rows of X; refuse a folder that does not say."""
+    table = facts["table"]
+    if table is None:
+        raise ValueError(
+            f"{folder} does not say which columns of a file its model takes: it was saved from Python. Load it there, "
+            "with aptset.load, or make a folder with `aptset run`."
+        )
+    columns = table.get("columns")
+    wanted = {"name", "kind", "values", "missing", "left_out", "format"}
+    if table.keys() != {"target", "columns", "groups", "id"} or not isinstance(columns, list):
+        raise unknown_kind(folder, "description of its table", sorted(table))
+    for column in columns:
+        if not isinstance(column, dict) or column.keys() != wanted:
+            raise unknown_kind(folder, "description of a column", column)
+        if column["kind"] not in ("number", "category", "date", "text"):
+            raise unknown_kind(folder, "kind of column", column["kind"])
+    return dict(table)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.estimator.folders import broken, read_file
+from aptset.core.store import damaged
 from aptset.estimator.stored_trees import check_trees
 
 _MARKS = {"__class__", "__module__", "__loader__", "__id__"}  # what tells a node of skops from other JSON
@@ -174,10 +174,9 @@ def need_skops() -> Any:
     return skops.io
 
 
-def read_models(folder: Path, facts: dict[str, Any], trust: Collection[str]) -> dict[str, Any]:
+def read_models(folder: Path, content: bytes, facts: dict[str, Any], trust: Collection[str]) -> dict[str, Any]:
     """Return the estimator, the models and the settings of the calibration; types that nobody vouched for are named."""
     skops = need_skops()
-    content = read_file(folder, facts, "models")
     names = check_vouched(str(folder), content, trust)
     try:
         found = skops.loads(content, trusted=names)
@@ -189,8 +188,9 @@ def read_models(folder: Path, facts: dict[str, Any], trust: Collection[str]) -> 
         ) from error
     check_trees(str(folder), found)
     is_whole = isinstance(found, dict) and found.keys() == {"estimator", "models", "calibration"}
-    if not is_whole or not isinstance(found["models"], list) or len(found["models"]) != facts["n_models"]:
-        raise broken(folder, "its models are incomplete")
+    is_whole = is_whole and isinstance(found["models"], list) and isinstance(found["calibration"], dict)
+    if not is_whole or len(found["models"]) != facts["n_models"]:
+        raise damaged(folder, "its models are incomplete")
     return dict(found)
 
 

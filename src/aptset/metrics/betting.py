@@ -171,17 +171,6 @@ class Capital:
         """All capital that there is now."""
         return Evidence(np.array([self.number]), np.array([self.exponent]))
 
-    def stored(self) -> dict[str, Any]:
-        """Return what a file keeps."""
-        hexed = {name: [number.hex() for number in getattr(self, name)] for name in ("stakes", "won")}
-        return {"kept": self.kept.hex(), **hexed, "exponent": self.exponent}
-
-    @classmethod
-    def restored(cls, stored: dict[str, Any]) -> Capital:
-        """Return the capital that a file keeps."""
-        stakes, won = ([float.fromhex(text) for text in stored[name]] for name in ("stakes", "won"))
-        return cls(float.fromhex(stored["kept"]), stakes, won, stored["exponent"])
-
     @property
     def number(self) -> float:
         """All capital, as a number that stands for itself times 2 to the power 300 times the exponent."""

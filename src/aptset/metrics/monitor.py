@@ -9,7 +9,6 @@ come, in :mod:`aptset.metrics.waiting`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,13 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.core.displays import Display
-from aptset.core.files import atomic_write
+from aptset.core.store import write
 from aptset.core.tables import plain_list
 from aptset.core.validate import check_alpha, stored_fraction
 from aptset.kernels.counting import size_needed
-from aptset.metrics.betting import TIMES, Capital, Evidence, Urns, at_rates, joined, log_of, reaches
+from aptset.metrics.betting import Capital, Evidence, Urns, at_rates, joined, log_of, reaches
 from aptset.metrics.monitor_checks import (
     MISSED,
+    STORE,
     UNKNOWN,
     check_alarm,
     check_mature,
@@ -35,9 +35,8 @@ from aptset.metrics.monitor_checks import (
     check_outcomes,
     check_row_groups,
     check_storable_groups,
-    check_stored_monitor,
+    mature_of,
     refuse_impossible_misses,
-    stored_mature,
 )
 from aptset.metrics.waiting import Waiting
 
@@ -342,53 +341,67 @@ class CoverageMonitor:
         return f"CoverageMonitor(n={self.settings['n']}, alpha={self.alpha:g}): {self.sentence()}"
 
     def save(self, path: str | Path) -> None:
-        """Write the state to a small JSON file, whole or not at all; :meth:`load` goes on from there."""
-        with atomic_write(Path(path)) as file:
-            file.write(json.dumps(self._as_json()).encode())
+        """Write the state to a small file, whole or not at all; :meth:`load` goes on from there."""
+        self._save(path)
 
-    def _as_json(self) -> dict[str, Any]:
-        urns = self._urns
+    def _save(self, path: str | Path, log: dict[str, Any] | None = None) -> None:
+        """Write the state, with what the command line notes about the rows it has seen."""
+        urns, mature, in_time = self._urns, self.mature, isinstance(self.mature, timedelta)
         check_storable_groups(list(urns.number_of))
-        numbers = (of_groups.tolist() for of_groups in (urns.n, urns.rows, urns.misses, urns.unknown))
-        counts = zip(urns.number_of, *numbers, strict=True)
-        return {
-            "aptset": "monitor",
-            "format": 3,
+        of_queue, waiting = self._waiting.fields()
+        capitals = (self._capital, self._steady)
+        rows, logs, misses = zip(*self._trail.points, strict=True) if self._trail.points else ((), (), ())
+        facts = {
             "alpha": str(self._level),
             "alarm": self.alarm,
+            "groups": list(urns.number_of),
             "has_groups": self._has_groups,
-            "urns": [list(urn) for urn in counts],
             "nowhere": urns.nowhere,
             "ignored": self.ignored,
-            "mature": self.mature.total_seconds().hex() if isinstance(self.mature, timedelta) else self.mature,
-            "waiting": self._waiting.stored(),
-            **self._capital.stored(),
-            "steady": self._steady.stored(),
+            "mature": mature // timedelta(microseconds=1) if isinstance(mature, timedelta) else mature,
+            "in_time": in_time,
+            **of_queue,
             "alarmed_at": self.alarmed_at,
-            "peak": self._trail.log_peak.hex(),
-            "path": {"every": self._trail.every, "points": [[r, e.hex(), m] for r, e, m in self._trail.points]},
+            "every": self._trail.every,
+            "log": log,
         }
+        tensors = {
+            "urns": np.column_stack([urns.n, urns.rows, urns.misses, urns.unknown]).astype(np.int64),
+            "kept": np.array([capital.kept for capital in capitals]),
+            "stakes": np.array([capital.stakes for capital in capitals]),
+            "won": np.array([capital.won for capital in capitals]),
+            "exponents": np.array([capital.exponent for capital in capitals], dtype=np.int64),
+            "peak": np.array([self._trail.log_peak]),
+            "point_rows": np.array(rows, dtype=np.int64),
+            "point_logs": np.array(logs, dtype=np.float64),
+            "point_misses": np.array(misses, dtype=np.int64),
+        }
+        write(path, "monitor", facts, {**tensors, **waiting})
 
     @classmethod
     def load(cls, path: str | Path) -> CoverageMonitor:
         """Read a monitor that was saved; whatever is not intact is refused with one error."""
-        stored = check_stored_monitor(path, Path(path).read_bytes(), len(TIMES))
-        urns = stored["urns"]
-        sizes = {urn[0]: urn[1] for urn in urns} if stored["has_groups"] else urns[0][1]
-        mature = stored_mature(stored["mature"])
-        monitor = cls(sizes, stored_fraction(stored["alpha"]), stored["alarm"], mature=mature)  # type: ignore[arg-type]
-        counts = (monitor._urns.rows, monitor._urns.misses, monitor._urns.unknown)
-        for place, of_groups in enumerate(counts, start=2):
-            of_groups[:] = [urn[place] for urn in urns]
-        monitor.rows, monitor.misses = (sum(urn[place] for urn in urns) for place in (2, 3))
-        monitor._urns.nowhere, monitor.ignored = stored["nowhere"], stored["ignored"]
-        monitor._urns.n_unknown = stored["nowhere"] + sum(urn[4] for urn in urns)
-        monitor._waiting.restore(monitor.rows + monitor.unlabelled, stored["waiting"])
-        monitor._capital, monitor._steady = Capital.restored(stored), Capital.restored(stored["steady"])
-        monitor.alarmed_at = stored["alarmed_at"]
-        points = [(row, float.fromhex(found), misses) for row, found, misses in stored["path"]["points"]]
-        monitor._trail = Trail(stored["path"]["every"], points, float.fromhex(stored["peak"]))
-        return monitor
+        return cls._load(path)[0]
+
+    @classmethod
+    def _load(cls, path: str | Path) -> tuple[CoverageMonitor, dict[str, Any] | None]:
+        """Return a monitor that was saved, and what the command line noted."""
+        facts, tensors = STORE.read(path)
+        sizes, rows, misses, unknown = tensors["urns"].T
+        n = dict(zip(facts["groups"], sizes.tolist(), strict=True)) if facts["has_groups"] else int(sizes[0])
+        monitor = cls(n, stored_fraction(facts["alpha"]), facts["alarm"], mature=mature_of(facts))  # type: ignore[arg-type]
+        urns = monitor._urns
+        urns.rows[:], urns.misses[:], urns.unknown[:] = rows, misses, unknown
+        monitor.rows, monitor.misses = sum(rows.tolist()), sum(misses.tolist())
+        urns.nowhere, monitor.ignored = facts["nowhere"], facts["ignored"]
+        urns.n_unknown = facts["nowhere"] + sum(unknown.tolist())
+        monitor._waiting.restore(monitor.rows + monitor.unlabelled, facts, tensors)
+        of_capital = (tensors[name].tolist() for name in ("kept", "stakes", "won", "exponents"))
+        monitor._capital, monitor._steady = (Capital(*one) for one in zip(*of_capital, strict=True))
+        monitor.alarmed_at = facts["alarmed_at"]
+        points = (tensors[f"point_{name}"].tolist() for name in ("rows", "logs", "misses"))
+        monitor._trail = Trail(facts["every"], list(zip(*points, strict=True)), float(tensors["peak"][0]))
+        return monitor, facts["log"]
 
 
 def _exp(log_evidence: float) -> float:

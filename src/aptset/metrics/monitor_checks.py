@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 from math import inf, isfinite
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.labels import coded_list, hashable, with_one_missing
+from aptset.core.store import Facts, Field, Rules, Schema, Store, Tensor, Tensors, is_storable
 from aptset.core.tables import plain_list
 from aptset.core.validate import check_sample_size, stored_fraction
+from aptset.kernels.counting import size_needed
+from aptset.metrics.betting import TIMES
 
 MOST = 2**53  # rows: beyond this, counts are no exact numbers
 COVERED, MISSED, UNKNOWN = 0, 1, 2  # what became of a row
+_LARGEST = float(np.finfo(np.float64).max)
 _FARTHEST = 10**7  # predictions ahead of the next one: a number beyond that is an id or a time
 
 
@@ -214,111 +217,151 @@ def refuse_impossible_misses(
 def check_storable_groups(names: Sequence[Any]) -> None:
     """Refuse groups that a file of JSON would not give back as they are."""
     for name in names:
-        if not (name is None or type(name) in (str, int, bool) or (type(name) is float and isfinite(name))):
+        if not is_storable(name) or (isinstance(name, float) and not isfinite(name)):
             raise TypeError(
                 f"groups must be texts, numbers, booleans or None to be saved; got {name!r}. Pass texts that stand for "
                 "them instead, such as str(group)."
             )
 
 
-def check_stored_monitor(path: str | Path, content: bytes, n_bettors: int) -> dict[str, Any]:
-    """Return the state in a file; whatever no monitor would have written is refused."""
+def _level(text: str) -> Fraction:
+    """Return the level of a file; 0 if it is none."""
     try:
-        found = json.loads(content)
-        is_monitor = found["aptset"] == "monitor"
-    except (ValueError, TypeError, KeyError, RecursionError):
-        is_monitor = False
-    if not is_monitor:
-        raise ValueError(f"{path} is not the state of a monitor, or it is damaged. Start a new one.")
-    if found.get("format") == 1:
-        raise ValueError(f"{path} is of an older version, whose bets went deaf after long quiet. Start a new monitor.")
-    if found.get("format") not in (2, 3):
-        raise ValueError(f"{path} has format {found.get('format')!r}, and this version reads format 3. Update aptset.")
-    try:
-        if found["format"] == 2:  # when every row was judged at once
-            found |= {"urns": [[*urn, 0] for urn in found["urns"]], "nowhere": 0, "ignored": 0, "mature": None}
-            found["steady"] = {name: found[name] for name in ("kept", "stakes", "won", "exponent")}
-            found["waiting"] = {"newest": -1, "clock": "-inf", "by_time": False, "arrived": 0, "rows": []}
-        is_right = _is_right(found, n_bettors) and _is_right_queue(found)
-    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
-        is_right = False
-    if not is_right:
-        raise ValueError(f"{path} is damaged: no monitor has such a state. Start a new one.")
-    checked: dict[str, Any] = found
-    return checked
+        return stored_fraction(text)
+    except (ValueError, ArithmeticError):
+        return Fraction(0)
 
 
-def _is_right(found: dict[str, Any], n_bettors: int) -> bool:
-    urns, path, at = found["urns"], found["path"], found["alarmed_at"]
-    peak = float.fromhex(found["peak"])
-    rows = found["nowhere"] + sum(urn[2] + urn[4] for urn in urns)
-    points = [(row, float.fromhex(text), misses) for row, text, misses in path["points"]]
-    counts = [number for urn in urns for number in urn[1:]] + [path["every"], *(row for row, _, _ in points)]
-    counts += [found["nowhere"], found["ignored"]]
-    return (
-        all(type(number) is int and 0 <= number < MOST for number in counts)
-        and len({urn[0] for urn in urns}) == len(urns) > 0
-        and all(len(urn) == 5 and urn[3] <= urn[2] for urn in urns)
-        and type(found["has_groups"]) is bool
-        and (found["has_groups"] or len(urns) == 1)
-        and 0 < stored_fraction(found["alpha"]) < 1
-        and type(found["alarm"]) in (int, float)
-        and check_alarm(found["alarm"]) > 1
-        and _is_right_capital(found, n_bettors)
-        and _is_right_capital(found["steady"], n_bettors)
-        and 0 <= peak < inf
-        and path["every"] > 0
-        and all(isfinite(number) and type(misses) is int for _, number, misses in points)
-        and all(row <= rows for row, _, _ in points)
-        and (at is None or (type(at) is int and 0 < at <= rows))
-        and len(points) <= 2**16
-    )
+def _are_counts(values: NDArray[Any]) -> bool:
+    return bool(((values >= 0) & (values < MOST)).all())
 
 
-def _is_right_capital(stored: dict[str, Any], n_bettors: int) -> bool:
-    stakes, won = ([float.fromhex(text) for text in stored[name]] for name in ("stakes", "won"))
-    return (
-        len(stakes) == len(won) == n_bettors
-        and all(0 <= stake < 2.0**301 and 0 < factor <= 2.0**320 for stake, factor in zip(stakes, won, strict=True))
-        and 0 < float.fromhex(stored["kept"]) <= 1
-        and type(stored["exponent"]) is int
-        and 0 <= stored["exponent"] < 2**32
-        and (stored["exponent"] == 0 or max(stakes) >= 1)
-    )
+def _is_count(value: int | None, least: int = 0) -> bool:
+    return value is not None and least <= value < MOST
 
 
-def stored_mature(mature: int | str | None) -> int | timedelta | None:
-    """Return how long a stored monitor waits: a number of predictions, or a text of seconds."""
-    return check_mature(timedelta(seconds=float.fromhex(mature)) if isinstance(mature, str) else mature)
+def mature_of(facts: Facts) -> int | timedelta | None:
+    """Return how long a stored monitor waits: a number of predictions, or microseconds."""
+    mature: int | None = facts["mature"]
+    return mature if not facts["in_time"] or mature is None else timedelta(microseconds=mature)
 
 
-def _is_right_queue(found: dict[str, Any]) -> bool:
-    """Tell whether rows that wait could have come to wait."""
-    queue, n_groups = found["waiting"], len(found["urns"])
-    settled = found["nowhere"] + sum(urn[2] + urn[4] for urn in found["urns"])
-    is_by_time, is_in_time = queue["by_time"], isinstance(stored_mature(found["mature"]), timedelta)
-    keys = [tuple(row[:2]) if is_by_time else row[1] for row in queue["rows"]]
-    times = [float.fromhex(row[0]) for row in queue["rows"] if is_in_time or row[0] is not None]
-    return (
-        type(is_by_time) is bool
-        and (is_in_time or not (is_by_time or times))
-        and type(queue["newest"]) is int
-        and -1 <= queue["newest"] < MOST
-        and type(queue["arrived"]) is int
-        and 0 <= queue["arrived"] < MOST
-        and -inf <= float.fromhex(queue["clock"]) < inf
-        and len(set(keys)) == len(keys)
-        and all(isfinite(time) and time <= float.fromhex(queue["clock"]) for time in times)
-        and all(_is_right_row(row, n_groups) for row in queue["rows"])
-        and all(is_by_time or settled <= row[1] <= queue["newest"] for row in queue["rows"])
-    )
+def _rules(facts: Facts, tensors: Tensors) -> Rules:
+    """Return the relations that hold in every monitor."""
+    n, rows, misses, unknown = tensors["urns"].T
+    settled = facts["nowhere"] + sum(rows.tolist()) + sum(unknown.tolist())
+    return {
+        "its groups must be distinct texts, numbers, booleans or null": lambda: (
+            all(map(is_storable, facts["groups"])) and len(set(facts["groups"])) == len(facts["groups"])
+        ),
+        "it must have groups, or one": lambda: len(n) > 0 and (facts["has_groups"] or facts["groups"] == [None]),
+        "its numbers of rows must be counts": lambda: _are_counts(tensors["urns"]) and (misses <= rows).all(),
+        "its n must be large enough for a miss at its alpha": lambda: n.max() >= size_needed(_level(facts["alpha"])),
+        "its mature must be a count, or a time": lambda: facts["mature"] is None or 0 <= facts["mature"] <= _LONGEST,
+        "its alarm must be at one of its rows": lambda: (
+            facts["alarmed_at"] is None or 0 < facts["alarmed_at"] <= settled
+        ),
+        **_rules_of_capital(tensors),
+        **_rules_of_path(tensors, settled),
+        **_rules_of_queue(facts, tensors, settled),
+    }
 
 
-def _is_right_row(row: list[Any], n_groups: int) -> bool:
-    _, number, outcome, group = row
-    return (
-        all(type(value) is int for value in (number, outcome, group))
-        and 0 <= number < 2**64
-        and COVERED <= outcome <= UNKNOWN
-        and (0 if outcome != UNKNOWN else -1) <= group < n_groups
-    )
+def _rules_of_capital(tensors: Tensors) -> Rules:
+    kept, stakes, won, exponents = (tensors[name] for name in ("kept", "stakes", "won", "exponents"))
+    return {
+        "its capital must be what bets can make": lambda: (
+            ((stakes >= 0) & (stakes < 2.0**301) & (won > 0) & (won <= 2.0**320)).all()
+            and ((kept > 0) & (kept <= 1)).all()
+        ),
+        "its exponents must be those of its stakes": lambda: (
+            ((exponents >= 0) & (exponents < 2**32)).all() and ((exponents == 0) | (stakes.max(axis=1) >= 1)).all()
+        ),
+    }
+
+
+def _rules_of_path(tensors: Tensors, settled: int) -> Rules:
+    rows, peak = tensors["point_rows"], tensors["peak"]
+    return {
+        "its peak must be a number from 0 on": lambda: ((peak >= 0) & (peak < inf)).all(),
+        "its path must be finite numbers at its rows": lambda: (
+            len(rows) <= 2**16
+            and bool(((rows >= 0) & (rows <= settled)).all())
+            and np.isfinite(tensors["point_logs"]).all()
+        ),
+    }
+
+
+def _rules_of_queue(facts: Facts, tensors: Tensors, settled: int) -> Rules:
+    """Return what holds of rows that could have come to wait."""
+    times, numbers = tensors["waiting_times"], tensors["waiting_numbers"]
+    outcomes, groups, clock = tensors["waiting_outcomes"], tensors["waiting_groups"], float(tensors["clock"][0])
+    in_time, by_time = facts["in_time"] and facts["mature"] is not None, facts["by_time"]
+    keys = list(zip(times.tolist(), numbers.tolist(), strict=True)) if by_time else numbers.tolist()
+    return {
+        "its clock must be a time": lambda: -inf <= clock < inf,
+        "its rows that wait must have times if it waits for a time": lambda: (
+            (np.isfinite(times) & (times <= clock)).all() if in_time else not by_time and (times == -inf).all()
+        ),
+        "its rows that wait must be distinct predictions": lambda: len(set(keys)) == len(keys),
+        "its rows that wait must have an outcome and a group": lambda: (
+            ((outcomes >= COVERED) & (outcomes <= UNKNOWN) & (groups < len(facts["groups"]))).all()
+            and (groups >= np.where(outcomes == UNKNOWN, -1, 0)).all()
+        ),
+        "its rows that wait must come after those that were settled": lambda: (
+            by_time or all(settled <= number <= facts["newest"] for number in numbers.tolist())
+        ),
+    }
+
+
+_LONGEST = timedelta.max // timedelta(microseconds=1)
+STORE = Store(
+    {
+        "monitor": Schema(
+            {
+                "alpha": Field(str, "its alpha must be a fraction in (0, 1)", lambda text: 0 < _level(text) < 1),
+                "alarm": Field(
+                    int | float, "its alarm must be above 1, and finite", lambda alarm: 1 < alarm <= _LARGEST
+                ),
+                "groups": Field(list),
+                "has_groups": Field(bool),
+                "nowhere": Field(int, "its nowhere must be a count", _is_count),
+                "ignored": Field(int, "its ignored must be a count", _is_count),
+                "mature": Field(int | None),
+                "in_time": Field(bool),
+                "newest": Field(int, "its newest must be the number of a prediction", lambda row: -1 <= row < MOST),
+                "by_time": Field(bool),
+                "arrived": Field(int, "its arrived must be a count", _is_count),
+                "alarmed_at": Field(int | None),
+                "every": Field(int, "its every must be a count from 1 on", lambda every: _is_count(every, 1)),
+                "log": Field(dict | None),  # what the command line has seen
+            },
+            {
+                "urns": Tensor("I64", ("groups", "counts")),
+                "kept": Tensor("F64", ("capitals",)),
+                "stakes": Tensor("F64", ("capitals", "bettors")),
+                "won": Tensor("F64", ("capitals", "bettors")),
+                "exponents": Tensor("I64", ("capitals",)),
+                "peak": Tensor("F64", ("once",)),
+                "point_rows": Tensor("I64", ("points",)),
+                "point_logs": Tensor("F64", ("points",)),
+                "point_misses": Tensor("I64", ("points",)),
+                "clock": Tensor("F64", ("once",)),
+                "waiting_times": Tensor("F64", ("rows that wait",)),
+                "waiting_numbers": Tensor("U64", ("rows that wait",)),
+                "waiting_outcomes": Tensor("I64", ("rows that wait",)),
+                "waiting_groups": Tensor("I64", ("rows that wait",)),
+            },
+            lambda facts, names: {
+                "groups": len(facts["groups"]),
+                "counts": 4,
+                "capitals": 2,
+                "bettors": len(TIMES),
+                "once": 1,
+            },
+            _rules,
+        )
+    },
+    "kind of state",
+    "Start a new monitor.",
+)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aptset.core.store import Facts, Tensors
 from aptset.kernels.rowhash import seeds_of
 from aptset.metrics.monitor_checks import UNKNOWN, check_numbers, check_one_order, check_same_row, check_times
 
@@ -50,22 +51,24 @@ class Waiting:
         """Rows that wait although their labels are known."""
         return sum(row.outcome != UNKNOWN for row in self.rows.values())
 
-    def stored(self) -> dict[str, Any]:
+    def fields(self) -> tuple[Facts, Tensors]:
         """Return what a file keeps: of each row its time, its number (or what decides ties), outcome and group."""
-        rows = []
-        for key, row in self.rows.items():
-            number = key[1] if isinstance(key, tuple) else key
-            rows.append([None if row.time == -inf else row.time.hex(), number, row.outcome, row.group])
-        state = {"newest": self.newest, "clock": self.clock.hex(), "by_time": self.by_time, "arrived": self.arrived}
-        return {**state, "rows": rows}
+        numbers, rows = [key[1] if isinstance(key, tuple) else key for key in self.rows], [*self.rows.values()]
+        tensors = {
+            "clock": np.array([self.clock]),
+            "waiting_times": np.array([row.time for row in rows], dtype=np.float64),
+            "waiting_numbers": np.array(numbers, dtype=np.uint64),
+            "waiting_outcomes": np.array([row.outcome for row in rows], dtype=np.int64),
+            "waiting_groups": np.array([row.group for row in rows], dtype=np.int64),
+        }
+        return {"newest": self.newest, "by_time": self.by_time, "arrived": self.arrived}, tensors
 
-    def restore(self, settled: int, stored: dict[str, Any]) -> None:
+    def restore(self, settled: int, facts: Facts, tensors: Tensors) -> None:
         """Go on with the rows that waited when a monitor was saved."""
-        self.settled, self.newest = settled, max(stored["newest"], -1 if stored["by_time"] else settled - 1)
-        self.clock, self.by_time = float.fromhex(stored["clock"]), stored["by_time"]
-        self.arrived = stored["arrived"]
-        for of_time, number, outcome, group in stored["rows"]:
-            time = -inf if of_time is None else float.fromhex(of_time)
+        self.settled, self.newest = settled, max(facts["newest"], -1 if facts["by_time"] else settled - 1)
+        self.clock, self.by_time, self.arrived = float(tensors["clock"][0]), facts["by_time"], facts["arrived"]
+        columns = (tensors[f"waiting_{name}"].tolist() for name in ("times", "numbers", "outcomes", "groups"))
+        for time, number, outcome, group in zip(*columns, strict=True):
             self.rows[(time, number) if self.by_time else number] = Row(outcome, group, time)
         self._keys = sorted(self.rows)
 
