@@ -16,7 +16,7 @@ from aptset.core import files as writing
 # A signal at the worst moment: the file is made, and nobody has heard of it yet.
 READING = """
 import signal
-from aptset.cli import standard_input
+from aptset.cli import inputs as standard_input
 from aptset.cli.start import leave
 
 claim = standard_input.claim
