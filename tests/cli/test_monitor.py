@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 import aptset
-from aptset.cli import evaluation_jobs
+from aptset.arrow.formats import delimited, table_file
+from aptset.cli import monitor_jobs
 from aptset.cli.main import main
-from aptset.cli.monitor_jobs import log_of as log_of_file
 from forging import forge, taken_apart
 
 
@@ -248,18 +248,22 @@ def test_a_state_that_does_not_say_which_rows_it_saw_is_refused(watched):
     assert aptset.CoverageMonitor.load(folder / "state.json").rows == 300, "it is a monitor in Python, too"
 
 
+def log_of_file(path, *arguments):
+    return monitor_jobs.log_of(table_file(path), *arguments)
+
+
 def test_rows_that_are_appended_during_a_look_wait_for_the_next(watched, monkeypatch):
     folder, arguments = watched
     path = log_of(folder / "outcomes.csv", 0, 300, misses=10)
-    count = evaluation_jobs.count_of
+    count = delimited.DelimitedText._count
 
-    def and_append(given):
-        rows = count(given)
+    def and_append(file):
+        rows = count(file)
         with path.open("a") as file:
             file.write("300,a|b,a\n301,a|")
         return rows
 
-    monkeypatch.setattr(evaluation_jobs, "count_of", and_append)
+    monkeypatch.setattr(delimited.DelimitedText, "_count", and_append)
     found = monitor(path, *arguments)
     assert found.exit_code == 0, found.output
     assert json.loads(found.output)["rows"] == 300

@@ -5,7 +5,7 @@ import io
 
 from hypothesis import strategies as st
 
-from aptset.cli.delimited import count_rows
+from aptset.arrow.formats import delimited
 from fuzz.artefact_attacks import ARTEFACT, BYTES, FOLDER, STATE, check_artefact, check_bytes, check_state
 
 CELLS = st.sampled_from(
@@ -21,8 +21,6 @@ TEXT = st.tuples(
 
 def check_csv(attack, blocks=None):
     """A CSV has as many rows as the strict reading of the standard says, or a quote in it does not close."""
-    from aptset.cli import delimited
-
     lines, end, at_end, block = attack
     text = end.join(["a,b", *lines]) + (end if at_end else "")
     file = FOLDER / "text.csv"
@@ -33,7 +31,7 @@ def check_csv(attack, blocks=None):
     except csv.Error:
         wanted = None
     try:
-        found = count_rows(file)
+        found = delimited.DelimitedText(file).rows
     except ValueError as error:
         found = None if "a quote opens a cell there" in str(error) else error
     finally:

@@ -23,7 +23,7 @@ from aptset.arrow.checks import (
 )
 from aptset.arrow.settings import Columns
 from aptset.core.groups import labels_decide
-from aptset.core.labels import check_classes, hashable
+from aptset.core.labels import Coded, check_classes, hashable
 
 _TYPES = {np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
 _PLAIN = {pa.float32(): np.float32, pa.float64(): np.float64, pa.int32(): np.int32, pa.int64(): np.int64}
@@ -47,6 +47,28 @@ def filled_numbers(column: Any, missing: int) -> NDArray[Any]:
     end = numbers.offset + len(numbers)
     flags = np.unpackbits(np.frombuffer(is_there, np.uint8), count=end, bitorder="little")
     return np.where(flags, np.frombuffer(values, np.int64, end), missing)[numbers.offset :]
+
+
+def as_texts(column: Any) -> list[str | None]:
+    """Return values as texts; whole numbers without a point, however they are stored."""
+    if str(column.type) in ("string", "large_string"):
+        plain: list[str | None] = column.to_pylist()
+        return plain
+    texts: list[str | None] = []
+    for value in column.to_pylist():
+        whole = isinstance(value, float) and value.is_integer()
+        texts.append(None if value is None or value != value else str(int(value) if whole else value))
+    return texts
+
+
+def as_coded_texts(column: Any) -> Coded:
+    """Return values as texts, each different one once."""
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_nested(plain.type):
+        texts = as_texts(plain)
+        return Coded(texts, np.arange(len(texts)))
+    encoded = plain.dictionary_encode(null_encoding="encode")
+    return Coded(as_texts(encoded.dictionary), as_numbers(encoded.indices))
 
 
 def of_numbers(values: NDArray[Any]) -> Any:

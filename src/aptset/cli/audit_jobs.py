@@ -8,10 +8,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from aptset.arrow.formats import TableFile
 from aptset.audits.audit import Audit, audit
 from aptset.audits.compare import Comparison, compare
 from aptset.cli.models import make_model, takes_raw_columns
-from aptset.cli.reading import read_table
 from aptset.cli.table_jobs import Settings
 from aptset.cli.tables import Choice, model_for, read_rows
 from aptset.core.files import atomic_path, check_other_files
@@ -20,7 +20,7 @@ from aptset.reports.render import need_jinja
 
 
 def audit_table(
-    path: Path,
+    file: TableFile,
     target: str,
     model: str,
     calibrations: tuple[str, ...],
@@ -33,13 +33,13 @@ def audit_table(
 ) -> tuple[Audit, list[str]]:
     """Audit a model on a table; return what was found, and the names of the files that were written."""
     need_jinja()  # now, not after all splits
-    check_other_files([out / "audit.html", out / "splits.csv"], [path])
+    check_other_files([out / "audit.html", out / "splits.csv"], [file.path])
     estimator = make_model(model, trust)
     raw = takes_raw_columns(estimator)
-    rows = read_rows(path, target, groups, time, may_be_grouping=False, choice=choice, raw=raw)
-    times = None if time is None else read_table(path)[time].to_pylist()
+    rows = read_rows(file, target, groups, time, may_be_grouping=False, choice=choice, raw=raw)
+    times = None if time is None else file.table()[time].to_pylist()
     found = audit(
-        model_for(path, rows.plan, estimator, calibrations),
+        model_for(file.path, rows.plan, estimator, calibrations),
         rows.features,
         rows.labels,
         calibrations=list(calibrations),
@@ -49,7 +49,7 @@ def audit_table(
         folder=out / "splits",
         **settings,
     )
-    found.report(out / "audit.html", f"{path.name}: is the promise kept?")
+    found.report(out / "audit.html", f"{file.path.name}: is the promise kept?")
     return found, ["audit.html", *_write_splits(found, out)]
 
 
@@ -93,7 +93,7 @@ class Alternatives:
 
 
 def compare_table(
-    path: Path,
+    file: TableFile,
     target: str,
     alternatives: Alternatives,
     groups: str | None,
@@ -104,15 +104,15 @@ def compare_table(
 ) -> tuple[Comparison, list[str]]:
     """Compare models and settings on a table; return what was found, and the names of the files that were written."""
     need_jinja()
-    check_other_files([out / "compare.html", out / "splits.csv"], [path])
+    check_other_files([out / "compare.html", out / "splits.csv"], [file.path])
     made = {name: make_model(name, trust) for name in alternatives.models}
     raw = any(map(takes_raw_columns, made.values()))
-    rows = read_rows(path, target, groups, may_be_grouping=False, choice=choice, raw=raw)
-    ready = {name: model_for(path, rows.plan, model, alternatives.calibrations) for name, model in made.items()}
+    rows = read_rows(file, target, groups, may_be_grouping=False, choice=choice, raw=raw)
+    ready = {name: model_for(file.path, rows.plan, model, alternatives.calibrations) for name, model in made.items()}
     candidates = alternatives.candidates(ready)
     settings |= {"features": rows.sliceable()}
     found = compare(candidates, rows.features, rows.labels, groups=rows.groups, folder=out / "splits", **settings)
-    found.report(out / "compare.html", f"{path.name}: which has the better sets?")
+    found.report(out / "compare.html", f"{file.path.name}: which has the better sets?")
     return found, ["compare.html", *_write_splits(found, out)]
 
 

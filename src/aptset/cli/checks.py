@@ -1,4 +1,4 @@
-"""What is in a file: its kind, its columns, its rows, its labels."""
+"""What is in a file: its columns, its labels, its sets."""
 
 from __future__ import annotations
 
@@ -15,26 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.labels import Coded
-
-_KINDS = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".npz": "npz",
-    ".npy": "npy",
-}
-
-
-def check_kind(path: Path, suffix: str) -> str:
-    """Return the kind of a file from its ending."""
-    if suffix not in _KINDS:
-        raise ValueError(
-            f"{path} must end in one of {', '.join(_KINDS)} (.gz may follow); got {suffix or 'no ending'!r}."
-        )
-    return _KINDS[suffix]
 
 
 def check_columns(path: Path, holds: bool, what: str, names: list[Any], wanted: Sequence[str] = ()) -> None:
@@ -63,18 +43,6 @@ def check_distinct_columns(path: Path, names: list[str]) -> None:
         )
 
 
-def check_rows_present(path: Path, n_rows: int) -> None:
-    """Refuse a file without rows."""
-    if n_rows == 0:
-        raise ValueError(f"{path} must have at least one row; it has a header only, or nothing.")
-
-
-def check_row_count(path: Path, found: int, wanted: int) -> None:
-    """Refuse to go on with fewer or more rows than a file has."""
-    if found != wanted:
-        raise ValueError(f"{path} must give back every row: it has {wanted}, but {found} were read. Check its quotes.")
-
-
 def check_one_model(path: Path, calibration: Any) -> Any:
     """Return a calibration that files can be asked with: a file holds what one model says."""
     if hasattr(calibration, "folds"):
@@ -83,22 +51,6 @@ def check_one_model(path: Path, calibration: Any) -> Any:
             "the probabilities of all their models. Use it in Python: aptset.load(...).predict_set([of each fold])."
         )
     return calibration
-
-
-def check_utf8_columns(path: Path, table: Any) -> None:
-    """Refuse texts of a CSV in another alphabet than UTF-8, which a reader that guesses takes for bytes."""
-    import pyarrow as pa
-
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        for row, value in enumerate(column.to_pylist() if pa.types.is_binary(column.type) else []):
-            try:
-                value.decode()
-            except (AttributeError, UnicodeDecodeError) as error:
-                if value is not None:
-                    raise ValueError(
-                        f"{path}, row {row} cannot be read: column {name!r} must be UTF-8 text. Save the file as such, "
-                        "or pass --encoding."
-                    ) from error
 
 
 def check_flat_columns(path: Path, schema: Any) -> None:

@@ -17,8 +17,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from aptset.cli.dialects import check_dates
-from aptset.cli.reading import as_texts
+from aptset.arrow.layout import as_texts
 from aptset.estimator.columns import AsText, DateParts, OneText, dates_of, read_dates, text_of
 
 Kind = Literal["number", "category", "date", "text"]
@@ -127,6 +126,17 @@ def _plain_texts(column: Column, texts: list[str | None]) -> Any:
     dates = dates_of(written, column.format)
     check_dates(column.name, column.format, written, dates)
     return [None if date is pd.NaT else date.isoformat() for date in dates]
+
+
+def check_dates(name: str, how: str, written: Any, dates: Any) -> None:
+    """Refuse texts that are no dates in a column of dates."""
+    wrong = (written.notna() & dates.isna()).to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"column {name!r}, row {row}: must be a date, written as {how}; got {written.iloc[row]!r}. Leave the cell "
+            "empty if it is missing."
+        )
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -12,63 +12,41 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from aptset.arrow.layout import filled_numbers
+from aptset.arrow.formats import TableFile
+from aptset.arrow.formats.table_file import check_row_count, check_rows_present
+from aptset.arrow.layout import as_texts, filled_numbers
 from aptset.cli.checks import (
     check_columns,
     check_distinct_members,
     check_label_column,
-    check_row_count,
-    check_rows_present,
     check_sets_column,
     check_which_sets,
 )
-from aptset.cli.delimited import nearest_row_error
-from aptset.cli.reading import (
-    Keys,
-    arrow_batches,
-    as_texts,
-    count_of,
-    csv_batches,
-    key_columns,
-    kind_of,
-    names_of,
-    only_empty_is_missing,
-)
-from aptset.core.files import as_utf8
 from aptset.core.progress import counting
 from aptset.core.validate import check_alpha
 from aptset.metrics.evaluation import Evaluation
 from aptset.metrics.running_sums import Codes, RunningSums
 
-_LONG_GROUP = 4_096  # rows of a row group from which on it is worth a batch of its own
-
-
-def evaluate_file(
-    path: Path, label: str, alpha: float | None, group: str | None = None, progress: bool = False
-) -> Evaluation:
-    """Judge the sets of a file against the labels in it."""
-    return evaluate_files([(path, ())], label, alpha, group, progress)
-
 
 def evaluate_files(
-    files: Iterable[tuple[Path, Keys]],
+    files: Iterable[TableFile],
     label: str,
     alpha: float | None,
     group: str | None = None,
     progress: bool = False,
 ) -> Evaluation:
-    """Judge the sets of several files as if they stood in one; each comes with what its folders say of its rows."""
+    """Judge the sets of several files against the labels in them, as if they stood in one."""
     if alpha is not None:
         check_alpha(alpha)
     sums, rows, path = RunningSums(), 0, Path()
     Thread(target=_load_ahead).start()
-    for path, keys in files:
-        for some in outcomes_of(path, keys, label, alpha, group, progress):
-            sums.add(some.sizes, some.covered, some.held, some.truth, some.groups)
-            rows += len(some.covered)
+    for file in files:
+        path = file.path
+        for outcomes in outcomes_of(file, label, alpha, group, progress):
+            sums.add(outcomes.sizes, outcomes.covered, outcomes.held, outcomes.truth, outcomes.groups)
+            rows += len(outcomes.covered)
     check_rows_present(path, rows)
     return sums.evaluation(alpha)
 
@@ -94,8 +72,7 @@ class Outcomes(NamedTuple):
 
 
 def outcomes_of(
-    path: Path,
-    keys: Keys,
+    file: TableFile,
     label: str,
     alpha: float | None,
     group: str | None,
@@ -105,17 +82,20 @@ def outcomes_of(
     way_out: str = "",
 ) -> Iterator[Outcomes]:
     """Yield what became of the rows of a file, in order; ``way_out`` follows the words that refuse a missing label."""
-    rows = 0
-    with nearest_row_error(path):
-        check_columns(path, kind_of(path) in ("csv", "parquet", "arrow"), "an ending: .parquet, .csv or .arrow", [])
-        said, own = count_of(path), names_of(path)  # a quote that does not close is named before anything else
-        names = [*own, *key_columns(keys, own, 0)]
+    rows, path = 0, file.path
+    with file.errors():
+        said = file.rows  # a quote that does not close is named before anything else
+        check_columns(path, said is not None, "an ending: .parquet, .csv or .arrow", [])
+        own = file.names
+        names = [*own, *file.key_columns(0)]
         sets = check_which_sets(path, own, alpha)
         columns = [sets, label, *([group] if group else []), *others]
         for name in columns:
             check_columns(path, names.count(name) == 1, f"exactly one column {name!r}", names, [name])
         with counting(said, "rows", progress) as count:
-            for batch in _with_keys(_batches(path, [name for name in columns if name in own]), keys, own):
+            for batch in file.batches(list(dict.fromkeys(name for name in columns if name in own)), coded=True):
+                for name, column in file.key_columns(batch.num_rows).items():
+                    batch = batch.append_column(name, column)
                 truth = _codes(batch.column(label))
                 if not may_lack_labels:
                     check_label_column(path, label, truth, rows, way_out)
@@ -125,40 +105,6 @@ def outcomes_of(
                 rows += batch.num_rows
                 count(batch.num_rows)
         check_row_count(path, rows, rows if said is None else said)
-
-
-def _with_keys(batches: Iterator[pa.RecordBatch], keys: Keys, own: list[str]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for name, column in key_columns(keys, own, batch.num_rows).items():
-            batch = batch.append_column(name, column)
-        yield batch
-
-
-def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    wanted = list(dict.fromkeys(columns))
-    if kind_of(path) == "parquet":
-        yield from _parquet_batches(path, wanted)
-    elif kind_of(path) == "arrow":
-        yield from (batch.select(wanted) for batch in arrow_batches(path))
-    else:
-        options = only_empty_is_missing(dict.fromkeys(wanted, pa.string()))
-        options.include_columns = wanted
-        yield from csv_batches(path, options)
-
-
-def _parquet_batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield texts as the file holds them: each once, and its number for every row; a row group has its own numbers.
-
-    Where row groups are short, they are read together, as plain texts.
-    """
-    said = pq.ParquetFile(as_utf8(path))
-    n_groups, leaves = said.num_row_groups, said.schema
-    is_long = said.metadata.num_rows >= _LONG_GROUP * n_groups
-    texts = [leaf.path for leaf in leaves if leaf.logical_type.type == "STRING" and leaf.path.split(".")[0] in columns]
-    file = pq.ParquetFile(as_utf8(path), pre_buffer=False, read_dictionary=texts if is_long else None)
-    one_by_one = is_long or "dictionary" in str(said.schema_arrow)  # lists with several such are not read at once
-    for groups in [[number] for number in range(n_groups)] if one_by_one else [list(range(n_groups))]:
-        yield from file.iter_batches(65_536, row_groups=groups, columns=columns)
 
 
 def _codes(column: pa.Array) -> Codes:

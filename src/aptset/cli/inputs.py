@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +22,30 @@ _GIVEN: dict[str, str] = {}  # files that were copied to be read, and what the u
 
 
 def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool, is_growing: bool = False) -> Any:
-    """Return the path of a table that is plain to read, many files joined; say how it was read if it was not plain.
+    """Return a table as a source of rows, many files joined; say how it is read if it is not plain.
 
     Of one that is growing the last line waits until it has its end.
     """
-    from aptset.cli.dialects import finished_lines, plain_csv
-    from aptset.cli.parts.discovery import is_one_file
+    from aptset.arrow.formats import table_file
+    from aptset.cli.parts.discovery import finished_lines, is_one_file
 
     if not is_one_file([name]):
         from aptset.cli.parts.many import join
 
         path = join(parts_of([name], quiet, sep, encoding, is_growing), name)
         is_called(path, name)
-        return path
+        return table_file(path)
     given = path_of(name)
-    path, note = plain_csv(finished_lines(given, encoding) if is_growing else given, sep, encoding)
+    path = finished_lines(given, encoding) if is_growing else given
     _GIVEN[str(path)] = _GIVEN.get(str(given), name)
-    if note and not quiet:
-        click.echo(printable(note), err=True)
-    return path
+    file = table_file(path, sep, encoding)
+    if file.note and not quiet:
+        click.echo(printable(file.note), err=True)
+    return file
 
 
 def open_only(names: Sequence[str], sep: str | None, encoding: str | None, quiet: bool) -> Any:
-    """Return the path of the one table that was named."""
+    """Return the one table that was named."""
     if len(names) > 1:
         raise click.UsageError(f"A table is one FILE; got {len(names)}.")
     return open_table(names[0], sep, encoding, quiet)
@@ -78,14 +80,14 @@ def artefact_of(name: str) -> Path:
     return path_of(name) if "://" in name else Path(name)
 
 
-def source_of(options: dict[str, Any], label: str | None, path: Path) -> Any:
+def source_of(options: dict[str, Any], label: str | None, file: Any) -> Any:
     """Return the file of probabilities that the options stand for."""
     from aptset.cli.files import ProbabilityFile
 
     group = None if options["groups"] == "label" else options["groups"]
     names = ("prefix", "logits", "batch_rows")
     settings = {name: options[name] for name in names}
-    return ProbabilityFile(path, label, options["row_id"], group, weight=options.get("weights"), **settings)
+    return ProbabilityFile(file, label, options["row_id"], group, weight=options.get("weights"), **settings)
 
 
 def sources_of(options: dict[str, Any], label: str | None, quiet: bool) -> tuple[Any, Any]:
@@ -93,7 +95,7 @@ def sources_of(options: dict[str, Any], label: str | None, quiet: bool) -> tuple
     from aptset.cli.parts.discovery import is_one_file
 
     if not is_one_file(options["probs"]):
-        return parts_of(options["probs"], quiet).sources(source_of(options, label, Path())), None
+        return parts_of(options["probs"], quiet).sources(partial(source_of, options, label)), None
     one = source_of(options, label, open_table(options["probs"][0], None, None, quiet))
     return [one], one
 

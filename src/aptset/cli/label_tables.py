@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from aptset.arrow.layout import as_texts
 from aptset.cli.checks import check_columns
 from aptset.cli.inputs import open_table, path_of
-from aptset.cli.reading import as_texts, read_table
 from aptset.core.bands import LabelBands
 from aptset.scores import Prevalence, Score
 
@@ -43,10 +43,10 @@ def read_labels(name: str, quiet: bool) -> dict[str, str]:
     """Return what a file says of each label: an object of JSON, or a table of two columns, the label first."""
     if name.lower().endswith(".json"):
         return _of_json(name, path_of(name))
-    path = open_table(name, None, None, quiet)
-    names = read_table(path).column_names
-    check_columns(path, len(names) == 2, "two columns, labels and what belongs to each", names)
-    table = read_table(path, names)
+    file = open_table(name, None, None, quiet)
+    names = file.table().column_names
+    check_columns(file.path, len(names) == 2, "two columns, labels and what belongs to each", names)
+    table = file.table(names)
     labels, values = (as_texts(table[column]) for column in names)
     if None in labels or None in values or len(set(labels)) != len(labels):
         raise ValueError(f"{name} must have each label once, and a value for each.")

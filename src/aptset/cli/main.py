@@ -125,9 +125,9 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
     from aptset.cli.table_jobs import WRITTEN, Settings, evaluations_as_json, run_table
 
     check_other_files([folder / name for name in WRITTEN], [table])
-    path = open_table(table, options.pop("sep"), options.pop("encoding"), quiet)
+    file = open_table(table, options.pop("sep"), options.pop("encoding"), quiet)
     settings = Settings(**options_of_run(options, quiet), progress=not quiet)
-    result = run_table(path, target, settings)
+    result = run_table(file, target, settings)
     written = result.write(folder)
     more = {"promise": result.classifier.guarantee(), "out": str(folder), "written": written}
     content = evaluations_as_json(result.evaluations, **more, columns=result.rows.plan.as_json())

@@ -9,7 +9,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from aptset.arrow.layout import filled_numbers
+from aptset.arrow.formats import TableFile
+from aptset.arrow.layout import as_texts, filled_numbers
 from aptset.calibration.calibration import Calibration
 from aptset.cli.checks import (
     check_begins_with,
@@ -38,8 +38,6 @@ from aptset.cli.checks import (
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
 from aptset.cli.parts.checks import refuse_changing_input
 from aptset.cli.parts.stores import place_of
-from aptset.cli.reading import arrow_batches, as_texts, csv_batches, kind_of, names_of, only_empty_is_missing
-from aptset.core.files import as_utf8
 from aptset.metrics.monitor import CoverageMonitor
 
 _EXACT = 2.0**53  # whole numbers below are the same in every kind of column
@@ -61,7 +59,7 @@ class Places(NamedTuple):
 
 
 def monitor_file(
-    path: Path,
+    file: TableFile,
     label: str,
     calibration: Calibration,
     alpha: float,
@@ -77,21 +75,22 @@ def monitor_file(
 
     ``digest`` is that of the calibration. Where the log ``is_rotated``, all rows of the file are new.
     """
+    path = file.path
     monitor, version = calibration.monitor(alpha, alarm, mature=places.mature), place_of(str(path)).version()
     seen, log = 0, dict[str, Any](before=0)
     if state is not None:
         about = {"calibration": digest, "label": label, "groups": group, "order": places.order, "time": places.time}
-        monitor, seen, log = _go_on(path, monitor, state, about, is_rotated)
+        monitor, seen, log = _go_on(file, monitor, state, about, is_rotated)
     columns = [name for name in (places.order, places.time) if name is not None]
     way_out, may_lack = " If it is not known yet, --mature says how long it is waited for.", places.mature is not None
-    parts = outcomes_of(path, (), label, alpha, group, progress, columns, may_lack, way_out)
+    parts = outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out)
     waiting: dict[str, Any] = {}
     if places.mature is None:
         _take_in(monitor, parts, _names_of_groups(calibration), seen)
     else:
         rows = _all_rows(path, parts, _names_of_groups(calibration), places, log["before"])
         waiting, judged = _take_in_any_order(monitor, rows, places)
-        log |= {"judged": _packed(judged), "labels": labels_of(path, label, judged)} if state is not None else {}
+        log |= {"judged": _packed(judged), "labels": labels_of(file, label, judged)} if state is not None else {}
     if state is not None:
         if place_of(str(path)).version() != version:
             refuse_changing_input(str(path))
@@ -114,34 +113,34 @@ def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any]
 
 
 def _go_on(
-    path: Path, monitor: CoverageMonitor, state: Path, about: dict[str, Any], is_rotated: bool
+    file: TableFile, monitor: CoverageMonitor, state: Path, about: dict[str, Any], is_rotated: bool
 ) -> tuple[CoverageMonitor, int, dict[str, Any]]:
     """Return the monitor to go on with, how many rows of the file it has seen, and what to note about all of them."""
     filled_in = () if monitor.mature is None else (about["label"],)  # labels that are not known yet
     if not state.exists():
         check_rotated_state(state, not is_rotated)
-        return monitor, 0, {**about, **log_of(path, filled_in=filled_in)[1], "before": 0}
+        return monitor, 0, {**about, **log_of(file, filled_in=filled_in)[1], "before": 0}
     before, noted = CoverageMonitor._load(state)
     log = check_log(state, noted)
     check_same_monitor(
         state, {**before.settings, **{name: log.get(name) for name in about}}, {**monitor.settings, **about}
     )
     seen: int = log["rows"]
-    first, now = log_of(path, seen, log["columns"], filled_in)
+    first, now = log_of(file, seen, log["columns"], filled_in)
     now["before"] = log["before"] + (seen if is_rotated else 0)
     if is_rotated:
-        check_is_rotated(path, seen, seen == 0 or first != log["digest"])
+        check_is_rotated(file.path, seen, seen == 0 or first != log["digest"])
         seen = 0
     elif seen:
         missing = [name for name in log["columns"] if name not in now["columns"]]
-        check_begins_with(path, seen, now["rows"], first == log["digest"], missing)
+        check_begins_with(file.path, seen, now["rows"], first == log["digest"], missing)
         judged = _unpacked(log.get("judged") or "", seen) if filled_in else np.zeros(0, dtype=np.bool_)
-        check_same_labels(path, not filled_in or labels_of(path, about["label"], judged) == log.get("labels"))
+        check_same_labels(file.path, not filled_in or labels_of(file, about["label"], judged) == log.get("labels"))
     return before, seen, {**about, **now}
 
 
 def log_of(
-    path: Path, n_first: int = 0, columns: Sequence[str] = (), filled_in: Sequence[str] = ()
+    file: TableFile, n_first: int = 0, columns: Sequence[str] = (), filled_in: Sequence[str] = ()
 ) -> tuple[str, dict[str, Any]]:
     """Return a digest of the first rows of a file in some columns (by default all), "" if there are fewer.
 
@@ -149,8 +148,8 @@ def log_of(
     ``filled_in`` later are no part of it.
     """
     digests, rows, first = _Digests(), 0, ""
-    names = [name for name in names_of(path) if name not in filled_in]
-    for batch in _monitored_batches(path, names_of(path)):
+    names = [name for name in file.names if name not in filled_in]
+    for batch in file.batches(types=_as_written(file)):
         stop = n_first - rows
         if 0 <= stop < batch.num_rows:
             digests.add(batch.slice(0, stop))
@@ -162,10 +161,10 @@ def log_of(
     return first, {"rows": rows, "columns": sorted(names), "digest": digests.of(names)}
 
 
-def labels_of(path: Path, label: str, judged: NDArray[np.bool_]) -> str:
+def labels_of(file: TableFile, label: str, judged: NDArray[np.bool_]) -> str:
     """Return a digest of the labels of the rows that were given to be judged: they may not change any more."""
-    digests, rows, names = _Digests(), 0, names_of(path)
-    for batch in _monitored_batches(path, names) if label in names else ():
+    digests, rows, names = _Digests(), 0, file.names
+    for batch in file.batches(types=_as_written(file)) if label in names else ():
         of_batch = judged[rows : rows + batch.num_rows]
         kept = batch.slice(0, len(of_batch)).column(names.index(label)).filter(pa.array(of_batch))
         digests.add(pa.RecordBatch.from_arrays([kept], names=[label]))
@@ -187,16 +186,9 @@ def _unpacked(text: str, n_rows: int) -> NDArray[np.bool_]:
     return np.unpackbits(np.frombuffer(content, dtype=np.uint8))[:n_rows].astype(np.bool_)
 
 
-def _monitored_batches(path: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield all columns; the cells of a CSV as they are written, in whatever alphabet."""
-    if kind_of(path) == "csv":
-        yield from csv_batches(path, only_empty_is_missing(dict.fromkeys(names, pa.binary())))
-    elif kind_of(path) == "arrow":
-        yield from arrow_batches(path)
-    else:
-        file = pq.ParquetFile(as_utf8(path), pre_buffer=False)
-        for group in range(file.num_row_groups):
-            yield from file.iter_batches(65_536, row_groups=[group])
+def _as_written(file: TableFile) -> dict[str, pa.DataType]:
+    """Return the types by which the cells of a CSV stay as they are written, in whatever alphabet."""
+    return dict.fromkeys(file.names, pa.binary())
 
 
 class _Digests:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,11 +12,13 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from aptset.arrow.formats import TableFile
+from aptset.arrow.formats.table_file import check_row_count, check_rows_present
+from aptset.arrow.layout import as_texts
 from aptset.arrow.sources import in_whole_blocks
-from aptset.cli.checks import check_columns, check_distinct_columns, check_row_count, check_rows_present, shifted_rows
+from aptset.cli.checks import check_columns, check_distinct_columns, shifted_rows
 from aptset.cli.columns import Plan
 from aptset.cli.probability_jobs import beside_the_user
-from aptset.cli.reading import Keys, as_texts, count_of, key_columns, kind_of, names_of, pieces_of
 from aptset.cli.tables import TableRows, check_finite_features, check_number_columns, check_target, some_of
 from aptset.cli.writer import SetsWriter
 from aptset.core.labels import as_objects
@@ -42,36 +43,25 @@ class NewRows:
 class NewTable:
     """A file of new rows, and what the folder of a classifier says about its columns."""
 
-    path: Path
+    file: TableFile
     plan: Plan
     row_id: str | None
     groups: str | None
-    keys: Keys = ()
 
     @classmethod
     def of(
-        cls, path: Path, table: dict[str, Any], row_id: str | None = None, groups: str | None = None, keys: Keys = ()
+        cls, file: TableFile, table: dict[str, Any], row_id: str | None = None, groups: str | None = None
     ) -> NewTable:
         """Return the file as the classifier of a folder takes it; a column that it needs must be there."""
         plan = Plan.of_json(table["columns"])
-        found = cls(path, plan, row_id or table["id"], groups or table["groups"], keys)
-        check_distinct_columns(path, found.names)
-        names = [*found.names, *key_columns(keys, found.names, 0)]
-        wanted = [name for name in (*plan.names(), found.row_id, found.groups) if name is not None]
+        new = cls(file, plan, row_id or table["id"], groups or table["groups"])
+        check_distinct_columns(file.path, file.names)
+        names = [*file.names, *file.key_columns(0)]
+        wanted = [name for name in (*plan.names(), new.row_id, new.groups) if name is not None]
         missing = [name for name in wanted if name not in names]
         what = f"the columns that the model was trained on; missing: {some_of(missing)}"
-        check_columns(path, not missing, what, names, missing)
-        return found
-
-    @cached_property
-    def rows(self) -> int | None:
-        """How many rows there are; None where only reading them tells."""
-        return count_of(self.path)
-
-    @cached_property
-    def names(self) -> list[str]:
-        """The names of the columns."""
-        return names_of(self.path)
+        check_columns(file.path, not missing, what, names, missing)
+        return new
 
     def whole(self) -> NewRows:
         """Return all rows at once."""
@@ -83,38 +73,37 @@ class NewTable:
         yield from self._pieces(in_whole_blocks(batch_rows))
 
     def _pieces(self, step: int) -> Iterator[NewRows]:
-        start, rows = 0, self.rows
+        start, rows, path = 0, self.file.rows, self.file.path
         for written, typed in self._tables(step):
-            check_row_count(self.path, typed.num_rows, written.num_rows)
+            check_row_count(path, typed.num_rows, written.num_rows)
             yield self._rows_of(written, typed, start)
             start += written.num_rows
-        check_row_count(self.path, start, start if rows is None else rows)
-        check_rows_present(self.path, start)
+        check_row_count(path, start, start if rows is None else rows)
+        check_rows_present(path, start)
 
     def _tables(self, step: int) -> Iterator[tuple[pa.Table, pa.Table]]:
         """Yield rows in two forms: as they are written, and as models take them."""
-        if kind_of(self.path) != "csv":
-            yield from ((table, table) for table in pieces_of(self.path, {}, step))
+        if not self.file.is_text:
+            yield from ((table, table) for table in self.file.pieces(step))
             return
-        as_written = pieces_of(self.path, dict.fromkeys(self.names, pa.string()), step)
-        types = dict.fromkeys(self.plan.texts, pa.string()) | dict.fromkeys(self.plan.names("number"), pa.float64())
-        types = {name: kind for name, kind in types.items() if name in self.names}
-        yield from zip(as_written, pieces_of(self.path, types, step), strict=True)
+        numbers = dict.fromkeys(self.plan.names("number"), pa.float64())
+        used = [name for name in (*self.plan.texts, *numbers) if name in self.file.names]
+        yield from zip(self.file.pieces(step), self.file.pieces(step, used, numbers), strict=True)
 
     def _rows_of(self, written: pa.Table, typed: pa.Table, start: int) -> NewRows:
         written, typed = self._with_keys(written), self._with_keys(typed, self.plan.names("number"))
-        check_number_columns(self.path, typed, self.plan.names("number"))
-        with shifted_rows(self.path, start):
+        check_number_columns(self.file.path, typed, self.plan.names("number"))
+        with shifted_rows(self.file.path, start):
             features = self.plan.frame(typed)
             check_finite_features(features)
         names = (self.groups, self.row_id)
         by, ids = (None if name is None else as_objects(as_texts(written[name])) for name in names)
-        others = {name: written[name].combine_chunks() for name in self.names}
+        others = {name: written[name].combine_chunks() for name in self.file.names}
         return NewRows(features, by, ids, others)
 
     def _with_keys(self, table: pa.Table, numbers: Sequence[str] = ()) -> pa.Table:
         """Return a table with the columns that the folders of the file stand for."""
-        for name, column in key_columns(self.keys, self.names, table.num_rows).items():
+        for name, column in self.file.key_columns(table.num_rows).items():
             with suppress(pa.ArrowInvalid):  # a text stays one, and is refused where a number is wanted
                 column = column.cast(pa.float64()) if name in numbers else column
             table = table.append_column(name, column)
@@ -122,7 +111,7 @@ class NewTable:
 
 
 def predict_rows(
-    path: Path,
+    file: TableFile,
     folder: Path,
     alphas: Sequence[float] | None,
     out: Path,
@@ -135,7 +124,7 @@ def predict_rows(
 ) -> dict[str, Any]:
     """Write the sets of raw rows, piece by piece; all their columns travel along."""
     classifier, facts = load_run(folder, trust)
-    return predict_table(NewTable.of(path, facts, row_id, groups), classifier, alphas, out, batch_rows, progress, u)
+    return predict_table(NewTable.of(file, facts, row_id, groups), classifier, alphas, out, batch_rows, progress, u)
 
 
 def load_run(folder: Path, trust: Sequence[str]) -> tuple[Any, dict[str, Any]]:
@@ -158,8 +147,9 @@ def predict_table(
     """Write the sets of the rows of a file; fresh u takes the place of ids."""
     levels = [classifier.alpha] if alphas is None else list(alphas)
     names = [str(name) for name in classifier.classes_.tolist()]
-    pieces, labels, empty = SetsOfPieces(classifier, levels, table.rows), 0, 0
-    with SetsWriter(out, table.names, names, levels) as writer, counting(table.rows, "rows", progress) as count:
+    pieces, labels, empty = SetsOfPieces(classifier, levels, table.file.rows), 0, 0
+    rows = table.file.rows
+    with SetsWriter(out, table.file.names, names, levels) as writer, counting(rows, "rows", progress) as count:
         for some in table.pieces(batch_rows):
             sets = pieces.of(some.features, some.groups, some.ids if u is None else None, u)
             writer.write(some.others, sets)
@@ -171,12 +161,12 @@ def predict_table(
     return {**done, "columns": writer.names}
 
 
-def labelled_rows(path: Path, folder: Path, trust: Sequence[str]) -> tuple[Any, TableRows, NewRows]:
+def labelled_rows(file: TableFile, folder: Path, trust: Sequence[str]) -> tuple[Any, TableRows, NewRows]:
     """Return the classifier of a folder, and rows of a file with their labels, in two forms."""
     classifier, table = load_run(folder, trust)
-    new = NewTable.of(path, table).whole()
+    new = NewTable.of(file, table).whole()
     target = table["target"]
-    check_columns(path, target in new.others, f"the labels, in a column {target!r}", list(new.others), [target])
+    check_columns(file.path, target in new.others, f"the labels, in a column {target!r}", list(new.others), [target])
     labels = as_texts(new.others[target])
-    check_target(path, target, labels)
+    check_target(file.path, target, labels)
     return classifier, TableRows(Plan.of_json(table["columns"]), new.features, as_objects(labels), new.groups), new

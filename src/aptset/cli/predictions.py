@@ -68,10 +68,10 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 
     check_other_files([Path(out)], files_read(options, label))
     sources, one = sources_of(options, label, quiet)
-    conformity, bands = label_settings(options, quiet, one and one.count())
+    conformity, bands = label_settings(options, quiet, one and one.rows)
     settings = {"conformity": conformity, "normalize": options["normalize"]}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
-    with counting(one and one.count(), "rows", one is not None and not quiet) as counter:
+    with counting(one and one.rows, "rows", one is not None and not quiet) as counter:
         found = calibrate_files(sources, counter, bands or (options["groups"] == "label" and "label"), **settings)
     with target_of(out) as target:
         found.save(target)
@@ -134,13 +134,13 @@ def predict(
         if is_run:
             from aptset.cli.prediction_jobs import predict_rows  # loads scikit-learn, as models do
 
-            path = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
+            file = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
             names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows", "u")}
-            done = predict_rows(path, artefact, asked, target, **names, progress=not quiet)
+            done = predict_rows(file, artefact, asked, target, **names, progress=not quiet)
         else:
             _, source = sources_of(options, label, quiet)
             found = load_artefact(artefact, options["trust"])
-            with counting(source.count(), "rows", not quiet) as counter:
+            with counting(source.rows, "rows", not quiet) as counter:
                 done = predict_file(source, found, alphas, target, counter, options["normalize"], options["u"])
     done["out"] = out
     show(done, in_words(done, out), quiet, as_json, err=out == "-")
@@ -180,16 +180,14 @@ def evaluate(
       aptset evaluate sets.parquet --label y --alpha 0.1
       aptset evaluate sets/ --label y --groups region
     """
-    from aptset.cli.evaluation_jobs import evaluate_file, evaluate_files
+    from aptset.cli.evaluation_jobs import evaluate_files
     from aptset.cli.parts.discovery import is_one_file
     from aptset.cli.probability_jobs import evaluation_as_json
 
     dialect = {name: options[name] for name in ("sep", "encoding")}
-    if is_one_file(sets):
-        path = open_table(sets[0], **dialect, quiet=quiet)
-        found = evaluate_file(path, label, alpha, options["groups"], progress=not quiet)
-    else:
-        found = evaluate_files(parts_of(sets, quiet, **dialect).opened(), label, alpha, options["groups"])
+    is_one = is_one_file(sets)
+    files = [open_table(sets[0], **dialect, quiet=quiet)] if is_one else parts_of(sets, quiet, **dialect).files()
+    found = evaluate_files(files, label, alpha, options["groups"], progress=is_one and not quiet)
     show(evaluation_as_json(found), repr(found), quiet, as_json)
 
 
@@ -241,11 +239,11 @@ def monitor(
         raise click.UsageError("--rotated needs --state FILE, the state that began with the log before this one.")
     state = None if options["state"] is None else Path(options["state"])
     check_other_files([] if state is None else [state], [sets, calibration])
-    path = open_table(sets, options["sep"], options["encoding"], quiet, is_growing=state is not None)
+    file = open_table(sets, options["sep"], options["encoding"], quiet, is_growing=state is not None)
     artefact, places = artefact_of(calibration), Places.of(options["order"], options["time"], options["mature"])
     made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
     of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}
-    found = monitor_file(path, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
+    found = monitor_file(file, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
     seen = {"rows": found.rows, "misses": found.misses, "alarmed_at": found.alarmed_at, "mature": options["mature"]}
     waits = {"waiting": found.n_waiting, "unlabelled": found.unlabelled, "ignored": found.ignored}
     show({**found.settings, **seen, **waits, "log_evidence": found.log_evidence}, found.sentence(), quiet, as_json)

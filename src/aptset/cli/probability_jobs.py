@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from aptset.arrow.layout import as_texts
 from aptset.calibration.calibrate import calibrate, calibration_of, load_calibration
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.labelled_rows import score_labels
@@ -28,7 +29,6 @@ from aptset.cli.checks import (
     shifted_rows,
 )
 from aptset.cli.files import Batch, ProbabilityFile
-from aptset.cli.reading import as_texts
 from aptset.cli.writer import SetsWriter
 from aptset.conformal.importance import Weighted
 from aptset.conformal.weight_checks import check_some_weight

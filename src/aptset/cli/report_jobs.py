@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from aptset.arrow.formats import TableFile
+from aptset.arrow.layout import as_texts
 from aptset.calibration.calibration import Calibration
 from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile
 from aptset.cli.prediction_jobs import labelled_rows
 from aptset.cli.probability_jobs import check_weights_wanted, labelled_batches, weights_of
-from aptset.cli.reading import as_texts
 from aptset.cli.table_jobs import Settings, TableResult, run_table
 from aptset.core.progress import counting
 from aptset.reports.making import Report, report
@@ -21,12 +22,12 @@ from aptset.reports.render import need_jinja
 
 
 def report_table(
-    path: Path, target: str, out: Path, title: str | None, settings: Settings
+    file: TableFile, target: str, out: Path, title: str | None, settings: Settings
 ) -> tuple[Report, TableResult]:
     """Train and calibrate on 70 % of a table, and write the page about the others."""
     need_jinja()
-    result = run_table(path, target, settings)
-    title = title or f"{path.name}: prediction sets for {target}"
+    result = run_table(file, target, settings)
+    title = title or f"{file.path.name}: prediction sets for {target}"
     groups = None if result.rows.groups is None else result.rows.groups[result.test]
     of_rows: dict[str, Any] = {"groups": groups, "ids": result.ids, "features": result.rows.sliceable(result.test)}
     X = result.rows.features.iloc[result.test]
@@ -35,12 +36,18 @@ def report_table(
 
 
 def report_folder(
-    path: Path, folder: Path, alpha: float | None, out: Path, title: str | None, trust: Sequence[str], progress: bool
+    file: TableFile,
+    folder: Path,
+    alpha: float | None,
+    out: Path,
+    title: str | None,
+    trust: Sequence[str],
+    progress: bool,
 ) -> Report:
     """Write the page about labelled rows and the classifier that a run saved."""
     need_jinja()
-    classifier, rows, new = labelled_rows(path, folder, trust)
-    title = title or f"{path.name}: prediction sets by {folder.name}"
+    classifier, rows, new = labelled_rows(file, folder, trust)
+    title = title or f"{file.path.name}: prediction sets by {folder.name}"
     of_rows: dict[str, Any] = {"groups": new.groups, "ids": new.ids, "features": rows.sliceable()}
     return report(classifier, new.features, rows.labels, out, alpha=alpha, title=title, progress=progress, **of_rows)
 

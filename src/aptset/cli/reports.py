@@ -121,11 +121,11 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
         return
     elif artefact.is_dir():
         asked = alpha if is_given("alphas") else None
-        path = open_only(probs, *dialect)
-        made = reportjob.report_folder(path, artefact, asked, page, title, options["trust"], not quiet)
+        file = open_only(probs, *dialect)
+        made = reportjob.report_folder(file, artefact, asked, page, title, options["trust"], not quiet)
     elif options["label"] is not None:
         sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
-        called, total = (probs[0], None) if one is None else (one.path.name, one.count())
+        called, total = (probs[0], None) if one is None else (one.path.name, one.rows)
         calibration = load_artefact(artefact, options["trust"])
         settled = (alpha, page, title, options["normalize"], one is not None and not quiet)
         made = reportjob.report_probabilities(sources, called, total, calibration, *settled)
@@ -196,13 +196,13 @@ def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> No
     from aptset.cli.audit_jobs import audit_table, verdicts_as_json
     from aptset.cli.probability_jobs import imported_score
 
-    path = open_table(table, options["sep"], options["encoding"], options["quiet"])
+    file = open_table(table, options["sep"], options["encoding"], options["quiet"])
     settings = settings_of(options) | {name: options[name] for name in ("level", "randomized", "calibrations", "time")}
     settings |= {"conformity": imported_score(options["conformity"])}
     contents, texts = [], []
     for alpha in alphas:
         folder = folder_of(out, alpha, alphas)
-        found, written = audit_table(path, options["target"], options["model"], out=folder, alpha=alpha, **settings)
+        found, written = audit_table(file, options["target"], options["model"], out=folder, alpha=alpha, **settings)
         facts = {"verdicts": verdicts_as_json(found), "drift": found.drift.warning, "out": str(folder)}
         contents.append({**facts, "written": written})
         texts.append(f"{found!r}\n\nWritten to {folder}: {', '.join(written)}")
@@ -242,11 +242,11 @@ def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> 
             "compare needs two candidates: give --model, --conformity, --calibration or --share twice, or --randomized "
             "both. For one alone there is `aptset audit`."
         )
-    path = open_table(table, options["sep"], options["encoding"], options["quiet"])
+    file = open_table(table, options["sep"], options["encoding"], options["quiet"])
     settings, contents, texts = settings_of(options), [], []
     for alpha in alphas:
         folder = folder_of(out, alpha, alphas)
-        found, written = compare_table(path, options["target"], alternatives, out=folder, alpha=alpha, **settings)
+        found, written = compare_table(file, options["target"], alternatives, out=folder, alpha=alpha, **settings)
         facts = {"ranking": found.ranking, "sentences": found.sentences(), "recommended": found.recommendation()[0]}
         contents.append({**facts, "verdicts": verdicts_as_json(found), "out": str(folder), "written": written})
         texts.append(f"{found!r}\n\nWritten to {folder}: {', '.join(written)}")

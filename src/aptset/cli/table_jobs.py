@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
+from aptset.arrow.formats import TableFile
+from aptset.arrow.layout import as_texts
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
-from aptset.cli.reading import as_texts, read_table
 from aptset.cli.tables import Choice, TableRows, model_for, read_rows
 from aptset.cli.writer import SetsWriter
 from aptset.conformal.schemes.split import Split
@@ -163,15 +164,15 @@ def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str,
     return {**content, "others": [evaluation_as_json(other) for other in others]} if others else content
 
 
-def run_table(path: Path, target: str, settings: Settings) -> TableResult:
+def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
     """Train and calibrate on 70 % of the rows, judge on the others."""
     model = make_model(settings.model, settings.trust)
     groups, row_id = settings.groups, settings.row_id
-    rows = read_rows(path, target, groups, row_id, choice=settings.choice, raw=takes_raw_columns(model))
-    ids = None if row_id is None else as_objects(as_texts(read_table(path, (row_id,))[row_id]))
+    rows = read_rows(file, target, groups, row_id, choice=settings.choice, raw=takes_raw_columns(model))
+    ids = None if row_id is None else as_objects(as_texts(file.table((row_id,))[row_id]))
     train, test = train_test_split(np.arange(len(rows.labels)), test_size=0.3, random_state=settings.seed)
     by = rows.groups
-    classifier = settings.classifier(model_for(path, rows.plan, model, [settings.calibration])).fit(
+    classifier = settings.classifier(model_for(file.path, rows.plan, model, [settings.calibration])).fit(
         rows.features.iloc[train],
         rows.labels[train],
         groups=None if by is None else by[train],

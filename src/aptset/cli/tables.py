@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from aptset.arrow.formats import TableFile
+from aptset.arrow.layout import as_texts
 from aptset.cli.checks import check_columns, check_distinct_columns, shifted_rows
 from aptset.cli.columns import Column, Plan, plan_columns
 from aptset.cli.models import takes_raw_columns
-from aptset.cli.reading import as_texts, kind_of, read_table
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
 from aptset.estimator.columns import dates_of
@@ -98,7 +99,7 @@ class TableRows:
 
 
 def read_rows(
-    path: Path,
+    file: TableFile,
     target: str,
     groups: str | None,
     left_out: str | None = None,
@@ -112,9 +113,9 @@ def read_rows(
     Where the calibration may group rows itself, "label" stands for that and not for a column. With ``raw``, for a model
     that prepares its columns itself, no column is left out but those that the user named.
     """
-    choice = Choice() if choice is None else choice
+    choice, path = Choice() if choice is None else choice, file.path
     is_column = groups is not None and not (is_grouping(groups) and may_be_grouping)
-    guessed = read_table(path)
+    guessed = file.table()
     names = guessed.column_names
     check_distinct_columns(path, names)
     for name in (target, groups if is_column else None, left_out, *choice.drop, *choice.features):
@@ -123,14 +124,14 @@ def read_rows(
     plan = _with_all(plan_columns(others, choice.drop, choice.features, choice.keep_text), raw)
     check_columns(path, len(plan.used) > 0, _nothing_left(plan), names)
     # Read once more: as a label or a group a number is a text, as a feature it stays a number.
-    table = read_table(path, (target, *plan.texts)) if kind_of(path) == "csv" else guessed
+    table = file.table((target, *plan.texts)) if file.is_text else guessed
     labels = as_texts(table[target])
     check_no_regression(path, target, guessed[target], labels)
     check_target(path, target, labels)
     with shifted_rows(path, 0):
         features = plan.frame(table)
         check_finite_features(features)
-    by = as_objects(as_texts(read_table(path, (str(groups),))[groups])) if is_column else None
+    by = as_objects(as_texts(file.table((str(groups),))[groups])) if is_column else None
     return TableRows(plan, features, as_objects(labels), by)
 
 

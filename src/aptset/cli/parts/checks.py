@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from aptset.cli.reading import kind_of
+from aptset.arrow.formats import format_of
 
 _SHOWN = 5  # parts that a warning names
 
@@ -88,7 +88,7 @@ def check_endings(names: Sequence[tuple[str, str]]) -> None:
     """Refuse files of unknown kinds; each has its name, and what the user calls it."""
     for name, shown in names:
         try:
-            kind_of(Path(name))
+            format_of(Path(name))
         except ValueError as error:
             rule = str(error).partition(" must ")[2]
             raise ValueError(f"{shown} must {rule} To leave a file out, name the others by a glob.") from error

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import unquote
 
 from pyarrow.fs import FileType
 
-from aptset.cli.dialects import finished_lines, plain_csv
+from aptset.arrow.formats import Keys, TableFile, format_of, table_file
+from aptset.arrow.formats.delimited import check_encoding, encoding_of
 from aptset.cli.parts.checks import (
     check_endings,
     check_files,
@@ -28,9 +29,9 @@ from aptset.cli.parts.checks import (
     check_remote_file,
     check_there,
     check_told_apart,
+    refuse_changing_input,
 )
 from aptset.cli.parts.stores import Place, is_url, place_of
-from aptset.cli.reading import Keys, kind_of
 from aptset.core.files import claim, undisturbed
 
 _MAGIC = re.compile(r"[*?\[]")
@@ -53,7 +54,7 @@ class Part:
     @property
     def output_name(self) -> str:
         """Return what its sets are called: CSV stays CSV, everything else becomes parquet."""
-        name, kind = self.name, kind_of(Path(self.name))
+        name, kind = self.name, format_of(Path(self.name)).kind
         while posixpath.splitext(name)[1].lower() in (".gz", ".bz2", ".zst"):
             name = posixpath.splitext(name)[0]
         return name if kind in ("csv", "parquet") else posixpath.splitext(name)[0] + ".parquet"
@@ -164,19 +165,64 @@ class Reader:
     is_growing: bool = False  # the last line of a CSV waits until it has its end
 
     @contextmanager
-    def opened(self, part: Part) -> Iterator[Path]:
-        """Give a plain file of this machine with the rows of a part."""
+    def file_of(self, part: Part) -> Iterator[TableFile]:
+        """Give a file of this machine with the rows of a part."""
         with ExitStack() as stack:
             path = stack.enter_context(local_copy(part.place))
             self.on_name(path, part.place.shown)
             finished = finished_lines(path, self.encoding) if self.is_growing else path
-            plain, note = plain_csv(finished, self.sep, self.encoding)
-            for copy in {finished, plain} - {path}:
-                stack.callback(shutil.rmtree, copy.parent, ignore_errors=True)
-                self.on_name(copy, part.place.shown)
-            if note:
-                self.on_note(note)
-            yield plain
+            if finished != path:
+                stack.callback(shutil.rmtree, finished.parent, ignore_errors=True)
+                self.on_name(finished, part.place.shown)
+            file = table_file(finished, self.sep, self.encoding, part.keys)
+            if file.note:
+                self.on_note(file.note)
+            yield file
+
+
+_HEAD = 1 << 16
+
+
+def finished_lines(path: Path, encoding: str | None = None) -> Path:
+    """Return a copy of a CSV that nobody writes to, without a last line that has no end yet; else the file itself."""
+    if path.suffix.lower() != ".csv":
+        return path
+    with path.open("rb") as file:
+        alphabet = check_encoding(encoding) if encoding else encoding_of(file.read(_HEAD))
+        stop = _end_of_lines(file, alphabet)
+    if stop == 0:
+        return path
+    copy = _new_folder() / path.name
+    shutil.copyfile(path, copy)
+    if copy.stat().st_size < stop:
+        refuse_changing_input(str(path))
+    os.truncate(copy, stop)
+    return copy
+
+
+def _end_of_lines(file: IO[bytes], alphabet: str) -> int:
+    """Return where the last line of a file that has an end does; 0 if none has."""
+    file.seek(0)
+    is_big = file.read(2) == b"\xfe\xff"
+    exact = {"utf-16": "utf-16-be" if is_big else "utf-16-le"}.get(alphabet, alphabet)
+    width = len("\n\n".encode(exact)) - len("\n".encode(exact))  # without the mark that some alphabets begin with
+    ends = ["\n\n".encode(exact)[-width:], "\r\r".encode(exact)[-width:]]
+    size = file.seek(0, 2)
+    for stop in range(size - size % width, 0, -_HEAD):
+        start = max(0, stop - _HEAD)
+        file.seek(start)
+        block = file.read(stop - start)
+        for place in range(len(block) - width, -1, -width):
+            if block[place : place + width] in ends:
+                return start + place + width
+    return 0
+
+
+def _new_folder() -> Path:
+    """Return a folder that goes away when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="aptset-csv-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from aptset.cli.checks import check_columns, check_distinct_columns, check_rows_present
+from aptset.arrow.formats import TableFile, format_of
+from aptset.arrow.formats.table_file import check_rows_present
+from aptset.cli.checks import check_columns, check_distinct_columns
 from aptset.cli.files import ProbabilityFile
 from aptset.cli.parts.checks import check_joined, check_one_kind, check_same_inputs, refuse_changing_input, warn_anew
 from aptset.cli.parts.discovery import Part, Reader, local_target, scratch_folder
 from aptset.cli.parts.manifest import COUNTS, Ledger, Look
 from aptset.cli.parts.stores import Place
-from aptset.cli.reading import Keys, key_columns, kind_of, names_of, pieces_of
 from aptset.core.files import as_utf8
 from aptset.core.progress import Bar
 
-# What is done with one part: a file of this machine, what its folders say of its rows, and the file to write.
-OnePart = Callable[[Path, Keys, Path], dict[str, Any]]
+OnePart = Callable[[TableFile, Path], dict[str, Any]]  # what is done with one part, and the file to write
 
 
 @dataclass(frozen=True)
@@ -36,26 +36,26 @@ class Parts:
     reader: Reader
     progress: bool
 
-    def opened(self) -> Iterator[tuple[Path, Keys]]:
-        """Yield a plain file of this machine for each part, and what its folders say about its rows."""
+    def files(self) -> Iterator[TableFile]:
+        """Yield a file of this machine for each part."""
         bar = Bar(len(self.parts), "parts", self.progress)
         try:
             for part in self.parts:
-                with self.reader.opened(part) as path:
-                    yield path, part.keys
+                with self.reader.file_of(part) as file:
+                    yield file
                 bar.advance(1, part.name)
         finally:
             bar.close()
 
-    def sources(self, like: ProbabilityFile) -> Iterator[ProbabilityFile]:
+    def sources(self, source_of: Callable[[TableFile], ProbabilityFile]) -> Iterator[ProbabilityFile]:
         """Yield the parts as files of probabilities; those without rows have nothing to say, unless all are such."""
-        path, n_some = Path(), 0
-        for path, keys in self.opened():
-            source = replace(like, path=path, keys=keys)
-            if source.count() != 0:
-                n_some += 1
-                yield source
-        check_rows_present(path, n_some)
+        path, n_sources = Path(), 0
+        for file in self.files():
+            path = file.path
+            if file.rows != 0:
+                n_sources += 1
+                yield source_of(file)
+        check_rows_present(path, n_sources)
 
     def write(self, out: Place, settings: dict[str, Any], folders: Sequence[Place], one: OnePart) -> dict[str, Any]:
         """Write the sets of each part to a folder; parts that an earlier run finished are left as they are."""
@@ -97,9 +97,9 @@ class Parts:
             Path(place.path).parent.mkdir(parents=True, exist_ok=True)
         version, digest = part.place.version(), part.place.digest()
         with ledger.claimed(part, digest):
-            with self.reader.opened(part) as path, local_target(place) as target:
+            with self.reader.file_of(part) as file, local_target(place) as target:
                 self.reader.on_name(target, place.shown)
-                done = one(path, part.keys, target)
+                done = one(file, target)
                 if part.place.version() != version and part.place.digest() != digest:
                     target.unlink(missing_ok=True)  # sets of two states of a file; on a store none were put yet
                     refuse_changing_input(part.place.shown)
@@ -113,7 +113,7 @@ _ROWS = 65_536
 
 def join(parts: Parts, called: str) -> Path:
     """Return one file with the rows of all parts, one after the other; it goes when the process ends."""
-    is_csv = [kind_of(Path(part.name)) == "csv" for part in parts.parts]
+    is_csv = [format_of(Path(part.name)).is_text for part in parts.parts]
     check_one_kind(called, any(is_csv), all(is_csv))
     stack = ExitStack()
     atexit.register(stack.close)
@@ -136,14 +136,13 @@ def join(parts: Parts, called: str) -> Path:
 def _tables(parts: Parts) -> Iterator[pa.Table]:
     """Yield the rows of all parts in pieces, with the columns of the first, and with those that folders stand for."""
     wanted: list[str] = []
-    for path, keys in parts.opened():
-        names = names_of(path)
-        check_distinct_columns(path, names)
-        every = [*names, *key_columns(keys, names, 0)]
+    for file in parts.files():
+        check_distinct_columns(file.path, file.names)
+        every = [*file.names, *file.key_columns(0)]
         wanted = wanted or every
         what = f"the columns of the first file: {', '.join(wanted[:12])}{', ...' if len(wanted) > 12 else ''}"
-        check_columns(path, sorted(every) == sorted(wanted), what, every, wanted)
-        for piece in pieces_of(path, dict.fromkeys(names, pa.string()), _ROWS):
-            for name, column in key_columns(keys, names, piece.num_rows).items():
+        check_columns(file.path, sorted(every) == sorted(wanted), what, every, wanted)
+        for piece in file.pieces(_ROWS):
+            for name, column in file.key_columns(piece.num_rows).items():
                 piece = piece.append_column(name, column)
             yield piece.select(wanted)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from aptset.arrow.formats import TableFile
 from aptset.cli.checks import check_columns
 from aptset.cli.files import ProbabilityFile
 from aptset.cli.inputs import parts_of, source_of
@@ -19,9 +20,7 @@ from aptset.cli.parts.discovery import is_one_file
 from aptset.cli.parts.many import OnePart
 from aptset.cli.parts.stores import is_url, place_of
 from aptset.cli.probability_jobs import digest_of, load_artefact, predict_file
-from aptset.cli.reading import Keys, kind_of, names_of
 from aptset.cli.writer import SetsWriter
-from aptset.core.files import as_utf8
 from aptset.core.runner import versions
 from aptset.core.validate import check_alphas
 from aptset.sets import PredictionSets
@@ -59,7 +58,7 @@ def predict_parts(
         one = sets_of_rows(saved, levels, **{name: options[name] for name in names})
     else:
         levels, calibration = list(alphas or ()), load_artefact(artefact, options["trust"])
-        source, of_rows = source_of(options, label, Path()), (options["normalize"], options["u"])
+        source, of_rows = partial(source_of, options, label), (options["normalize"], options["u"])
         one = sets_of_probabilities(source, calibration, levels, *of_rows)
     check_alphas(levels)
     settings = {"alpha": levels, "label": _label_setting(label), **{name: options[name] for name in _OPTIONS}}
@@ -69,7 +68,7 @@ def predict_parts(
 
 
 def sets_of_probabilities(
-    like: ProbabilityFile,
+    source_of: Callable[[TableFile], ProbabilityFile],
     calibration: Any,
     alphas: Sequence[float],
     normalize: bool,
@@ -77,11 +76,11 @@ def sets_of_probabilities(
 ) -> OnePart:
     """Return what writes the sets of a part that holds probabilities."""
 
-    def one(path: Path, keys: Keys, target: Path) -> dict[str, Any]:
-        source = replace(like, path=path, keys=keys)
-        if source.count() == 0:
+    def one(file: TableFile, target: Path) -> dict[str, Any]:
+        source = source_of(file)
+        if file.rows == 0:
             names = _others_without_rows(source, [str(name) for name in calibration.classes.tolist()])
-            return write_nothing(path, target, names, calibration.classes, alphas)
+            return write_nothing(file, target, names, calibration.classes, alphas)
         return predict_file(source, calibration, alphas, target, lambda rows: None, normalize, u)
 
     return one
@@ -100,18 +99,21 @@ def sets_of_rows(
 
     classifier, facts = saved
 
-    def one(path: Path, keys: Keys, target: Path) -> dict[str, Any]:
-        table = NewTable.of(path, facts, row_id, groups, keys)
-        if table.rows == 0:
-            return write_nothing(path, target, table.names, classifier.classes_, alphas)
+    def one(file: TableFile, target: Path) -> dict[str, Any]:
+        table = NewTable.of(file, facts, row_id, groups)
+        if file.rows == 0:
+            return write_nothing(file, target, file.names, classifier.classes_, alphas)
         return predict_table(table, classifier, alphas, target, batch_rows, progress=False, u=u)
 
     return one
 
 
-def write_nothing(path: Path, out: Path, names: list[str], classes: Any, alphas: Sequence[float]) -> dict[str, Any]:
+def write_nothing(
+    file: TableFile, out: Path, names: list[str], classes: Any, alphas: Sequence[float]
+) -> dict[str, Any]:
     """Write a file of sets without rows, with the columns that it would have."""
-    others = {name: column for name, column in _without_rows(path).items() if name in names}
+    kinds = {field.name: field.type for field in file.schema} if file.kind == "parquet" else {}
+    others = {name: pa.array([], kinds.get(name, pa.string())) for name in file.names if name in names}
     none = PredictionSets(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64), classes)
     with SetsWriter(out, names, [str(name) for name in classes.tolist()], alphas) as writer:
         writer.write(others, [none] * len(alphas))
@@ -123,20 +125,12 @@ def _others_without_rows(source: ProbabilityFile, classes: list[str]) -> list[st
 
     A CSV without rows does not tell which columns hold numbers: those of probabilities are called as the classes are.
     """
-    if kind_of(source.path) != "csv" or source.prefix is not None:
+    if not source.file.is_text or source.prefix is not None:
         source.classes()
         return source.other_columns()
-    found, names = replace(source, prefix="").classes(), names_of(source.path)
+    found, names = replace(source, prefix="").classes(), source.file.names
     check_columns(source.path, set(classes) <= set(found), "a column for each class", names, classes)
-    return [name for name in [*names, *dict(source.keys)] if name not in classes]
-
-
-def _without_rows(path: Path) -> dict[str, pa.Array]:
-    """Return the columns of a file without rows."""
-    if kind_of(path) != "parquet":
-        return {name: pa.array([], pa.string()) for name in names_of(path)}
-    schema = pq.read_schema(as_utf8(path))
-    return {field.name: pa.array([], field.type) for field in schema}
+    return [name for name in [*names, *dict(source.file.keys)] if name not in classes]
 
 
 def _label_setting(label: str | None) -> Any:
