@@ -159,6 +159,7 @@ def calibrate_cv(
     randomized: bool = True,
     allow_empty: bool = True,
     normalize: bool = False,
+    logits: bool = False,
     u: ArrayLike | None = None,
     ids: Any = None,
     random_state: Any = None,
@@ -176,7 +177,7 @@ def calibrate_cv(
         The fold of each row: any labels. As many folds as rows is the jackknife+.
     combine : {"plus", "minimax"}, default="plus"
         Compare each fold's scores under its own model (CV+), or with the lowest score that any model gives (minimax).
-    conformity, classes, groups, randomized, allow_empty, normalize, u, ids, random_state
+    conformity, classes, groups, randomized, allow_empty, normalize, logits, u, ids, random_state
         As in :func:`calibrate`.
     weights : array of float, optional
         As in :func:`calibrate`; for ``combine="plus"`` only. With one row per fold the promise is 1 - 2 alpha if the
@@ -203,7 +204,7 @@ def calibrate_cv(
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
     check_weights_of_scheme(weights is not None, scheme.combine is Tally, f"combine={combine!r}")
     weighing = EQUAL if weights is None else Weighing(weights)
-    found = score_labels(probabilities, labels, *settings, weighing=weighing)
+    found = score_labels(probabilities, labels, *settings, logits=logits, weighing=weighing)
     refuse_overlapping(found.groups.kind, "cross calibration", "Use aptset.calibrate, or give each row one group.")
     names, fold_of_row = check_fold_ids(folds, len(found.scores))
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])

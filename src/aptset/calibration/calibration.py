@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
 
-from aptset.calibration.answers import AnsweringCalibration
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from aptset.calibration.merging import merged
+from aptset.calibration.request import NAME, Request, prepare, sets_as_given
+from aptset.conformal.aggregation import mask_of_one_model, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.importance import Weighted, effective_in_words, refuse_weighted
+from aptset.conformal.measure import HeldOut
+from aptset.core.devices import as_given
 from aptset.core.overlapping import refuse_overlapping
+from aptset.core.randomization import BY_CONTENT, Chance, NewU
 from aptset.core.tables import html_table
-from aptset.core.validate import check_alpha
-from aptset.kernels.formula import Floats
+from aptset.core.validate import check_alpha, check_alphas
+from aptset.kernels.formula import Floats, Formula
+from aptset.scores import Score
+from aptset.scores.conformity import formula_of
+from aptset.sets import PredictionSets
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -21,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Calibration(AnsweringCalibration):
+class Calibration:
     """Calibration scores, ready to turn new probabilities into prediction sets. Made by :func:`calibrate`.
 
     Attributes
@@ -55,6 +67,21 @@ class Calibration(AnsweringCalibration):
     array([0])
     """
 
+    held_out: HeldOut
+    classes: NDArray[Any]
+    conformity: Score
+    key: int
+    chance: Chance = BY_CONTENT
+    allow_empty: bool = True
+    columns: NDArray[Any] | None = None
+    normalize: bool = False
+    parts: tuple[int, ...] = ()
+    first_rows: tuple[int, ...] = (0,)
+
+    @cached_property
+    def _formula(self) -> Formula:
+        return formula_of(self.conformity)
+
     @property
     def randomized(self) -> bool:
         """Whether u is drawn or 1 everywhere."""
@@ -82,6 +109,182 @@ class Calibration(AnsweringCalibration):
         size = effective_in_words(self.held_out)
         size = f" ({size} effective)" if size else ""
         return f"Calibration(n={self.n}{size}, {len(self.classes)} classes, {self.conformity}{chance})"
+
+    @overload
+    def predict_set(
+        self,
+        probabilities: Any,
+        alpha: float = ...,
+        *,
+        groups: ArrayLike | None = ...,
+        u: NewU = ...,
+        ids: Any = ...,
+        normalize: bool | None = ...,
+        logits: bool = ...,
+        allow_empty: bool | None = ...,
+        first_row: int = ...,
+        weights: ArrayLike | None = ...,
+    ) -> PredictionSets: ...
+    @overload
+    def predict_set(
+        self,
+        probabilities: Any,
+        alpha: Sequence[float],
+        *,
+        groups: ArrayLike | None = ...,
+        u: NewU = ...,
+        ids: Any = ...,
+        normalize: bool | None = ...,
+        logits: bool = ...,
+        allow_empty: bool | None = ...,
+        first_row: int = ...,
+        weights: ArrayLike | None = ...,
+    ) -> list[PredictionSets]: ...
+    def predict_set(
+        self,
+        probabilities: Any,
+        alpha: Any = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: NewU = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        logits: bool = False,
+        allow_empty: bool | None = None,
+        first_row: int = 0,
+        weights: ArrayLike | None = None,
+    ) -> PredictionSets | list[PredictionSets]:
+        """Return the prediction set of each row.
+
+        Parameters
+        ----------
+        probabilities : array, tensor or data frame, shape (rows, classes)
+            Columns in the order of ``classes``; the columns of a data frame are found by name. A tensor of torch on a
+            GPU, or an array there that DLPack can show, is worked on and answered where it lies.
+        alpha : float or sequence of float, default=0.1
+            Miscoverage level: sets hold the true label with probability at least 1 - alpha. For a sequence, a list
+            with the sets of each level is returned from one pass over the rows.
+        groups : array, optional
+            The group of each row, where groups were passed to :func:`calibrate`; of groups that overlap a boolean
+            matrix or a data frame with the columns of the calibration.
+        u : array of float in [0, 1], "fresh" or numpy Generator, optional
+            The uniform of each row, where u was passed to :func:`calibrate`; by default a keyed hash of the row, and of
+            which copy it is in this call. With "fresh", or a generator of your own, every call draws anew: for small
+            batches of rows that repeat, and have no ids. A row then has another set in the next call.
+        ids : array or name of a column, optional
+            One id per row: u then comes from the id alone, so that a row has the same set wherever and however often it
+            comes. A text names a column of the data frame of probabilities.
+        normalize : bool, optional
+            Divide each row by its sum instead of refusing rows that do not sum to 1; by default as at calibration.
+        logits : bool, default=False
+            The numbers are logits: a softmax in float64 makes them probabilities, with the same bits on every device. u
+            comes from the logits.
+        allow_empty : bool, optional
+            If False, an empty set gets its most likely label, which can only raise the coverage.
+        first_row : int, default=0
+            The number of the first row, where a long table is predicted in pieces: a multiple of 4096. Only copies of
+            rows depend on it.
+        weights : array of float, optional
+            The weight of each row, up to the same constant, where weights were passed to :func:`calibrate`.
+
+        Returns
+        -------
+        PredictionSets, or a list of them; TensorSets on a GPU
+        """
+        levels, is_sequence = check_alphas(alpha)
+        request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
+        rows, cells, held_out, may_be_empty = prepare(self, self._formula, probabilities, request, levels)
+        sets = sets_of_one_model(held_out, rows, cells, levels, self.classes, may_be_empty, NAME)
+        if type(probabilities) is not np.ndarray:
+            sets = [sets_as_given(of_level, probabilities) for of_level in sets]
+        return sets if is_sequence else sets[0]
+
+    def predict_mask(
+        self,
+        probabilities: Any,
+        alpha: float = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: NewU = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        logits: bool = False,
+        allow_empty: bool | None = None,
+        first_row: int = 0,
+        weights: ArrayLike | None = None,
+    ) -> NDArray[np.bool_]:
+        """Return the prediction sets as a boolean matrix, (rows, classes): faster, since nothing is put in order.
+
+        Equal to ``predict_set(...).mask``, a tensor for a tensor; the parameters are those of :meth:`predict_set`.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> calibration = aptset.calibrate([[0.75, 0.25]] * 20, [0] * 20, randomized=False)
+        >>> calibration.predict_mask([[0.875, 0.125], [0.5, 0.5]], alpha=0.1).sum(axis=1)
+        array([1, 1])
+        """
+        level = check_alpha(alpha)
+        request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
+        rows, cells, held_out, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
+        mask: NDArray[np.bool_] = mask_of_one_model(held_out, rows, cells, level, may_be_empty, NAME)
+        return mask if type(probabilities) is np.ndarray else as_given(mask, probabilities)
+
+    def p_values(
+        self,
+        probabilities: Any,
+        *,
+        groups: ArrayLike | None = None,
+        u: NewU = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        logits: bool = False,
+        first_row: int = 0,
+        weights: ArrayLike | None = None,
+    ) -> Floats:
+        """Return the conformal p-value of every label, (rows, classes): a label is in the set iff it exceeds alpha.
+
+        That of the true label is at most t with probability at most t. (With ``allow_empty=False`` an empty set gets
+        its most likely label, whatever its p-value.) For a tensor it is a tensor.
+        """
+        request = Request(groups, u, ids, normalize, logits, first_row, weights)
+        rows, cells, held_out, _ = prepare(self, self._formula, probabilities, request, ())
+        p_values: Floats = p_values_of_one_model(held_out, rows, cells, NAME)
+        return p_values if type(probabilities) is np.ndarray else as_given(p_values, probabilities)
+
+    def sets_and_p_values(
+        self,
+        probabilities: Any,
+        alpha: float = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: NewU = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        logits: bool = False,
+        allow_empty: bool | None = None,
+        first_row: int = 0,
+        weights: ArrayLike | None = None,
+    ) -> tuple[PredictionSets, Floats]:
+        """Return what :meth:`predict_set` and :meth:`p_values` return, and look at the rows once.
+
+        The parameters are those of :meth:`predict_set`.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> calibration = aptset.calibrate([[0.75, 0.25]] * 20, [0] * 20, randomized=False)
+        >>> sets, p_values = calibration.sets_and_p_values([[0.75, 0.25], [0.5, 0.5]], alpha=0.1)
+        >>> bool((sets.mask == (p_values > 0.1)).all())
+        True
+        """
+        level = check_alpha(alpha)
+        request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
+        rows, cells, held_out, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
+        rows = rows.seeded()
+        (sets,) = sets_of_one_model(held_out, rows, cells, [level], self.classes, may_be_empty, NAME)
+        p_values = p_values_of_one_model(held_out, rows, cells, NAME)
+        return sets_as_given(sets, probabilities), as_given(p_values, probabilities)
 
     @property
     def effective_size(self) -> float | dict[Any, float]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.calibration.labelled_rows import NAME, take_ids
 from aptset.calibration.merging import merged_folds
+from aptset.calibration.request import NAME, Request, new_rows, resolve
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_same_shape, folds_in_order, warn_no_promise
 from aptset.conformal.guarantees import Promises
@@ -20,15 +21,25 @@ from aptset.conformal.measure import HeldOut
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
 from aptset.core.groups import Ids
-from aptset.core.matrix import check_new_probabilities, check_rows, tolerance_of
+from aptset.core.matrix import check_rows
 from aptset.core.randomization import BY_CONTENT, Chance, NewU
 from aptset.core.tables import html_table
-from aptset.core.validate import check_alpha, check_alphas, check_flag_or_none
+from aptset.core.validate import check_alpha, check_alphas
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
 from aptset.sets import PredictionSets
+
+# What Calibration offers and several folds cannot: every other verb and option is the same on both.
+NOT_OFFERED = {
+    "threshold": "a label is compared with the scores of each fold under that fold's own model, so no one threshold "
+    "decides. Ask predict_set or p_values",
+    "scores": "scores of different folds come from different models. Those of each fold are in held_out.folds",
+    "monitor": "a monitor goes by the law of a split, and of folds only a bound is known. Watch a calibration of one "
+    "model",
+    "first_rows": "shards of out-of-fold rows are told apart by their ids alone",
+}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -71,6 +82,18 @@ class CrossCalibration:
     normalize: bool = False
     scheme: Scheme = field(default_factory=CVPlus)
     parts: tuple[int, ...] = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say why something that a calibration of one model offers is not here."""
+            why = NOT_OFFERED.get(name)
+            raise AttributeError(f"CrossCalibration has no {name}" + (f": {why}." if why else "."))
+
+    @property
+    def randomized(self) -> bool:
+        """Whether u is drawn or 1 everywhere."""
+        return self.chance.randomized
 
     @property
     def n(self) -> int:
@@ -123,7 +146,9 @@ class CrossCalibration:
         u: NewU = None,
         ids: Any = None,
         normalize: bool | None = None,
+        logits: bool = False,
         allow_empty: bool | None = None,
+        first_row: int = 0,
         weights: ArrayLike | None = None,
     ) -> Any:
         """Return the prediction set of each row.
@@ -145,18 +170,53 @@ class CrossCalibration:
             One id per row: u then comes from the id alone, and is the same for all folds.
         normalize : bool, optional
             Divide each row by its sum instead of refusing rows that do not sum to 1; by default as at calibration.
+        logits : bool, default=False
+            The numbers are logits, of every fold; as in :meth:`Calibration.predict_set`.
         allow_empty : bool, optional
             If False, an empty set gets its most likely label, which can only raise the coverage.
+        first_row : int, default=0
+            The number of the first row, where a long table is predicted in pieces: a multiple of 4096. Only copies of
+            rows depend on it.
         weights : array of float, optional
             The weight of each row, up to the same constant, where weights were passed to :func:`calibrate_cv`.
         """
-        alphas, is_sequence = check_alphas(alpha)
-        tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
-        held_out = self.held_out.facing(weights, len(tally.mass))
-        held_out.warn(met, ids, alphas)
-        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
-        sets = tally.sets(held_out, ids, alphas, self.classes, may_be_empty)
+        levels, is_sequence = check_alphas(alpha)
+        request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
+        tally, cells, held_out, may_be_empty = self._prepare(fold_probabilities, request, levels)
+        sets = tally.sets(held_out, cells, levels, self.classes, may_be_empty)
         return sets if is_sequence else sets[0]
+
+    def predict_mask(
+        self,
+        fold_probabilities: Iterable[Any] | Mapping[Any, Any],
+        alpha: float = 0.1,
+        *,
+        groups: ArrayLike | None = None,
+        u: NewU = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        logits: bool = False,
+        allow_empty: bool | None = None,
+        first_row: int = 0,
+        weights: ArrayLike | None = None,
+    ) -> NDArray[np.bool_]:
+        """Return the prediction sets as a boolean matrix, (rows, classes): nothing is put in order.
+
+        Equal to ``predict_set(...).mask``; the parameters are those of :meth:`predict_set`.
+
+        Examples
+        --------
+        >>> import numpy as np, aptset
+        >>> out_of_fold = np.random.default_rng(0).dirichlet([1, 1, 1], size=90)
+        >>> y, folds = out_of_fold.argmax(axis=1), np.arange(90) % 3
+        >>> calibration = aptset.calibrate_cv(out_of_fold, y, folds, random_state=0)
+        >>> calibration.predict_mask([[[0.7, 0.2, 0.1]], [[0.6, 0.3, 0.1]], [[0.8, 0.1, 0.1]]], ids=["row 1"])
+        array([[ True, False, False]])
+        """
+        level = check_alpha(alpha)
+        request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
+        tally, cells, held_out, may_be_empty = self._prepare(fold_probabilities, request, [level])
+        return next(tally.masks(held_out, cells, [level], may_be_empty))
 
     def p_values(
         self,
@@ -166,6 +226,8 @@ class CrossCalibration:
         u: NewU = None,
         ids: Any = None,
         normalize: bool | None = None,
+        logits: bool = False,
+        first_row: int = 0,
         weights: ArrayLike | None = None,
     ) -> Floats:
         """Return the share of scores, over all folds, that are at least as large as the label's own, (rows, classes).
@@ -174,8 +236,9 @@ class CrossCalibration:
         label, whatever its value.) It is no p-value in the exact sense: that of the true label is at most t with
         probability at most ``1 - guarantee(t)``; with one row per fold that is 2t: twice the value is a p-value.
         """
-        tally, ids, _ = self._tally(fold_probabilities, groups, u, ids, normalize)
-        return tally.p_values(self.held_out.facing(weights, len(tally.mass)), ids)
+        request = Request(groups, u, ids, normalize, logits, first_row, weights)
+        tally, cells, held_out, _ = self._prepare(fold_probabilities, request, ())
+        return tally.p_values(held_out, cells)
 
     def sets_and_p_values(
         self,
@@ -186,7 +249,9 @@ class CrossCalibration:
         u: NewU = None,
         ids: Any = None,
         normalize: bool | None = None,
+        logits: bool = False,
         allow_empty: bool | None = None,
+        first_row: int = 0,
         weights: ArrayLike | None = None,
     ) -> tuple[PredictionSets, Floats]:
         """Return what :meth:`predict_set` and :meth:`p_values` return, and go through the folds once.
@@ -194,12 +259,10 @@ class CrossCalibration:
         The parameters are those of :meth:`predict_set`.
         """
         level = check_alpha(alpha)
-        tally, ids, met = self._tally(fold_probabilities, groups, u, ids, normalize)
-        held_out = self.held_out.facing(weights, len(tally.mass))
-        held_out.warn(met, ids, [level])
-        may_be_empty = check_flag_or_none(allow_empty, self.allow_empty, "allow_empty")
-        (sets,) = tally.sets(held_out, ids, [level], self.classes, may_be_empty)
-        return sets, tally.p_values(held_out, ids)
+        request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
+        tally, cells, held_out, may_be_empty = self._prepare(fold_probabilities, request, [level])
+        (sets,) = tally.sets(held_out, cells, [level], self.classes, may_be_empty)
+        return sets, tally.p_values(held_out, cells)
 
     def merge(self, other: CrossCalibration) -> CrossCalibration:
         """Join with a calibration of other rows under the same models: as if all rows had been calibrated at once.
@@ -233,27 +296,23 @@ class CrossCalibration:
 
         write_calibration(path, {one.name: getattr(self, one.name) for one in fields(self)})
 
-    def _tally(
+    def _prepare(
         self,
         fold_probabilities: Iterable[Any] | Mapping[Any, Any],
-        groups: ArrayLike | None,
-        u: NewU,
-        ids: Any,
-        normalize: bool | None,
-    ) -> tuple[Tally, Ids | None, dict[Any, int]]:
-        tally: Tally | None = None
-        divide = check_flag_or_none(normalize, self.normalize, "normalize")
+        request: Request,
+        levels: Sequence[Fraction],
+    ) -> tuple[Tally, Ids | None, HeldOut, bool]:
+        """Take in what the folds say about new rows, one at a time; the first of them is checked with all the rest."""
+        tally, draw, formula = None, None, formula_of(self.conformity)
         for number, probabilities in enumerate(folds_in_order(fold_probabilities, self.folds)):
-            probabilities, named = take_ids(probabilities, ids)
-            matrix = check_new_probabilities(probabilities, NAME, self.classes, self.columns)
+            name = f"{NAME} of fold {self.folds[number]}"
+            rows, draw, matrix = new_rows(self, formula, probabilities, request, draw, name, may_stay=False)
+            assert isinstance(rows, Rows)  # the counts of the folds are added on the host
             if tally is None:
-                tally = self.scheme.combine(len(matrix), len(self.classes))
-                draw = self.chance.predicts(u, named, len(matrix), self.key, stacklevel=5)
-                groups_of_rows, met = self.held_out.meet(groups, len(matrix))
+                tally = self.scheme.combine(*matrix.shape)
+                cells, held_out, may_be_empty = resolve(self, request, len(matrix), levels)
             check_same_shape(matrix, tally.mass, number)
-            tolerance = tolerance_of(matrix, probabilities)
-            rows = Rows(matrix, formula_of(self.conformity), self.key, tolerance, *draw, divide).seeded()
-            first_bad = tally.add(self.held_out.of_models[number], rows, groups_of_rows)
-            check_rows(matrix, first_bad, f"{NAME} of fold {self.folds[number]}", divide, tolerance)
+            first_bad = tally.add(self.held_out.of_models[number], rows.seeded(), cells)
+            check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
         assert tally is not None  # there are at least two folds
-        return tally, groups_of_rows, met
+        return tally, cells, held_out, may_be_empty

@@ -20,6 +20,7 @@ from aptset.calibration.request import (
     make_rows,
     scores_of_labels,
     stays_on_device,
+    take_ids,
     with_own_seeds,
 )
 from aptset.conformal.importance import Weighted
@@ -31,8 +32,7 @@ from aptset.core.groups import Groups, groups_labels
 from aptset.core.labels import Coded, check_labels
 from aptset.core.matrix import check_named_columns, check_probabilities
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
-from aptset.core.randomization import Chance, check_first_row, column_or_values, fingerprint_of
-from aptset.core.tables import without_column
+from aptset.core.randomization import Chance, check_first_row, fingerprint_of
 from aptset.core.validate import check_flag, check_generator, draw_key
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
@@ -152,9 +152,3 @@ def _some(values: Any, rows: NDArray[np.bool_]) -> Any:
     if isinstance(values, Coded):
         return values.some(rows)
     return [values[row] for row in np.flatnonzero(rows).tolist()]
-
-
-def take_ids(probabilities: Any, ids: Any) -> tuple[Any, Any]:
-    """Return the probabilities and the ids, which may be a column of the same data frame."""
-    values = column_or_values(ids, probabilities)
-    return (without_column(probabilities, ids) if isinstance(ids, str) else probabilities), values

@@ -13,20 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.adaptive_level import Law, Shown, Track, check_count, check_step, check_streamable, check_window
 from aptset.calibration.calibration import Calibration
-from aptset.calibration.labelled_rows import take_ids
 from aptset.calibration.online_state import Numbering, State, Waiting, first_scores, read_state, write_state
-from aptset.calibration.request import NAME, content_seeds, make_rows, scores_of_labels, sets_as_given
+from aptset.calibration.request import NAME, Request, content_seeds, new_rows, scores_of_labels, sets_as_given
 from aptset.conformal.aggregation import mask_of_one_model, sets_of_one_model
 from aptset.conformal.histogram import KnownThresholds
 from aptset.core.devices import as_given
 from aptset.core.groups import Ids
 from aptset.core.labels import check_labels
-from aptset.core.matrix import check_new_probabilities
 from aptset.core.randomization import refuse_fresh
 from aptset.core.validate import check_alpha, check_flag, check_flag_or_none, warn_if_too_few
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words
-from aptset.kernels.rows import PREDICTION, Rows
+from aptset.kernels.rows import Rows
 from aptset.scores.conformity import formula_of
 from aptset.sets import PredictionSets
 
@@ -60,13 +58,8 @@ def ask(
     """Check rows of a stream as the calibration checks new ones; those on a device go through the host."""
     normalize, logits = settings
     refuse_fresh(u, "in a stream, which numbers copies from call to call")
-    if ids is not None:
-        probabilities, ids = take_ids(probabilities, ids)
-    matrix = check_new_probabilities(probabilities, NAME, calibration.classes, calibration.columns)
-    draw = calibration.chance.predicts(u, ids, len(matrix), calibration.key, is_whole=False)
-    divide = check_flag_or_none(normalize, calibration.normalize, "normalize")
-    of_score = (formula, calibration.key, draw, divide, PREDICTION, 0)
-    rows = make_rows(matrix, probabilities, False, check_flag(logits, "logits"), *of_score)
+    request = Request(groups, u, ids, normalize, logits)
+    rows, draw, matrix = new_rows(calibration, formula, probabilities, request, is_whole=False, may_stay=False)
     assert isinstance(rows, Rows)  # nothing stays on a device
     of_rows, met = calibration.held_out.meet(groups, len(rows))
     unknown = {name: n for name, n in met.items() if n == 0 and name not in calibration.held_out.size_of_group}

@@ -1,13 +1,20 @@
-"""What a calibration answers: arrays about arrays, tensors about tensors, on the device where the question lies."""
+"""What a face is asked about rows: one value, checked once, and turned into rows, cells and levels here.
+
+Arrays are answered by arrays and tensors by tensors, on the device where the question lies.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.conformal.importance import Weighted
+from aptset.conformal.measure import HeldOut
 from aptset.conformal.weight_checks import (
     check_label_weights,
     check_one_kind_of_weights,
@@ -16,8 +23,10 @@ from aptset.conformal.weight_checks import (
     warn_of_uncertain_ratios,
 )
 from aptset.core.devices import is_on_device, on_host, stand_in, tensor_of
-from aptset.core.matrix import check_rows, softmax_of, tolerance_of
-from aptset.core.randomization import Draw
+from aptset.core.groups import Ids
+from aptset.core.matrix import check_new_probabilities, check_rows, softmax_of, tolerance_of
+from aptset.core.randomization import Draw, NewU, check_first_row, column_or_values
+from aptset.core.tables import without_column
 from aptset.core.validate import check_flag
 from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats, Formula, normalised
@@ -25,6 +34,7 @@ from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import (
     BLOCK_ROWS,
     CALIBRATION,
+    PREDICTION,
     LabelScores,
     Rows,
     find_copies,
@@ -35,7 +45,11 @@ from aptset.kernels.rows import (
 from aptset.sets import PredictionSets
 
 if TYPE_CHECKING:
+    from aptset.calibration.calibration import Calibration
+    from aptset.calibration.cross_calibration import CrossCalibration
     from aptset.calibration.tensors import OnDevice
+
+    Face: TypeAlias = Calibration | CrossCalibration
 
 
 class Weighed(NamedTuple):
@@ -138,10 +152,11 @@ def make_rows(
     side: int,
     first_row: int,
     factors: Floats | None = None,
+    name: str = NAME,
 ) -> Rows | OnDevice:
     """Return rows as the loops take them, from a matrix that was checked and what it came as."""
     if not stays:
-        values = softmax_of(matrix, NAME) if logits else matrix
+        values = softmax_of(matrix, name) if logits else matrix
         tolerance = tolerance_of(values, None if logits else given)
         values = values if factors is None else corrected(values, factors, tolerance, normalize)
         rows = Rows(values, formula, key, tolerance, *draw, normalize, side, first_row)
@@ -157,6 +172,100 @@ def make_rows(
     if logits:
         there.refuse_probabilities()
     return OnDevice(there)
+
+
+def take_ids(probabilities: Any, ids: Any) -> tuple[Any, Any]:
+    """Return the probabilities and the ids, which may be a column of the same data frame."""
+    values = column_or_values(ids, probabilities)
+    return (without_column(probabilities, ids) if isinstance(ids, str) else probabilities), values
+
+
+class Request(NamedTuple):
+    """What comes with the probabilities of new rows, the same for every verb of every face."""
+
+    groups: Any = None
+    u: NewU = None
+    ids: Any = None
+    normalize: bool | None = None
+    logits: bool = False
+    first_row: int = 0
+    weights: Any = None
+    allow_empty: bool | None = None
+
+
+class NewRows(NamedTuple):
+    """New rows as the loops take them, where their u comes from, and the matrix that they were made of."""
+
+    rows: Rows | OnDevice
+    draw: Draw
+    matrix: NDArray[Any]
+
+
+class Prepared(NamedTuple):
+    """New rows as the loops take them, and what they are compared with."""
+
+    rows: Rows | OnDevice
+    cells: Ids | None
+    held_out: HeldOut
+    allow_empty: bool
+
+
+def prepare(
+    face: Calibration, formula: Formula, probabilities: Any, request: Request, levels: Sequence[Fraction]
+) -> Prepared:
+    """Check what is asked of one model about new rows; without levels nothing is said about too few samples."""
+    rows, _, matrix = new_rows(face, formula, probabilities, request)
+    return Prepared(rows, *resolve(face, request, len(matrix), levels))
+
+
+def resolve(face: Face, request: Request, n_rows: int, levels: Sequence[Fraction]) -> tuple[Ids | None, HeldOut, bool]:
+    """Return the cells of new rows, the scores as their weights meet them, and whether sets may be empty."""
+    cells, sizes = face.held_out.meet(request.groups, n_rows)
+    held_out = face.held_out.facing(request.weights, n_rows)
+    if levels:
+        held_out.warn(sizes, cells, list(levels), stacklevel=5)
+    if request.allow_empty is None:
+        return cells, held_out, face.allow_empty
+    return cells, held_out, check_flag(request.allow_empty, "allow_empty")
+
+
+def new_rows(
+    face: Face,
+    formula: Formula,
+    probabilities: Any,
+    request: Request,
+    draw: Draw | None = None,
+    name: str = NAME,
+    *,
+    is_whole: bool | None = None,
+    may_stay: bool = True,
+) -> NewRows:
+    """Check the probabilities of new rows and what their u comes from.
+
+    A ``draw`` that was made for the rows of another fold is used again. ``is_whole`` says that the rows are no piece of
+    a longer table; by default those that start at row 0 are none. ``may_stay`` allows rows to stay on their device.
+    """
+    ids = request.ids
+    if ids is not None:
+        probabilities, ids = take_ids(probabilities, ids)
+    is_weighted = isinstance(face.held_out, Weighted)
+    factors = face.held_out.factors if isinstance(face.held_out, Weighted) else None
+    is_plain = type(probabilities) is np.ndarray and request.logits is False and factors is None
+    stays = may_stay and not is_plain and not is_weighted and stays_on_device(probabilities, formula)
+    shape = probabilities if is_plain else looked_at(probabilities, stays)
+    matrix = check_new_probabilities(shape, NAME, face.classes, face.columns)
+    starts = request.first_row == 0  # the last piece of a file may well be one row
+    if draw is None:
+        whole = starts if is_whole is None else is_whole
+        draw = face.chance.predicts(request.u, ids, len(matrix), face.key, whole, stacklevel=6)
+    divide = face.normalize if request.normalize is None else check_flag(request.normalize, "normalize")
+    start = 0 if type(request.first_row) is int and starts else check_first_row(request.first_row, BLOCK_ROWS)
+    if is_plain:
+        rows = Rows(matrix, formula, face.key, tolerance_of(matrix), *draw, divide, PREDICTION, start)
+        return NewRows(rows, draw, matrix)
+    soft = check_flag(request.logits, "logits")
+    of_rows = (formula, face.key, draw, divide, PREDICTION, start, factors, name)
+    return NewRows(make_rows(matrix, probabilities, stays, soft, *of_rows), draw, matrix)
 
 
 def content_seeds(rows: Rows, matrix: NDArray[Any]) -> Words:
