@@ -17,6 +17,10 @@ KERNELS = {
         "label_scores_carefully": "Job job, const i64 *labels, double *scores",
         "hash_rows": "Job job, u64 *seeds",
     },
+    "logit_scores.cu": {
+        "label_scores": "Job job, const i64 *labels, double *scores",
+        "label_scores_carefully": "Job job, const i64 *labels, double *scores",
+    },
     "masks.cu": {"mask": "Job job, Wanted wanted", "mask_carefully": "Job job, Wanted wanted, i64 all"},
     "narrow.cu": {
         "label_scores": "Job job, const i64 *labels, double *scores",
@@ -35,10 +39,12 @@ def _wrappers(name: str) -> str:
     """Return functions that run each kernel of a file over a grid."""
     lines = [f'#include "{name}"']
     for kernel, parameters in KERNELS[name].items():
+        lines += ["#ifdef FOLDS"] if (name, kernel) == ("logit_scores.cu", "label_scores") else ["#if 1"]
         names = ", ".join(one.split()[-1].lstrip("*") for one in parameters.split(","))
         call = f"[&] {{ {kernel}({names}); }}"
         lines.append(f'extern "C" void run_{kernel}(unsigned grid, unsigned block, {parameters})')
         lines.append(f"{{ emulate(grid, block, {call}); }}")
+        lines.append("#endif")
     return "\n".join(lines)
 
 

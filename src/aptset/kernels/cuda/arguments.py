@@ -26,6 +26,7 @@ class Job(ctypes.Structure):
         ("bad", _POINTER),
         ("slow", _POINTER),
         ("n_slow", _POINTER),
+        ("unlike", _POINTER),
         ("weights", _DOUBLE * 16),
     )
 

@@ -17,7 +17,7 @@ from typing import Any
 
 _HEADERS = (
     *("row.cuh", "warp.cuh", "careful.cuh", "loading.cuh", "tiles.cuh", "output.cuh"),
-    *("held.cuh", "narrowing.cuh", "settling.cuh"),
+    *("held.cuh", "narrowing.cuh", "settling.cuh", "logits.cuh"),
 )
 
 

@@ -3,7 +3,8 @@
  * A program is compiled for one width and one type: COLUMNS, ELEMENT (0 float32, 1 float64, 2 float16, 3 bfloat16), and
  * how a warp divides its rows: LANES lanes a row, which read VECTOR labels at a time. HASHES says whether seeds come from the
  * rows, ASKS whether the score asks for the largest masses, RANKS whether a rank counts. Collectives are always those of whole
- * warps, reached by all lanes together: tests run the same source on a processor, with lanes as fibers.
+ * warps, reached by all lanes together: tests run the same source on a processor, with lanes as fibers. LOGITS says that the rows
+ * are logits, whose softmax the kernel makes itself.
  */
 #ifndef APTSET_ROW_CUH
 #define APTSET_ROW_CUH
@@ -11,6 +12,10 @@
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
+
+#ifndef LOGITS
+#define LOGITS 0
+#endif
 
 #define DEVICE static __device__ __forceinline__
 #define FULL 0xFFFFFFFFu
@@ -48,6 +53,7 @@ struct Job {
     u64 *bad;       /* the number of the first bad row; all ones if there is none */
     u32 *slow;      /* rows that a fast path could not settle, perhaps twice (as a first copy and as what they are); */
     u64 *n_slow;    /* how many */
+    u64 *unlike;    /* LOGITS: becomes 1 where a row is none of probabilities; if it stays 0, logits were announced in error */
     double w[N_WEIGHTS];
 };
 

@@ -6,7 +6,27 @@
 #define EACH_LEFT ((MOST_LEFT + LANES - 1) / LANES) /* that a lane scores */
 
 /* Labels that are left; places behind the last one hold a value below all others. */
-struct __align__(16) Left { Value x[MOST_LEFT]; double mass[MOST_LEFT]; u64 ties[MOST_LEFT]; int columns[MOST_LEFT]; int count; };
+struct __align__(16) Left {
+    Value x[MOST_LEFT];
+    double mass[MOST_LEFT];
+    u64 ties[MOST_LEFT];
+    int columns[MOST_LEFT], count;
+#if LOGITS
+    float logits[MOST_LEFT];
+#endif
+};
+
+/* Whether labels are equal; of logits, whether their order is in doubt though they are not. */
+DEVICE bool are_equal(const Left &left, int c, int d) {
+#if LOGITS
+    return left.logits[c] == left.logits[d];
+#else
+    return left.x[c] == left.x[d];
+#endif
+}
+#if LOGITS
+DEVICE bool are_near(Value x, Value y) { return fabsf(x - y) <= APART * y; }
+#endif
 
 #if VECTOR * ((COLUMNS + LANES * VECTOR - 1) / (LANES * VECTOR)) > 32
 typedef u64 Chosen;
@@ -32,8 +52,11 @@ DEVICE int gather(const Held &held, const Element *row, const Bracket &b, bool i
         for (; chosen && at < MOST_LEFT; chosen &= chosen - 1, at++) {
             int e = first_of(chosen), column = column_of(e / VECTOR) + e % VECTOR;
             Value x = value_of(row[column]); /* registers have no index */
+#if LOGITS
+            left.logits[at] = x, x = about_exponential(x, held.shift) * held.scale;
+#endif
             left.x[at] = x, left.columns[at] = column;
-            if (!PLAIN) left.mass[at] = mass_of((double)x);
+            if (!PLAIN) left.mass[at] = LOGITS ? (double)x * STEPS_PER_ONE : mass_of((double)x);
         }
     }
     __syncwarp();
@@ -43,14 +66,19 @@ DEVICE int gather(const Held &held, const Element *row, const Bracket &b, bool i
 /* What comes out for a row: labels of at least `from` are in; of those that equal it only the ones up to `tie`. */
 struct Kept { Value from; u64 tie; int size; bool slow; };
 
-/* The mass of the labels before one of those that are left, and its rank among them; tells whether it equals another. */
+/* The mass of the labels before one of those that are left, and its rank among them; tells whether it equals another (or is near one). */
 DEVICE bool place_among(const Left &left, int c, double *above, float *rank) {
     Value mine = left.x[c];
     float alike = 0.0f;
 #pragma unroll
     for (int d = 0; d < MOST_LEFT; d++) {
         Value other = left.x[d];
+#if LOGITS
+        if (are_near(other, mine)) alike += 1.0f;
+        else
+#else
         if (other == mine) alike += 1.0f;
+#endif
         if (other > mine) *above += left.mass[d], *rank += 1.0f;
     }
     return alike > 1.0f;
@@ -58,7 +86,7 @@ DEVICE bool place_among(const Left &left, int c, double *above, float *rank) {
 DEVICE void add_ties(const Left &left, int c, int count, double *above, float *rank) {
 #pragma unroll 1
     for (int d = 0; d < count; d++)
-        if (left.x[d] == left.x[c] && left.ties[d] < left.ties[c]) *above += left.mass[d], *rank += 1.0f;
+        if (are_equal(left, c, d) && left.ties[d] < left.ties[c]) *above += left.mass[d], *rank += 1.0f;
 }
 
 /* Which of the labels that are left are in; tells whether all are sure with so much slack, and whether some are equal. */
@@ -85,6 +113,23 @@ DEVICE bool score_left(const Job &job, const Left &left, int count, double above
     return sure;
 }
 
+#if LOGITS
+/* Whether the order of labels that are left is in doubt: near each other, and not equal. */
+DEVICE bool are_in_doubt(const Left &left, int count) {
+    bool doubt = false;
+    for (int c = (int)WITHIN; c < count; c += LANES)
+        for (int d = 0; d < count; d++) doubt |= are_near(left.x[d], left.x[c]) && !are_equal(left, c, d);
+    return any_in_group(doubt);
+}
+/* Whether a label is so near above an end that it may be below it. */
+DEVICE bool has_near_ends(const Held &held, const Bracket &b) {
+    float above_low = b.low * (1.0f + APART), above_high = b.high * (1.0f + APART);
+    bool near = false;
+#pragma unroll
+    for (int e = 0; e < PER_LANE; e++) near |= (held.x[e] > b.low && held.x[e] <= above_low) || (held.x[e] > b.high && held.x[e] <= above_high);
+    return any_in_group(near);
+}
+#else
 /* The exact mass of the labels above a value, read once more: registers have no index, and code of this kind is rare. */
 DEVICE double mass_above(const Element *row, Value high, bool is_open) {
     double above = 0.0;
@@ -95,6 +140,7 @@ DEVICE double mass_above(const Element *row, Value high, bool is_open) {
     }
     return mass_in_group(above) * STEPS_PER_ONE;
 }
+#endif
 
 #if PLAIN
 /* The same in float32: tells less often. */
@@ -107,10 +153,10 @@ DEVICE bool score_quickly(const Left &left, int count, const Bracket &b, const T
         int c = (int)WITHIN + k * LANES;
         is_in[k] = false;
         if (c >= count) continue;
-        float mine = left.x[c], above = 0.0f;
+        float mine = left.x[c], above = 0.0f, beyond = LOGITS ? mine * (1.0f + 2.0f * 0x1p-16f) : mine;
 #pragma unroll
         for (int d = 0; d < MOST_LEFT; d++)
-            if (left.x[d] > mine) above += left.x[d], ranks++;
+            if (left.x[d] > beyond) above += left.x[d], ranks++;
         float gap = above + mine * t.share - room;
         is_in[k] = gap < 0.0f;
         sure = sure && fabsf(gap) > slack;
@@ -129,7 +175,7 @@ DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const B
 #if PLAIN
     sure = score_quickly(left, count, b, t, is_in, &equal);
 #else
-    double about = t.of.total - (double)b.at_high.mass * STEPS_PER_ONE, slack = slack_of(b.at_high.mass, t, t.threshold);
+    double about = t.of.total - (double)b.at_high.mass * STEPS_PER_ONE, slack = slack_of(job, b.at_high.mass, t, t.threshold);
     sure = score_left(job, left, count, about, b.at_high.number, false, t, slack, is_in, &equal);
 #endif
     bool any_tied = __any_sync(FULL, equal), tied = any_tied && any_in_group(equal);
@@ -140,10 +186,21 @@ DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const B
             if (PLAIN) left.mass[c] = mass_of((double)left.x[c]);
         }
         if (PLAIN) t.one_over_total = 1.0 / t.of.total;
+#if LOGITS /* what is not sure is left to the careful kernel */
+        double above = t.of.total - (double)b.at_high.mass * STEPS_PER_ONE, most = slack_of(job, b.at_high.mass, t, t.threshold);
+        __syncwarp();
+        bool doubt = are_in_doubt(left, count) && tied;
+        sure = score_left(job, left, count, above, b.at_high.number, tied, t, most, is_in, &equal);
+        kept.slow |= doubt || any_in_group(!sure);
+#else
         double above = mass_above(row, b.high, is_open);
         __syncwarp();
         score_left(job, left, count, above, b.at_high.number, tied, t, 0.0, is_in, &equal);
+#endif
     }
+#if LOGITS
+    kept.slow |= has_near_ends(held, b);
+#endif
     u32 in = 0;
     Value least = (Value)4;
 #pragma unroll

@@ -1,0 +1,160 @@
+/* The score of one label of each row of logits, exactly: a warp has a row, whose softmax stays in its registers.
+ *
+ * The sum of a softmax goes by halves upon halves. A lane has the columns that the first FOLDS halvings put together, so that these take
+ * place within it: cell b of lane k is column k + sum of COLUMNS >> i over the bits i - 1 of b. What an odd width leaves over at halving i stands
+ * in 2^(i - 1) columns more; lanes 2^(i - 1) .. 2^i - 1 have one of them each.
+ */
+#include "careful.cuh"
+
+#ifdef FOLDS
+#define CELLS (1 << FOLDS)
+#define LAST (COLUMNS >> FOLDS) /* at most 32: how many lanes have cells */
+
+DEVICE int offset_of(int cell) {
+    int offset = 0;
+#pragma unroll
+    for (int i = 1; i <= FOLDS; i++) offset += cell >> (i - 1) & 1 ? COLUMNS >> i : 0;
+    return offset;
+}
+/* The column that this lane has of those that were left over; -1 if it has none. */
+DEVICE int odd_column() {
+    int lane = (int)LANE, column = -1;
+#pragma unroll
+    for (int i = 1; i <= FOLDS; i++)
+        if (COLUMNS >> (i - 1) & 1 && lane >> (i - 1) == 1) column = 2 * (COLUMNS >> i) + offset_of(lane & ((1 << (i - 1)) - 1));
+    return column;
+}
+template <int LEVEL> DEVICE double folded(const double *weights) {
+    if constexpr (LEVEL == 0) return weights[0];
+    else return folded<LEVEL - 1>(weights) + folded<LEVEL - 1>(weights + (1 << (LEVEL - 1)));
+}
+
+/* The sum of a row; `odd` is the weight of the column of this lane that was left over. */
+DEVICE double sum_of_row(const double *weights, double odd) {
+    double sum = folded<FOLDS>(weights), rest = 0.0;
+#pragma unroll
+    for (int i = 1; i < FOLDS; i++) {
+        double other = __shfl_xor_sync(FULL, odd, 1 << (i - 1));
+        if (LANE >> i) odd += other; /* lanes of a later halving */
+    }
+#pragma unroll
+    for (int i = 1; i <= FOLDS; i++)
+        if (COLUMNS >> (i - 1) & 1) rest += __shfl_sync(FULL, odd, 1 << (i - 1));
+#pragma unroll
+    for (int width = LAST; width > 1; width /= 2) {
+        if (width % 2) rest += __shfl_sync(FULL, sum, width - 1);
+        double other = __shfl_sync(FULL, sum, ((int)LANE + width / 2) & 31);
+        if ((int)LANE < width / 2) sum += other;
+    }
+    return __shfl_sync(FULL, sum, 0) + rest;
+}
+
+/* A quotient as IEEE rounds it, where nothing is near the ends of the exponents: with the rounded reciprocal two corrections are enough. */
+DEVICE double quotient(double x, double y, double one_over_y) {
+    double q = x * one_over_y;
+    q = fma(fma(-q, y, x), one_over_y, q);
+    return fma(fma(-q, y, x), one_over_y, q);
+}
+
+/* Sums over the labels of this lane. */
+struct Sums { double total, above; u64 hash, mine, top, second; u32 greater, equal; };
+
+DEVICE void add_label(Sums &s, double p) {
+    double mass = (p + 2.0) - 2.0;
+    u64 bits = bits_of(p);
+    s.total += mass;
+    if (bits > s.mine) { s.above += mass; if (RANKS || ASKS) s.greater++; }
+    s.equal += bits == s.mine;
+    if (ASKS) { /* bits of masses sort like masses */
+        u64 m = bits_of(mass), lower = m < s.top ? m : s.top;
+        s.top = m > s.top ? m : s.top, s.second = lower > s.second ? lower : s.second;
+    }
+}
+DEVICE void top_two(Sums &s) {
+    for (int step = 1; step < 32; step *= 2) {
+        u64 other = __shfl_xor_sync(FULL, s.top, step), behind = __shfl_xor_sync(FULL, s.second, step);
+        u64 lower = other < s.top ? other : s.top;
+        behind = behind > s.second ? behind : s.second;
+        s.top = other > s.top ? other : s.top, s.second = lower > behind ? lower : behind;
+    }
+}
+
+/* The score of a label that equals another, or has no mass: the row once more, label by label. */
+DEVICE double score_again(const Job &job, const Element *at, i64 label, double highest, double sum, Loaded &of, u64 seed) {
+    double mine = exponential((double)value_of(at[label]) - highest) / sum;
+    u64 tie_seed = tie_seed_of(seed, of.u), my_tie = tie_of(tie_seed, label);
+    i64 above = 0, before = 0, with_mass = 0;
+#pragma unroll 1
+    for (int j = (int)LANE; j < COLUMNS; j += 32) {
+        double p = exponential((double)value_of(at[j]) - highest) / sum;
+        i64 steps = grid_steps(p);
+        bool comes_first = p > mine || (p == mine && j != label && tie_of(tie_seed, j) < my_tie);
+        above += comes_first ? steps : 0, before += comes_first, with_mass += steps > 0;
+    }
+    of.with_mass = sum_over(with_mass, 32);
+    return score_of(job.w, sum_over(above, 32), grid_steps(mine), sum_over(before, 32) + 1, of);
+}
+
+#define MIN_BLOCKS (CELLS > 16 ? 4 : 5)
+
+extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
+    i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32;
+    bool is_known = false, has = (int)LANE < LAST;
+    int odd_one = odd_column();
+    for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps) {
+        i64 row = row_at(job, k), label = labels[row];
+        const Element *at = elements_of(job, row);
+        Value x[CELLS], odd_value = odd_one >= 0 ? value_of(at[odd_one]) : (Value)(-1.0f / 0.0f), of_label = value_of(at[label]);
+#pragma unroll
+        for (int b = 0; b < CELLS; b++) x[b] = has ? value_of(at[(int)LANE + offset_of(b)]) : (Value)(-1.0f / 0.0f);
+        if (!is_known) tell_unlike(job, row_is_unlike(at), is_known);
+        Value top = odd_value;
+        bool missing = odd_value != odd_value;
+        Sums s = {0.0, 0.0, 0, 0, 0, 0, 0, 0};
+#pragma unroll
+        for (int b = 0; b < CELLS; b++) {
+            missing |= x[b] != x[b], top = x[b] > top ? x[b] : top;
+            if (HASHES && has) add_to_hash(s.hash, bits_of((double)x[b] + 0.0), job.column_keys[(int)LANE + offset_of(b)]);
+        }
+        if (HASHES && odd_one >= 0) add_to_hash(s.hash, bits_of((double)odd_value + 0.0), job.column_keys[odd_one]);
+        double highest = (double)largest_over(top, 32);
+        if (__any_sync(FULL, missing || is_infinite(highest))) { if (LANE == 0) report(job, row); continue; }
+        double weights[CELLS], odd_weight = exponential((double)odd_value - highest);
+#pragma unroll
+        for (int b = 0; b < CELLS; b++) weights[b] = exponential((double)x[b] - highest);
+        double sum = sum_of_row(weights, odd_weight), one_over_sum = 1.0 / sum;
+        double mine = quotient(exponential((double)of_label - highest), sum, one_over_sum);
+        s.mine = bits_of(mine);
+#pragma unroll
+        for (int b = 0; b < CELLS; b++) add_label(s, quotient(weights[b], sum, one_over_sum));
+        if (FOLDS) add_label(s, quotient(odd_weight, sum, one_over_sum));
+        Loaded of = {mass_in_group(s.total) * STEPS_PER_ONE, 0.0, 0.0, 0, 0.0};
+        double above = mass_in_group(s.above) * STEPS_PER_ONE;
+        u32 both = __reduce_add_sync(FULL, s.greater | s.equal << 16);
+        if (ASKS) top_two(s), of.top = from_bits(s.top) * STEPS_PER_ONE, of.second = from_bits(s.second) * STEPS_PER_ONE;
+        u64 seed = seed_at(job, row, HASHES ? sum_in_group(s.hash) : 0, LANE == 0);
+        of.u = uniform_at(job, row, seed);
+        double own = mass_of(mine), score;
+        if (both >> 16 > 1 || own == 0.0) score = score_again(job, at, label, highest, sum, of, seed);
+        else score = mass_score(job.w, above, own, (double)(both & 0xFFFFu) + 1.0, of);
+        if (LANE == 0) scores[row] = score;
+    }
+}
+#endif
+
+/* Rows of any length that the room of a warp holds. */
+extern "C" __global__ void label_scores_carefully(Job job, const i64 *labels, double *scores) {
+    DYNAMIC_SHARED(pool);
+    double *room = (double *)pool + threadIdx.x / 32 * ROOM;
+    i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32;
+    bool is_known = false;
+    for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps) {
+        i64 row = row_at(job, k);
+        if (!is_known) tell_unlike(job, row_is_unlike(elements_of(job, row)), is_known);
+        Careful c = open_carefully(job, row, room);
+        if (c.bad) { if (LANE == 0) report(job, row); continue; }
+        double score = careful_label_score(job, c, labels[row]);
+        if (LANE == 0) scores[row] = score;
+        __syncwarp();
+    }
+}
