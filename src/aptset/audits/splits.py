@@ -19,6 +19,7 @@ from aptset.audits.results import Splits
 from aptset.audits.values import PartResult, SplitResult, TestedRows
 from aptset.data.labels import columns_of
 from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import all_at_once
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import fresh
 from aptset.judging.metrics import OF_SPLITS
@@ -71,7 +72,8 @@ class RandomSplit:
             warnings.filterwarnings("ignore", "a new row carries a label that y does not hold")
             model.fit(_safe_indexing(self.pool.X, train), self.pool.y[train])
         X, y = _safe_indexing(self.pool.X, test), self.pool.y[test]
-        sets: PredictionSets = model.predict_set(X)
+        with all_at_once():
+            sets: PredictionSets = model.predict_set(X)
         tested = None
         if self.keeps:
             covered = sets.covers(y).astype(int).tolist()  # what the sets did, which no p-value alone can tell
@@ -122,7 +124,9 @@ class RandomSplit:
 
 def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the p-value of each row's true label, 0 for a label that the model does not know."""
-    found = np.take_along_axis(model.p_values(X), np.maximum(columns, 0)[:, None], axis=1)[:, 0]
+    with all_at_once():
+        p_values = model.p_values(X)
+    found = np.take_along_axis(p_values, np.maximum(columns, 0)[:, None], axis=1)[:, 0]
     return np.where(columns < 0, 0.0, found)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from aptset.batches.checks import check_first_batch
@@ -26,6 +27,7 @@ def predict_batches(
     normalize: bool | None = None,
     logits: bool = False,
     allow_empty: bool | None = None,
+    u: Literal["fresh"] | np.random.Generator | None = None,
 ) -> pa.RecordBatchReader:
     """Return the rows of record batches with their prediction sets, worked out as they are read.
 
@@ -42,6 +44,9 @@ def predict_batches(
         classes.
     normalize, logits, allow_empty
         As in :meth:`Calibration.predict_set`.
+    u : "fresh" or numpy Generator, optional
+        New randomness in every call, as in :meth:`Calibration.predict_set`; by default a keyed hash of each row, and of
+        which copy it is among all rows.
 
     Returns
     -------
@@ -60,6 +65,6 @@ def predict_batches(
     """
     first, all_batches = peeked(Source.of(batches).batches())
     columns = Columns(probabilities, prefix, groups, ids)
-    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, u=u)
     make = maker_for(calibration, check_first_batch(first), columns, settings)
     return pa.RecordBatchReader.from_batches(make.schema, make(all_batches))

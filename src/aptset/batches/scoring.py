@@ -18,7 +18,7 @@ from aptset.data.groups.ids import Groups, Kind
 from aptset.kernels.copies import CALIBRATION
 from aptset.kernels.formula import Formula
 from aptset.kernels.rowhash import Words
-from aptset.probabilities.answers import make_rows, scores_of_labels
+from aptset.probabilities.answers import count_copies, make_rows, scores_of_labels
 from aptset.probabilities.chance import Chance
 from aptset.scores import Gridded, Score
 from aptset.scores.conformity import formula_of
@@ -80,7 +80,11 @@ class Scoring:
         keys = keys_of(found.scores, self.resolution)
         words = int(found.seeds.sum(dtype=np.uint64)) + int((found.scores + 0.0).view(np.uint64).sum(dtype=np.uint64))
         ids = found.seeds[:0] if self.layout.ids is None else found.seeds
-        return ScoredPiece(keys, names, groups, found.n_copies, words, ids)
+        n_copies = found.n_copies
+        if self.layout.ids is not None:
+            share = count_copies(matrix, matrix, False, self.key)
+            n_copies = share[0] * len(matrix) // max(1, share[1])
+        return ScoredPiece(keys, names, groups, n_copies, words, ids)
 
     @cached_property
     def _formula(self) -> Formula:

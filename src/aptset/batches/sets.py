@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -58,6 +58,8 @@ class SetMaker:
         for start, piece in pieces(record_batches(batches), len(self.order), by_blocks):
             with rows_of(partition, start):
                 columns = self._columns(piece, offset + start if by_blocks else 0)
+            if offset and by_blocks and start == 0 and self.settings.u is None:  # all rows, if they are few
+                self.calibration.chance.warn(piece.num_rows, stacklevel=3)
             yield pa.record_batch(columns, schema=self.schema)
 
     def _columns(self, piece: pa.RecordBatch, first_row: int) -> list[pa.Array]:
@@ -98,13 +100,16 @@ def set_maker(
     normalize: bool | None = None,
     logits: bool = False,
     allow_empty: bool | None = None,
+    u: Literal["fresh"] | None = None,
 ) -> SetMaker:
     """Return a function from batches to batches with sets, for batches with the schema of ``first``.
 
-    The parameters are those of :func:`predict_batches`. What it returns can be pickled, and called on every partition.
+    The parameters are those of :func:`predict_batches`. What it returns can be pickled, and called on every partition;
+    so u may be "fresh", but no generator, of which every worker would have a copy.
     """
+    refuse_copied_generator(u)
     columns = Columns(probabilities, prefix, groups, ids)
-    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, u=u)
     return maker_for(calibration, first, columns, settings)
 
 
@@ -128,6 +133,12 @@ def maker_for(
     added = [field for size, labels in names for field in ((size, pa.int32()), (labels, of_set))]
     made = pa.schema([*(schema.field(name) for name in kept), *(pa.field(name, kind) for name, kind in added)])
     return SetMaker(calibration, layout, tuple(order), tuple(levels), made, settings)
+
+
+def refuse_copied_generator(u: Any) -> None:
+    """Refuse a generator where a function is pickled: its copies would draw the same numbers."""
+    if not (u is None or isinstance(u, str)):
+        raise ValueError(f'u must be "fresh" or left out where partitions are worked on apart; got {u!r}.')
 
 
 def check_without_row_weights(calibration: Calibration) -> None:

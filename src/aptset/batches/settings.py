@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from aptset.probabilities.chance import NewU
 from aptset.scores import Conformity as Conformity
 
 
@@ -46,8 +47,10 @@ class Predicting:
     normalize: bool | None
     logits: bool
     allow_empty: bool | None
+    u: NewU = None
 
     @property
     def flags(self) -> dict[str, Any]:
         """What :meth:`Calibration.predict_set` takes by name."""
-        return {"normalize": self.normalize, "logits": self.logits, "allow_empty": self.allow_empty}
+        flags = {"normalize": self.normalize, "logits": self.logits, "allow_empty": self.allow_empty}
+        return {**flags, "u": self.u}

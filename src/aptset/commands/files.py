@@ -42,7 +42,6 @@ from aptset.commands.reading import (
     with_newlines,
 )
 from aptset.data.labels import Coded
-from aptset.data.matrix_checks import softmax_of
 from aptset.running.path_checks import as_utf8
 
 BATCH_ROWS = 65_536
@@ -124,7 +123,7 @@ class ProbabilityFile:
             others = {} if some is None or self.label is None else {Path(self.label).stem: pa.array(some.in_full())}
             others |= {name: pa.array(values[rows]) for name, values in named.items()}
             others |= key_columns(self.keys, list(others), len(matrix[rows]))
-            yield Batch(start, self._as_probabilities(np.asarray(matrix[rows])), some, others)
+            yield Batch(start, np.asarray(matrix[rows]), some, others)
 
     def _named_arrays(self, n_rows: int) -> dict[str, NDArray[Any]]:
         """Return the ids, the groups and the weights, which stand beside the matrix."""
@@ -162,7 +161,7 @@ class ProbabilityFile:
                 named |= key_columns(self.keys, self._names, batch.num_rows)
                 matrix = np.column_stack(columns) if batch.num_rows else np.empty((0, len(wanted)))
                 labels = None if self.label is None else as_coded_texts(named[self.label])
-                yield Batch(start, self._as_probabilities(matrix), labels, named)
+                yield Batch(start, matrix, labels, named)
                 start += batch.num_rows
 
     def _raw_batches(self, wanted: list[str]) -> Iterator[Any]:
@@ -227,6 +226,3 @@ class ProbabilityFile:
         found = [name for name in found if name not in named]
         check_columns(self.path, len(found) >= 2, what, names)
         return found
-
-    def _as_probabilities(self, matrix: NDArray[Any]) -> NDArray[Any]:
-        return softmax_of(matrix, "probabilities") if self.logits and len(matrix) else matrix

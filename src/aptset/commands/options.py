@@ -121,6 +121,11 @@ def workers(_: Any, __: Any, jobs: int | None) -> int | None:
 
 JOBS = click.option("--jobs", type=int, callback=workers, help="Folds to fit at once; -1 for one per core.")
 ROW_ID = click.option("--id", "row_id", help="A column that names each row: its chance then comes from this id alone.")
+FRESH_U = click.option(
+    "--u",
+    type=click.Choice(["fresh"]),
+    help="fresh: new randomness in this run, instead of a hash of each row; for small files of rows that repeat.",
+)
 WEIGHTS = click.option("--weights", metavar="COLUMN", help="A column with the weight of each row: target over source.")
 PROBABILITIES = [
     click.argument("probs", nargs=-1, required=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from aptset.commands.checks import check_columns
 from aptset.commands.columns import Plan
@@ -31,10 +31,11 @@ def predict_rows(
     trust: Sequence[str],
     batch_rows: int,
     progress: bool,
+    u: Literal["fresh"] | None = None,
 ) -> dict[str, Any]:
     """Write the sets of raw rows, piece by piece; all their columns travel along."""
-    saved = load_run(folder, trust)
-    return predict_table(NewTable.of(path, saved[1], row_id, groups), saved[0], alphas, out, batch_rows, progress)
+    classifier, facts = load_run(folder, trust)
+    return predict_table(NewTable.of(path, facts, row_id, groups), classifier, alphas, out, batch_rows, progress, u)
 
 
 def load_run(folder: Path, trust: Sequence[str]) -> tuple[Any, dict[str, Any]]:
@@ -46,15 +47,21 @@ def load_run(folder: Path, trust: Sequence[str]) -> tuple[Any, dict[str, Any]]:
 
 
 def predict_table(
-    table: NewTable, classifier: Any, alphas: Sequence[float] | None, out: Path, batch_rows: int, progress: bool
+    table: NewTable,
+    classifier: Any,
+    alphas: Sequence[float] | None,
+    out: Path,
+    batch_rows: int,
+    progress: bool,
+    u: Literal["fresh"] | None = None,
 ) -> dict[str, Any]:
-    """Write the sets of the rows of a file."""
+    """Write the sets of the rows of a file; fresh u takes the place of ids."""
     levels = [classifier.alpha] if alphas is None else list(alphas)
     names = [str(name) for name in classifier.classes_.tolist()]
     pieces, labels, empty = SetsOfPieces(classifier, levels, table.rows), 0, 0
     with SetsWriter(out, table.names, names, levels) as writer, counting(table.rows, "rows", progress) as count:
         for some in table.pieces(batch_rows):
-            sets = pieces.of(some.features, some.groups, some.ids)
+            sets = pieces.of(some.features, some.groups, some.ids if u is None else None, u)
             writer.write(some.others, sets)
             labels, empty = labels + len(sets[0].indices), empty + int((sets[0].sizes == 0).sum())
             count(len(sets[0]))

@@ -23,6 +23,7 @@ from aptset.commands.options import (
     BANDS,
     CONFORMITY,
     DIALECT,
+    FRESH_U,
     QUIET,
     SEEDS,
     TRUST,
@@ -97,6 +98,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 @click.option("--groups", help="The column of groups, if calibration was done by one.")
 @WEIGHTS
 @click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
+@FRESH_U
 @with_options([*DIALECT, TRUST])
 @QUIET
 @AS_JSON
@@ -135,13 +137,13 @@ def predict(
             from aptset.commands.prediction_jobs import predict_rows  # loads scikit-learn, as models do
 
             path = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
-            names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows")}
+            names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows", "u")}
             done = predict_rows(path, artefact, asked, target, **names, progress=not quiet)
         else:
             _, source = sources_of(options, label, quiet)
             found = load_artefact(artefact, options["trust"])
             with counting(source.count(), "rows", not quiet) as counter:
-                done = predict_file(source, found, alphas, target, counter, options["normalize"])
+                done = predict_file(source, found, alphas, target, counter, options["normalize"], options["u"])
     done["out"] = out
     show(done, in_words(done, out), quiet, as_json, err=out == "-")
 

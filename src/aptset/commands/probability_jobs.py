@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,11 +26,13 @@ from aptset.commands.reading import as_texts
 from aptset.commands.writer import SetsWriter
 from aptset.data.setting_checks import check_alphas
 from aptset.judging.evaluation import Evaluation
+from aptset.kernels.copies import CALIBRATION
 from aptset.probabilities.border import score_labels
 from aptset.probabilities.calibrating import calibrate, calibration_of, load_calibration
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.chance.checks import check_ids
 from aptset.probabilities.stored_scores import find_score
+from aptset.probabilities.streams.numbering import Numbering
 from aptset.probabilities.weighing import Weighing
 from aptset.running.writing import atomic_write
 from aptset.scores import Score
@@ -55,12 +57,13 @@ def calibrate_files(
     check_conformity(settings["conformity"])
     parts: list[Calibration] = []
     seeds: list[Any] = []
+    number_copies = Numbering(side=CALIBRATION).next_seeds  # of all rows: copies in other files have u of their own
     for source, batch, classes in labelled_batches(sources):
         weighing = Weighing(weights_of(source, batch), is_part=True)
         with shifted_rows(source.path, batch.start):
             of_rows = {"groups": by_labels or _groups_of(source, batch), "ids": _ids_of(source, batch)}
-            of_rows["weighing"] = weighing
-            settings |= {"classes": classes, "first_row": batch.start, "least_distinct": 0.0, "u": None, **of_rows}
+            of_rows |= {"weighing": weighing, "number_copies": number_copies, "logits": source.logits}
+            settings |= {"classes": classes, "least_distinct": 0.0, "u": None, **of_rows}
             found = score_labels(batch.probabilities, batch.labels, **settings)
         parts.append(calibration_of(found, True, settings["normalize"]))
         seeds.append(found.seeds if source.row_id is not None else found.seeds[:0])
@@ -127,7 +130,7 @@ def _calibrate_whole(
         groups += _groups_of(source, batch) or []
         ids += _ids_of(source, batch) or []
         weights += [] if source.weight is None else [weights_of(source, batch)]
-        settings["classes"] = wanted
+        settings |= {"classes": wanted, "logits": source.logits}
         on_rows(len(batch.probabilities))
     by: Any = by_labels or groups or None
     of_rows = {"groups": by, "ids": ids or None, "weights": np.concatenate(weights) if weights else None}
@@ -141,6 +144,7 @@ def predict_file(
     out: Path,
     on_rows: OnRows,
     normalize: bool = False,
+    u: Literal["fresh"] | None = None,
 ) -> dict[str, Any]:
     """Write the sets of a file, batch by batch; every other column travels along."""
     check_alphas(alphas)
@@ -154,7 +158,7 @@ def predict_file(
             with shifted_rows(source.path, batch.start):
                 by, ids = _groups_of(source, batch), _ids_of(source, batch)
                 options = {"groups": by, "ids": ids, "normalize": normalize or None, "first_row": batch.start}
-                options["weights"] = weights
+                options |= {"weights": weights, "logits": source.logits, "u": u}
                 sets: Any = calibration.predict_set(batch.probabilities[:, order], list(alphas), **options)
             writer.write(source.written_columns(batch.others), sets)
             rows, labels = rows + len(sets[0]), labels + len(sets[0].indices)

@@ -14,6 +14,8 @@ from aptset.commands.prediction_jobs import labelled_rows
 from aptset.commands.probability_jobs import check_weights_wanted, labelled_batches, weights_of
 from aptset.commands.reading import as_texts
 from aptset.commands.table_jobs import Settings, TableResult, run_table
+from aptset.data.matrix_checks import softmax_of
+from aptset.probabilities.answers import NAME
 from aptset.probabilities.calibration import Calibration
 from aptset.reports.making import Report, report
 from aptset.reports.render import need_jinja
@@ -66,7 +68,7 @@ def report_probabilities(
     with counting(total, "rows", progress) as on_rows:
         for source, batch, _ in labelled_batches(sources, names):
             check_weights_wanted(source, calibration)
-            parts.append(batch.probabilities)
+            parts.append(softmax_of(batch.probabilities, NAME) if source.logits else batch.probabilities)
             labels.extend(batch.labels.in_full() if batch.labels else [])
             groups.extend(as_texts(batch.others[source.group]) if source.group else [])
             ids.extend(as_texts(batch.others[source.row_id]) if source.row_id else [])

@@ -21,7 +21,7 @@ from aptset.data.groups.bands import LabelBands
 from aptset.data.groups.ids import is_grouping
 from aptset.data.labels import as_objects
 from aptset.data.sets import PredictionSets
-from aptset.data.setting_checks import check_share_of_split
+from aptset.data.setting_checks import all_at_once, check_share_of_split
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.saving import FACTS, save_classifier
 from aptset.judging.estimates import in_p
@@ -179,7 +179,8 @@ def run_table(path: Path, target: str, settings: Settings) -> TableResult:
     )
     of_test, test_ids = None if by is None else by[test], None if ids is None else ids[test]
     X, y = rows.features.iloc[test], rows.labels[test]
-    sets = classifier.predict_set(X, settings.alphas, groups=of_test, ids=test_ids)
+    with all_at_once():
+        sets = classifier.predict_set(X, settings.alphas, groups=of_test, ids=test_ids)
     shown = of_test if settings.bands is None else settings.bands.of(y)
     found = [evaluate(some, y, groups=shown, alpha=alpha) for some, alpha in zip(sets, settings.alphas, strict=True)]
     p_value = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -183,3 +185,21 @@ def check_flag(value: Any, name: str) -> bool:
 def check_flag_or_none(value: Any, default: bool, name: str) -> bool:
     """Return a boolean, or the default for None."""
     return default if value is None else check_flag(value, name)
+
+
+_ALL_AT_ONCE: ContextVar[bool] = ContextVar("all_at_once", default=False)
+
+
+@contextmanager
+def all_at_once() -> Iterator[None]:
+    """Work on rows that come in this one call, as a test set does: each of their copies has u of its own."""
+    before = _ALL_AT_ONCE.set(True)
+    try:
+        yield
+    finally:
+        _ALL_AT_ONCE.reset(before)
+
+
+def are_all_at_once() -> bool:
+    """Tell whether rows come in one call, so that nobody needs to be warned of those in other ones."""
+    return _ALL_AT_ONCE.get()

@@ -21,6 +21,7 @@ from aptset.estimator.fitting import mean_probabilities
 from aptset.estimator.frames import frame_of_rows
 from aptset.kernels.formula import Floats
 from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.chance import NewU
 from aptset.probabilities.cross import CrossCalibration
 
 
@@ -34,7 +35,7 @@ class Answering(Conventions):
         alpha: float | None = ...,
         *,
         groups: ArrayLike | None = ...,
-        u: ArrayLike | None = ...,
+        u: NewU = ...,
         ids: Any = ...,
     ) -> PredictionSets: ...
     @overload
@@ -44,7 +45,7 @@ class Answering(Conventions):
         alpha: Sequence[float],
         *,
         groups: ArrayLike | None = ...,
-        u: ArrayLike | None = ...,
+        u: NewU = ...,
         ids: Any = ...,
     ) -> list[PredictionSets]: ...
     def predict_set(
@@ -53,7 +54,7 @@ class Answering(Conventions):
         alpha: Any = None,
         *,
         groups: ArrayLike | None = None,
-        u: ArrayLike | None = None,
+        u: NewU = None,
         ids: Any = None,
     ) -> PredictionSets | list[PredictionSets]:
         """Return the prediction set of each row.
@@ -67,8 +68,10 @@ class Answering(Conventions):
             level is returned.
         groups : array, optional
             The group of each row, where groups were passed to ``fit``; of overlapping groups a matrix or a frame.
-        u : array of float in [0, 1], optional
-            The uniform of each row, where u was passed to ``fit``; by default a keyed hash of the content of the row.
+        u : array of float in [0, 1], "fresh" or numpy Generator, optional
+            The uniform of each row, where u was passed to ``fit``; by default a keyed hash of the content of the row,
+            and of which copy it is in this call. With "fresh", or a generator of your own, every call draws anew: for
+            small batches of rows that repeat, and have no ids. A row then has another set in the next call.
         ids : array or name of a column, optional
             One id per row: u then comes from the id alone, so that a row has the same set wherever and however often it
             comes.
@@ -85,9 +88,7 @@ class Answering(Conventions):
         sets = [some.named_as(X) for some in fitted.sets(samples, levels, self.allow_empty, self.n_jobs)]
         return sets if is_sequence else sets[0]
 
-    def p_values(
-        self, X: Any, *, groups: ArrayLike | None = None, u: ArrayLike | None = None, ids: Any = None
-    ) -> Floats:
+    def p_values(self, X: Any, *, groups: ArrayLike | None = None, u: NewU = None, ids: Any = None) -> Floats:
         """Return the p-value of every label, (rows, classes): the share of scores at least as large as the label's own.
 
         A label is in ``predict_set(X, alpha)`` iff its value exceeds ``input_level(alpha)``, which is alpha unless
@@ -107,7 +108,7 @@ class Answering(Conventions):
         return self.p_values(X, **options)
 
     def sets_and_p_values(
-        self, X: Any, alpha: float | None = None, *, groups: Any = None, u: Any = None, ids: Any = None
+        self, X: Any, alpha: float | None = None, *, groups: Any = None, u: NewU = None, ids: Any = None
     ) -> tuple[PredictionSets, Floats]:
         """Return what :meth:`predict_set` and :meth:`p_values` return, and ask the models once.
 
@@ -143,7 +144,7 @@ class Answering(Conventions):
         alpha: float | None = None,
         *,
         groups: Any = None,
-        u: Any = None,
+        u: NewU = None,
         ids: Any = None,
         backend: Backend = "pandas",
     ) -> Any:
@@ -174,7 +175,7 @@ class Answering(Conventions):
         return frame_of_rows(*self._answer(X, alpha, groups, u, ids), backend)
 
     def p_frame(
-        self, X: Any, *, groups: Any = None, u: Any = None, ids: Any = None, backend: Backend = "pandas"
+        self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None, backend: Backend = "pandas"
     ) -> Any:
         """Return :meth:`p_values` as a data frame, one column per label, with the index of X."""
         values = self.p_values(X, groups=groups, u=u, ids=ids)

@@ -16,6 +16,7 @@ from aptset.estimator.answering import Answering
 from aptset.estimator.checks import warn_unseen_labels
 from aptset.estimator.conformal import fit, fit_and_predict, prepare
 from aptset.estimator.saving import save_classifier
+from aptset.probabilities.chance import NewU
 from aptset.scores import Conformity
 
 
@@ -193,7 +194,7 @@ class ConformalClassifier(Answering):
         groups: ArrayLike | None = None,
         groups_new: ArrayLike | None = None,
         u: ArrayLike | None = None,
-        u_new: ArrayLike | None = None,
+        u_new: NewU = None,
         ids: Any = None,
         ids_new: Any = None,
         **fit_params: Any,

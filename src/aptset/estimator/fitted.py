@@ -34,7 +34,7 @@ from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copi
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.probabilities.calibration import Calibration
-from aptset.probabilities.chance import Chance
+from aptset.probabilities.chance import Chance, NewU
 from aptset.probabilities.chance.checks import (
     check_first_row,
     column_or_values,
@@ -70,7 +70,7 @@ class Rule:
         self,
         X: Any,
         passed_groups: Any = None,
-        u: ArrayLike | None = None,
+        u: NewU = None,
         ids: Any = None,
         first_row: int = 0,
         is_whole: bool = True,
@@ -96,7 +96,8 @@ class Rule:
         n = _num_samples(X)
         draw = self.chance.calibrates(u, column_or_values(ids, X), n, self.key)
         if draw.seeds is not None:
-            return self._samples(X, values, draw.seeds, draw.u).weighed_by(self.weighing), self
+            rule = replace(self, chance=self.chance.with_copies(*_copies_among_first(X, n, self.key)))
+            return self._samples(X, values, draw.seeds, draw.u).weighed_by(self.weighing), rule
         seeds = row_seeds(X, self.key)
         copies = find_copies(seeds, CALIBRATION)
         seeds[copies.rows] = copies.seeds
@@ -105,6 +106,15 @@ class Rule:
 
     def _samples(self, X: Any, values: GroupValues | None, seeds: Words, u: Floats | None) -> fitting.Samples:
         return fitting.Samples(X, seeds, u, self.groups.ids(values, len(seeds)), formula_of(self.score), self.key)
+
+
+def _copies_among_first(X: Any, n_rows: int, key: int) -> tuple[int, int]:
+    """Return how many of the first rows are copies of others, and of how many; none of rows that cannot be hashed."""
+    some = fitting.take(X, slice(min(n_rows, BLOCK_ROWS)))
+    try:
+        return len(find_copies(row_seeds(some, key), CALIBRATION).rows), _num_samples(some)
+    except (TypeError, ValueError):  # such rows have ids because of it
+        return 0, n_rows
 
 
 @dataclass(frozen=True)

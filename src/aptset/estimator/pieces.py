@@ -10,6 +10,7 @@ import numpy as np
 from aptset.data.sets import PredictionSets
 from aptset.data.setting_checks import check_alphas, warn_if_too_few
 from aptset.kernels.rowhash import Words
+from aptset.probabilities.chance import NewU
 from aptset.probabilities.chance.checks import check_ids
 
 
@@ -34,10 +35,10 @@ class SetsOfPieces:
         self._seeds: list[Words] = []
         self.rows = 0
 
-    def of(self, X: Any, groups: Any, ids: Any) -> list[PredictionSets]:
+    def of(self, X: Any, groups: Any, ids: Any, u: NewU = None) -> list[PredictionSets]:
         """Return the sets of the next piece at each level."""
         is_whole = self.rows == 0 and len(X) == self._n_rows
-        samples, values = self._fitted.rule.samples(X, groups, None, ids, self.rows, is_whole)
+        samples, values = self._fitted.rule.samples(X, groups, u, ids, self.rows, is_whole)
         self._met |= self._fitted.held_out.meet(values, len(samples))[1]
         if ids is not None:
             self._seeds.append(samples.seeds)

@@ -14,6 +14,7 @@ from sklearn.frozen import FrozenEstimator
 
 from aptset.baselines import ConformalQuantileClassifier
 from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import all_at_once
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments.boxes import make_box
@@ -98,6 +99,10 @@ class Cell:
         return Sample(X[:n], y[:n], X[n:], y[n:], n_classes, model)
 
     def _sets(self, sample: Sample, box: Any) -> dict[str, PredictionSets]:
+        with all_at_once():
+            return self._sets_of_family(sample, box)
+
+    def _sets_of_family(self, sample: Sample, box: Any) -> dict[str, PredictionSets]:
         seed = self._seed(self.box, self.family)
         if self.family == "SC":
             return self._split(sample, box, seed)

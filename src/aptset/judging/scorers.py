@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aptset.data.sets import PredictionSets
-from aptset.data.setting_checks import check_option
+from aptset.data.setting_checks import all_at_once, check_option
 from aptset.judging.checks import check_can_predict_sets
 from aptset.judging.metrics import METRICS
 from aptset.judging.outcome import Outcome
@@ -22,7 +22,8 @@ def predict_set_of(estimator: Any, X: Any) -> tuple[PredictionSets, Any]:
         else:
             break
     check_can_predict_sets(estimator)
-    return estimator.predict_set(X), X
+    with all_at_once():
+        return estimator.predict_set(X), X
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ class Rows:
 
     ``seeds`` default to a keyed hash of the probabilities and of which copy a row is (so of its ``side`` and of where
     the rows start, ``first_row``), ``u`` to uniforms drawn from the seeds. A row is bad if a value is not in [0, 2] (so
-    also if it is missing) or its sum is further than ``tolerance`` from 1.
+    also if it is missing) or its sum is further than ``tolerance`` from 1. ``n_copies`` says how many rows are copies,
+    where seeds that came with them have that in them.
     """
 
     probabilities: NDArray[np.generic]
@@ -38,6 +39,7 @@ class Rows:
     normalize: bool = False
     side: int = PREDICTION
     first_row: int = 0
+    n_copies: int = 0
 
     def block(self, start: int, stop: int) -> "Rows":
         """Return rows start .. stop - 1 as contiguous arrays, normalised and raised if that was asked for."""
@@ -152,7 +154,7 @@ def label_scores(rows: Rows, labels: NDArray[np.int64]) -> LabelScores:
     if first_bad < 0:
         scores, copies = rows.formula.on_grid(scores), rows.copies(noted)
     if copies is None:
-        return LabelScores(scores, first_bad, 0, seeds)
+        return LabelScores(scores, first_bad, rows.n_copies, seeds)
     scores[copies.rows] = label_scores(rows.again(copies), labels[copies.rows]).scores
     seeds[copies.rows] = copies.seeds
     return LabelScores(scores, first_bad, len(copies.rows), seeds)

@@ -22,7 +22,7 @@ from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import Rows
 from aptset.probabilities.answers import looked_at, make_rows, sets_as_given, stays_on_device
 from aptset.probabilities.border import NAME, take_ids
-from aptset.probabilities.chance import BY_CONTENT, Chance
+from aptset.probabilities.chance import BY_CONTENT, Chance, NewU
 from aptset.probabilities.chance.checks import check_first_row
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
@@ -53,7 +53,7 @@ class AnsweringCalibration:
         alpha: float = ...,
         *,
         groups: ArrayLike | None = ...,
-        u: ArrayLike | None = ...,
+        u: NewU = ...,
         ids: Any = ...,
         normalize: bool | None = ...,
         logits: bool = ...,
@@ -68,7 +68,7 @@ class AnsweringCalibration:
         alpha: Sequence[float],
         *,
         groups: ArrayLike | None = ...,
-        u: ArrayLike | None = ...,
+        u: NewU = ...,
         ids: Any = ...,
         normalize: bool | None = ...,
         logits: bool = ...,
@@ -82,7 +82,7 @@ class AnsweringCalibration:
         alpha: Any = 0.1,
         *,
         groups: ArrayLike | None = None,
-        u: ArrayLike | None = None,
+        u: NewU = None,
         ids: Any = None,
         normalize: bool | None = None,
         logits: bool = False,
@@ -103,15 +103,18 @@ class AnsweringCalibration:
         groups : array, optional
             The group of each row, where groups were passed to :func:`calibrate`; of groups that overlap a boolean
             matrix or a data frame with the columns of the calibration.
-        u : array of float in [0, 1], optional
-            The uniform of each row, where u was passed to :func:`calibrate`; by default a keyed hash of the row.
+        u : array of float in [0, 1], "fresh" or numpy Generator, optional
+            The uniform of each row, where u was passed to :func:`calibrate`; by default a keyed hash of the row, and of
+            which copy it is in this call. With "fresh", or a generator of your own, every call draws anew: for small
+            batches of rows that repeat, and have no ids. A row then has another set in the next call.
         ids : array or name of a column, optional
             One id per row: u then comes from the id alone, so that a row has the same set wherever and however often it
             comes. A text names a column of the data frame of probabilities.
         normalize : bool, optional
             Divide each row by its sum instead of refusing rows that do not sum to 1; by default as at calibration.
         logits : bool, default=False
-            The numbers are logits: a softmax in float64 makes them probabilities, with the same bits on every device.
+            The numbers are logits: a softmax in float64 makes them probabilities, with the same bits on every device. u
+            comes from the logits.
         allow_empty : bool, optional
             If False, an empty set gets its most likely label, which can only raise the coverage.
         first_row : int, default=0
@@ -142,7 +145,7 @@ class AnsweringCalibration:
         alpha: float = 0.1,
         *,
         groups: ArrayLike | None = None,
-        u: ArrayLike | None = None,
+        u: NewU = None,
         ids: Any = None,
         normalize: bool | None = None,
         logits: bool = False,
@@ -176,7 +179,7 @@ class AnsweringCalibration:
         probabilities: Any,
         *,
         groups: ArrayLike | None = None,
-        u: ArrayLike | None = None,
+        u: NewU = None,
         ids: Any = None,
         normalize: bool | None = None,
         logits: bool = False,
@@ -201,7 +204,7 @@ class AnsweringCalibration:
         alpha: float = 0.1,
         *,
         groups: ArrayLike | None = None,
-        u: ArrayLike | None = None,
+        u: NewU = None,
         ids: Any = None,
         normalize: bool | None = None,
         logits: bool = False,
@@ -237,7 +240,7 @@ class AnsweringCalibration:
         return formula_of(self.conformity)
 
     def _rows(
-        self, probabilities: Any, u: ArrayLike | None, ids: Any, normalize: bool | None, logits: bool, first_row: int
+        self, probabilities: Any, u: NewU, ids: Any, normalize: bool | None, logits: bool, first_row: int
     ) -> Rows | OnDevice:
         if ids is not None:
             probabilities, ids = take_ids(probabilities, ids)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.data.devices import is_on_device, stand_in, tensor_of
+from aptset.data.devices import is_on_device, on_host, stand_in, tensor_of
 from aptset.data.matrix_checks import check_rows, softmax_of, tolerance_of
 from aptset.data.sets import PredictionSets
+from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION, find_copies, own_seeds
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.places import LabelScores, Rows, label_scores
+from aptset.kernels.rowhash import Words
+from aptset.kernels.seeding import hash_rows
 from aptset.probabilities.chance import Draw
 from aptset.probabilities.weighing import corrected
 
@@ -46,18 +50,44 @@ def make_rows(
 ) -> Rows | OnDevice:
     """Return rows as the loops take them, from a matrix that was checked and what it came as."""
     if not stays:
-        matrix = softmax_of(matrix, NAME) if logits else matrix
-        tolerance = tolerance_of(matrix, None if logits else given)
-        matrix = matrix if factors is None else corrected(matrix, factors, tolerance, normalize)
-        return Rows(matrix, formula, key, tolerance, *draw, normalize, side, first_row)
+        values = softmax_of(matrix, NAME) if logits else matrix
+        tolerance = tolerance_of(values, None if logits else given)
+        values = values if factors is None else corrected(values, factors, tolerance, normalize)
+        rows = Rows(values, formula, key, tolerance, *draw, normalize, side, first_row)
+        if not logits or draw.seeds is not None:
+            return rows
+        keys = content_seeds(rows, matrix, logits)
+        return with_own_seeds(rows, keys, own_seeds(keys, side, first_row))
     from aptset.probabilities.device_rows import DeviceRows
     from aptset.probabilities.tensors import OnDevice
 
     tolerance = tolerance_of(np.empty(0)) if logits else tolerance_of(matrix, given)
-    rows = DeviceRows(tensor_of(given), formula, key, tolerance, *draw, normalize, side, first_row, logits)
+    there = DeviceRows(tensor_of(given), formula, key, tolerance, *draw, normalize, side, first_row, logits)
     if logits:
-        rows.refuse_probabilities()
-    return OnDevice(rows)
+        there.refuse_probabilities()
+    return OnDevice(there)
+
+
+def content_seeds(rows: Rows, matrix: NDArray[Any], logits: bool) -> Words:
+    """Return the seed of each row's content, whichever copy it is; ``matrix`` is what the rows came from.
+
+    Logits are hashed, not their softmax: rows that differ stay different where probabilities are 0 and 1.
+    """
+    return hash_rows(matrix, rows.key) if logits else rows.content_seeds()
+
+
+def with_own_seeds(rows: Rows, keys: Words, seeds: Words) -> Rows:
+    """Return rows with the seeds that copies have of their own, from the seeds of their content."""
+    return replace(rows, seeds=seeds, n_copies=int(np.count_nonzero(seeds != keys)))
+
+
+def count_copies(matrix: NDArray[Any], given: Any, stays: bool, key: int) -> tuple[int, int]:
+    """Return how many of the first rows are copies of others, and of how many: for rows whose ids are hashed instead.
+
+    A prediction without ids draws from the content again. One block tells enough, and costs no pass over all rows.
+    """
+    some = np.asarray(on_host(tensor_of(given)[:BLOCK_ROWS])) if stays else matrix[:BLOCK_ROWS]
+    return len(find_copies(hash_rows(some, key), CALIBRATION).rows), len(some)
 
 
 def scores_of_labels(rows: Rows | OnDevice, columns: NDArray[np.int64]) -> LabelScores:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +32,16 @@ from aptset.kernels.copies import BLOCK_ROWS, CALIBRATION
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, label_scores
 from aptset.kernels.rowhash import Words
-from aptset.probabilities.answers import NAME, looked_at, make_rows, scores_of_labels, stays_on_device
+from aptset.probabilities.answers import (
+    NAME,
+    content_seeds,
+    count_copies,
+    looked_at,
+    make_rows,
+    scores_of_labels,
+    stays_on_device,
+    with_own_seeds,
+)
 from aptset.probabilities.chance import Chance, fingerprint_of
 from aptset.probabilities.chance.checks import (
     check_first_row,
@@ -101,8 +110,12 @@ def score_labels(
     tuning: Tuning | None = None,
     least_distinct: float = 0.5,
     weighing: Weighing = EQUAL,
+    number_copies: Callable[[Words], Words] | None = None,
 ) -> Scored:
-    """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them."""
+    """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them.
+
+    ``number_copies`` turns the seeds of contents into those of copies, where rows come after others, as in many files.
+    """
     score = check_conformity(conformity) if tuning is None else Adaptive()
     randomized, normalize = check_flag(randomized, "randomized"), check_flag(normalize, "normalize")
     probabilities, ids = take_ids(probabilities, ids)
@@ -123,7 +136,11 @@ def score_labels(
     factors = None if weighed is None else weighed.factors
     of_rows = (formula, key, draw, normalize, CALIBRATION, start, factors)
     rows = make_rows(matrix, probabilities, stays, soft, *of_rows)
+    if number_copies is not None and draw.seeds is None and isinstance(rows, Rows):
+        keys = content_seeds(rows, matrix, soft)
+        rows = with_own_seeds(rows, keys, number_copies(keys))
     found = scores_of_labels(rows, columns)
+    n_copies, n_rows = (found.n_copies, len(rows)) if ids is None else count_copies(matrix, probabilities, stays, key)
     trials: tuple[Trial, ...] = ()
     reserved = None
     if tuning is not None and isinstance(rows, Rows):
@@ -138,7 +155,7 @@ def score_labels(
     if weighed is not None:
         refuse_overlapping(found_groups.kind, *WITHOUT_WEIGHTS)
     group_of_row = found_groups.ids_of_labels(found_groups.ids(values, len(rows)), columns)
-    chance, fingerprint = chance.with_copies(found.n_copies, len(rows)), fingerprint_of(found.seeds, found.scores)
+    chance, fingerprint = chance.with_copies(n_copies, n_rows), fingerprint_of(found.seeds, found.scores)
     of_score = (score, key, chance, fingerprint, found.seeds, trials, reserved, weighed)
     return Scored(found.scores, group_of_row, found_groups, known, names, *of_score)
 

@@ -25,7 +25,7 @@ from aptset.data.tables import html_table
 from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows
 from aptset.probabilities.border import NAME, take_ids
-from aptset.probabilities.chance import BY_CONTENT, Chance
+from aptset.probabilities.chance import BY_CONTENT, Chance, NewU
 from aptset.probabilities.merging import merged_folds
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
@@ -120,7 +120,7 @@ class CrossCalibration:
         alpha: Any = 0.1,
         *,
         groups: ArrayLike | None = None,
-        u: ArrayLike | None = None,
+        u: NewU = None,
         ids: Any = None,
         normalize: bool | None = None,
         allow_empty: bool | None = None,
@@ -137,9 +137,10 @@ class CrossCalibration:
             Miscoverage level; for a sequence, a list with the sets of each level is returned.
         groups : array, optional
             The group of each row, where groups were passed to :func:`calibrate_cv`.
-        u : array of float in [0, 1], optional
+        u : array of float in [0, 1], "fresh" or numpy Generator, optional
             The uniform of each row, for all folds, where u was passed to :func:`calibrate_cv`. By default it is a keyed
             hash of what a fold's model says about the row, under that fold: the same function of the row on both sides.
+            With "fresh", or a generator of your own, every call draws anew, one u for all folds.
         ids : array or name of a column, optional
             One id per row: u then comes from the id alone, and is the same for all folds.
         normalize : bool, optional
@@ -162,7 +163,7 @@ class CrossCalibration:
         fold_probabilities: Iterable[Any] | Mapping[Any, Any],
         *,
         groups: ArrayLike | None = None,
-        u: ArrayLike | None = None,
+        u: NewU = None,
         ids: Any = None,
         normalize: bool | None = None,
         weights: ArrayLike | None = None,
@@ -182,7 +183,7 @@ class CrossCalibration:
         alpha: float = 0.1,
         *,
         groups: ArrayLike | None = None,
-        u: ArrayLike | None = None,
+        u: NewU = None,
         ids: Any = None,
         normalize: bool | None = None,
         allow_empty: bool | None = None,
@@ -236,7 +237,7 @@ class CrossCalibration:
         self,
         fold_probabilities: Iterable[Any] | Mapping[Any, Any],
         groups: ArrayLike | None,
-        u: ArrayLike | None,
+        u: NewU,
         ids: Any,
         normalize: bool | None,
     ) -> tuple[Tally, Ids | None, dict[Any, int]]:
@@ -250,8 +251,9 @@ class CrossCalibration:
                 draw = self.chance.predicts(u, named, len(matrix), self.key, stacklevel=5)
                 groups_of_rows, met = self.held_out.meet(groups, len(matrix))
             check_same_shape(matrix, tally.mass, number)
-            rows = Rows(matrix, formula_of(self.conformity), self.key, tolerance_of(matrix), *draw, divide).seeded()
+            tolerance = tolerance_of(matrix, probabilities)
+            rows = Rows(matrix, formula_of(self.conformity), self.key, tolerance, *draw, divide).seeded()
             first_bad = tally.add(self.held_out.of_models[number], rows, groups_of_rows)
-            check_rows(matrix, first_bad, f"{NAME} of fold {self.folds[number]}", divide)
+            check_rows(matrix, first_bad, f"{NAME} of fold {self.folds[number]}", divide, tolerance)
         assert tally is not None  # there are at least two folds
         return tally, groups_of_rows, met

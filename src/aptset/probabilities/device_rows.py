@@ -87,13 +87,19 @@ class DeviceRows:
             only = self._prepare(first, last) if len(parts) == 1 else None  # several are prepared twice, not held
             seeds, n_copies = self._seeds(first, last), torch.zeros((), dtype=torch.int64, device=self.device)
             if seeds is None:
-                values = (self._prepare(*part) if only is None else only for part in parts)
+                values = (self._hashed(part, only) for part in parts)
                 hashed = torch.cat([self.engine.hash_rows(some, self.key) for some in values])
                 seeds, n_copies = own_seeds(hashed, self.side, self.first_row + first)
             for start, stop in parts:
                 some = self._prepare(start, stop) if only is None else only
                 yield Piece(start, stop, self._piece(some, start, stop, seeds[start - first : stop - first]), n_copies)
                 n_copies = torch.zeros_like(n_copies)
+
+    def _hashed(self, part: tuple[int, int], prepared: Tensor | None) -> Tensor:
+        """Return what the seeds of some rows are hashed from: logits as they came, or prepared probabilities."""
+        if self.logits:
+            return _readable(self.probabilities[slice(*part)])
+        return self._prepare(*part) if prepared is None else prepared
 
     @property
     def _cells_at_a_time(self) -> int:
@@ -116,7 +122,7 @@ class DeviceRows:
             values = normalised(values.to(torch.float64), TORCH)
         if self.formula.power != 1.0:
             values = tempered(values.to(torch.float64), self.formula.power, self.tolerance, TORCH)
-        return values.contiguous() if values.dtype in _READ else values.to(torch.float64).contiguous()
+        return _readable(values)
 
     def _softmax(self, logits: Tensor) -> Tensor:
         of_engine = getattr(self.engine, "softmax", None)
@@ -150,6 +156,10 @@ class _Fetched:
         if self._rows.logits:
             values = _softmax(values if values.ndim == 2 else values[None])[slice(None) if values.ndim == 2 else 0]
         return np.asarray(values.to(torch.float64).cpu())
+
+
+def _readable(values: Tensor) -> Tensor:
+    return values.contiguous() if values.dtype in _READ else values.to(torch.float64).contiguous()
 
 
 def _softmax(logits: Tensor) -> Tensor:

@@ -64,9 +64,10 @@ def adaptive_scores(
     matrix, known = check_named_columns(matrix, names, classes, labels, "probabilities")
     columns = check_labels(labels, known, len(matrix))
     key, uniforms = draw_key(check_generator(random_state)), check_u(u, len(matrix))
-    rows = Rows(matrix, formula_of(Adaptive()), key, tolerance_of(matrix), None, uniforms, normalize, CALIBRATION)
+    tolerance = tolerance_of(matrix, probabilities)
+    rows = Rows(matrix, formula_of(Adaptive()), key, tolerance, None, uniforms, normalize, CALIBRATION)
     found = label_scores(rows, columns)
-    check_rows(matrix, found.first_bad, "probabilities", normalize)
+    check_rows(matrix, found.first_bad, "probabilities", normalize, tolerance)
     return found.scores
 
 

@@ -97,8 +97,9 @@ def label_ratios(
     matrix, names = check_probabilities(probabilities, NAME)
     matrix, known = check_named_columns(matrix, names, classes, labels, NAME)
     columns = check_labels(labels, known, len(matrix))
-    old, aligned = check_plain_rows(matrix, NAME), check_new_probabilities(new_probabilities, _NEW, known, names)
-    new = check_plain_rows(aligned, _NEW)
+    old = check_plain_rows(matrix, probabilities, NAME)
+    aligned = check_new_probabilities(new_probabilities, _NEW, known, names)
+    new = check_plain_rows(aligned, new_probabilities, _NEW)
     check_every_class(np.bincount(columns, minlength=len(known)), known)
     found = solve(old, columns, new)
     condition = check_condition(_confusion(old, columns, new.shape[1])) if method == "bbse" else None

@@ -69,16 +69,17 @@ def oracle_sets(
     uniforms = check_u(u, len(matrix))
     matrix, labels = check_named_columns(matrix, names, classes, [0], "probabilities")
     key = draw_key(check_generator(random_state))
+    tolerance = tolerance_of(matrix, probabilities)
     rows = Rows(
         matrix,
         formula_of(Adaptive()),
         key,
-        tolerance_of(matrix),
+        tolerance,
         u=np.ones(len(matrix)) if uniforms is None else uniforms,
         normalize=normalize,
     )
     # S(x, u; t) holds the labels whose score is below t; each term of a sum is off by half a grid step at most.
     threshold = float(wanted) - (matrix.shape[1] + 2) * 2.0**-52
     found = cut(rows, np.full((len(matrix), 1), threshold))
-    check_rows(matrix, found.first_bad, "probabilities", normalize)
+    check_rows(matrix, found.first_bad, "probabilities", normalize, tolerance)
     return PredictionSets.trusted(*found.at(0), labels)

@@ -14,12 +14,12 @@ from aptset.kernels.formula import Floats
 _WORST = 1e8  # a condition from here on leaves nothing of what was measured
 
 
-def check_plain_rows(matrix: NDArray[np.generic], name: str) -> Floats:
-    """Return rows that are probabilities; refuse others."""
-    wide = matrix.astype(np.float64, order="C")
+def check_plain_rows(matrix: NDArray[np.generic], given: Any, name: str) -> Floats:
+    """Return rows that are probabilities; refuse others. ``given`` is what the matrix came as."""
+    wide, tolerance = matrix.astype(np.float64, order="C"), tolerance_of(matrix, given)
     with np.errstate(invalid="ignore", over="ignore"):
-        is_good = (np.abs(wide.sum(axis=1) - 1) <= tolerance_of(matrix)) & (wide >= 0).all(axis=1)
-    check_rows(matrix, -1 if is_good.all() else int(np.argmin(is_good)), name, normalize=False)
+        is_good = (np.abs(wide.sum(axis=1) - 1) <= tolerance) & (wide >= 0).all(axis=1)
+    check_rows(matrix, -1 if is_good.all() else int(np.argmin(is_good)), name, False, tolerance)
     return wide
 
 

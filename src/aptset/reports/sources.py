@@ -26,6 +26,7 @@ from aptset.data.label_checks import (
 from aptset.data.labels import columns_of
 from aptset.data.matrix_checks import check_new_probabilities
 from aptset.data.sets import PredictionSets
+from aptset.data.setting_checks import all_at_once
 from aptset.judging.evaluation import Evaluation, evaluate
 from aptset.judging.evidence import Evidence, Origin, as_group_list
 from aptset.judging.features import can_be_sliced
@@ -33,6 +34,7 @@ from aptset.judging.laws import FoldCounts
 from aptset.probabilities.border import NAME, take_ids
 from aptset.probabilities.calibration import Calibration
 from aptset.probabilities.chance import Chance
+from aptset.probabilities.chance.checks import refuse_fresh
 from aptset.probabilities.cross import CrossCalibration
 from aptset.reports.asking import ask, folds_of_calibration, group_of_rows
 from aptset.reports.checks import check_report_source
@@ -67,9 +69,12 @@ def evaluation_of(
     what = "p-values, which a report needs"
     refuse_overlapping(of_source.held_out.groups.kind, what, WITHOUT_P_VALUES)
     refuse_overlapping("overlap" if groups_overlap(groups) else "", "place in a report", WITHOUT_P_VALUES)
-    if isinstance(source, Calibration | CrossCalibration):
-        return _of_calibration(source, X, y, groups, features, 0.1 if alpha is None else alpha, random_state, chance)
-    return _of_classifier(source, X, y, groups, features, alpha, random_state, on_rows, chance)
+    refuse_fresh(chance.get("u"), "in a report, which asks several things about each row")
+    with all_at_once():
+        if isinstance(source, Calibration | CrossCalibration):
+            level = 0.1 if alpha is None else alpha
+            return _of_calibration(source, X, y, groups, features, level, random_state, chance)
+        return _of_classifier(source, X, y, groups, features, alpha, random_state, on_rows, chance)
 
 
 def _of_classifier(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from aptset.calibrations.weighted import refuse_weighted
 from aptset.kernels.formula import Formula
+from aptset.probabilities.chance.checks import MANY_COPIES
 
 if TYPE_CHECKING:
     from aptset.probabilities.calibration import Calibration
@@ -47,6 +49,18 @@ def check_can_be_a_layer(calibration: Calibration) -> None:
     if calibration.chance.source == "given":
         raise ValueError(
             "calibration must draw its own u to stand in a layer; it was passed u=.... Calibrate again without u."
+        )
+
+
+def warn_of_copies(calibration: Calibration, stacklevel: int) -> None:
+    """Say that equal rows of different batches share one u, where calibration rows were often copies."""
+    chance = calibration.chance
+    if chance.copies >= MANY_COPIES and chance.randomized:
+        warnings.warn(
+            f"{chance.copies:.0%} of the calibration rows are copies of others, and a layer sees no ids: the first of "
+            "equal rows has the same u in every batch, so that over many small batches they are in or out together. "
+            'Call layer.calibration.predict_mask(..., u="fresh"), or with ids=..., or calibrate with randomized=False.',
+            stacklevel=stacklevel,
         )
 
 

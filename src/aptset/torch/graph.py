@@ -20,11 +20,12 @@ Tensor = Any
 
 def masks_in_graph(layer: SetLayer, inputs: Tensor, tolerance: float) -> Tensor:
     """Return the masks at every level, (levels, rows, classes); a graph cannot raise, so bad rows hold every label."""
-    values = inputs.detach().to(torch.float64)
+    logits = values = inputs.detach().to(torch.float64)
     values = softmax(values, TORCH) if layer.logits else values
     values = normalised(values, TORCH) if layer.normalize else values
     values = values if layer.power == 1.0 else tempered(values, layer.power, tolerance, TORCH)
-    seeds, _ = own_seeds(seeds_of_rows(words_of(values), layer.key), PREDICTION, 0)
+    hashed = logits if layer.logits else values  # logits that differ stay different where probabilities are 0 and 1
+    seeds, _ = own_seeds(seeds_of_rows(words_of(hashed), layer.key), PREDICTION, 0)
     u = None if layer.randomized else torch.ones_like(values[:, 0])
     rows = open_rows(values, layer.key, tolerance, seeds, u)
     order, scores = ordered_scores(rows, layer.weights)

@@ -24,7 +24,14 @@ from aptset.probabilities.device_rows import DeviceRows
 from aptset.probabilities.tensor_sets import TensorSets
 from aptset.probabilities.tensors import mask_at, sets_at, sets_by_label
 from aptset.scores.conformity import check_conformity, formula_of
-from aptset.torch.checks import check_can_be_a_layer, check_fast, check_inputs, check_layer_groups, check_n_classes
+from aptset.torch.checks import (
+    check_can_be_a_layer,
+    check_fast,
+    check_inputs,
+    check_layer_groups,
+    check_n_classes,
+    warn_of_copies,
+)
 from aptset.torch.graph import masks_in_graph
 from aptset.torch.states import described, differences
 
@@ -286,5 +293,6 @@ def _layer_of(kind: type[SetLayer], calibration: Calibration, alpha: Any, logits
     layer.threshold_bits.copy_(torch.from_numpy(thresholds).view(torch.int64))
     layer.key.fill_(signed(calibration.key))
     layer.calibration = calibration
+    warn_of_copies(calibration, stacklevel=4)
     warn_if_too_few(held_out.size_of_group, layer.alphas, held_out.groups.kind, stacklevel=4)
     return layer

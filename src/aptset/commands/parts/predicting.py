@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from aptset.running.path_checks import as_utf8
 from aptset.running.versions import versions
 
 _FILES = (".csv", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".npz", ".npy", ".gz", ".bz2", ".zst")
-_OPTIONS = ("prefix", "logits", "normalize", "row_id", "groups", "weights", "batch_rows", "sep", "encoding")
+_OPTIONS = ("prefix", "logits", "normalize", "row_id", "groups", "weights", "batch_rows", "sep", "encoding", "u")
 
 
 def goes_to_folder(names: Sequence[str], out: str) -> bool:
@@ -53,7 +53,7 @@ def predict_parts(
 ) -> dict[str, Any]:
     """Write the sets of every part to a folder, and go on where an earlier run was stopped."""
     parts = parts_of(options["probs"], quiet, options["sep"], options["encoding"])
-    names = ("row_id", "groups", "batch_rows")
+    names = ("row_id", "groups", "batch_rows", "u")
     if artefact.is_dir():
         from aptset.commands.prediction_jobs import load_run  # loads scikit-learn, as models do
 
@@ -62,7 +62,8 @@ def predict_parts(
         one = sets_of_rows(saved, levels, **{name: options[name] for name in names})
     else:
         levels, calibration = list(alphas or ()), load_artefact(artefact, options["trust"])
-        one = sets_of_probabilities(source_of(options, label, Path()), calibration, levels, options["normalize"])
+        source, of_rows = source_of(options, label, Path()), (options["normalize"], options["u"])
+        one = sets_of_probabilities(source, calibration, levels, *of_rows)
     check_alphas(levels)
     settings = {"alpha": levels, "label": label, **{name: options[name] for name in _OPTIONS}}
     folders = [place for name in options["probs"] if (place := place_of(name)).is_folder]
@@ -70,7 +71,13 @@ def predict_parts(
     return {**done, "alpha": levels[0]}
 
 
-def sets_of_probabilities(like: ProbabilityFile, calibration: Any, alphas: Sequence[float], normalize: bool) -> OnePart:
+def sets_of_probabilities(
+    like: ProbabilityFile,
+    calibration: Any,
+    alphas: Sequence[float],
+    normalize: bool,
+    u: Literal["fresh"] | None = None,
+) -> OnePart:
     """Return what writes the sets of a part that holds probabilities."""
 
     def one(path: Path, keys: Keys, target: Path) -> dict[str, Any]:
@@ -78,7 +85,7 @@ def sets_of_probabilities(like: ProbabilityFile, calibration: Any, alphas: Seque
         if source.count() == 0:
             names = _others_without_rows(source, [str(name) for name in calibration.classes.tolist()])
             return write_nothing(path, target, names, calibration.classes, alphas)
-        return predict_file(source, calibration, alphas, target, lambda rows: None, normalize)
+        return predict_file(source, calibration, alphas, target, lambda rows: None, normalize, u)
 
     return one
 
@@ -89,6 +96,7 @@ def sets_of_rows(
     row_id: str | None,
     groups: str | None,
     batch_rows: int,
+    u: Literal["fresh"] | None = None,
 ) -> OnePart:
     """Return what writes the sets of a part that holds raw rows."""
     from aptset.commands.new_rows import NewTable
@@ -100,7 +108,7 @@ def sets_of_rows(
         table = NewTable.of(path, facts, row_id, groups, keys)
         if table.rows == 0:
             return write_nothing(path, target, table.names, classifier.classes_, alphas)
-        return predict_table(table, classifier, alphas, target, batch_rows, progress=False)
+        return predict_table(table, classifier, alphas, target, batch_rows, progress=False, u=u)
 
     return one
 

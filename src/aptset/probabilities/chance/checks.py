@@ -16,7 +16,7 @@ from aptset.data.label_checks import (
 from aptset.data.labels import as_objects, coded_array
 from aptset.data.tables import column_values, is_table, names_of_columns, plain_list
 
-_MANY_COPIES = 0.05  # of the calibration rows: from here on, single rows without ids are worth a warning
+MANY_COPIES = 0.02  # of the calibration rows: from here on, small calls without ids are worth a warning
 _FEWEST_ROWS = 20  # below this many rows nobody can tell an id from a group
 
 
@@ -121,7 +121,7 @@ def refuse_default_index(ids: Any) -> None:
 
 def warn_of_equal_shards(copies: float, stacklevel: int = 3, by_ids_alone: bool = False) -> None:
     """Say that copies in two shards share their chance."""
-    if copies >= _MANY_COPIES:
+    if copies >= MANY_COPIES:
         way_out = "" if by_ids_alone else "a first_row of its own (multiples of 4096), or with "
         warnings.warn(
             f"{copies:.0%} of the rows are copies of others, and both calibrations start at the same row: copies in "
@@ -131,15 +131,32 @@ def warn_of_equal_shards(copies: float, stacklevel: int = 3, by_ids_alone: bool 
         )
 
 
-def warn_of_single_rows(copies: float, randomized: bool, stacklevel: int) -> None:
-    """Say that requests with one content share one u, where calibration met many copies."""
-    if copies >= _MANY_COPIES and randomized:
-        warnings.warn(
-            f"{copies:.0%} of the calibration rows are copies of others, and a single row came without an id: all "
-            "requests with the same content get the same set, and may miss together. Pass ids=... (one per request), "
-            "or calibrate with randomized=False.",
-            stacklevel=stacklevel,
-        )
+def warn_of_shared_chance(copies: float, n_rows: int, stacklevel: int) -> None:
+    """Say that equal rows of different small calls share one u, where calibration rows were often copies."""
+    rows = "a single row" if n_rows == 1 else f"{n_rows:,} rows"
+    warnings.warn(
+        f"{copies:.0%} of the calibration rows are copies of others, and {rows} came without ids: the first of equal "
+        "rows has the same u in every call, so that over many small calls they are in or out together, and coverage "
+        'varies far more than n says. Pass ids=... (one per row), or u="fresh" for new randomness in every call; pass '
+        "first_row=... with pieces of one long table; or calibrate with randomized=False.",
+        stacklevel=stacklevel,
+    )
+
+
+def check_fresh(u: Any, randomized: bool) -> bool:
+    """Tell whether new rows ask for randomness of their own; refuse a text that says something else."""
+    if isinstance(u, str) and u != "fresh":
+        raise ValueError(f'u must be "fresh", a numpy Generator, or one uniform per row; got {u!r}.')
+    is_fresh = isinstance(u, str | np.random.Generator)
+    if is_fresh and not randomized:
+        raise ValueError("u must be left out with randomized=False, which uses u = 1 everywhere; drop one of the two.")
+    return is_fresh
+
+
+def refuse_fresh(u: Any, why: str) -> None:
+    """Refuse fresh randomness where it has no place."""
+    if isinstance(u, str | np.random.Generator):
+        raise ValueError(f"u must be one uniform per row, or left out, {why}; got {u!r}.")
 
 
 def check_first_row(first_row: Any, block: int) -> int:

@@ -12,9 +12,10 @@ from aptset.kernels.copies import PREDICTION
 from aptset.kernels.formula import Formula
 from aptset.kernels.places import Rows
 from aptset.kernels.rowhash import Words
-from aptset.probabilities.answers import NAME, make_rows
+from aptset.probabilities.answers import NAME, content_seeds, make_rows
 from aptset.probabilities.border import take_ids
 from aptset.probabilities.calibration import Calibration
+from aptset.probabilities.chance.checks import refuse_fresh
 from aptset.probabilities.streams.numbering import Numbering
 
 
@@ -46,6 +47,7 @@ def ask(
 ) -> Question:
     """Check rows of a stream as the calibration checks new ones; those on a device go through the host."""
     normalize, logits = settings
+    refuse_fresh(u, "in a stream, which numbers copies from call to call")
     if ids is not None:
         probabilities, ids = take_ids(probabilities, ids)
     matrix = check_new_probabilities(probabilities, NAME, calibration.classes, calibration.columns)
@@ -56,7 +58,7 @@ def ask(
     assert isinstance(rows, Rows)  # nothing stays on a device
     of_rows, met = calibration.held_out.meet(groups, len(rows))
     unknown = {name: n for name, n in met.items() if n == 0 and name not in calibration.held_out.size_of_group}
-    if rows.seeds is not None:
-        return Question(rows, rows.seeds, of_rows, True, unknown)
-    keys = rows.content_seeds()
+    if draw.seeds is not None:
+        return Question(rows, draw.seeds, of_rows, True, unknown)
+    keys = content_seeds(rows, matrix, logits)
     return Question(replace(rows, seeds=numbering.own_seeds(keys)), keys, of_rows, False, unknown)

@@ -1,4 +1,4 @@
-"""Which copy a row is along a stream: rows that come one by one get the chance that they would have in one call."""
+"""Which copy a row is along a stream, or in many files: rows get the chance that they would have in one call."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from aptset.kernels.rowhash import Words
 
 
 class Numbering:
-    """The number of the block that the stream has reached, and the contents that came in it so far."""
+    """The number of the block that the rows of a side have reached, and the contents that came in it so far."""
 
-    def __init__(self, block: int = 0, seen: Words | None = None) -> None:
-        self.block = block
+    def __init__(self, block: int = 0, seen: Words | None = None, side: int = PREDICTION) -> None:
+        self.block, self.side = block, side
         self.seen: Words = np.empty(0, dtype=np.uint64) if seen is None else seen
 
     def own_seeds(self, keys: Words) -> Words:
@@ -20,10 +20,16 @@ class Numbering:
         if len(keys) == 1 and not (self.seen == keys[0]).any():
             return keys
         joined = np.concatenate([self.seen, keys])
-        return own_seeds(joined, PREDICTION, self.block * BLOCK_ROWS)[len(self.seen) :]
+        return own_seeds(joined, self.side, self.block * BLOCK_ROWS)[len(self.seen) :]
+
+    def next_seeds(self, keys: Words) -> Words:
+        """Return the seeds of rows that come next, and count them."""
+        found = self.own_seeds(keys)
+        self.go_on(keys)
+        return found
 
     def go_on(self, keys: Words) -> None:
-        """Count rows whose labels are known."""
+        """Count rows: in a stream, those whose labels are known."""
         joined = np.concatenate([self.seen, keys])
         n_blocks = len(joined) // BLOCK_ROWS
         self.block, self.seen = self.block + n_blocks, joined[n_blocks * BLOCK_ROWS :]
