@@ -31,7 +31,7 @@ KERNELS = {
     "ordered.cu": {"ordered": "Job job, Output out, unsigned char *memory"},
     "p_values.cu": {"p_values": "Calibrated c, double *scores, i64 n"},
     "softmax.cu": {"softmax": "const void *logits, i64 n, double *found"},
-    "copies.cu": {"find_copies": OF_COPIES},
+    "copies.cu": {"find_copies": OF_COPIES, "spread_key": "const u64 *key, u64 *keys, i64 n"},
 }
 
 

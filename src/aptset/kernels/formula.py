@@ -1,6 +1,6 @@
 """The score of a label from where it stands in its row. Twin of ``mass_score`` and ``zero_score`` in ``c/row.h``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, reduce
 from operator import mul
@@ -79,6 +79,12 @@ class Weights:
         *numbers, first = (getattr(self, field.name) for field in fields(self))
         of_first = [getattr(first or First(), field.name) for field in fields(First)]
         return np.array([*numbers, first is not None, *of_first], dtype=np.float64)
+
+    @classmethod
+    def of_flat(cls, flat: Sequence[float]) -> "Weights":
+        """Return the weights that have these numbers."""
+        n = len(fields(cls)) - 2
+        return cls(*flat[:n], bool(flat[n]), First(*flat[n + 2 :]) if flat[n + 1] else None)
 
 
 @dataclass(frozen=True, eq=False)

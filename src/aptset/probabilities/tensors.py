@@ -39,8 +39,9 @@ class OnDevice:
     def label_scores(self, columns: NDArray[np.int64]) -> LabelScores:
         """Score one label of each row; refuse rows that are no probabilities."""
         rows = self.rows
+        rows.refuse_probabilities("label_scores")
         scores, seeds, n_copies, bads = [], [], 0, []
-        for start, stop, piece, copies in rows.pieces():
+        for start, stop, piece, copies in rows.pieces("label_scores"):
             found, hashed, more, bad = rows.engine.label_scores(piece, _moved(columns[start:stop], rows))
             scores.append(found.cpu().numpy())
             seeds.append(hashed.cpu().numpy().view(np.uint64))
@@ -60,7 +61,7 @@ class OnDevice:
         def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
             return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[mine], [alpha])[:, 0], rows), at_least)
 
-        return _filled(rows, work, torch.bool, MOST_ROWS)
+        return _filled(rows, "mask", work, torch.bool, MOST_ROWS)
 
     def p_values(self, held_out: HeldOut, ids: Ids | None) -> Tensor:
         """Return the p-value of every label."""
@@ -74,7 +75,7 @@ class OnDevice:
                 groups = _moved(ids[mine], rows)
             return rows.engine.p_values(piece, fold.calibrated, groups)
 
-        return _filled(rows, work, torch.float64, _at_a_time(held_out))
+        return _filled(rows, "p_values", work, torch.float64, _at_a_time(held_out))
 
     def sets(
         self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
@@ -93,8 +94,23 @@ class OnDevice:
 
 def mask_at(rows: DeviceRows, thresholds: Tensor, at_least: int) -> Tensor:
     """Return the sets at one threshold for all labels, (1,), or at one for each, (labels,)."""
-    find = rows.engine.mask if len(thresholds) == 1 else rows.engine.mask_by_label
-    return _filled(rows, lambda piece, _: find(piece, thresholds, at_least), torch.bool)
+    verb, work = _mask_by(rows, thresholds, at_least)
+    return _filled(rows, verb, work, torch.bool)
+
+
+def filled_masks(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor]:
+    """Return the same and two numbers, which nobody looks at here: the first bad row, and whether all look like
+    probabilities (0), or that is not known (-1)."""
+    verb, work = _mask_by(rows, thresholds, at_least)
+    found, bad = _worked_out(rows, verb, work, torch.bool)
+    told = bad.reshape(-1)
+    return found, told if len(told) == 2 else torch.cat([told, torch.full_like(told, -1)])
+
+
+def _mask_by(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[str, Work]:
+    verb = "mask" if len(thresholds) == 1 else "mask_by_label"
+    find = getattr(rows.engine, verb)
+    return verb, lambda piece, _: find(piece, thresholds, at_least)
 
 
 def sets_at(
@@ -136,7 +152,7 @@ def _p_values_by_band(rows: DeviceRows, calibrated: Calibrated, of_columns: NDAr
             found[:, columns] = p_values[:, columns]
         return found, bad
 
-    return _filled(rows, work, torch.float64, MOST_ROWS)
+    return _filled(rows, "p_values", work, torch.float64, MOST_ROWS)
 
 
 class Found(NamedTuple):
@@ -150,8 +166,9 @@ class Found(NamedTuple):
 
 def _found(rows: DeviceRows, find: Callable[[TensorRows, slice], Found], most_rows: int | None = None) -> Found:
     """Cut all pieces; members of several come by a second pass, since parts to be joined would take twice the room."""
+    rows.refuse_probabilities("cut")
     sizes, longest, bads = [], [], []
-    for start, stop, piece, _ in rows.pieces(most_rows):
+    for start, stop, piece, _ in rows.pieces("cut", most_rows):
         part = find(piece, slice(start, stop))
         if stop - start == len(rows):
             rows.check(part.bad)
@@ -163,7 +180,7 @@ def _found(rows: DeviceRows, find: Callable[[TensorRows, slice], Found], most_ro
     lengths = torch.cat(longest)
     ends = _pointers(lengths)
     members = torch.empty(int(ends[-1]), dtype=torch.int32, device=rows.device)
-    for start, stop, piece, _ in rows.pieces(most_rows):
+    for start, stop, piece, _ in rows.pieces("cut", most_rows):
         members[int(ends[start]) : int(ends[stop])] = find(piece, slice(start, stop)).members
     return Found(torch.cat(sizes, dim=1), lengths, members, _first(bads))
 
@@ -194,19 +211,27 @@ def _pointers(sizes: Tensor) -> Tensor:
 Work = Callable[[TensorRows, slice], tuple[Tensor, Tensor]]
 
 
-def _filled(rows: DeviceRows, work: Work, dtype: Any, most_rows: int | None = None) -> Tensor:
+def _filled(rows: DeviceRows, verb: str, work: Work, dtype: Any, most_rows: int | None = None) -> Tensor:
     """Put what is worked out of each piece into one matrix; refuse bad rows."""
+    rows.refuse_probabilities(verb)
+    found, bad = _worked_out(rows, verb, work, dtype, most_rows)
+    rows.check(bad)
+    return found
+
+
+def _worked_out(
+    rows: DeviceRows, verb: str, work: Work, dtype: Any, most_rows: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return one matrix of all pieces, and the first bad row."""
     found, bads = None, []
-    for start, stop, piece, _ in rows.pieces(most_rows):
+    for start, stop, piece, _ in rows.pieces(verb, most_rows):
         part, bad = work(piece, slice(start, stop))
-        bads.append(_from(start, bad))
         if stop - start == len(rows):
-            found = part
-            break
+            return part, bad
+        bads.append(_from(start, bad))
         found = torch.empty(rows.probabilities.shape, dtype=dtype, device=rows.device) if found is None else found
         found[start:stop] = part
-    rows.check(_first(bads))
-    return found
+    return found, _first(bads)
 
 
 def _at_a_time(held_out: HeldOut, n_levels: int = 1) -> int | None:
@@ -219,10 +244,13 @@ def _moved(values: NDArray[Any], rows: DeviceRows) -> Tensor:
 
 
 def _from(start: int, bad: Tensor) -> Tensor:
-    return torch.where(bad < 0, 2**62, bad + start)
+    """Return the first bad row of a piece among all rows, and whether any row is none of probabilities, if known."""
+    row, unlike = bad.reshape(-1)[:1], bad.reshape(-1)[1:]
+    return torch.cat([torch.where(row < 0, 2**62, row + start), unlike])
 
 
 def _first(bads: list[Tensor]) -> Tensor:
-    """Return the first of all bad rows, or -1."""
-    least = torch.stack(bads).min()
-    return torch.where(least == 2**62, -1, least)
+    """Return the first of all bad rows, or -1; and the other numbers of all."""
+    every = torch.stack(bads)
+    least = every[:, :1].amin(dim=0)
+    return torch.cat([torch.where(least == 2**62, -1, least), every[:, 1:].amax(dim=0)])

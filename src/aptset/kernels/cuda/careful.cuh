@@ -9,7 +9,9 @@ DEVICE double double_at(const Element *at, i64 j) { return (double)value_of(at[j
 #include "logits.cuh"
 typedef double Probability; /* of a softmax, which stands in the room of a warp: so much of it */
 #define ROOM (COLUMNS + COLUMNS / 2)
+#if ELEMENT != 1
 DEVICE double double_at(const double *at, i64 j) { return at[j]; }
+#endif
 #else
 typedef Element Probability;
 #endif

@@ -11,7 +11,7 @@ import numpy as np
 
 from aptset.kernels.cuda.arguments import Job, changed, pointer
 from aptset.kernels.engines.seam import BLOCK_ROWS
-from aptset.kernels.rowhash import GOLDEN, column_keys, mix
+from aptset.kernels.rowhash import column_keys
 
 MOST_NOTED = 60 * 2**20  # bytes, of what is noted of rows while they are worked on
 
@@ -43,7 +43,8 @@ def over_chunks(
 ) -> tuple[Any, Any]:
     """Run work on chunks of rows, on the copies again, then what was left; count copies, tell the first bad row.
 
-    Seeds are noted in ``seeds``, if they are there. Without ``again`` copies are among what was left.
+    Seeds are noted in ``seeds``, if they are there. Without ``again`` copies are among what was left. Of logits the
+    first bad row comes with a number that stays 0 where all rows are ones of probabilities.
     """
     torch, values = torch_module(), rows.probabilities
     hashes, n = rows.seeds is None, len(values)
@@ -56,12 +57,13 @@ def over_chunks(
     noted = torch.empty(kept[0], dtype=torch.int64, device=values.device)
     which = torch.empty(kept[1], dtype=torch.int32, device=values.device)
     slow = None if careful is None else torch.empty(2 * most, dtype=torch.int32, device=values.device)
-    job = Job(column_keys=pointer(keys_of(rows.key, values)), base=base_of(rows.key), tolerance=rows.tolerance)
+    keys = keys_of(starts, rows.key, values)
+    job = Job(column_keys=pointer(keys), tolerance=rows.tolerance)
     job.slow, job.weights = pointer(slow), tuple(rows.weights.flat.tolist())
     for number, start in enumerate(range(0, n, step)):
         size, of_chunk = min(step, n - start), counters.data_ptr() + 16 * (1 + number)
         job.rows, job.n, job.start, job.u = pointer(values, start), size, start, pointer(rows.u, start)
-        job.n_slow, job.bad = of_chunk + 8, counters.data_ptr()
+        job.n_slow, job.bad, job.unlike = of_chunk + 8, counters.data_ptr(), counters.data_ptr() + 8
         job.seeds = pointer(rows.seeds, start)
         job.noted = (pointer(noted) if seeds is None else pointer(seeds, start)) if hashes else None
         chunk = Chunk(start)
@@ -76,7 +78,8 @@ def over_chunks(
                 work(chunk, of_copies)
         if careful is not None:  # by now every seed is known
             careful(chunk, job if not hashes else changed(of_copies, which=None) if again else of_copies)
-    return counters[1, 0] if n_chunks == 1 else counters[1:, 0].sum(), counters[0, 0]
+    n_copies = counters[1, 0] if n_chunks == 1 else counters[1:, 0].sum()
+    return n_copies, counters[0] if rows.logits else counters[0, 0]
 
 
 @lru_cache(maxsize=64)
@@ -92,14 +95,14 @@ def torch_module() -> Any:
     return torch
 
 
-def base_of(key: int) -> int:
-    """Return what every hash is shifted by."""
-    return int(mix(np.array([(key + GOLDEN) & (2**64 - 1)], dtype=np.uint64))[0])
-
-
-def keys_of(key: int, values: Any) -> Any:
-    """Return the secrets of the columns on the device."""
-    return _kept_keys(key, int(values.shape[1]), str(values.device))
+def keys_of(starts: Starts, key: Any, values: Any) -> Any:
+    """Return the secrets of the columns on the device; a key that is a tensor lies there, and stays there."""
+    if isinstance(key, int):
+        return _kept_keys(key, int(values.shape[1]), str(values.device))
+    keys = values.new_empty(values.shape[1], dtype=torch_module().int64)
+    arguments = (c_void_p(pointer(key.reshape(1))), c_void_p(pointer(keys)), c_int64(len(keys)))
+    starts.run("copies.cu", {}, "spread_key", -(-len(keys) // 256), 256, 0, *arguments)
+    return keys
 
 
 @lru_cache(maxsize=16)

@@ -84,7 +84,7 @@ DEVICE Facts soften(const Job &job, Held &held, Value p) {
 #endif
 
 /* Read the row; the first look at it is for the value p. */
-DEVICE Facts hold(const Job &job, const Element *row, Held &held, Value p, bool &like_is_known) {
+DEVICE Facts hold(const Job &job, const Element *row, bool here, Held &held, Value p, bool &like_is_known) {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; chunk++) {
         Value *x = held.x + chunk * VECTOR;
@@ -93,7 +93,7 @@ DEVICE Facts hold(const Job &job, const Element *row, Held &held, Value p, bool 
         for (int v = 0; v < VECTOR; v++) x[v] = (Value)__longlong_as_double(0x7FF8000000000000ll);
     }
 #if LOGITS
-    if (!like_is_known) tell_unlike(job, held_is_unlike(held), like_is_known);
+    if (!like_is_known) tell_unlike(job, held_is_unlike(held) && here, like_is_known);
     return soften(job, held, p);
 }
 #else

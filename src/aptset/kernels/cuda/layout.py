@@ -21,10 +21,11 @@ class Layout(NamedTuple):
     lanes: int
     vector: int
     piece: int
+    logits: bool = False
 
     def defines(self, block: int = BLOCK) -> dict[str, int]:
         """Return what a program is compiled with."""
-        return {name.upper(): value for name, value in self._asdict().items()} | {"BLOCK": block}
+        return {name.upper(): int(value) for name, value in self._asdict().items()} | {"BLOCK": block}
 
     @property
     def is_narrow(self) -> bool:
@@ -59,7 +60,7 @@ class Layout(NamedTuple):
         return self.element != 1 and not self.is_narrow and self.columns <= WIDEST_SORTED
 
 
-def layout_of(values: Any) -> Layout:
+def layout_of(values: Any, logits: bool = False) -> Layout:
     """Return the layout for a matrix: 16 bytes a read where rows allow it, about 32 labels a lane."""
     kinds = {"torch.float32": 0, "torch.float64": 1, "torch.float16": 2, "torch.bfloat16": 3}
     columns, size = int(values.shape[1]), values.element_size()
@@ -69,7 +70,8 @@ def layout_of(values: Any) -> Layout:
         fits = (v for v in (8, 4, 2, 1) if v * size <= 16 and values.data_ptr() % (v * size) == 0)
         return next(v for v in fits if side_by_side % v == 0)
 
-    return Layout(columns, kinds[str(values.dtype)], lanes, at_a_time(columns), at_a_time(32 // lanes * columns))
+    read = (at_a_time(columns), at_a_time(32 // lanes * columns))
+    return Layout(columns, kinds[str(values.dtype)], lanes, *read, logits)
 
 
 def defines_of(layout: Layout, job: Job, block: int = BLOCK) -> dict[str, int]:
@@ -79,3 +81,13 @@ def defines_of(layout: Layout, job: Job, block: int = BLOCK) -> dict[str, int]:
     plain = not asks and not ranks and w[_ABOVE] == 1.0 and min(w[_OWN], w[_OWN] + w[_OWN_U]) >= 0.0
     form = {"ASKS": int(asks), "RANKS": int(ranks), "PLAIN": int(plain)}
     return layout.defines(block) | form | {"HASHES": int(job.seeds is None)}
+
+
+def room_bytes(columns: int) -> int:
+    """Return the shared memory in which the warps of a block make softmaxes, as ``careful.cuh`` says."""
+    return BLOCK // 32 * 8 * (columns + columns // 2)
+
+
+def folds_of(columns: int) -> int:
+    """Return how often a row is halved until 32 lanes have it, as ``logit_scores.cu`` says."""
+    return next(n for n in range(64) if columns >> n <= 32)

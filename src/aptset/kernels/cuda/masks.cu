@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
 #endif
         Held held;
         Value pivot = first_pivot(habit);
-        Facts facts = hold(job, at, held, pivot, like_is_known);
+        Facts facts = hold(job, at, here, held, pivot, like_is_known);
 #if LOGITS
         bool slow = facts.odd >= ODD, bad = false;
 #else

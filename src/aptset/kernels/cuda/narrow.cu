@@ -8,7 +8,9 @@
 typedef double Number; /* a probability, and where those of the row of a lane stand */
 #define CHANCES __shared__ __align__(16) double chances[BLOCK / 32][OF_TILE]
 #define ROW_OF_LANE(tile) (MINE(chances) + LANE * COLUMNS)
+#if ELEMENT != 1
 DEVICE double number_at(const double *at, i64 j) { return at[j]; }
+#endif
 #else
 typedef Value Number;
 #define CHANCES

@@ -42,8 +42,7 @@ enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, RANK_U, TOP, BEHIND, FI
 struct Job {
     const void *rows;
     i64 n, start; /* how many, and the number of the first */
-    const u64 *column_keys;
-    u64 base; /* mix(key + GOLDEN) */
+    const u64 *column_keys; /* the first of them, mix(key + GOLDEN), shifts every hash, too */
     double tolerance;
     const u64 *seeds;
     const double *u;
@@ -113,7 +112,7 @@ DEVICE void add_to_hash(u64 &hash, u64 word, u64 column_key) {
 }
 DEVICE u64 seed_at(const Job &job, i64 row, u64 hash, bool notes) {
     if (job.seeds) return job.seeds[row];
-    u64 seed = mix(hash + job.base);
+    u64 seed = mix(hash + job.column_keys[0]);
     if (notes && job.noted) job.noted[row] = seed;
     return seed;
 }

@@ -191,6 +191,6 @@ extern "C" __global__ void hash_rows(Job job, u64 *seeds) {
             add_to_hash(hash, x == x ? bits_of(x) : 0x7FF8000000000000ull, job.column_keys[j]);
         }
         hash = sum_over(hash, 32);
-        if (LANE == 0) seeds[row] = mix(hash + job.base);
+        if (LANE == 0) seeds[row] = mix(hash + job.column_keys[0]);
     }
 }

@@ -191,7 +191,7 @@ DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const B
         __syncwarp();
         bool doubt = are_in_doubt(left, count) && tied;
         sure = score_left(job, left, count, above, b.at_high.number, tied, t, most, is_in, &equal);
-        kept.slow |= doubt || any_in_group(!sure);
+        kept.slow |= any_in_group(!sure || doubt);
 #else
         double above = mass_above(row, b.high, is_open);
         __syncwarp();

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from aptset.kernels import engines
 from aptset.kernels.cuda.arguments import Job, OfCalibration, Output, Wanted, changed, pointer
-from aptset.kernels.cuda.chunks import Chunk, Starts, base_of, keys_of, over_chunks, torch_module
+from aptset.kernels.cuda.chunks import Chunk, Starts, keys_of, over_chunks, torch_module
 from aptset.kernels.cuda.launcher import Launcher
-from aptset.kernels.cuda.layout import BLOCK, Layout, defines_of, layout_of
+from aptset.kernels.cuda.layout import BLOCK, WIDEST_HELD, Layout, defines_of, folds_of, layout_of, room_bytes
 from aptset.kernels.engines.seam import Calibrated
 from aptset.kernels.engines.torch_rows import TORCH
 from aptset.kernels.quotients import rounding_bits
@@ -28,6 +28,8 @@ MANY_ROWS = 2**18
 _IN_TILES = ("label_scores", "mask")  # kernels
 _AGAIN = 4  # blocks for a multiprocessor, of few rows
 NARROW_BLOCKS = 64  # for a multiprocessor: fewer than there is work for, so that each asks for rows ahead
+_WIDEST_IN_LANES = 1024  # columns of logits whose softmax a warp has in its registers
+_OF_LOGITS = ("label_scores", "mask")  # verbs that make the softmax of rows of any length themselves
 
 
 class What:
@@ -48,12 +50,17 @@ class CudaEngine:
         """Return the engine of a device, or None where kernels cannot be compiled for it."""
         return _engine_of(str(device))
 
+    def takes_logits(self, values: Any, verb: str) -> bool:
+        """Whether rows of logits may come as they are."""
+        columns = values.shape[1]
+        return bool(layout_of(values).is_narrow or (verb in _OF_LOGITS and columns <= WIDEST_HELD))
+
     def label_scores(self, rows: Any, labels: Any) -> tuple[Any, Any, Any, Any]:
         """Score one label of each row."""
         torch, scores = torch_module(), _new(rows, (len(rows.probabilities),), "float64")
         seeds = _new(rows, (len(scores),), "int64") if rows.seeds is None else rows.seeds
         labels = labels.to(device=scores.device, dtype=torch.int64).contiguous()
-        layout = layout_of(rows.probabilities)
+        layout = layout_of(rows.probabilities, rows.logits)
         if layout.lanes < 32 and layout.tile_bytes(
             "scores.cu"
         ):  # short reads of shared memory cost little, and waste less
@@ -69,6 +76,9 @@ class CudaEngine:
                     "narrow.cu", layout, "label_scores", self._blocks(job, BLOCK, NARROW_BLOCKS), job, *where(chunk)
                 )
                 return
+            if rows.logits:
+                self._score_logits(layout, job, where(chunk))
+                return
             turns = c_int64(of_warp * layout.lanes // 32)
             self._run(
                 "scores.cu", layout, "label_scores", self._blocks(job, 4 * of_warp, 16), job, *where(chunk), turns
@@ -77,9 +87,17 @@ class CudaEngine:
         def rest(chunk: Chunk, job: Job) -> None:
             self._run("scores.cu", layout, "label_scores_carefully", self._blocks(job, 4, _AGAIN), job, *where(chunk))
 
-        careful, noted = None if layout.is_narrow else rest, None if rows.seeds is not None else seeds
-        n_copies, first_bad = over_chunks(self.starts, rows, work, careful, noted, again=layout.is_narrow)
+        is_alone = layout.is_narrow or rows.logits  # one kernel does all
+        careful, noted = None if is_alone else rest, None if rows.seeds is not None else seeds
+        n_copies, first_bad = over_chunks(self.starts, rows, work, careful, noted, again=is_alone)
         return scores, seeds, n_copies, first_bad
+
+    def _score_logits(self, layout: Layout, job: Job, where: list[c_void_p]) -> None:
+        defines, columns = defines_of(layout._replace(lanes=32, vector=1), job), layout.columns
+        kernel, shared = "label_scores_carefully", room_bytes(columns)
+        if columns <= _WIDEST_IN_LANES:
+            kernel, shared, defines = "label_scores", 0, defines | {"FOLDS": folds_of(columns)}
+        self.starts.run("logit_scores.cu", defines, kernel, self._blocks(job, 4, 32), BLOCK, shared, job, *where)
 
     def mask(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
         """Flag the members."""
@@ -89,7 +107,7 @@ class CudaEngine:
     def _cut(
         self, rows: Any, thresholds: Any, at_least: int, flags: Any = None, sizes: Any = None, cutoffs: Any = None
     ) -> Any:
-        layout, per_row = layout_of(rows.probabilities), len(thresholds) > 1
+        layout, per_row = layout_of(rows.probabilities, rows.logits), len(thresholds) > 1
         thresholds = _as_doubles(thresholds)
 
         def wanted(chunk: Chunk) -> Wanted:
@@ -131,7 +149,7 @@ class CudaEngine:
 
     def mask_by_label(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
         """Flag the members where each column has a threshold of its own."""
-        flags, thresholds = _new(rows, rows.probabilities.shape, "bool"), _as_doubles(thresholds)
+        flags, thresholds = _new(rows, rows.probabilities.shape, "bool").fill_(True), _as_doubles(thresholds)
         output = Output(flags=pointer(flags), thresholds=pointer(thresholds), at_least=at_least)
         return flags, self._ordered(rows, What.MASK_BY_LABEL, output, flags=flags)
 
@@ -144,7 +162,7 @@ class CudaEngine:
 
     def _members(self, rows: Any, what: int, of_sets: Any, first_bad: Any, output: Output, **by_row: Any) -> Any:
         """Write the members of sets whose sizes are known, one row after the other."""
-        if int(first_bad) >= 0:  # sizes are worth nothing
+        if int(first_bad.reshape(-1)[0]) >= 0:  # sizes are worth nothing
             return _new(rows, (0,), "int32")
         ends = of_sets.cumsum(0, dtype=torch_module().int64)
         members = _new(rows, (int(ends[-1]),), "int32")
@@ -169,7 +187,7 @@ class CudaEngine:
     def hash_rows(self, values: Any, key: int) -> Any:
         """Seed every row of a matrix of any numbers."""
         seeds = values.new_empty(len(values), dtype=torch_module().int64)
-        job = Job(rows=pointer(values), n=len(values), column_keys=pointer(keys_of(key, values)), base=base_of(key))
+        job = Job(rows=pointer(values), n=len(values), column_keys=pointer(keys_of(self.starts, key, values)))
         job.weights = (0.0,) * 16
         grid = self._blocks(job, 4)
         self._run("scores.cu", layout_of(values), "hash_rows", grid, job, *_pointers(pointer(seeds)))
@@ -190,7 +208,7 @@ class CudaEngine:
 
     def _ordered(self, rows: Any, what: int, output: Output, **by_row: Any) -> Any:
         """Put rows in order and use their scores; ``by_row`` names the fields of the output that go along with rows."""
-        layout, values = layout_of(rows.probabilities), rows.probabilities
+        layout, values = layout_of(rows.probabilities, rows.logits), rows.probabilities
 
         def arguments(chunk: Chunk, job: Job) -> tuple[Any, ...]:
             fields = {name: pointer(tensor, chunk.start) for name, tensor in by_row.items()}
@@ -248,6 +266,7 @@ class CudaEngine:
     def _run(self, name: str, layout: Layout, kernel: str, grid: int, job: Job, *arguments: Any) -> None:
         tiles = layout.tile_bytes(name)
         defines, shared = defines_of(layout, job) | {"IN_TILES": int(tiles > 0)}, tiles if kernel in _IN_TILES else 0
+        shared = room_bytes(layout.columns) if layout.logits and kernel == "mask_carefully" else shared
         self.starts.run(name, defines, kernel, grid, BLOCK, shared, job, *arguments)
 
 
