@@ -283,10 +283,8 @@ def test_order_in_registers(engine, kind, k, dtype):
 def test_ties_are_settled_in_full_where_their_first_bits_agree(engine, monkeypatch):
     """With two bits of each tie in the keys nearly all of them are left to neighbours that change places."""
     run = engine.starts.run
-    short = {"sorted.cu": {"TIE_BITS": 2}}
-    monkeypatch.setattr(
-        engine.starts, "run", lambda name, defines, *rest: run(name, defines | short.get(name, {}), *rest)
-    )
+    short = {"sorted.cu": (("TIE_BITS", 2),)}
+    monkeypatch.setattr(engine.starts, "run", lambda name, defines, *rest: run(name, defines + short.get(name, ()), *rest))
     for kind in ("tied", "equal", "zeros"):
         check_sets(engine, Twins(kind, 10, 100, Adaptive()))
 
@@ -346,7 +344,7 @@ launcher.KERNELS["bad.cu"] = {"bad": "int *x"}
 folder = launcher.Path(sys.argv[2])
 (folder / "bad.cu").write_text("void bad(int *x) { if (threadIdx.x == 3) return; __syncwarp(); }")
 launcher.files = lambda name: folder
-launcher.Emulator(folder).run("bad.cu", {}, "bad", 1, 32, 0, launcher.ctypes.c_void_p(0))
+launcher.Emulator(folder).run("bad.cu", (), "bad", 1, 32, 0, launcher.ctypes.c_void_p(0))
 """
     here = str(launcher_folder())
     done = subprocess.run(

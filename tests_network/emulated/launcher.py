@@ -11,6 +11,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 OF_COPIES = "u64 *seeds, i64 n, u64 first_block, u64 side, u32 *which, u64 *count"
+OF_START = "const u64 *key, u64 *keys, i64 n, u64 *counters, i64 n_counters"
 KERNELS = {
     "scores.cu": {
         "label_scores": "Job job, const i64 *labels, double *scores, i64 turns",
@@ -31,7 +32,7 @@ KERNELS = {
     "ordered.cu": {"ordered": "Job job, Output out, unsigned char *memory"},
     "p_values.cu": {"p_values": "Calibrated c, double *scores, i64 n"},
     "softmax.cu": {"softmax": "const void *logits, i64 n, double *found"},
-    "copies.cu": {"find_copies": OF_COPIES, "spread_key": "const u64 *key, u64 *keys, i64 n"},
+    "copies.cu": {"find_copies": OF_COPIES, "prepare": OF_START},
 }
 
 
@@ -63,7 +64,7 @@ class Emulator:
 
     def _library(self, name: str, defines: Any) -> Any:
         source = Path(str(files("aptset.kernels.cuda")))
-        options = [f"-D{key}={value}" for key, value in sorted(defines.items())]
+        options = [f"-D{key}={value}" for key, value in defines]
         texts = [path.read_bytes() for path in (*sorted(source.glob("*.cu*")), HERE / "emulator.h")]
         digest = hashlib.blake2b(
             b"\0".join([*texts, name.encode(), *(one.encode() for one in options)]), digest_size=12

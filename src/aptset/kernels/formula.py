@@ -80,6 +80,11 @@ class Weights:
         of_first = [getattr(first or First(), field.name) for field in fields(First)]
         return np.array([*numbers, first is not None, *of_first], dtype=np.float64)
 
+    @cached_property
+    def as_tuple(self) -> tuple[float, ...]:
+        """The same as Python's numbers."""
+        return tuple(self.flat.tolist())
+
     @classmethod
     def of_flat(cls, flat: Sequence[float]) -> "Weights":
         """Return the weights that have these numbers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ class DeviceRows:
         """Where the rows are."""
         return self.probabilities.device
 
-    @property
+    @cached_property
     def engine(self) -> TensorEngine:
         """What runs the loops over these rows."""
         return engine_for(self.probabilities)

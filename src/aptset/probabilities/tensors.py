@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +18,36 @@ from aptset.data.groups.ids import Ids
 from aptset.kernels.engines.seam import Calibrated
 from aptset.kernels.places import LabelScores
 from aptset.kernels.tensors import Tensor, TensorRows
+from aptset.probabilities.chance import fingerprint_step
 from aptset.probabilities.device_rows import MOST_ROWS, DeviceRows
 from aptset.probabilities.tensor_sets import TensorSets
 
 _TAKEN_CELLS = 2**21  # of sets that are shortened at a time
+
+
+class ScoresThere:
+    """Calibration scores that lie on a device, put in order there when they are first looked at."""
+
+    def __init__(self, scores: Tensor) -> None:
+        self._scores, self._is_sorted = scores, False
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    def _ordered(self) -> Tensor:
+        if not self._is_sorted:
+            self._scores, self._is_sorted = self._scores.sort().values, True
+        return self._scores
+
+    def of_rank(self, rank: int) -> float:
+        """Return the rank-th smallest score."""
+        return float(self._ordered()[rank - 1])
+
+    def upward(self) -> NDArray[np.float64]:
+        """Return all of them with numpy, sorted."""
+        found: NDArray[np.float64] = self._ordered().cpu().numpy()
+        found.flags.writeable = False
+        return found
 
 
 @dataclass(frozen=True)
@@ -50,13 +77,37 @@ class OnDevice:
         rows.check(_first(bads))
         return LabelScores(rows.formula.on_grid(np.concatenate(scores)), -1, n_copies, np.concatenate(seeds))
 
+    def label_scores_there(self, columns: Tensor) -> tuple[ScoresThere, int, int] | None:
+        """Score one label of each row, and leave the scores; with the number of copies and a fingerprint of the rows.
+
+        None if a label is no column. All that the host must know comes in one piece.
+        """
+        rows, n_columns = self.rows, self.rows.probabilities.shape[1]
+        rows.refuse_probabilities("label_scores")
+        scores, seeds, copies, bads = [], [], [], []
+        for start, stop, piece, before in rows.pieces("label_scores"):
+            chosen = columns[start:stop].clamp(0, n_columns - 1)
+            found, hashed, more, bad = rows.engine.label_scores(piece, chosen)
+            scores.append(found)
+            seeds.append(hashed)
+            copies.append(more + before)
+            bads.append(_from(start, bad))
+        every, step = torch.cat(scores) if len(scores) > 1 else scores[0], fingerprint_step(len(columns))
+        words = (torch.cat(seeds)[::step].sum(), every.view(torch.int64)[::step].sum(), torch.stack(copies).sum())
+        least, most = columns.aminmax()
+        told = torch.cat([torch.stack([*words, least.to(torch.int64), most.to(torch.int64)]), _first(bads)]).tolist()
+        if told[3] < 0 or told[4] >= n_columns:
+            return None
+        rows.check(torch.tensor(told[5:]))
+        return ScoresThere(every), told[2], (told[0] + told[1]) % 2**64
+
     def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Tensor:
         """Return the sets at one level as a boolean matrix."""
         rows, at_least = self.rows, 0 if allow_empty else 1
         if ids is None:
             return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), at_least)
         if held_out.groups.kind == "all":
-            return mask_at(rows, _moved(held_out.thresholds(alpha)[:1], rows), at_least)
+            return mask_at(rows, _threshold_on(float(held_out.thresholds(alpha)[0]), rows.device), at_least)
 
         def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
             return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[mine], [alpha])[:, 0], rows), at_least)
@@ -237,6 +288,12 @@ def _worked_out(
 def _at_a_time(held_out: HeldOut, n_levels: int = 1) -> int | None:
     """Return how many rows may come at a time: all of them unless each has a threshold or a group of its own."""
     return None if held_out.groups.kind == "all" else max(4096, MOST_ROWS // n_levels // 4096 * 4096)
+
+
+@lru_cache(maxsize=256)
+def _threshold_on(threshold: float, device: Any) -> Tensor:
+    """Return a threshold that comes again and again, on a device."""
+    return torch.tensor([threshold], dtype=torch.float64, device=device)
 
 
 def _moved(values: NDArray[Any], rows: DeviceRows) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from aptset.kernels.cuda.arguments import Job, changed, pointer
+from aptset.kernels.cuda.layout import Defines
 from aptset.kernels.engines.seam import BLOCK_ROWS
 from aptset.kernels.rowhash import column_keys
 
@@ -21,7 +22,7 @@ class Starts(Protocol):
 
     multiprocessors: int
 
-    def run(self, name: str, defines: Any, kernel: str, grid: int, block: int, shared: int, *arguments: Any) -> None:
+    def run(self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any) -> None:
         """Start a kernel."""
         ...
 
@@ -50,42 +51,33 @@ def over_chunks(
     hashes, n = rows.seeds is None, len(values)
     of_row = 12 if seeds is None else 4  # bytes: a seed, a place among the copies
     step = max(1, MOST_NOTED // (of_row + (0 if careful is None else 8)) // BLOCK_ROWS) * BLOCK_ROWS
-    most = min(n, step)
-    n_chunks = -(-n // step)
-    counters = _fresh_counters(n_chunks, str(values.device)).clone()
-    kept = (most if seeds is None else 0, most) if hashes else (0, 0)
-    noted = torch.empty(kept[0], dtype=torch.int64, device=values.device)
-    which = torch.empty(kept[1], dtype=torch.int32, device=values.device)
-    slow = None if careful is None else torch.empty(2 * most, dtype=torch.int32, device=values.device)
-    keys = keys_of(starts, rows.key, values)
-    job = Job(column_keys=pointer(keys), tolerance=rows.tolerance)
-    job.slow, job.weights = pointer(slow), tuple(rows.weights.flat.tolist())
+    most, n_chunks = min(n, step), -(-n // step)
+    counters = torch.empty((1 + n_chunks, 2), dtype=torch.int64, device=values.device)
+    keys = _prepare(starts, rows.key, values, counters)
+    room = (most if hashes and seeds is None else 0, -(-most // 2) if hashes else 0, 0 if careful is None else most)
+    memory = torch.empty(sum(room), dtype=torch.int64, device=values.device)
+    noted, first = memory.data_ptr(), counters.data_ptr()
+    which = noted + 8 * room[0]
+    job = Job(column_keys=keys.data_ptr(), tolerance=rows.tolerance, bad=first, unlike=first + 8)
+    job.slow, job.weights = which + 8 * room[1], rows.weights.as_tuple
     for number, start in enumerate(range(0, n, step)):
-        size, of_chunk = min(step, n - start), counters.data_ptr() + 16 * (1 + number)
+        size, of_chunk, chunk = min(step, n - start), first + 16 * (1 + number), Chunk(start)
         job.rows, job.n, job.start, job.u = pointer(values, start), size, start, pointer(rows.u, start)
-        job.n_slow, job.bad, job.unlike = of_chunk + 8, counters.data_ptr(), counters.data_ptr() + 8
-        job.seeds = pointer(rows.seeds, start)
-        job.noted = (pointer(noted) if seeds is None else pointer(seeds, start)) if hashes else None
-        chunk = Chunk(start)
+        job.n_slow, job.seeds = of_chunk + 8, pointer(rows.seeds, start)
+        job.noted = (noted if seeds is None else pointer(seeds, start)) if hashes else None
         work(chunk, job)
         if hashes:
-            found = (c_void_p(pointer(which)), c_void_p(of_chunk))
             first_block = c_uint64((rows.first_row + start) // BLOCK_ROWS)
-            arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side), *found)
-            starts.run("copies.cu", {}, "find_copies", -(-size // BLOCK_ROWS), 512, 0, *arguments)
-            of_copies = changed(job, which=pointer(which), seeds=job.noted, count=of_chunk, noted=None)
+            arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side))
+            blocks = -(-size // BLOCK_ROWS)
+            starts.run("copies.cu", (), "find_copies", blocks, 512, 0, *arguments, c_void_p(which), c_void_p(of_chunk))
+            of_copies = changed(job, which=which, seeds=job.noted, count=of_chunk, noted=None)
             if again:
                 work(chunk, of_copies)
         if careful is not None:  # by now every seed is known
             careful(chunk, job if not hashes else changed(of_copies, which=None) if again else of_copies)
     n_copies = counters[1, 0] if n_chunks == 1 else counters[1:, 0].sum()
     return n_copies, counters[0] if rows.logits else counters[0, 0]
-
-
-@lru_cache(maxsize=64)
-def _fresh_counters(n_chunks: int, device: str) -> Any:
-    """Return the first bad row, which is none yet, and for each chunk how many are copies and how many were left."""
-    return torch_module().tensor([[-1, 0]] + [[0, 0]] * n_chunks, dtype=torch_module().int64, device=device)
 
 
 def torch_module() -> Any:
@@ -95,13 +87,23 @@ def torch_module() -> Any:
     return torch
 
 
-def keys_of(starts: Starts, key: Any, values: Any) -> Any:
-    """Return the secrets of the columns on the device; a key that is a tensor lies there, and stays there."""
-    if isinstance(key, int):
-        return _kept_keys(key, int(values.shape[1]), str(values.device))
-    keys = values.new_empty(values.shape[1], dtype=torch_module().int64)
-    arguments = (c_void_p(pointer(key.reshape(1))), c_void_p(pointer(keys)), c_int64(len(keys)))
-    starts.run("copies.cu", {}, "spread_key", -(-len(keys) // 256), 256, 0, *arguments)
+def keys_of(key: int, values: Any) -> Any:
+    """Return the secrets of the columns on the device."""
+    return _kept_keys(key, int(values.shape[1]), str(values.device))
+
+
+def _prepare(starts: Starts, key: Any, values: Any, counters: Any) -> Any:
+    """Return the secrets of the columns, and set the counters: no row is bad, none is a copy, none was left.
+
+    A key that is a tensor lies on the device, and stays there: nobody waits for it.
+    """
+    is_known = isinstance(key, int)
+    keys = keys_of(key, values) if is_known else values.new_empty(values.shape[1], dtype=torch_module().int64)
+    of_key = (c_void_p(None if is_known else key.data_ptr()), c_void_p(keys.data_ptr()), c_int64(len(keys)))
+    n_counters = counters.numel()
+    blocks = -(-max(n_counters, 0 if is_known else len(keys)) // 256)
+    arguments = (*of_key, c_void_p(counters.data_ptr()), c_int64(n_counters))
+    starts.run("copies.cu", (), "prepare", blocks, 256, 0, *arguments)
     return keys
 
 

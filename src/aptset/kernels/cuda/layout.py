@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from aptset.kernels.cuda.arguments import Job
+
+Defines = tuple[tuple[str, int], ...]  # what a program is compiled with
 
 BLOCK = 128  # threads
 WIDEST_HELD = 2048  # columns that fit the registers of a warp
@@ -62,25 +66,33 @@ class Layout(NamedTuple):
 
 def layout_of(values: Any, logits: bool = False) -> Layout:
     """Return the layout for a matrix: 16 bytes a read where rows allow it, about 32 labels a lane."""
+    return _layout(values.shape[1], values.dtype, values.data_ptr() % 16, logits)
+
+
+@lru_cache(maxsize=1024)
+def _layout(columns: int, dtype: Any, beyond: int, logits: bool) -> Layout:
     kinds = {"torch.float32": 0, "torch.float64": 1, "torch.float16": 2, "torch.bfloat16": 3}
-    columns, size = int(values.shape[1]), values.element_size()
-    lanes = 1 if columns <= 16 else min(32, max(4, 1 << (columns - 1).bit_length() - 5))
+    size, lanes = dtype.itemsize, 1 if columns <= 16 else min(32, max(4, 1 << (columns - 1).bit_length() - 5))
 
     def at_a_time(side_by_side: int) -> int:
-        fits = (v for v in (8, 4, 2, 1) if v * size <= 16 and values.data_ptr() % (v * size) == 0)
+        fits = (v for v in (8, 4, 2, 1) if v * size <= 16 and beyond % (v * size) == 0)
         return next(v for v in fits if side_by_side % v == 0)
 
-    read = (at_a_time(columns), at_a_time(32 // lanes * columns))
-    return Layout(columns, kinds[str(values.dtype)], lanes, *read, logits)
+    return Layout(columns, kinds[str(dtype)], lanes, at_a_time(columns), at_a_time(32 // lanes * columns), logits)
 
 
-def defines_of(layout: Layout, job: Job, block: int = BLOCK) -> dict[str, int]:
+def defines_of(layout: Layout, job: Job, block: int = BLOCK, **more: int) -> Defines:
     """Return what a program is compiled with: the form of the score is known then."""
-    w = job.weights
+    return _defines(layout, bytes(job.weights), job.seeds is None, block, tuple(more.items()))
+
+
+@lru_cache(maxsize=4096)
+def _defines(layout: Layout, weights: bytes, hashes: bool, block: int, more: Defines) -> Defines:
+    w = struct.unpack("16d", weights)
     asks, ranks = w[_TOP] != 0.0 or w[_FIRST] != 0.0, w[_RANK] != 0.0
     plain = not asks and not ranks and w[_ABOVE] == 1.0 and min(w[_OWN], w[_OWN] + w[_OWN_U]) >= 0.0
-    form = {"ASKS": int(asks), "RANKS": int(ranks), "PLAIN": int(plain)}
-    return layout.defines(block) | form | {"HASHES": int(job.seeds is None)}
+    form = {"ASKS": int(asks), "RANKS": int(ranks), "PLAIN": int(plain), "HASHES": int(hashes)}
+    return tuple(sorted((layout.defines(block) | form | dict(more)).items()))
 
 
 def room_bytes(columns: int) -> int:

@@ -93,10 +93,10 @@ class CudaEngine:
         return scores, seeds, n_copies, first_bad
 
     def _score_logits(self, layout: Layout, job: Job, where: list[c_void_p]) -> None:
-        defines, columns = defines_of(layout._replace(lanes=32, vector=1), job), layout.columns
-        kernel, shared = "label_scores_carefully", room_bytes(columns)
+        columns, layout = layout.columns, layout._replace(lanes=32, vector=1)
+        kernel, shared, defines = "label_scores_carefully", room_bytes(columns), defines_of(layout, job)
         if columns <= _WIDEST_IN_LANES:
-            kernel, shared, defines = "label_scores", 0, defines | {"FOLDS": folds_of(columns)}
+            kernel, shared, defines = "label_scores", 0, defines_of(layout, job, FOLDS=folds_of(columns))
         self.starts.run("logit_scores.cu", defines, kernel, self._blocks(job, 4, 32), BLOCK, shared, job, *where)
 
     def mask(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
@@ -181,13 +181,13 @@ class CudaEngine:
         of_calibration = changed(of_calibration, row_groups=pointer(row_groups))
         grid = max(1, min(-(-n // 1024), self.starts.multiprocessors * 64))
         arguments = (of_calibration, c_void_p(pointer(scores)), c_int64(n))
-        self.starts.run("p_values.cu", {"COLUMNS": scores.shape[1]}, "p_values", grid, 256, 0, *arguments)
+        self.starts.run("p_values.cu", (("COLUMNS", scores.shape[1]),), "p_values", grid, 256, 0, *arguments)
         return scores, first_bad
 
     def hash_rows(self, values: Any, key: int) -> Any:
         """Seed every row of a matrix of any numbers."""
         seeds = values.new_empty(len(values), dtype=torch_module().int64)
-        job = Job(rows=pointer(values), n=len(values), column_keys=pointer(keys_of(self.starts, key, values)))
+        job = Job(rows=pointer(values), n=len(values), column_keys=keys_of(key, values).data_ptr())
         job.weights = (0.0,) * 16
         grid = self._blocks(job, 4)
         self._run("scores.cu", layout_of(values), "hash_rows", grid, job, *_pointers(pointer(seeds)))
@@ -201,7 +201,8 @@ class CudaEngine:
         if shared > _MOST_SHARED:
             return softmax(logits.to(found.dtype), TORCH)
         grid = max(1, min(-(-len(logits) * team // BLOCK), self.starts.multiprocessors * 64))
-        defines = layout._replace(lanes=32, vector=1).defines() | {"TEAM": team, "ASKS": 0, "RANKS": 0}
+        form = {"TEAM": team, "ASKS": 0, "RANKS": 0}
+        defines = tuple(sorted((layout._replace(lanes=32, vector=1).defines() | form).items()))
         arguments = (c_void_p(pointer(logits)), c_int64(len(logits)), c_void_p(pointer(found)))
         self.starts.run("softmax.cu", defines, "softmax", grid, BLOCK, shared, *arguments)
         return found
@@ -215,11 +216,11 @@ class CudaEngine:
             return job, changed(output, **fields)
 
         def work_on_narrow(chunk: Chunk, job: Job) -> None:
-            defines, grid = defines_of(layout, job) | {"WHAT": what}, self._blocks(job, BLOCK, NARROW_BLOCKS)
+            defines, grid = defines_of(layout, job, WHAT=what), self._blocks(job, BLOCK, NARROW_BLOCKS)
             self.starts.run("narrow.cu", defines, "every_label", grid, BLOCK, 0, *arguments(chunk, job))
 
         def work_in_registers(chunk: Chunk, job: Job) -> None:
-            defines, a_warp = defines_of(layout, job) | {"WHAT": what, "EACH": layout.each}, BLOCK // 32
+            defines, a_warp = defines_of(layout, job, WHAT=what, EACH=layout.each), BLOCK // 32
             places = 32 * layout.each
             shared, rows_of_block = a_warp * 8 * (places + places // 32), BLOCK // layout.lanes
             grid = self._blocks(job, rows_of_block, 16)
@@ -241,8 +242,8 @@ class CudaEngine:
         of_block = 0 if in_memory else shared
 
         def work(chunk: Chunk, job: Job) -> None:
-            last, defines = c_void_p(pointer(memory)), defines_of(layout._replace(lanes=32, vector=1), job, block)
-            defines |= {"LENGTH": length, "TEAM": team, "WHAT": what}
+            last, of_lanes = c_void_p(pointer(memory)), layout._replace(lanes=32, vector=1)
+            defines = defines_of(of_lanes, job, block, LENGTH=length, TEAM=team, WHAT=what)
             self.starts.run("ordered.cu", defines, "ordered", grid, block, of_block, *arguments(chunk, job), last)
 
         return over_chunks(self.starts, rows, work)[1]
@@ -265,7 +266,7 @@ class CudaEngine:
 
     def _run(self, name: str, layout: Layout, kernel: str, grid: int, job: Job, *arguments: Any) -> None:
         tiles = layout.tile_bytes(name)
-        defines, shared = defines_of(layout, job) | {"IN_TILES": int(tiles > 0)}, tiles if kernel in _IN_TILES else 0
+        defines, shared = defines_of(layout, job, IN_TILES=int(tiles > 0)), tiles if kernel in _IN_TILES else 0
         shared = room_bytes(layout.columns) if layout.logits and kernel == "mask_carefully" else shared
         self.starts.run(name, defines, kernel, grid, BLOCK, shared, job, *arguments)
 
