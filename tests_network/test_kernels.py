@@ -131,8 +131,10 @@ class LogitTwins(Twins):
 @pytest.mark.parametrize("kind", LOGIT_KINDS)
 @pytest.mark.parametrize(
     ("k", "dtype"),
-    [(10, torch.float32), (16, torch.bfloat16), (2, torch.float64), (100, torch.float32), (37, torch.float64)]
-    + [(131, torch.float16), (65, torch.bfloat16), (1000, torch.float32), (1025, torch.float32)],
+    [
+        *((10, torch.float32), (16, torch.bfloat16), (2, torch.float64), (100, torch.float32), (37, torch.float64)),
+        *((131, torch.float16), (65, torch.bfloat16), (1000, torch.float32), (1025, torch.float32)),
+    ],
 )
 def test_logits_in_one_kernel(engine, kind, k, dtype):
     check_scores_and_masks(engine, LogitTwins(kind, 9 if k > 200 else 33, k, Adaptive(), dtype))
@@ -284,7 +286,9 @@ def test_ties_are_settled_in_full_where_their_first_bits_agree(engine, monkeypat
     """With two bits of each tie in the keys nearly all of them are left to neighbours that change places."""
     run = engine.starts.run
     short = {"sorted.cu": (("TIE_BITS", 2),)}
-    monkeypatch.setattr(engine.starts, "run", lambda name, defines, *rest: run(name, defines + short.get(name, ()), *rest))
+    monkeypatch.setattr(
+        engine.starts, "run", lambda name, defines, *rest: run(name, defines + short.get(name, ()), *rest)
+    )
     for kind in ("tied", "equal", "zeros"):
         check_sets(engine, Twins(kind, 10, 100, Adaptive()))
 

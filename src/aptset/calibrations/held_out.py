@@ -49,8 +49,8 @@ class ScoresElsewhere(Protocol):
 class FoldScores:
     """Scores of one fold: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
 
-    Scores of a group are put in order when they are first looked at: calibrating costs one pass, and no sort. Those that
-    lie on a device come from there when all of them are asked for.
+    Scores of a group are put in order when they are first looked at: calibrating costs one pass, and no sort. Those
+    that lie on a device come from there when all of them are asked for.
     """
 
     _elsewhere: ScoresElsewhere | None = None

@@ -1,7 +1,7 @@
 """The score of a label from where it stands in its row. Twin of ``mass_score`` and ``zero_score`` in ``c/row.h``."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from operator import mul
 from typing import Any, NamedTuple
@@ -88,8 +88,10 @@ class Weights:
     @classmethod
     def of_flat(cls, flat: Sequence[float]) -> "Weights":
         """Return the weights that have these numbers."""
-        n = len(fields(cls)) - 2
-        return cls(*flat[:n], bool(flat[n]), First(*flat[n + 2 :]) if flat[n + 1] else None)
+        *names, behind, first = (field.name for field in fields(cls))
+        n, found = len(names), dict(zip(names, flat, strict=False))
+        of_first = First(*flat[n + 2 :]) if flat[n + 1] else None
+        return replace(cls(**found), **{behind: bool(flat[n]), first: of_first})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)

@@ -150,8 +150,10 @@ def mask_at(rows: DeviceRows, thresholds: Tensor, at_least: int) -> Tensor:
 
 
 def filled_masks(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor]:
-    """Return the same and two numbers, which nobody looks at here: the first bad row, and whether all look like
-    probabilities (0), or that is not known (-1)."""
+    """Return the same and two numbers, at which nobody looks here.
+
+    They are the first bad row, and 0 where all rows look like probabilities; -1 where that is not known.
+    """
     verb, work = _mask_by(rows, thresholds, at_least)
     found, bad = _worked_out(rows, verb, work, torch.bool)
     told = bad.reshape(-1)

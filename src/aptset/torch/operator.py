@@ -1,4 +1,4 @@
-"""The layer as one operator of torch: kernels on CUDA, compiled loops on processors, shapes alone for compilers of graphs.
+"""The layer as one operator of torch: kernels on CUDA, compiled loops on processors, shapes for compilers of graphs.
 
 Nobody waits for the device inside: key and thresholds stay there, and bad rows are told by numbers that lie there, too.
 So graphs of CUDA can hold it.
@@ -92,14 +92,15 @@ def _on_host(
 
 def _fill(found: Tensor, rows: Rows, seeds: Words, thresholds: Floats, at_least: int) -> int:
     """Write the masks and return the first bad row; bad ones hold every label, and do not change the sets of others."""
-    rows, first_bad, kept = replace(rows, seeds=seeds), -1, slice(None)
+    rows, first_bad = replace(rows, seeds=seeds), -1
+    kept: Any = slice(None)
     for flags, level in zip(found.numpy(), thresholds, strict=True):
         members, bad = _masks(rows, level, at_least)
         if bad >= 0:  # which is the same at every level
             first_bad, kept = bad, np.flatnonzero(~_bad_rows(rows))
             u = None if rows.u is None else rows.u[kept]
             rows = replace(rows, probabilities=rows.probabilities[kept], seeds=seeds[kept], u=u)
-            members = _masks(rows, level, at_least)[0] if len(rows) else rows.probabilities > 0
+            members = _masks(rows, level, at_least)[0] if len(rows) else np.empty(rows.probabilities.shape, np.bool_)
         flags[:] = True
         flags[kept] = members
     return first_bad
@@ -116,7 +117,8 @@ def _bad_rows(rows: Rows) -> NDArray[np.bool_]:
         wide = block.probabilities.astype(np.float64)
         with np.errstate(invalid="ignore"):
             off = np.abs(((wide + 2.0) - 2.0).sum(axis=1) - 1.0)
-            return ~(((wide >= 0.0) & (wide <= 2.0)).all(axis=1) & (off <= rows.tolerance))
+            is_bad: NDArray[np.bool_] = ~(((wide >= 0.0) & (wide <= 2.0)).all(axis=1) & (off <= rows.tolerance))
+        return is_bad
 
     return np.concatenate(rows.over_blocks(work))
 

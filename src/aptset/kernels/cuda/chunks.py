@@ -22,7 +22,9 @@ class Starts(Protocol):
 
     multiprocessors: int
 
-    def run(self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any) -> None:
+    def run(
+        self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any
+    ) -> None:
         """Start a kernel."""
         ...
 
