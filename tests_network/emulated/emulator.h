@@ -138,6 +138,7 @@ static float power_of_two(float x) {
     return exact < 0x1p-126 ? 0.0f : (float)exact;
 }
 static float __fsqrt_rn(float x) { return std::sqrt(x); }
+#define __log2f(x) std::log2((float)(x))
 static float __fdividef(float x, float y) { return x / y; }
 static unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
     unsigned long long both = (unsigned long long)y << 32 | x;

@@ -75,6 +75,11 @@ class DeviceRows:
         takes = getattr(self.engine, "takes_logits", None) if self.logits else None
         return not self.logits or (takes is not None and bool(takes(self.probabilities, verb)))
 
+    def whole(self, verb: str) -> TensorRows | None:
+        """Return all rows, where they can be read as they lie and nothing comes with them from the host."""
+        is_alone = self.seeds is None and not isinstance(self.u, np.ndarray) and self.is_plain(verb)
+        return self._piece(self.probabilities, 0, len(self), None, self.logits) if is_alone else None
+
     def pieces(self, verb: str, most_rows: int | None = None) -> Iterator[Piece]:
         """Yield the rows in order: at once where they can be read as they lie, and nothing comes with them."""
         if not self.is_plain(verb):

@@ -276,6 +276,9 @@ def _worked_out(
     rows: DeviceRows, verb: str, work: Work, dtype: Any, most_rows: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return one matrix of all pieces, and the first bad row."""
+    whole = rows.whole(verb) if most_rows is None else None
+    if whole is not None:
+        return work(whole, slice(0, len(rows)))
     found, bads = None, []
     for start, stop, piece, _ in rows.pieces(verb, most_rows):
         part, bad = work(piece, slice(start, stop))

@@ -128,6 +128,16 @@ def _weights(flat: tuple[float, ...]) -> Weights:
     return Weights.of_flat(flat)
 
 
-set_masks = torch.library.custom_op("aptset::set_masks", _on_device, mutates_args=(), schema=_SCHEMA)
-set_masks.register_kernel("cpu")(_on_host)
-set_masks.register_fake(lambda inputs, threshold_bits, *_: _empty(inputs, threshold_bits))
+OPERATOR = torch.library.custom_op("aptset::set_masks", _on_device, mutates_args=(), schema=_SCHEMA)
+OPERATOR.register_kernel("cpu")(_on_host)
+OPERATOR.register_fake(lambda inputs, threshold_bits, *_: _empty(inputs, threshold_bits))
+
+
+def set_masks(inputs: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    """Call the operator; nobody goes the long way through torch where nobody looks."""
+    is_watched = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+    if is_watched or type(inputs) is not torch.Tensor:
+        found: tuple[Tensor, Tensor] = OPERATOR(inputs, *rest)
+        return found
+    with torch.no_grad():
+        return _on_host(inputs, *rest) if inputs.device.type == "cpu" else _on_device(inputs, *rest)

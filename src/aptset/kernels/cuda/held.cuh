@@ -7,12 +7,12 @@
 #include "logits.cuh"
 #endif
 
-/* Places beyond the end of the row hold what compares with nothing. Of logits `x` are probabilities in float32, up to APART from those
- * of float64; `shift` and `scale` make them. */
+/* Places beyond the end of the row hold what compares with nothing. Of logits `x` are probabilities in float32, near those of
+ * float64; `shift` and `scale` make them of the logits, the largest of which is `top`. */
 struct Held {
     Value x[PER_LANE];
 #if LOGITS
-    float shift, scale;
+    float top, shift, scale;
 #endif
 };
 
@@ -54,7 +54,7 @@ DEVICE Facts soften(const Job &job, Held &held, Value p) {
     float top = -1.0f / 0.0f, sums[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int e = 0; e < PER_LANE; e++) top = fmaxf(top, held.x[e]);
-    top = largest_over(top, LANES), held.shift = top * PER_LOG_2;
+    held.top = top = largest_over(top, LANES), held.shift = top * PER_LOG_2;
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; chunk++) {
         if (!is_inside(chunk)) continue;

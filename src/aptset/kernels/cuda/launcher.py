@@ -86,7 +86,7 @@ class Launcher:
             return
         function = self._kernels.get((name, defines, kernel)) or self._kernel(name, defines, kernel, shared)
         values = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
-        stream = torch.cuda.current_stream(self.index).cuda_stream
+        stream = torch._C._cuda_getCurrentRawStream(self.index)
         launch = (grid, 1, 1, block, 1, 1, shared, stream, ctypes.addressof(values), 0)
         self._check(self._driver.cuLaunchKernel(function, *launch), "start", kernel)
 

@@ -5,6 +5,7 @@
  * in 2^(i - 1) columns more; lanes 2^(i - 1) .. 2^i - 1 have one of them each.
  */
 #include "careful.cuh"
+#include "tiles.cuh"
 
 #ifdef FOLDS
 #define CELLS (1 << FOLDS)
@@ -95,39 +96,73 @@ DEVICE double score_again(const Job &job, const Element *at, i64 label, double h
     return score_of(job.w, sum_over(above, 32), grid_steps(mine), sum_over(before, 32) + 1, of);
 }
 
-#define MIN_BLOCKS (CELLS > 16 ? 4 : 5)
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS (CELLS > 16 ? 3 : 6) /* on a multiprocessor at a time */
+#endif
+#define HAS_ODD (COLUMNS % CELLS != 0)
+#define COLUMN(b) ((int)LANE + offset_of(b))
+
+/* A logit of this lane; what it has not is infinitely small, and a place is read all the same: loads must not wait for each other. */
+DEVICE Value logit_at(const Element *at, bool has, int column) {
+    Value x = value_of(at[has ? column : 0]);
+    return has ? x : (Value)(-1.0f / 0.0f);
+}
+
+/* The weight of one label, which some lane has. */
+DEVICE double weight_of(i64 label, const double *weights, double odd_weight, bool has, int odd_one) {
+    double mine = odd_weight;
+    bool is_mine = HAS_ODD && odd_one == (int)label;
+#pragma unroll
+    for (int b = 0; b < CELLS; b++)
+        if (has && COLUMN(b) == (int)label) mine = weights[b], is_mine = true;
+    return __shfl_sync(FULL, mine, __ffs((int)__ballot_sync(FULL, is_mine)) - 1);
+}
 
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
-    i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32;
+    i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32, k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
     bool is_known = false, has = (int)LANE < LAST;
     int odd_one = odd_column();
-    for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps) {
-        i64 row = row_at(job, k), label = labels[row];
+#if IN_TILES
+    DYNAMIC_SHARED(pool);
+    Tile *tiles = (Tile *)pool + threadIdx.x / 32 * 2;
+    int side = 0;
+    ask_for(job, k, n, tiles[0]);
+#endif
+    i64 next = k < n ? labels[row_at(job, k)] : 0;
+    for (; k < n; k += warps) {
+        i64 row = row_at(job, k), label = next;
+        if (k + warps < n) next = labels[row_at(job, k + warps)];
+#if IN_TILES
+        ask_for(job, k + warps, n, tiles[side ^ 1]);
+        arrived();
+        const Element *at = tiles[side];
+        side ^= 1;
+#else
         const Element *at = elements_of(job, row);
-        Value x[CELLS], odd_value = odd_one >= 0 ? value_of(at[odd_one]) : (Value)(-1.0f / 0.0f), of_label = value_of(at[label]);
-#pragma unroll
-        for (int b = 0; b < CELLS; b++) x[b] = has ? value_of(at[(int)LANE + offset_of(b)]) : (Value)(-1.0f / 0.0f);
+#endif
         if (!is_known) tell_unlike(job, row_is_unlike(at), is_known);
-        Value top = odd_value;
-        bool missing = odd_value != odd_value;
+        Value odd_logit = HAS_ODD ? logit_at(at, odd_one >= 0, odd_one) : (Value)(-1.0f / 0.0f), top = odd_logit;
+        bool missing = odd_logit != odd_logit;
         Sums s = {0.0, 0.0, 0, 0, 0, 0, 0, 0};
 #pragma unroll
         for (int b = 0; b < CELLS; b++) {
-            missing |= x[b] != x[b], top = x[b] > top ? x[b] : top;
-            if (HASHES && has) add_to_hash(s.hash, bits_of((double)x[b] + 0.0), job.column_keys[(int)LANE + offset_of(b)]);
+            Value x = logit_at(at, has, COLUMN(b));
+            missing |= x != x, top = x > top ? x : top;
+            if (HASHES && has) add_to_hash(s.hash, bits_of((double)(x + (Value)0)), job.column_keys[COLUMN(b)]);
         }
-        if (HASHES && odd_one >= 0) add_to_hash(s.hash, bits_of((double)odd_value + 0.0), job.column_keys[odd_one]);
+        if (HASHES && HAS_ODD && odd_one >= 0) add_to_hash(s.hash, bits_of((double)(odd_logit + (Value)0)), job.column_keys[odd_one]);
         double highest = (double)largest_over(top, 32);
         if (__any_sync(FULL, missing || is_infinite(highest))) { if (LANE == 0) report(job, row); continue; }
-        double weights[CELLS], odd_weight = exponential((double)odd_value - highest);
+        __syncwarp(); /* so that logits are read again, which takes less than the registers to keep them */
+        double weights[CELLS], odd_weight = HAS_ODD ? exponential((double)odd_logit - highest) : 0.0;
 #pragma unroll
-        for (int b = 0; b < CELLS; b++) weights[b] = exponential((double)x[b] - highest);
+        for (int b = 0; b < CELLS; b++) weights[b] = exponential((double)logit_at(at, has, COLUMN(b)) - highest);
         double sum = sum_of_row(weights, odd_weight), one_over_sum = 1.0 / sum;
-        double mine = quotient(exponential((double)of_label - highest), sum, one_over_sum);
+        double mine = quotient(weight_of(label, weights, odd_weight, has, odd_one), sum, one_over_sum);
         s.mine = bits_of(mine);
 #pragma unroll
         for (int b = 0; b < CELLS; b++) add_label(s, quotient(weights[b], sum, one_over_sum));
-        if (FOLDS) add_label(s, quotient(odd_weight, sum, one_over_sum));
+        if (HAS_ODD) add_label(s, quotient(odd_weight, sum, one_over_sum));
         Loaded of = {mass_in_group(s.total) * STEPS_PER_ONE, 0.0, 0.0, 0, 0.0};
         double above = mass_in_group(s.above) * STEPS_PER_ONE;
         u32 both = __reduce_add_sync(FULL, s.greater | s.equal << 16);
@@ -138,6 +173,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
         if (both >> 16 > 1 || own == 0.0) score = score_again(job, at, label, highest, sum, of, seed);
         else score = mass_score(job.w, above, own, (double)(both & 0xFFFFu) + 1.0, of);
         if (LANE == 0) scores[row] = score;
+        __syncwarp(); /* all have read the row */
     }
 }
 #endif

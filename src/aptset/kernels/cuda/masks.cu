@@ -7,6 +7,24 @@
 #include "tiles.cuh"
 #include "settling.cuh"
 
+#if LOGITS
+struct __align__(VECTOR) Flags { unsigned char x[VECTOR]; };
+DEVICE void write_flags(const Wanted &wanted, const Held &held, const Element *at, const Kept &kept, i64 row) {
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        if (!is_inside(chunk)) continue;
+        Value logits[VECTOR];
+        load_chunk(at, chunk, logits);
+        Flags flags;
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) {
+            Value x = held.x[chunk * VECTOR + v];
+            flags.x[v] = x > kept.high || (x > kept.low && logits[v] >= kept.logit);
+        }
+        *(Flags *)(wanted.flags + row * COLUMNS + column_of(chunk)) = flags;
+    }
+}
+#else
 #if ELEMENT != 1 && VECTOR % 4 == 0
 /* Bits of values that are not negative sort like the values: a difference below zero says that a label is in. */
 DEVICE u32 four_flags(const float *x, u32 last_out) {
@@ -31,11 +49,12 @@ DEVICE Flags flags_of(const Value *x, Value from) {
 }
 #endif
 
-DEVICE void write_flags(const Wanted &wanted, const Held &held, const Kept &kept, i64 row) {
+DEVICE void write_flags(const Wanted &wanted, const Held &held, const Element *, const Kept &kept, i64 row) {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; chunk++)
         if (is_inside(chunk)) *(Flags *)(wanted.flags + row * COLUMNS + column_of(chunk)) = flags_of(held.x + chunk * VECTOR, kept.from);
 }
+#endif
 
 /* Rows that are bad hold every label: a graph cannot raise an error. */
 DEVICE void flag_all(const Wanted &wanted, i64 row, int first, int step) {
@@ -43,17 +62,15 @@ DEVICE void flag_all(const Wanted &wanted, i64 row, int first, int step) {
 }
 
 /* Take back the flags of those that equal the last label and stand behind it. */
-DEVICE Value probability_of(const Held &held, Element x) {
+DEVICE void split_ties(const Wanted &wanted, const Element *at, const Kept &kept, i64 row, u64 tie_seed) {
 #if LOGITS
-    return about_exponential(value_of(x), held.shift) * held.scale;
+    Value last = kept.logit;
 #else
-    return value_of(x);
+    Value last = kept.from;
 #endif
-}
-DEVICE void split_ties(const Wanted &wanted, const Held &held, const Element *at, const Kept &kept, i64 row, u64 tie_seed) {
     for (int j = (int)WITHIN * VECTOR; j < COLUMNS; j += LANES * VECTOR) /* as they were written: by this lane */
         for (int v = 0; v < VECTOR; v++)
-            if (probability_of(held, at[j + v]) == kept.from && tie_of(tie_seed, j + v) > kept.tie) wanted.flags[row * COLUMNS + j + v] = 0;
+            if (value_of(at[j + v]) == last && tie_of(tie_seed, j + v) > kept.tie) wanted.flags[row * COLUMNS + j + v] = 0;
 }
 
 DEVICE void mask_row(const Job &job, i64 row, const Wanted &wanted, double *room) {
@@ -123,18 +140,28 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
         if (PLAIN && (wanted.sizes || wanted.at_least)) kept.size += count_above(held, b.high);
         slow |= kept.slow;
         if (is_full) kept.from = 0, kept.size = COLUMNS, kept.tie = ~0ull;
+#if LOGITS
+        if (is_full) kept.high = -1.0f;
+#endif
         bool is_empty = !bad && !slow && kept.size == 0 && wanted.at_least;
         if (__any_sync(FULL, is_empty)) { /* the most likely label alone */
+#if LOGITS
+            u32 tops = 0;
+            for (int j = (int)WITHIN; j < COLUMNS; j += LANES) tops += held.top - value_of(at[j]) < SMALL; /* as likely, perhaps */
+            bool alone = sum_in_group(tops) == 1;
+            if (is_empty) kept.low = -1.0f, kept.high = 4.0f, kept.logit = held.top, kept.size = 1, slow |= !alone;
+#else
             Value top = largest_held(held);
             bool alone = count_held(held, top) == 1;
             if (is_empty) kept.from = top, kept.size = 1, slow |= !alone;
+#endif
         }
         if (!bad && !slow) habit.cut = kept.from;
         if (here && !bad && !slow) {
             if (wanted.sizes && WITHIN == 0) wanted.sizes[row] = kept.size;
             if (wanted.cutoffs && WITHIN == 0) wanted.cutoffs[row] = kept.size ? (float)kept.from : 4.0f; /* nobody reaches that */
-            if (wanted.flags) write_flags(wanted, held, kept, row);
-            if (wanted.flags && kept.tie != ~0ull) split_ties(wanted, held, at, kept, row, tie_seed_of(seed, t.of.u));
+            if (wanted.flags) write_flags(wanted, held, at, kept, row);
+            if (wanted.flags && kept.tie != ~0ull) split_ties(wanted, at, kept, row, tie_seed_of(seed, t.of.u));
         }
         if (here && slow && WITHIN == 0) leave(job, row);
 #if IN_TILES
@@ -143,9 +170,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
     }
 }
 
-/* The rows that were left; all of them where rows do not fit the registers. */
+/* The rows that were left, and copies, if some are listed; all of them where rows do not fit the registers. */
 extern "C" __global__ void mask_carefully(Job job, Wanted wanted, i64 all) {
-    i64 n = all ? rows_to_do(job) : (i64)*job.n_slow, warps = (i64)gridDim.x * blockDim.x / 32;
+    i64 copies = all || job.which ? rows_to_do(job) : 0, n = copies + (all ? 0 : (i64)*job.n_slow), warps = (i64)gridDim.x * blockDim.x / 32;
     double *room = 0;
 #if LOGITS
     DYNAMIC_SHARED(pool);
@@ -153,7 +180,7 @@ extern "C" __global__ void mask_carefully(Job job, Wanted wanted, i64 all) {
     bool is_known = !all;
 #endif
     for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps) {
-        i64 row = all ? row_at(job, k) : (i64)job.slow[k];
+        i64 row = k < copies ? row_at(job, k) : (i64)job.slow[k - copies];
 #if LOGITS
         if (!is_known) tell_unlike(job, row_is_unlike(elements_of(job, row)), is_known);
 #endif

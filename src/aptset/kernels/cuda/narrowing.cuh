@@ -21,7 +21,6 @@
 #if LOGITS /* in 2^-24: 57 for the terms, 48 (64) for their scale, 22 (38) and 32 for two sums; and the total is near 1, not known */
 #define OFF_BY (PER_LANE > 32 ? 0x1p-16 : 0x1.8p-17)
 #define OFF_GRID ((COLUMNS + 64) * 0x1p-50)
-#define APART 0x1p-16f /* two probabilities that differ by so much of themselves are in the order of the exact ones: 2 (35.4 * 1.23 + 4.5) 2^-24 < 2^-17 */
 #else
 #define OFF_BY 0x1p-17
 #define OFF_GRID (COLUMNS * 0x1p-51)
@@ -90,12 +89,10 @@ DEVICE Value next_pivot(const Job &job, const Bracket &b, const Target &t, int r
     return round % 5 != 4 && p > (float)b.low && p < (float)b.high ? (Value)p : middle_of(b.low, b.high);
 }
 
-DEVICE double slack_of(const Job &job, float mass, const Target &t, double near) {
-    double slack = ((double)mass * OFF_BY + OFF_GRID) * STEPS_PER_ONE * t.one_over_total + 0x1p-44 * (1.0 + fabs(near));
-#if LOGITS /* masses that stand for themselves are off, too: each by less than 150 2^-24 of it, and its weight is at most 1 */
-    if (job.w[OWN] != 0.0 || job.w[OWN_U] != 0.0 || ASKS) slack += 3 * 0x1.8p-17;
-#endif
-    return slack;
+/* `own` is what stands for itself in a score: of logits it is off, too, and so are the largest masses; no weight exceeds 1. */
+DEVICE double slack_of(float mass, float own, const Target &t, double near) {
+    double off = LOGITS ? (double)(mass + 2.0f * own + (ASKS ? 2.0f : 0.0f)) : (double)mass;
+    return (off * OFF_BY + OFF_GRID) * STEPS_PER_ONE * t.one_over_total + 0x1p-44 * (1.0 + fabs(near));
 }
 /* Tells whether labels up to p are out, or those above p in; false where p is too near to tell. */
 #if PLAIN
@@ -113,7 +110,7 @@ DEVICE bool tells(const Job &job, Value p, const Look &look, const Target &t, bo
     double top = numerator(w, t.of.total - mass, own, is_first, t.of);
     double least = with_rest(w, is_exact ? top / t.of.total : top * t.one_over_total, rank, is_first, t.of.u);
     *is_out = least > t.threshold;
-    return is_exact || fabs(least - t.threshold) >= slack_of(job, look.mass, t, least);
+    return is_exact || fabs(least - t.threshold) >= slack_of(look.mass, (float)p, t, least);
 }
 #endif
 

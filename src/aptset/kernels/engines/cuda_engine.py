@@ -27,6 +27,7 @@ _FEW, _MANY = 6, 24  # blocks for a multiprocessor: where rows are few all shoul
 MANY_ROWS = 2**18
 _IN_TILES = ("label_scores", "mask")  # kernels
 _AGAIN = 4  # blocks for a multiprocessor, of few rows
+_FEW_ROWS = 4096  # whose copies are left to the careful kernel: starting one kernel less is worth more
 NARROW_BLOCKS = 64  # for a multiprocessor: fewer than there is work for, so that each asks for rows ahead
 _WIDEST_IN_LANES = 1024  # columns of logits whose softmax a warp has in its registers
 _OF_LOGITS = ("label_scores", "mask")  # verbs that make the softmax of rows of any length themselves
@@ -93,10 +94,11 @@ class CudaEngine:
         return scores, seeds, n_copies, first_bad
 
     def _score_logits(self, layout: Layout, job: Job, where: list[c_void_p]) -> None:
-        columns, layout = layout.columns, layout._replace(lanes=32, vector=1)
-        kernel, shared, defines = "label_scores_carefully", room_bytes(columns), defines_of(layout, job)
+        columns, layout = layout.columns, layout._replace(lanes=32, vector=1, piece=layout.vector)
+        kernel, shared, defines = "label_scores_carefully", room_bytes(columns), defines_of(layout, job, IN_TILES=0)
         if columns <= _WIDEST_IN_LANES:
-            kernel, shared, defines = "label_scores", 0, defines_of(layout, job, FOLDS=folds_of(columns))
+            kernel, shared = "label_scores", layout.tile_bytes("logit_scores.cu")
+            defines = defines_of(layout, job, FOLDS=folds_of(columns), IN_TILES=int(shared > 0))
         self.starts.run("logit_scores.cu", defines, kernel, self._blocks(job, 4, 32), BLOCK, shared, job, *where)
 
     def mask(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
@@ -108,27 +110,31 @@ class CudaEngine:
         self, rows: Any, thresholds: Any, at_least: int, flags: Any = None, sizes: Any = None, cutoffs: Any = None
     ) -> Any:
         layout, per_row = layout_of(rows.probabilities, rows.logits), len(thresholds) > 1
-        thresholds = _as_doubles(thresholds)
+        thresholds, wanted = _as_doubles(thresholds), Wanted(per_row=per_row, at_least=at_least)
 
-        def wanted(chunk: Chunk) -> Wanted:
-            at = pointer(thresholds, chunk.start if per_row else 0)
-            return Wanted(at, per_row, at_least, *(pointer(one, chunk.start) for one in (flags, sizes, cutoffs)))
+        def at(start: int) -> Wanted:
+            wanted.thresholds = pointer(thresholds, start if per_row else 0)
+            wanted.flags, wanted.sizes = pointer(flags, start), pointer(sizes, start)
+            wanted.cutoffs = pointer(cutoffs, start)
+            return wanted
 
         def work(chunk: Chunk, job: Job) -> None:
             if layout.is_narrow:
-                self._run("narrow.cu", layout, "mask", self._blocks(job, BLOCK, NARROW_BLOCKS), job, wanted(chunk))
+                grid = self._blocks(job, BLOCK, NARROW_BLOCKS)
+                self._run("narrow.cu", layout, "mask", grid, job, at(chunk.start))
             elif layout.is_held:
                 grid = self._blocks(job, BLOCK // layout.lanes, _MANY if job.n >= MANY_ROWS else _FEW)
-                self._run("masks.cu", layout, "mask", grid, job, wanted(chunk))
+                self._run("masks.cu", layout, "mask", grid, job, at(chunk.start))
             else:
                 rest(chunk, job, 1)
 
         def rest(chunk: Chunk, job: Job, all_of_them: int = 0) -> None:
-            last = c_int64(all_of_them)
             grid = self._blocks(job, 4, 16 if all_of_them else _AGAIN)
-            self._run("masks.cu", layout, "mask_carefully", grid, job, wanted(chunk), last)
+            self._run("masks.cu", layout, "mask_carefully", grid, job, at(chunk.start), c_int64(all_of_them))
 
-        return over_chunks(self.starts, rows, work, rest if layout.is_held and not layout.is_narrow else None)[1]
+        careful = rest if layout.is_held and not layout.is_narrow else None
+        again = careful is None or len(rows.probabilities) > _FEW_ROWS
+        return over_chunks(self.starts, rows, work, careful, again=again)[1]
 
     def cut(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any, Any, Any]:
         """Return the members at the largest threshold, most likely first, and the sizes at all of them."""
@@ -282,7 +288,8 @@ def _new(rows: Any, shape: Any, kind: str) -> Any:
 
 
 def _as_doubles(values: Any) -> Any:
-    return values.to(torch_module().float64).contiguous()
+    is_double = values.dtype == torch_module().float64
+    return (values if is_double else values.to(torch_module().float64)).contiguous()
 
 
 def _pointers(*values: int | None) -> list[c_void_p]:
