@@ -18,10 +18,12 @@
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __shared__ static
+#define __constant__ static const
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define DYNAMIC_SHARED(name) unsigned char *name = emulated_pool()
 
+#define HALVES
 #define ADDS_PRODUCTS
 static void add_product(unsigned long long &sum, unsigned a, unsigned b) { sum += (unsigned long long)a * b; }
 #define ASKED_FOR

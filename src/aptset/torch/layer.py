@@ -214,7 +214,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         """Return the sets as a boolean mask, (rows, classes); (levels, rows, classes) for a sequence of levels."""
         check_inputs(inputs, self.n_classes, self.key.device)
         tolerance = self._tolerance(inputs)
-        if torch.compiler.is_exporting():  # machines that run the graph may not have aptset
+        if _is_exporting():  # machines that run the graph may not have aptset
             masks = masks_in_graph(self, inputs, tolerance)
         else:
             settings = (self._flat, self.power, tolerance, self.logits, self.normalize, self.randomized, self.at_least)
@@ -275,6 +275,12 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         return (
             f"{self.n_classes} classes, alpha={levels if self._is_sequence else levels[0]}, {self.conformity}{by_label}"
         )
+
+
+def _is_exporting() -> bool:
+    """Tell whether torch.export traces; to torch.compile some versions say so, too, if they are asked by the function."""
+    flag: bool = torch.compiler._is_exporting_flag
+    return flag
 
 
 def _layer_of(kind: type[SetLayer], calibration: Calibration, alpha: Any, logits: bool) -> SetLayer:

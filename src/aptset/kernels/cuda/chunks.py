@@ -55,7 +55,7 @@ def over_chunks(
     step = max(1, MOST_NOTED // (of_row + (0 if careful is None else 8)) // BLOCK_ROWS) * BLOCK_ROWS
     most, n_chunks = min(n, step), -(-n // step)
     counters = torch.empty((1 + n_chunks, 2), dtype=torch.int64, device=values.device)
-    keys = _prepare(starts, rows.key, values, counters)
+    keys = prepare(starts, rows.key, values, counters)
     room = (most if hashes and seeds is None else 0, -(-most // 2) if hashes else 0, 0 if careful is None else most)
     memory = torch.empty(sum(room), dtype=torch.int64, device=values.device)
     noted, first = memory.data_ptr(), counters.data_ptr()
@@ -89,23 +89,21 @@ def torch_module() -> Any:
     return torch
 
 
-def keys_of(key: int, values: Any) -> Any:
-    """Return the secrets of the columns on the device."""
-    return _kept_keys(key, int(values.shape[1]), str(values.device))
-
-
-def _prepare(starts: Starts, key: Any, values: Any, counters: Any) -> Any:
+def prepare(starts: Starts, key: Any, values: Any, counters: Any = None) -> Any:
     """Return the secrets of the columns, and set the counters: no row is bad, none is a copy, none was left.
 
     A key that is a tensor lies on the device, and stays there: nobody waits for it.
     """
-    is_known = isinstance(key, int)
-    keys = keys_of(key, values) if is_known else values.new_empty(values.shape[1], dtype=torch_module().int64)
-    of_key = (c_void_p(None if is_known else key.data_ptr()), c_void_p(keys.data_ptr()), c_int64(len(keys)))
-    n_counters = counters.numel()
-    blocks = -(-max(n_counters, 0 if is_known else len(keys)) // 256)
-    arguments = (*of_key, c_void_p(counters.data_ptr()), c_int64(n_counters))
-    starts.run("copies.cu", (), "prepare", blocks, 256, 0, *arguments)
+    is_known, n_counters = isinstance(key, int), 0 if counters is None else counters.numel()
+    if is_known:
+        keys = _kept_keys(key, int(values.shape[1]), str(values.device))
+    else:
+        keys = values.new_empty(values.shape[1], dtype=torch_module().int64)
+    n_keys = 0 if is_known else len(keys)
+    if n_keys or n_counters:
+        of_key = (c_void_p(None if is_known else key.data_ptr()), c_void_p(keys.data_ptr()), c_int64(n_keys))
+        arguments = (*of_key, c_void_p(pointer(counters)), c_int64(n_counters))
+        starts.run("copies.cu", (), "prepare", -(-max(n_counters, n_keys) // 256), 256, 0, *arguments)
     return keys
 
 

@@ -50,22 +50,28 @@ DEVICE double sum_of_row(const double *weights, double odd) {
     return __shfl_sync(FULL, sum, 0) + rest;
 }
 
-/* A quotient as IEEE rounds it, where nothing is near the ends of the exponents: with the rounded reciprocal two corrections are enough. */
-DEVICE double quotient(double x, double y, double one_over_y) {
-    double q = x * one_over_y;
-    q = fma(fma(-q, y, x), one_over_y, q);
-    return fma(fma(-q, y, x), one_over_y, q);
+/* Quotients as IEEE rounds them, in their place, where nothing is near the ends of the exponents: with the rounded reciprocal two corrections
+ * are enough. */
+template <int N> DEVICE void quotients(double *x, double y, double one_over_y) {
+    double q[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) q[i] = x[i] * one_over_y;
+#pragma unroll
+    for (int i = 0; i < N; i++) q[i] = fma(fma(-q[i], y, x[i]), one_over_y, q[i]);
+#pragma unroll
+    for (int i = 0; i < N; i++) x[i] = fma(fma(-q[i], y, x[i]), one_over_y, q[i]);
 }
 
 /* Sums over the labels of this lane. */
-struct Sums { double total, above; u64 hash, mine, top, second; u32 greater, equal; };
+struct Sums { double total[2], above[2]; u64 hash, mine, top, second; u32 greater, equal, odd_equal; };
 
-DEVICE void add_label(Sums &s, double p) {
+/* Labels that equal the one in question are marked, a bit each. */
+DEVICE void add_label(Sums &s, int side, double p, u32 &marks, u32 mark) {
     double mass = (p + 2.0) - 2.0;
     u64 bits = bits_of(p);
-    s.total += mass;
-    if (bits > s.mine) { s.above += mass; if (RANKS || ASKS) s.greater++; }
-    s.equal += bits == s.mine;
+    s.total[side] += mass;
+    if (bits > s.mine) { s.above[side] += mass; if (RANKS || ASKS) s.greater++; }
+    if (bits == s.mine) marks |= mark;
     if (ASKS) { /* bits of masses sort like masses */
         u64 m = bits_of(mass), lower = m < s.top ? m : s.top;
         s.top = m > s.top ? m : s.top, s.second = lower > s.second ? lower : s.second;
@@ -80,7 +86,18 @@ DEVICE void top_two(Sums &s) {
     }
 }
 
-/* The score of a label that equals another, or has no mass: the row once more, label by label. */
+/* How many of the labels of this lane that equal the one in question come before it. */
+DEVICE u32 equal_before(const Sums &s, i64 label, u64 tie_seed, int odd_one) {
+    u64 my_tie = tie_of(tie_seed, label);
+    u32 before = s.odd_equal && odd_one != (int)label && tie_of(tie_seed, odd_one) < my_tie;
+    for (u32 marks = s.equal; marks; marks &= marks - 1) {
+        int column = (int)LANE + offset_of(__ffs((int)marks) - 1);
+        before += column != (int)label && tie_of(tie_seed, column) < my_tie;
+    }
+    return before;
+}
+
+/* The score of a label that has no mass: the row once more, label by label. */
 DEVICE double score_again(const Job &job, const Element *at, i64 label, double highest, double sum, Loaded &of, u64 seed) {
     double mine = exponential((double)value_of(at[label]) - highest) / sum;
     u64 tie_seed = tie_seed_of(seed, of.u), my_tie = tie_of(tie_seed, label);
@@ -100,6 +117,7 @@ DEVICE double score_again(const Job &job, const Element *at, i64 label, double h
 #define MIN_BLOCKS (CELLS > 16 ? 3 : 6) /* on a multiprocessor at a time */
 #endif
 #define HAS_ODD (COLUMNS % CELLS != 0)
+#define SIDE_BY_SIDE (CELLS < 8 ? CELLS : 8)
 #define COLUMN(b) ((int)LANE + offset_of(b))
 
 /* A logit of this lane; what it has not is infinitely small, and a place is read all the same: loads must not wait for each other. */
@@ -143,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
         if (!is_known) tell_unlike(job, row_is_unlike(at), is_known);
         Value odd_logit = HAS_ODD ? logit_at(at, odd_one >= 0, odd_one) : (Value)(-1.0f / 0.0f), top = odd_logit;
         bool missing = odd_logit != odd_logit;
-        Sums s = {0.0, 0.0, 0, 0, 0, 0, 0, 0};
+        Sums s = {{0.0, 0.0}, {0.0, 0.0}, 0, 0, 0, 0, 0, 0, 0};
 #pragma unroll
         for (int b = 0; b < CELLS; b++) {
             Value x = logit_at(at, has, COLUMN(b));
@@ -156,22 +174,34 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
         __syncwarp(); /* so that logits are read again, which takes less than the registers to keep them */
         double weights[CELLS], odd_weight = HAS_ODD ? exponential((double)odd_logit - highest) : 0.0;
 #pragma unroll
-        for (int b = 0; b < CELLS; b++) weights[b] = exponential((double)logit_at(at, has, COLUMN(b)) - highest);
-        double sum = sum_of_row(weights, odd_weight), one_over_sum = 1.0 / sum;
-        double mine = quotient(weight_of(label, weights, odd_weight, has, odd_one), sum, one_over_sum);
-        s.mine = bits_of(mine);
+        for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
 #pragma unroll
-        for (int b = 0; b < CELLS; b++) add_label(s, quotient(weights[b], sum, one_over_sum));
-        if (HAS_ODD) add_label(s, quotient(odd_weight, sum, one_over_sum));
-        Loaded of = {mass_in_group(s.total) * STEPS_PER_ONE, 0.0, 0.0, 0, 0.0};
-        double above = mass_in_group(s.above) * STEPS_PER_ONE;
-        u32 both = __reduce_add_sync(FULL, s.greater | s.equal << 16);
+            for (int i = 0; i < SIDE_BY_SIDE; i++) weights[b + i] = (double)logit_at(at, has, COLUMN(b + i)) - highest;
+            exponentials<SIDE_BY_SIDE>(weights + b);
+        }
+        double sum = sum_of_row(weights, odd_weight), one_over_sum = 1.0 / sum;
+        double mine = weight_of(label, weights, odd_weight, has, odd_one);
+        quotients<1>(&mine, sum, one_over_sum), s.mine = bits_of(mine);
+#pragma unroll
+        for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
+            quotients<SIDE_BY_SIDE>(weights + b, sum, one_over_sum);
+#pragma unroll
+            for (int i = 0; i < SIDE_BY_SIDE; i++) add_label(s, i & 1, weights[b + i], s.equal, 1u << (b + i));
+        }
+        if (HAS_ODD) quotients<1>(&odd_weight, sum, one_over_sum), add_label(s, 0, odd_weight, s.odd_equal, 1u);
+        Loaded of = {mass_in_group(s.total[0] + s.total[1]) * STEPS_PER_ONE, 0.0, 0.0, 0, 0.0};
+        double above = mass_in_group(s.above[0] + s.above[1]) * STEPS_PER_ONE;
+        u32 both = __reduce_add_sync(FULL, s.greater | (u32)(__popc(s.equal) + (int)s.odd_equal) << 16);
         if (ASKS) top_two(s), of.top = from_bits(s.top) * STEPS_PER_ONE, of.second = from_bits(s.second) * STEPS_PER_ONE;
         u64 seed = seed_at(job, row, HASHES ? sum_in_group(s.hash) : 0, LANE == 0);
         of.u = uniform_at(job, row, seed);
         double own = mass_of(mine), score;
-        if (both >> 16 > 1 || own == 0.0) score = score_again(job, at, label, highest, sum, of, seed);
-        else score = mass_score(job.w, above, own, (double)(both & 0xFFFFu) + 1.0, of);
+        if (own == 0.0) score = score_again(job, at, label, highest, sum, of, seed);
+        else {
+            double before = 0.0;
+            if (both >> 16 > 1) before = (double)__reduce_add_sync(FULL, equal_before(s, label, tie_seed_of(seed, of.u), odd_one));
+            score = mass_score(job.w, above + before * own, own, (double)(both & 0xFFFFu) + before + 1.0, of);
+        }
         if (LANE == 0) scores[row] = score;
         __syncwarp(); /* all have read the row */
     }

@@ -9,22 +9,32 @@
 #define LOG_REST 1.90821492927058770002e-10
 #define NEAREST 6755399441055744.0 /* 1.5 * 2^52: adding it rounds to a whole number, which stands in the low bits */
 
-/* 1 / n!, each rounded once: TERM(n) for n from 1 to 13. */
-DEVICE double series(int n) {
-    const double terms[14] = {1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0, 1.0 / 40320.0,
-                              1.0 / 362880.0, 1.0 / 3628800.0, 1.0 / 39916800.0, 1.0 / 479001600.0, 1.0 / 6227020800.0};
-    return terms[n];
-}
+/* 1 / n!, each rounded once. Numbers in the text of a program would be moved into registers before each use. */
+__constant__ double SERIES[14] = {1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0, 1.0 / 40320.0,
+                                  1.0 / 362880.0, 1.0 / 3628800.0, 1.0 / 39916800.0, 1.0 / 479001600.0, 1.0 / 6227020800.0};
+__constant__ double LOGARITHMS[4] = {PER_LOG, LOG, LOG_REST, NEAREST};
 
-/* e to the power of a number that is at most 0. The power of two goes into the exponent: nothing is rounded, down to LOWEST. */
-DEVICE double exponential(double x) {
-    double shifted = x * PER_LOG + NEAREST, twos = shifted - NEAREST;
-    double rest = (x - twos * LOG) - twos * LOG_REST, power = rest * series(13);
+/* e to the power of N numbers that are at most 0, in their place. Each operation waits for the one before, so several go side by side: the loop is not
+ * unrolled, or the compiler would do one number after the other. The power of two goes into the exponent: nothing is rounded, down to LOWEST. */
+template <int N> DEVICE void exponentials(double *x) {
+    double shifted[N], rest[N], power[N];
 #pragma unroll
-    for (int n = 12; n >= 1; n--) power = (power + series(n)) * rest;
-    double scaled = from_bits(bits_of(power + 1.0) + (bits_of(shifted) << 52));
-    return bits_of(x) > bits_of(LOWEST) ? 0.0 : scaled; /* of negative numbers the lower one has the greater bits */
+    for (int i = 0; i < N; i++) {
+        shifted[i] = x[i] * LOGARITHMS[0] + LOGARITHMS[3];
+        double twos = shifted[i] - LOGARITHMS[3];
+        rest[i] = (x[i] - twos * LOGARITHMS[1]) - twos * LOGARITHMS[2], power[i] = rest[i] * SERIES[13];
+    }
+#pragma unroll (N < 4 ? 12 : 1)
+    for (int n = 12; n >= 1; n--)
+#pragma unroll
+        for (int i = 0; i < N; i++) power[i] = (power[i] + SERIES[n]) * rest[i];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        double scaled = from_bits(bits_of(power[i] + 1.0) + (bits_of(shifted[i]) << 52));
+        x[i] = bits_of(x[i]) > bits_of(LOWEST) ? 0.0 : scaled; /* of negative numbers the lower one has the greater bits */
+    }
 }
+DEVICE double exponential(double x) { exponentials<1>(&x); return x; }
 
 DEVICE bool is_infinite(double x) { return !(fabs(x) <= 1.7976931348623157e308); }
 
@@ -54,8 +64,15 @@ DEVICE bool softmax_of_row(const Element *at, double *to, double *room) {
     }
     top = largest_over(top, 32);
     if (__any_sync(FULL, missing || is_infinite(top))) return false;
-#pragma unroll 4
-    for (int j = (int)LANE; j < COLUMNS; j += 32) to[j] = exponential((double)value_of(at[j]) - top);
+    for (int first = (int)LANE; first < COLUMNS; first += 128) {
+        double x[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) x[i] = first + 32 * i < COLUMNS ? (double)value_of(at[first + 32 * i]) - top : 0.0;
+        exponentials<4>(x);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (first + 32 * i < COLUMNS) to[first + 32 * i] = x[i];
+    }
     __syncwarp();
     double rest = 0.0; /* of all lanes alike: halves upon halves, as formula.sum_of_row */
     const double *from = to;

@@ -19,7 +19,7 @@ DEVICE void write_flags(const Wanted &wanted, const Held &held, const Element *a
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) {
             Value x = held.x[chunk * VECTOR + v];
-            flags.x[v] = x > kept.high || (x > kept.low && logits[v] >= kept.logit);
+            flags.x[v] = (unsigned char)((x > kept.high) | ((x > kept.low) & (logits[v] >= kept.logit))); /* no branches */
         }
         *(Flags *)(wanted.flags + row * COLUMNS + column_of(chunk)) = flags;
     }

@@ -73,11 +73,15 @@ DEVICE i64 grid_steps(double x) { return (i64)(bits_of(x + 2.0) - TWO_BITS); }
 /* The same as a number: exact, and so are sums of up to 4 before they are scaled. */
 DEVICE double mass_of(double x) { return ((x + 2.0) - 2.0) * STEPS_PER_ONE; }
 
+#ifdef HALVES /* tests have no instruction for it */
 DEVICE float from_half(u32 h) {
     u32 sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31u, mantissa = h & 1023u;
     if (exponent == 0) return __uint_as_float(sign | __float_as_uint((float)mantissa * 5.9604644775390625e-8f)); /* 2^-24 */
     return __uint_as_float(sign | (exponent == 31 ? 0x7F800000u : (exponent + 112u) << 23) | mantissa << 13);
 }
+#else
+DEVICE float from_half(unsigned short h) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
+#endif
 
 DEVICE Value value_of(Element x) {
 #if ELEMENT == 2

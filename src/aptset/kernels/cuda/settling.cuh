@@ -136,7 +136,7 @@ DEVICE bool has_near_ends(const Held &held, const Bracket &b) {
     float above_low = beyond(held, b.low), above_high = beyond(held, b.high);
     bool near = false;
 #pragma unroll
-    for (int e = 0; e < PER_LANE; e++) near |= (held.x[e] > b.low && held.x[e] <= above_low) || (held.x[e] > b.high && held.x[e] <= above_high);
+    for (int e = 0; e < PER_LANE; e++) near |= ((held.x[e] > b.low) & (held.x[e] <= above_low)) | ((held.x[e] > b.high) & (held.x[e] <= above_high));
     return any_in_group(near);
 }
 #else
@@ -153,8 +153,8 @@ DEVICE double mass_above(const Element *row, Value high, bool is_open) {
 #endif
 
 #if PLAIN
-/* The same in float32: tells less often. */
-DEVICE bool score_quickly(const Left &left, int count, const Bracket &b, const Target &t, bool *is_in, bool *equal) {
+/* The same in float32: tells less often. With TIED labels that are equal stand in the order of their ties. */
+template <bool TIED> DEVICE bool score_quickly(const Left &left, int count, const Bracket &b, const Target &t, bool *is_in, bool *equal) {
     float room = b.at_high.mass - t.tail, slack = b.at_high.mass * (float)OFF_BY + t.slack;
     bool sure = true;
     u32 ranks = 0;
@@ -165,8 +165,12 @@ DEVICE bool score_quickly(const Left &left, int count, const Bracket &b, const T
         if (c >= count) continue;
         float mine = order_of(left, c), above = 0.0f;
 #pragma unroll
-        for (int d = 0; d < MOST_LEFT; d++)
-            if (order_of(left, d) > mine) above += left.x[d], ranks++;
+        for (int d = 0; d < MOST_LEFT; d++) {
+            float other = order_of(left, d);
+            bool is_before = other > mine;
+            if (TIED) is_before |= (other == mine) & (left.ties[d] < left.ties[c]);
+            if (is_before) above += left.x[d], ranks++;
+        }
         float gap = above + left.x[c] * t.share - room;
         is_in[k] = gap < 0.0f;
         sure = sure && fabsf(gap) > slack;
@@ -186,7 +190,7 @@ DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const B
     if (kept.slow) count = 0;
     bool is_in[EACH_LEFT], equal = false, sure;
 #if PLAIN
-    sure = score_quickly(left, count, b, t, is_in, &equal);
+    sure = score_quickly<false>(left, count, b, t, is_in, &equal);
 #else
     double about = t.of.total - (double)b.at_high.mass * STEPS_PER_ONE, slack = slack_of(b.at_high.mass, b.at_high.mass, t, t.threshold);
     sure = score_left(job, left, count, about, b.at_high.number, false, t, slack, is_in, &equal);
@@ -196,14 +200,18 @@ DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const B
         u64 tie_seed = tie_seed_of(seed, t.of.u);
         for (int c = (int)WITHIN; c < count; c += LANES) {
             if (tied) left.ties[c] = tie_of(tie_seed, left.columns[c]);
-            if (PLAIN) left.mass[c] = mass_of((double)left.x[c]);
+            if (PLAIN && !LOGITS) left.mass[c] = mass_of((double)left.x[c]);
         }
-        if (PLAIN) t.one_over_total = 1.0 / t.of.total;
+        if (PLAIN && !LOGITS) t.one_over_total = 1.0 / t.of.total;
 #if LOGITS /* what is not sure is left to the careful kernel */
-        double above = t.of.total - (double)b.at_high.mass * STEPS_PER_ONE;
-        double most = slack_of(b.at_high.mass, PLAIN ? 0.0f : b.at_high.mass, t, t.threshold); /* of a plain score its own mass is among that */
         __syncwarp();
+#if PLAIN
+        bool still_equal;
+        if (any_tied) sure = score_quickly<true>(left, count, b, t, is_in, &still_equal);
+#else
+        double above = t.of.total - (double)b.at_high.mass * STEPS_PER_ONE, most = slack_of(b.at_high.mass, b.at_high.mass, t, t.threshold);
         sure = score_left(job, left, count, above, b.at_high.number, tied, t, most, is_in, &equal);
+#endif
         kept.slow |= any_in_group(!sure);
 #else
         double above = mass_above(row, b.high, is_open);

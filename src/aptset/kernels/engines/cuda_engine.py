@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aptset.kernels import engines
 from aptset.kernels.cuda.arguments import Job, OfCalibration, Output, Wanted, changed, pointer
-from aptset.kernels.cuda.chunks import Chunk, Starts, keys_of, over_chunks, torch_module
+from aptset.kernels.cuda.chunks import Chunk, Starts, over_chunks, prepare, torch_module
 from aptset.kernels.cuda.launcher import Launcher
 from aptset.kernels.cuda.layout import BLOCK, WIDEST_HELD, Layout, defines_of, folds_of, layout_of, room_bytes
 from aptset.kernels.engines.seam import Calibrated
@@ -193,7 +193,8 @@ class CudaEngine:
     def hash_rows(self, values: Any, key: int) -> Any:
         """Seed every row of a matrix of any numbers."""
         seeds = values.new_empty(len(values), dtype=torch_module().int64)
-        job = Job(rows=pointer(values), n=len(values), column_keys=keys_of(key, values).data_ptr())
+        keys = prepare(self.starts, key, values)
+        job = Job(rows=pointer(values), n=len(values), column_keys=keys.data_ptr())
         job.weights = (0.0,) * 16
         grid = self._blocks(job, 4)
         self._run("scores.cu", layout_of(values), "hash_rows", grid, job, *_pointers(pointer(seeds)))
