@@ -278,7 +278,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
 
 
 def _is_exporting() -> bool:
-    """Tell whether torch.export traces; to torch.compile some versions say so, too, if they are asked by the function."""
+    """Tell whether torch.export traces; torch's own function says so to torch.compile, too, in some versions."""
     flag: bool = torch.compiler._is_exporting_flag
     return flag
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from ctypes import c_int64, c_uint64, c_void_p
 from functools import lru_cache
@@ -54,8 +55,11 @@ def over_chunks(
     of_row = 12 if seeds is None else 4  # bytes: a seed, a place among the copies
     step = max(1, MOST_NOTED // (of_row + (0 if careful is None else 8)) // BLOCK_ROWS) * BLOCK_ROWS
     most, n_chunks = min(n, step), -(-n // step)
-    counters = torch.empty((1 + n_chunks, 2), dtype=torch.int64, device=values.device)
-    keys = prepare(starts, rows.key, values, counters)
+    if n_chunks == 1 and isinstance(rows.key, int):
+        keys, counters = prepare(starts, rows.key, values), _fresh_counters(values.device)
+    else:
+        counters = torch.empty((1 + n_chunks, 2), dtype=torch.int64, device=values.device)
+        keys = prepare(starts, rows.key, values, counters)
     room = (most if hashes and seeds is None else 0, -(-most // 2) if hashes else 0, 0 if careful is None else most)
     memory = torch.empty(sum(room), dtype=torch.int64, device=values.device)
     noted, first = memory.data_ptr(), counters.data_ptr()
@@ -68,7 +72,7 @@ def over_chunks(
         job.n_slow, job.seeds = of_chunk + 8, pointer(rows.seeds, start)
         job.noted = (noted if seeds is None else pointer(seeds, start)) if hashes else None
         work(chunk, job)
-        if hashes:
+        if hashes and size > 1:
             first_block = c_uint64((rows.first_row + start) // BLOCK_ROWS)
             arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side))
             blocks = -(-size // BLOCK_ROWS)
@@ -77,7 +81,8 @@ def over_chunks(
             if again:
                 work(chunk, of_copies)
         if careful is not None:  # by now every seed is known
-            careful(chunk, job if not hashes else changed(of_copies, which=None) if again else of_copies)
+            is_copied = hashes and size > 1
+            careful(chunk, job if not is_copied else changed(of_copies, which=None) if again else of_copies)
     n_copies = counters[1, 0] if n_chunks == 1 else counters[1:, 0].sum()
     return n_copies, counters[0] if rows.logits else counters[0, 0]
 
@@ -87,6 +92,24 @@ def torch_module() -> Any:
     import torch
 
     return torch
+
+
+_AT_A_TIME = 256
+_COUNTERS: dict[tuple[Any, int], deque[Any]] = {}  # by the device and the stream that set them
+
+
+def _fresh_counters(device: Any) -> Any:
+    """Return the counters of one chunk, which were set with many others: most calls start a kernel less."""
+    torch = torch_module()
+    stream = torch._C._cuda_getCurrentRawStream(device.index or 0) if device.type == "cuda" else 0
+    waiting = _COUNTERS.setdefault((device, stream), deque())
+    try:
+        return waiting.popleft()
+    except IndexError:
+        several = torch.zeros((_AT_A_TIME, 2, 2), dtype=torch.int64, device=device)
+        several[:, 0, 0] = -1
+        waiting.extend(several.unbind(0))
+        return waiting.popleft()
 
 
 def prepare(starts: Starts, key: Any, values: Any, counters: Any = None) -> Any:
