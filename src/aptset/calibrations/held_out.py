@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,30 @@ _MOST_LEVELS = 256  # whose thresholds are kept
 _MOST_SELECTED = 3  # order statistics before all scores are put in order
 
 
+class ScoresElsewhere(Protocol):
+    """Scores of one group that lie on a device."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def of_rank(self, rank: int) -> float:
+        """Return the rank-th smallest one."""
+        ...
+
+    def upward(self) -> Floats:
+        """Return all of them, sorted."""
+        ...
+
+
 class FoldScores:
     """Scores of one fold: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
 
-    Scores of a group are put in order when they are first looked at: calibrating costs one pass, and no sort.
+    Scores of a group are put in order when they are first looked at: calibrating costs one pass, and no sort. Those
+    that lie on a device come from there when all of them are asked for.
     """
+
+    _elsewhere: ScoresElsewhere | None = None
 
     def __init__(
         self, scores: Floats, offsets: NDArray[np.int64], groups: Groups = EVERYONE, is_sorted: bool = True
@@ -44,9 +63,28 @@ class FoldScores:
         self._calibrated: Calibrated | None = None
         self._n_selected = 0
 
+    @classmethod
+    def of_device(cls, scores: ScoresElsewhere, groups: Groups) -> FoldScores:
+        """Keep scores of one group where they lie."""
+        fold = cls(np.empty(0), np.array([0, len(scores)]), groups)
+        fold._elsewhere = scores
+        return fold
+
+    def _fetch(self) -> None:
+        elsewhere = self._elsewhere
+        if elsewhere is not None:
+            self._scores = elsewhere.upward()
+            self._elsewhere = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to another process, or into a copy: nothing that lies on a device."""
+        self._fetch()
+        return self.__dict__ | {"_calibrated": None}
+
     @property
     def scores(self) -> Floats:
         """The scores, by group and upward."""
+        self._fetch()
         if not self._is_sorted:  # a copy is sorted: two threads that come at once do the work twice, nothing worse
             parts = [sort_upward(self._scores[start:stop]) for start, stop in pairwise(self.offsets.tolist())]
             ordered = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -57,6 +95,7 @@ class FoldScores:
     @property
     def unsorted(self) -> Floats:
         """The scores by group, in any order within one: for whoever joins them, and sorts afterwards."""
+        self._fetch()
         return self._scores
 
     def of_rank(self, group: int, rank: int) -> float:
@@ -67,6 +106,8 @@ class FoldScores:
         start, stop = self.offsets[group : group + 2].tolist()
         if rank > stop - start:
             return float("inf")
+        if self._elsewhere is not None:
+            return self._elsewhere.of_rank(rank)
         if self._is_sorted or self._n_selected >= _MOST_SELECTED * (len(self.offsets) - 1):
             return float(self.scores[start + rank - 1])
         self._n_selected += 1
@@ -85,7 +126,7 @@ class FoldScores:
         return counts, add_counts(rows, self.calibrated, ids, counts)
 
     def __len__(self) -> int:
-        return len(self._scores)
+        return int(self.offsets[-1])
 
     @classmethod
     def of_one_group(cls, scores: Floats, groups: Groups) -> FoldScores:

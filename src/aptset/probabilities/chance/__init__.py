@@ -122,8 +122,13 @@ def _fresh_seeds(u: Any, n_rows: int) -> Words:
 _ALL_ROWS = 2**16  # up to here every row counts; of more, one in 64 does: a fingerprint must not cost a pass
 
 
+def fingerprint_step(n_rows: int) -> int:
+    """Return one in how many rows a fingerprint looks at."""
+    return 1 if n_rows <= _ALL_ROWS else 64
+
+
 def fingerprint_of(seeds: Words, scores: Floats) -> int:
     """Return a number that tells calibration rows apart from others; of rows together it is the sum."""
-    step = 1 if len(seeds) <= _ALL_ROWS else 64
+    step = fingerprint_step(len(seeds))
     words = (seeds[::step], scores.view(np.uint64)[::step])
     return sum(int(word.sum(dtype=np.uint64)) for word in words) & 0xFFFFFFFFFFFFFFFF
