@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.data.labels import Coded, as_objects, columns_of, hashable, plain_labels, some
+from aptset.kernels.blocks import least_and_most
 
 
 def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labels: Any) -> NDArray[Any]:
@@ -67,7 +68,7 @@ def check_labels(
     check_length(found, n_rows, name)
     check_hashable(found, name)
     columns = columns_of(found, classes)
-    if (columns < 0).any():
+    if len(columns) and least_and_most(columns)[0] < 0:
         place = int(np.argmax(columns < 0))
         raise ValueError(
             f"{name} must be among the classes {some(classes)}; got {found.tolist()[place]!r} in row {row_of(place)}. "

@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.kernels.blocks import over_blocks, over_numbers, pointers_of
+
 Backend = Literal["pandas", "polars", "pyarrow"]
 
 
@@ -161,11 +163,22 @@ def read_lists(column: Any) -> Lists | None:
     is_plain = pa.types.is_integer(members.type) or str(members.type) in ("string", "large_string")
     if not is_plain or members.null_count:
         return None
-    found, lengths = members.dictionary_encode(), arrow.value_lengths().to_numpy(zero_copy_only=False)
-    names = np.empty(len(found.dictionary), dtype=object)
-    names[:] = found.dictionary.to_pylist()
-    pointers = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    return Lists(pointers, found.indices.to_numpy(zero_copy_only=False), names)
+    pieces = over_numbers(len(members), lambda start, stop: members[start:stop].dictionary_encode())
+    numbers: dict[Any, int] = {}  # in order of first appearance
+    tables = [
+        np.array([numbers.setdefault(value, len(numbers)) for value in piece.dictionary.to_pylist()], dtype=np.int32)
+        for piece in pieces
+    ]
+    names, positions = np.empty(len(numbers), dtype=object), np.empty(len(members), dtype=np.int32)
+    names[:] = list(numbers)
+    stops = np.cumsum([len(piece) for piece in pieces]).tolist()
+
+    def renumber(which: int, _: int) -> None:
+        codes, stop = pieces[which].indices.to_numpy(zero_copy_only=False), stops[which]
+        positions[stop - len(codes) : stop] = tables[which][codes]
+
+    over_blocks(len(pieces), 1, renumber)
+    return Lists(pointers_of(arrow.value_lengths().to_numpy(zero_copy_only=False)), positions, names)
 
 
 def plain_list(values: Any) -> list[Any]:

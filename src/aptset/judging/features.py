@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -15,10 +17,12 @@ from aptset.judging.checks import (
     check_features,
     check_projections,
 )
+from aptset.kernels.blocks import looked_up, over_blocks, over_numbers, shared_out
 from aptset.kernels.formula import Floats
 
 MOST_VALUES = 50  # of a text that slices are made of; one of more values is a name, an id or prose
 _ROWS_AT_ONCE = 4096  # few enough to stay in the cache
+_ROWS_OF_A_SUM = 2**14
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,24 @@ class Features:
         """The names of the columns; values of texts appear as "column=value"."""
         return [feature.name for feature in self.columns]
 
+    def some(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows of the matrix."""
+        return self.matrix[rows] if hasattr(self.matrix, "tocsr") else looked_up(self.matrix, rows)
+
     def means(self, rows: NDArray[np.intp]) -> Floats:
         """Return the mean of each feature over some rows."""
-        return np.asarray(self.matrix[rows].mean(axis=0)).ravel() if len(rows) else np.full(len(self.columns), np.nan)
+        if not len(rows):
+            return np.full(len(self.columns), np.nan)
+        if hasattr(self.matrix, "tocsr"):
+            return np.asarray(self.matrix[rows].mean(axis=0)).ravel()
+        return _mean_of(len(rows), lambda start, stop: self.matrix[rows[start:stop]])
+
+    @cached_property
+    def overall(self) -> Floats:
+        """The mean of each feature over all rows."""
+        if hasattr(self.matrix, "tocsr"):
+            return np.asarray(self.matrix.mean(axis=0)).ravel()
+        return _mean_of(len(self.matrix), lambda start, stop: self.matrix[start:stop])
 
     def of(self, number: int) -> Floats:
         """Return one column."""
@@ -65,12 +84,22 @@ def project(matrix: Any, vectors: Floats) -> Floats:
     if hasattr(matrix, "tocsr"):
         return check_projections(np.ascontiguousarray((matrix @ vectors.T).T))
     projections = np.zeros((len(vectors), len(matrix)))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, len(matrix), _ROWS_AT_ONCE):
-            part, columns = projections[:, start : start + _ROWS_AT_ONCE], matrix[start : start + _ROWS_AT_ONCE].T
-            for j, column in enumerate(columns):
-                part += vectors[:, j, None] * column
+
+    def work(start: int, stop: int) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            for first in range(start, stop, _ROWS_AT_ONCE):
+                rows = slice(first, min(first + _ROWS_AT_ONCE, stop))
+                for j, column in enumerate(matrix[rows].T):
+                    projections[:, rows] += vectors[:, j, None] * column
+
+    over_blocks(len(matrix), shared_out(len(matrix), len(matrix), sum(vectors.shape)), work)
     return check_projections(projections)
+
+
+def _mean_of(n: int, rows: Callable[[int, int], NDArray[Any]]) -> Floats:
+    """Return the mean of each column of n rows, which come some at a time: as many each time, whoever adds them up."""
+    totals = over_blocks(n, _ROWS_OF_A_SUM, lambda start, stop: rows(start, stop).sum(axis=0))
+    return np.asarray(np.sum(totals, axis=0) / n)
 
 
 def features_of(
@@ -103,12 +132,18 @@ def can_be_sliced(X: Any, n_rows: int) -> bool:
 def _spread(matrix: Any) -> Floats:
     """Return the standard deviation of each column."""
     if not hasattr(matrix, "tocsr"):
-        return np.asarray(matrix.std(axis=0))
+        mean = _mean_of(len(matrix), lambda start, stop: matrix[start:stop])
+        return np.sqrt(_mean_of(len(matrix), lambda start, stop: np.square(matrix[start:stop] - mean)))
     n, mean = matrix.shape[0], np.asarray(matrix.mean(axis=0)).ravel()
     coordinates = matrix.tocoo()
     away = (coordinates.data - mean[coordinates.col]) ** 2 - mean[coordinates.col] ** 2
     total = np.bincount(coordinates.col, weights=away, minlength=matrix.shape[1]) + n * mean**2
     return np.asarray(np.sqrt(np.maximum(total / n, 0.0)))
+
+
+def _has_gaps(matrix: NDArray[Any]) -> bool:
+    """Tell whether a number is missing."""
+    return any(over_numbers(len(matrix), lambda start, stop: np.isnan(matrix[start:stop]).any()))
 
 
 class _Columns:
@@ -127,7 +162,7 @@ class _Columns:
         names = [f"x{j}" for j in range(matrix.shape[1] if matrix.ndim == 2 else 0)]
         is_wanted = any(name.endswith("=missing") for name in self.wanted)
         is_plain = matrix.ndim == 2 and matrix.dtype.kind == "f" and not hasattr(X, "tocsr")
-        if is_plain and (is_wanted or np.isnan(matrix).any()):
+        if is_plain and (is_wanted or _has_gaps(matrix)):
             for j, name in enumerate(names):
                 self._number(name, matrix[:, j], "number")
             return np.column_stack(self._made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.data.groups.overlapping import Overlapping
 from aptset.data.label_checks import check_length
-from aptset.data.labels import as_objects, coded_array, columns_of, distinct
+from aptset.data.labels import numbered
 from aptset.data.sets import PredictionSets
 from aptset.judging.checks import (
     check_by,
     check_confidence,
 )
 from aptset.judging.estimates import Estimate, mean_of_sizes, mean_of_sums, share_of_count
+from aptset.kernels.blocks import least_and_most, over_numbers
+from aptset.kernels.long_arrays import group_sizes, in_groups
 
+_ROWS_OF_A_KIND = 16  # on average, for kinds to be worth counting
 Chosen = NDArray[np.bool_] | NDArray[np.intp]  # some rows: a flag for each, or their numbers
 
 
@@ -109,7 +113,28 @@ class Outcome:
         """Return for each part how many of how many rows are covered."""
         if self.counts_of_labels is not None:
             return self.counts_of_labels
-        return [(int(np.count_nonzero(self.covered[part.rows])), len(part.rows)) for part in self.parts(by)]
+        times = np.ones(len(self.sizes), dtype=np.int64) if self.times is None else self.times
+        covered = np.where(self.covered, times, 0)
+        return [(int(covered[part.rows].sum()), int(times[part.rows].sum())) for part in self.parts(by)]
+
+    def by_kind(self) -> Outcome:
+        """Return one entry for all rows of one label and size that cover or miss; the same where those are not few."""
+        if not len(self.sizes) or self.times is not None:
+            return self
+        names, label = numbered(check_by("label", self.labels))
+        n_sizes = int(least_and_most(self.sizes)[1]) + 1
+        if _ROWS_OF_A_KIND * 2 * n_sizes * len(names) > len(self.sizes):
+            return self
+        kinds = np.empty(len(self.sizes), dtype=np.int32)
+
+        def work(start: int, stop: int) -> None:
+            kinds[start:stop] = (label[start:stop] * n_sizes + self.sizes[start:stop]) * 2 + self.covered[start:stop]
+
+        over_numbers(len(kinds), work)
+        times = group_sizes(kinds, 2 * n_sizes * len(names))
+        kind = np.flatnonzero(times)
+        sizes, is_covered = kind // 2 % n_sizes, kind % 2 == 1
+        return Outcome(sizes, is_covered, self.most, labels=names[kind // (2 * n_sizes)], times=times[kind])
 
     @cached_property
     def _parts_of_arrays(self) -> dict[int, tuple[Any, list[Part]]]:
@@ -124,14 +149,8 @@ class Outcome:
 
 
 def _parts(by: Any, labels: ArrayLike) -> list[Part]:
-    values = check_by(by, labels)
-    several = coded_array(values) if values.dtype.kind == "U" else None
-    looked_at = values if several is None else as_objects(several.values)
-    names = distinct(looked_at)
-    number = columns_of(looked_at, names)
-    number = number if several is None else number[several.codes]
-    if len(names) < 2**15:
-        number = number.astype(np.int16)  # which numpy sorts by digits
-    order = np.argsort(number, kind="stable")
-    rows = np.split(order, np.searchsorted(number[order], np.arange(1, max(len(names), 1))))
-    return [Part(name, mine) for name, mine in zip(names.tolist(), rows, strict=False)]
+    names, number = numbered(check_by(by, labels))
+    order, offsets = in_groups(np.arange(len(number)), number, len(names))
+    return [
+        Part(name, order[start:stop]) for name, (start, stop) in zip(names.tolist(), pairwise(offsets), strict=True)
+    ]

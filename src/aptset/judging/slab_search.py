@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -11,12 +10,14 @@ from numpy.typing import NDArray
 
 from aptset.judging.features import project
 from aptset.kernels import engines
-from aptset.kernels.blocks import thread_count
+from aptset.kernels.blocks import least_and_most, looked_up, over_blocks, thread_count
 from aptset.kernels.formula import Floats
+from aptset.kernels.long_arrays import order_upward
 from aptset.kernels.slabs import Slab, find_slab
 
 _FIRST = 32  # directions that tell roughly how bad the worst one is
 _DIRECTIONS_AT_ONCE = 64
+_FEWEST_DIRECTIONS = 4  # each look at the rows is worth
 _BINS_AT_ONCE = 2**18  # of all directions together: they stay near the core
 _POINTS_IN_BIN = 5
 _COARSE, _FINE = 2**12, 2**15  # bins at the most: for a first look at all directions, and for those that are left
@@ -62,8 +63,8 @@ class _Points(NamedTuple):
         if best is not None and number == best.number:
             return best
         (projection,) = project(self.matrix, vectors[number : number + 1])
-        order = np.argsort(projection)
-        position, flags = projection[order], self.flags[order]
+        order = order_upward(projection)
+        position, flags = looked_up(projection, order), looked_up(self.flags, order)
         mean = engines.chosen.least_mean(position, flags, self.least)
         if best is not None and (best.slab.mean, best.number) < (mean, number):
             return best
@@ -72,22 +73,23 @@ class _Points(NamedTuple):
     def bounds(self, vectors: Floats, known: Fraction, most_bins: int) -> Floats:
         """Return what no slab of each direction falls below, some directions at a time on every core."""
         n_bins = min(max(len(self.flags) // _POINTS_IN_BIN, 16), most_bins)
-        at_once = max(1, min(_DIRECTIONS_AT_ONCE, _BINS_AT_ONCE // n_bins))
+        fair = max(_FEWEST_DIRECTIONS, -(-len(vectors) // (2 * thread_count())))
+        at_once = max(1, min(fair, _DIRECTIONS_AT_ONCE, _BINS_AT_ONCE // n_bins))
         is_safe = not hasattr(self.matrix, "tocsr") and _stay_finite(self.matrix, vectors)
 
-        def work(some: Floats) -> Floats:
+        def work(start: int, stop: int) -> Floats:
             # A sparse matrix is projected before, and what came out is its own direction.
+            some = vectors[start:stop]
             rows, seen = (self.matrix, some) if is_safe else (project(self.matrix, some).T, np.eye(len(some)))
             return engines.chosen.least_mean_bounds(rows, seen, self.flags, self.least, known, n_bins)
 
-        parts = [vectors[start : start + at_once] for start in range(0, len(vectors), at_once)]
         if len(self.flags) * len(vectors) < _WORTH_THREADS:
-            return np.concatenate([work(some) for some in parts])
-        with ThreadPoolExecutor(thread_count()) as pool:
-            return np.concatenate(list(pool.map(work, parts)))
+            return np.concatenate([work(k, k + at_once) for k in range(0, len(vectors), at_once)])
+        return np.concatenate(over_blocks(len(vectors), at_once, work))
 
 
 def _stay_finite(matrix: Floats, vectors: Floats) -> bool:
     """Tell whether no sum can overflow, from the largest values alone."""
-    largest = max(float(matrix.max()), -float(matrix.min()))
+    low, high = least_and_most(matrix)
+    largest = max(float(high), -float(low))
     return largest * float(np.abs(vectors).sum(axis=1).max()) < _FAR

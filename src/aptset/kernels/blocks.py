@@ -2,16 +2,23 @@
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 Result = TypeVar("Result")
 
 BLOCK_CELLS = 2**17  # 1 MiB of float64: several fit the cache of a core
 READ_IN_PLACE = 8  # times larger blocks where nothing is copied: calls are few, and memory is bounded all the same
-_SERIAL_BLOCKS = 3  # up to here a pool of threads costs more than it brings
+LONG = 2**17  # numbers that are worth several threads where there is little to do for each
+_FEWEST_CELLS = 2**16  # of a block: with fewer, Python between the blocks would cost as much as the loops
+_BLOCKS_OF_A_THREAD = 4  # so that none waits long for the last one
+_SERIAL_BLOCKS = 3  # up to here other threads cost more than they bring
 
 
 def thread_count() -> int:
@@ -22,6 +29,15 @@ def thread_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def shared_out(n_rows: int, step: int, cells: int = 1) -> int:
+    """Return smaller blocks than ``step`` where threads would go without, or wait for each other."""
+    threads = thread_count()
+    if threads == 1 or n_rows * cells <= _SERIAL_BLOCKS * _FEWEST_CELLS:
+        return step
+    fair = -(-n_rows // (_BLOCKS_OF_A_THREAD * threads))
+    return max(1, min(step, max(fair, -(-_FEWEST_CELLS // cells))))
+
+
 def over_blocks(n_rows: int, step: int, work: Callable[[int, int], Result]) -> list[Result]:
     """Call ``work(start, stop)`` on consecutive blocks of rows; results in the order of the rows."""
     starts = range(0, n_rows, step)
@@ -29,11 +45,53 @@ def over_blocks(n_rows: int, step: int, work: Callable[[int, int], Result]) -> l
     threads = min(thread_count(), len(stops))
     if len(stops) <= _SERIAL_BLOCKS or threads == 1:
         return [work(start, stop) for start, stop in zip(starts, stops, strict=True)]
-    from concurrent.futures import ThreadPoolExecutor  # slow to import: only when there is work for it
+    return _side_by_side(len(stops), threads, lambda number: work(starts[number], stops[number]))
 
-    # A pool per call: one that is kept would not survive a fork.
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, starts, stops))
+
+def _side_by_side(n_blocks: int, threads: int, work: Callable[[int], Result]) -> list[Result]:
+    """Call ``work`` on the number of every block.
+
+    This thread takes blocks like the others. So a call from within a block, or from many threads at once, never waits
+    for a thread that is not free. Numbers are handed out upward: the first error is that of the first bad block.
+    """
+    numbers, errors = count(), dict[int, BaseException]()
+    results: list[Any] = [None] * n_blocks
+
+    def take_blocks() -> None:
+        while not errors and (number := next(numbers)) < n_blocks:
+            try:
+                results[number] = work(number)
+            except BaseException as error:  # raised below, by the thread that asked
+                errors[number] = error
+
+    pool = _helpers()
+    helpers = [pool.submit(take_blocks) for _ in range(threads - 1)]
+    take_blocks()
+    for helper in helpers:
+        if not helper.cancel():  # it has begun
+            helper.result()
+    if errors:
+        raise errors.pop(min(errors))
+    return results
+
+
+_kept: dict[Any, "ThreadPoolExecutor"] = {}
+
+
+def _helpers() -> "ThreadPoolExecutor":
+    """Return the threads that help this one. They are kept: starting sixteen takes as long as a million rows."""
+    most, cores = thread_count(), frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    pool = _kept.get((most, cores))
+    if pool is None:
+        from concurrent.futures import ThreadPoolExecutor  # slow to import: only when there is work for it
+
+        _kept.clear()  # threads stay on the cores that they were started on, and end when nobody keeps them
+        pool = _kept[most, cores] = ThreadPoolExecutor(most, "aptset")
+    return pool
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_kept.clear)  # threads do not live on in a child
 
 
 def contiguous(block: NDArray[np.generic]) -> NDArray[np.float32] | NDArray[np.float64]:
@@ -41,3 +99,58 @@ def contiguous(block: NDArray[np.generic]) -> NDArray[np.float32] | NDArray[np.f
     if block.dtype == np.float32:
         return np.ascontiguousarray(block, dtype=np.float32)
     return np.ascontiguousarray(block, dtype=np.float64)
+
+
+def over_numbers(n: int, work: Callable[[int, int], Result]) -> list[Result]:
+    """Call ``work(start, stop)`` on parts of a long array, of a short one at once."""
+    return [work(0, n)] if n < LONG else over_blocks(n, shared_out(n, LONG), work)
+
+
+def least_and_most(values: NDArray[Any]) -> tuple[Any, Any]:
+    """Return the smallest and the largest of some values, of which there is one."""
+    found = over_numbers(len(values), lambda start, stop: (values[start:stop].min(), values[start:stop].max()))
+    return min(low for low, _ in found), max(high for _, high in found)
+
+
+def all_finite(values: NDArray[Any]) -> bool:
+    """Tell whether no value is missing or infinite."""
+    return all(over_numbers(len(values), lambda start, stop: np.isfinite(values[start:stop]).all()))
+
+
+def looked_up(table: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
+    """Return the entries (or rows) of a table at some places, which are within it."""
+    found = np.empty((len(places), *table.shape[1:]), dtype=table.dtype)
+
+    def work(start: int, stop: int) -> None:
+        found[start:stop] = table[places[start:stop]]
+
+    over_numbers(len(places), work)
+    return found
+
+
+def pointers_of(sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return where rows of these sizes start, and where the last one ends."""
+    pointers = np.empty(len(sizes) + 1, dtype=np.int64)
+    pointers[0] = 0
+    totals = over_numbers(len(sizes), lambda start, stop: (start, int(sizes[start:stop].sum(dtype=np.int64))))
+    before = dict(zip((start for start, _ in totals), np.cumsum([0, *(total for _, total in totals)]), strict=False))
+
+    def add_up(start: int, stop: int) -> None:
+        ends = pointers[start + 1 : stop + 1]
+        ends[:] = sizes[start:stop]
+        ends[:1] += before[start]
+        np.add.accumulate(ends, out=ends)
+
+    over_numbers(len(sizes), add_up)
+    return pointers
+
+
+def sizes_of(pointers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sizes of rows that start at these pointers, the last of which is an end."""
+    sizes = np.empty(len(pointers) - 1, dtype=np.int64)
+
+    def work(start: int, stop: int) -> None:
+        np.subtract(pointers[start + 1 : stop + 1], pointers[start:stop], out=sizes[start:stop])
+
+    over_numbers(len(sizes), work)
+    return sizes

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.blocks import BLOCK_CELLS, over_blocks, thread_count
+from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.buckets import buckets_between
 from aptset.kernels.engines.numpy_engine import count_below
 from aptset.kernels.engines.seam import NO_INDEX, Calibrated, Groups, Index
@@ -17,22 +17,7 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.places import Rows, first_bad_row, piece_of
 
 __all__ = ["NO_INDEX", "Calibrated", "Index", "add_counts", "count_below", "index_of", "lower", "p_values_of"]
-__all__ += ["p_values_of_rows", "rank_at", "size_needed", "sort_upward"]
-
-_LONG = 2**17  # scores from here on are sorted in parts, on every core
-
-
-def sort_upward(scores: Floats) -> Floats:
-    """Return a sorted copy."""
-    threads = thread_count() if len(scores) >= _LONG else 1
-    if threads == 1:
-        return np.sort(scores)
-    from concurrent.futures import ThreadPoolExecutor  # slow to import: only when there is work for it
-
-    with ThreadPoolExecutor(threads) as pool:
-        joined = np.concatenate(list(pool.map(np.sort, np.array_split(scores, threads))))
-    joined.sort(kind="stable")  # merges runs that are sorted already
-    return joined
+__all__ += ["p_values_of_rows", "rank_at", "size_needed"]
 
 
 def rank_at(n: int, alpha: Fraction) -> int:

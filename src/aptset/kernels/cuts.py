@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.blocks import over_blocks
+from aptset.kernels.blocks import over_blocks, pointers_of
 from aptset.kernels.engines.seam import Columns, Waiting
 from aptset.kernels.formula import Floats
 from aptset.kernels.free_cuts import FreeCut, Set, cut_freely
-from aptset.kernels.late import LateMembers, in_order
+from aptset.kernels.late import LateMembers, in_order, joined
 from aptset.kernels.places import Rows, first_bad_row, piece_of
 
 
@@ -29,8 +29,7 @@ class Cut(NamedTuple):
     def at(self, which: int) -> Set:
         """Return (row pointers, members) of the sets at one of the thresholds."""
         sizes = self.sizes[which]
-        pointers = np.zeros(len(sizes) + 1, dtype=np.int64)
-        np.cumsum(sizes, out=pointers[1:])
+        pointers = pointers_of(sizes)
         if isinstance(self.members, LateMembers) or pointers[-1] == len(self.members):
             return pointers, self.members
         taken = np.empty(pointers[-1], dtype=np.int32)
@@ -155,18 +154,11 @@ def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
 
 
 def _join(results: list[tuple[int, Columns | Waiting]]) -> NDArray[np.int32] | LateMembers:
-    """Widen and join what blocks found, dropping each when it is done; what waits to be put in order stays apart."""
+    """Widen and join what blocks found; what waits to be put in order stays apart."""
     if len(results) == 1 and isinstance(results[0][1], np.ndarray):
         return results[0][1].astype(np.int32, copy=False)
     parts = [members for _, members in results]
     results.clear()
-    arrays = [part for part in parts if isinstance(part, np.ndarray)]
-    if len(arrays) < len(parts):
+    if not all(isinstance(part, np.ndarray) for part in parts):
         return LateMembers(parts)
-    parts.clear()
-    stops = np.cumsum([len(part) for part in arrays]).tolist()
-    joined = np.empty(stops[-1] if stops else 0, dtype=np.int32)
-    while arrays:
-        stop, part = stops.pop(), arrays.pop()
-        joined[stop - len(part) : stop] = part
-    return joined
+    return joined(parts)

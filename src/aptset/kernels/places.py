@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.blocks import contiguous, over_blocks
+from aptset.kernels.blocks import contiguous, over_blocks, shared_out
 from aptset.kernels.copies import PREDICTION, find_copies, own_seeds
 from aptset.kernels.engines.seam import BLOCK_ROWS, Copies, Engine
 from aptset.kernels.formula import Floats, Formula, normalised, tempered
@@ -61,7 +61,8 @@ class Rows:
 
     def over_blocks(self, work: Callable[["Rows", int, int], Result]) -> list[Result]:
         """Call ``work(block, start, stop)`` on consecutive blocks of the size that the engine takes."""
-        n_rows, step = len(self.probabilities), self.engine.step(self)
+        n_rows = len(self.probabilities)
+        step = shared_out(n_rows, self.engine.step(self), self.n_columns)
         if n_rows <= step:
             return [work(self.block(0, n_rows), 0, n_rows)]
         return over_blocks(n_rows, step, lambda start, stop: work(self.block(start, stop), start, stop))

@@ -155,6 +155,32 @@ class CompiledEngine:
         found = self.loops.codes(np.ascontiguousarray(items), numbers, firsts)
         return numbers, firsts[:found].copy()
 
+    def bucket_numbers(self, values: Floats, splitters: Floats, numbers: NDArray[np.int32]) -> None:
+        """Search the splitters without a branch."""
+        self.loops.bucket_numbers(np.ascontiguousarray(values), splitters, numbers)
+
+    def group_sizes(self, numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
+        """Count."""
+        sizes = np.zeros(n_groups, dtype=np.int64)
+        self.loops.group_sizes(numbers, sizes)
+        return sizes
+
+    def place(
+        self, words: NDArray[Any], numbers: NDArray[np.int32], starts: NDArray[np.int64], to: NDArray[Any]
+    ) -> None:
+        """Write each word behind the last one of its group."""
+        self.loops.place(np.ascontiguousarray(words), numbers, starts.copy(), to)
+
+    def holds(
+        self, pointers: NDArray[np.int64], members: Columns, columns: NDArray[np.int64], flags: NDArray[np.bool_]
+    ) -> None:
+        """Compare the members of each row with its column."""
+        self.loops.holds(pointers, members, members.itemsize, np.ascontiguousarray(columns), flags)
+
+    def repeated(self, pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:
+        """Compare the members of each row, or note where each label came last."""
+        return int(self.loops.repeated(pointers, members, n_classes))
+
     def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
         """Exponentiate and divide."""
         self.loops.softmax(np.ascontiguousarray(logits), logits.shape[1], CONSTANTS, probabilities)

@@ -166,6 +166,39 @@ class NumpyEngine:
         number[order] = np.arange(len(first))
         return number[which.ravel()], first[order].astype(np.int64)
 
+    def bucket_numbers(self, values: Floats, splitters: Floats, numbers: NDArray[np.int32]) -> None:
+        """Search the splitters."""
+        numbers[:] = np.searchsorted(splitters, values, side="right")
+
+    def group_sizes(self, numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
+        """Count."""
+        if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_groups):
+            raise ValueError("numbers of groups must be below their count")
+        return np.bincount(numbers, minlength=n_groups).astype(np.int64)
+
+    def place(
+        self, words: NDArray[Any], numbers: NDArray[np.int32], starts: NDArray[np.int64], to: NDArray[Any]
+    ) -> None:
+        """Sort the words by their groups, and move each group to its start."""
+        order = np.argsort(numbers, kind="stable")
+        sizes = np.bincount(numbers, minlength=len(starts))
+        to[np.arange(len(words)) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)] = words[order]
+
+    def holds(
+        self, pointers: NDArray[np.int64], members: Columns, columns: NDArray[np.int64], flags: NDArray[np.bool_]
+    ) -> None:
+        """Compare, and add up along the members."""
+        sizes, within = np.diff(pointers), members[pointers[0] : pointers[-1]]
+        hits = np.concatenate([[0], np.cumsum(within == np.repeat(columns, sizes))])
+        flags[:] = np.diff(hits[pointers - pointers[0]]) > 0
+
+    def repeated(self, pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:
+        """Sort the labels of each row."""
+        row = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+        pairs = np.sort(row * n_classes + members[pointers[0] : pointers[-1]])
+        twice = np.flatnonzero(pairs[1:] == pairs[:-1])
+        return int(pairs[twice[0]] // n_classes) if len(twice) else -1
+
     def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
         """Exponentiate and divide."""
         with np.errstate(all="ignore"):
