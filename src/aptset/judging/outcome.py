@@ -33,6 +33,35 @@ class Part(NamedTuple):
     rows: NDArray[np.intp]
 
 
+class PartSums(NamedTuple):
+    """Counts and sums of sizes within each of several parts, over all their rows and over those that are covered."""
+
+    names: list[Any]
+    rows: NDArray[np.int64]
+    covered: NDArray[np.int64]
+    size: NDArray[np.int64]
+    squares: NDArray[np.int64]
+    covering_size: NDArray[np.int64]
+    covering_squares: NDArray[np.int64]
+
+
+class Kinds(NamedTuple):
+    """Kinds of rows: the number of their part, the size of their sets, whether these cover, and how many there are."""
+
+    part: NDArray[Any]
+    sizes: NDArray[np.int64]
+    covered: NDArray[np.bool_]
+    times: NDArray[np.int64]
+
+    def sums(self, names: list[Any]) -> PartSums:
+        """Add them up; sums of whole numbers below 2^53 are exact in the floats of a bincount."""
+        size = self.times * self.sizes
+        every = [self.times, self.times * self.covered, size, size * self.sizes, size * self.covered]
+        every.append(every[3] * self.covered)
+        found = (np.bincount(self.part, weight, minlength=len(names)).astype(np.int64) for weight in every)
+        return PartSums(names, *found)
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """Sizes, and whether sets hold the true label; row by row, or for each kind of row with its number of rows.
@@ -109,36 +138,65 @@ class Outcome:
             self._parts_of_arrays[id(by)] = by, _parts(by, self.labels)  # with the array, so that its id stays its own
         return self._parts_of_arrays[id(by)][1]
 
+    def sums(self, by: Any = "label") -> PartSums:
+        """Return counts and sums of sizes within each true label, or each value of an array."""
+        if isinstance(by, Overlapping):
+            return self._sums_of_parts(self.parts(by))
+        if id(by) not in self._sums_of_arrays:
+            names, number = numbered(check_by(by, self.labels))
+            self._sums_of_arrays[id(by)] = by, self._kinds(number, len(names)).sums(names.tolist())
+        return self._sums_of_arrays[id(by)][1]
+
     def counts(self, by: Any = "label") -> list[tuple[int, int]]:
         """Return for each part how many of how many rows are covered."""
         if self.counts_of_labels is not None:
             return self.counts_of_labels
-        times = np.ones(len(self.sizes), dtype=np.int64) if self.times is None else self.times
-        covered = np.where(self.covered, times, 0)
-        return [(int(covered[part.rows].sum()), int(times[part.rows].sum())) for part in self.parts(by)]
+        sums = self.sums(by)
+        return list(zip(sums.covered.tolist(), sums.rows.tolist(), strict=True))
 
     def by_kind(self) -> Outcome:
         """Return one entry for all rows of one label and size that cover or miss; the same where those are not few."""
-        if not len(self.sizes) or self.times is not None:
+        if self.times is not None or not len(self.sizes):
             return self
-        names, label = numbered(check_by("label", self.labels))
-        n_sizes = int(least_and_most(self.sizes)[1]) + 1
-        if _ROWS_OF_A_KIND * 2 * n_sizes * len(names) > len(self.sizes):
+        names, number = numbered(check_by("label", self.labels))
+        kinds = self._kinds(number, len(names))
+        if len(kinds.part) == len(self.sizes):
             return self
-        kinds = np.empty(len(self.sizes), dtype=np.int32)
+        return Outcome(kinds.sizes, kinds.covered, self.most, labels=names[kinds.part], times=kinds.times)
+
+    def _kinds(self, number: NDArray[np.int32], n_parts: int) -> Kinds:
+        """Return the kinds of rows, where they are in parts of these numbers; all rows where kinds are not few."""
+        n_rows = len(self.sizes)
+        n_sizes = int(least_and_most(self.sizes)[1]) + 1 if n_rows else 1
+        if self.times is not None or _ROWS_OF_A_KIND * 2 * n_sizes * n_parts > n_rows:
+            times = np.ones(n_rows, dtype=np.int64) if self.times is None else self.times
+            return Kinds(number, self.sizes, self.covered, times)
+        kinds = np.empty(n_rows, dtype=np.int32)
 
         def work(start: int, stop: int) -> None:
-            kinds[start:stop] = (label[start:stop] * n_sizes + self.sizes[start:stop]) * 2 + self.covered[start:stop]
+            kinds[start:stop] = (number[start:stop] * n_sizes + self.sizes[start:stop]) * 2 + self.covered[start:stop]
 
-        over_numbers(len(kinds), work)
-        times = group_sizes(kinds, 2 * n_sizes * len(names))
+        over_numbers(n_rows, work)
+        times = group_sizes(kinds, 2 * n_sizes * n_parts)
         kind = np.flatnonzero(times)
-        sizes, is_covered = kind // 2 % n_sizes, kind % 2 == 1
-        return Outcome(sizes, is_covered, self.most, labels=names[kind // (2 * n_sizes)], times=times[kind])
+        return Kinds(kind // (2 * n_sizes), kind // 2 % n_sizes, kind % 2 == 1, times[kind])
 
     @cached_property
     def _parts_of_arrays(self) -> dict[int, tuple[Any, list[Part]]]:
         return {}
+
+    @cached_property
+    def _sums_of_arrays(self) -> dict[int, tuple[Any, PartSums]]:
+        return {}
+
+    def _sums_of_parts(self, parts: list[Part]) -> PartSums:
+        """Return the sums of parts that may overlap."""
+        times = np.ones(len(self.sizes), dtype=np.int64) if self.times is None else self.times
+        several = []
+        for name, rows in parts:
+            of_part = (self.sizes[rows], self.covered[rows], times[rows])
+            several.append(Kinds(np.zeros(len(of_part[0]), dtype=np.intp), *of_part).sums([name])[1:])
+        return PartSums([part.name for part in parts], *np.array(several).reshape(-1, 6).T.astype(np.int64))
 
     @cached_property
     def _parts_of_labels(self) -> list[Part]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from aptset.judging.estimates import Estimate
+from aptset.judging.checks import check_confidence
+from aptset.judging.estimates import Estimate, means_of_sums
 from aptset.judging.outcome import Outcome
 
 
@@ -66,7 +67,8 @@ def mean_size_by(
     {'x': 1.5, 'y': 1.0}
     """
     outcome = Outcome.of(sets, labels, classes)
-    return {part.name: outcome.mean_size(confidence, part.rows) for part in outcome.parts(by)}
+    sums, ends = outcome.sums(by), (0, outcome.most, check_confidence(confidence))
+    return dict(zip(sums.names, means_of_sums(sums.rows, sums.size, sums.squares, *ends), strict=True))
 
 
 def size_given_coverage_by(
@@ -82,5 +84,6 @@ def size_given_coverage_by(
     {'a': 1.0, 'b': 2.0}
     """
     outcome = Outcome.of(sets, labels, classes)
-    covering = {part.name: part.rows[outcome.covered[part.rows]] for part in outcome.parts(by)}
-    return {name: outcome.mean_size(confidence, rows, least=1) for name, rows in covering.items()}
+    sums, ends = outcome.sums(by), (1, max(1, outcome.most), check_confidence(confidence))
+    means = means_of_sums(sums.covered, sums.covering_size, sums.covering_squares, *ends)
+    return dict(zip(sums.names, means, strict=True))
