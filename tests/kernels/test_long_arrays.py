@@ -12,7 +12,7 @@ import aptset
 from aptset.judging.estimates import mean_of_sums, share_of_count
 from aptset.kernels import blocks, engines, long_arrays
 
-N = blocks.LONG + 12_345
+N = 3 * blocks.LONG + 12_345
 
 
 @pytest.fixture(params=["1", "5"], autouse=True)
@@ -62,7 +62,7 @@ def test_sets_hold_a_column_and_none_twice(path, longest):
     generator = np.random.default_rng(longest)
     n_rows = blocks.LONG if longest == 3 else 20_000
     sizes = generator.integers(longest + 1, size=n_rows)
-    pointers = blocks.pointers_of(sizes)
+    pointers = long_arrays.pointers_of(sizes)
     np.testing.assert_array_equal(pointers, np.concatenate([[0], np.cumsum(sizes)]))
     np.testing.assert_array_equal(blocks.sizes_of(pointers), sizes)
     start = generator.integers(50, size=n_rows)
@@ -71,7 +71,13 @@ def test_sets_hold_a_column_and_none_twice(path, longest):
     columns = generator.integers(-1, 50, size=n_rows)
     expected = (columns >= 0) & ((columns - start) % 50 < sizes)
     for kind in (np.uint8, np.uint16, np.int32):
-        np.testing.assert_array_equal(long_arrays.holds(pointers, members.astype(kind), columns), expected)
+        found = long_arrays.judged(pointers, members.astype(kind), columns, 50, longest + 1)
+        np.testing.assert_array_equal(found.holds, expected)
+        np.testing.assert_array_equal(found.sizes, sizes)
+        counts = np.zeros((50, longest + 1, 2), dtype=np.int64)
+        np.add.at(counts, (columns[columns >= 0], sizes[columns >= 0], expected[columns >= 0].astype(int)), 1)
+        np.testing.assert_array_equal(found.counts, counts)
+        assert long_arrays.judged(pointers, members.astype(kind), columns).counts.size == 0
     assert long_arrays.repeated(pointers, members, 50) == -1
     bad = np.flatnonzero(sizes >= 2)[[-1, 1000]]
     members[pointers[bad] + sizes[bad] - 1] = members[pointers[bad]]
@@ -83,9 +89,13 @@ def test_pointers_that_leave_the_members_are_refused():
     members, flags = np.zeros(4, dtype=np.int32), np.zeros(2, dtype=np.bool_)
     for pointers in ([0, 2, 5], [0, 3, 2], [-1, 2, 4]):
         with pytest.raises(ValueError, match="fit together"):
-            loops.holds(np.array(pointers), members, 4, np.zeros(2, dtype=np.int64), flags)
+            loops.holds(np.array(pointers), members, 4, np.zeros(2, dtype=np.int64), flags, 0, None)
         with pytest.raises(ValueError, match="fit together"):
             loops.repeated(np.array(pointers), members, 3)
+    for column, n_sizes in ((1, 3), (0, 2)):  # a column and a size that have no count
+        counts = np.zeros((1, n_sizes, 2), dtype=np.int64)
+        with pytest.raises(ValueError, match="fit together"):
+            loops.holds(np.array([0, 2, 4]), members, 4, np.array([0, column]), flags, n_sizes, counts)
     with pytest.raises(ValueError, match="fit together"):
         loops.repeated(np.array([0, 4]), members - 1, 3)
     for numbers in ([3], [-1]):

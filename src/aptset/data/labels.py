@@ -112,10 +112,9 @@ def as_objects(values: list[Any]) -> NDArray[Any]:
 
 def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     """Return the position of each label in ``classes``, -1 where it is not there."""
-    if labels.dtype.kind in "iu" and len(labels) and _number_columns(classes):
-        low, high = least_and_most(labels)
-        if low >= 0 and high < len(classes):  # the usual case: one pass and no search
-            return labels.astype(np.int64, copy=False)
+    known = columns_at_once(labels, classes)
+    if known is not None:
+        return known
     if labels.dtype.kind == "U" and len(labels) >= _LONG:  # each different text is looked up once
         several = coded_array(labels)
         return np.take(columns_of(as_objects(several.values), classes), several.codes)
@@ -126,6 +125,14 @@ def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]
     order = np.argsort(classes)
     place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
     return np.where(classes[order[place]] == labels, order[place], -1).astype(np.int64)
+
+
+def columns_at_once(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64] | None:
+    """Return labels that are column numbers all of them, the usual case: one pass and no search. None for others."""
+    if labels.dtype.kind not in "iu" or not len(labels) or not _number_columns(classes):
+        return None
+    low, high = least_and_most(labels)
+    return labels.astype(np.int64, copy=False) if low >= 0 and high < len(classes) else None
 
 
 def _compare_exactly(labels: NDArray[Any], classes: NDArray[Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import pairwise
@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels.blocks import over_blocks, over_numbers, pointers_of
+from aptset.kernels.blocks import over_blocks, over_numbers
+from aptset.kernels.long_arrays import pointers_of
 
 Backend = Literal["pandas", "polars", "pyarrow"]
 
@@ -151,8 +152,11 @@ def without_column(frame: Any, name: Any) -> Any:
     return nw.from_native(frame, eager_only=True).drop(name).to_native()
 
 
-def read_lists(column: Any) -> Lists | None:
-    """Return a column of lists of texts or whole numbers, of polars or pyarrow; None for any other."""
+def read_lists(column: Any, numbers_of: Callable[[NDArray[Any]], NDArray[Any]] | None = None) -> Lists | None:
+    """Return a column of lists of texts or whole numbers, of polars or pyarrow; None for any other.
+
+    Positions are those in the names of the lists, or what ``numbers_of`` says of each name.
+    """
     arrow = column.to_arrow() if hasattr(column, "to_arrow") else column
     arrow = arrow.combine_chunks() if hasattr(arrow, "combine_chunks") else arrow
     if not hasattr(arrow, "value_lengths") or arrow.null_count:
@@ -165,20 +169,34 @@ def read_lists(column: Any) -> Lists | None:
         return None
     pieces = over_numbers(len(members), lambda start, stop: members[start:stop].dictionary_encode())
     numbers: dict[Any, int] = {}  # in order of first appearance
-    tables = [
-        np.array([numbers.setdefault(value, len(numbers)) for value in piece.dictionary.to_pylist()], dtype=np.int32)
-        for piece in pieces
-    ]
+    tables = [[numbers.setdefault(value, len(numbers)) for value in piece.dictionary.to_pylist()] for piece in pieces]
     names, positions = np.empty(len(numbers), dtype=object), np.empty(len(members), dtype=np.int32)
     names[:] = list(numbers)
+    position = (np.arange(len(names)) if numbers_of is None else numbers_of(names)).astype(np.int32)
     stops = np.cumsum([len(piece) for piece in pieces]).tolist()
 
     def renumber(which: int, _: int) -> None:
         codes, stop = pieces[which].indices.to_numpy(zero_copy_only=False), stops[which]
-        positions[stop - len(codes) : stop] = tables[which][codes]
+        position[tables[which]].take(codes, out=positions[stop - len(codes) : stop], mode="clip")
 
     over_blocks(len(pieces), 1, renumber)
-    return Lists(pointers_of(arrow.value_lengths().to_numpy(zero_copy_only=False)), positions, names)
+    return Lists(_pointers_of_arrow(arrow), positions, names)
+
+
+def _pointers_of_arrow(lists: Any) -> NDArray[np.int64]:
+    """Return where each list starts, and where the last one ends."""
+    import pyarrow as pa
+
+    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
+        return pointers_of(lists.value_lengths().to_numpy(zero_copy_only=False))
+    offsets = lists.offsets.to_numpy(zero_copy_only=False)
+    pointers = np.empty(len(offsets), dtype=np.int64)
+
+    def work(start: int, stop: int) -> None:
+        np.subtract(offsets[start:stop], offsets[0], out=pointers[start:stop], dtype=np.int64)
+
+    over_numbers(len(offsets), work)
+    return pointers
 
 
 def plain_list(values: Any) -> list[Any]:

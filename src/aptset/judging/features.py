@@ -17,12 +17,12 @@ from aptset.judging.checks import (
     check_features,
     check_projections,
 )
+from aptset.kernels import engines
 from aptset.kernels.blocks import looked_up, over_blocks, over_numbers, shared_out
 from aptset.kernels.formula import Floats
 
 MOST_VALUES = 50  # of a text that slices are made of; one of more values is a name, an id or prose
-_ROWS_AT_ONCE = 4096  # few enough to stay in the cache
-_ROWS_OF_A_SUM = 2**14
+_ROWS_OF_A_SUM, _CELLS_OF_A_ROW = 2**14, 8
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,11 @@ class Features:
             return np.asarray(self.matrix.mean(axis=0)).ravel()
         return _mean_of(len(self.matrix), lambda start, stop: self.matrix[start:stop])
 
-    def of(self, number: int) -> Floats:
-        """Return one column."""
-        column = self.matrix[:, [number]]
+    def of(self, number: int, rows: NDArray[np.intp] | None = None) -> Floats:
+        """Return one column, of some rows or of all."""
+        if not hasattr(self.matrix, "tocsr"):
+            return np.asarray(self.matrix[:, number] if rows is None else self.matrix[rows, number])
+        column = self.matrix[:, [number]] if rows is None else self.matrix[rows][:, [number]]
         return np.asarray(column.todense() if hasattr(column, "todense") else column, dtype=np.float64).ravel()
 
 
@@ -83,23 +85,26 @@ def project(matrix: Any, vectors: Floats) -> Floats:
     """
     if hasattr(matrix, "tocsr"):
         return check_projections(np.ascontiguousarray((matrix @ vectors.T).T))
-    projections = np.zeros((len(vectors), len(matrix)))
+    projections = np.empty((len(vectors), len(matrix)))
 
     def work(start: int, stop: int) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
-            for first in range(start, stop, _ROWS_AT_ONCE):
-                rows = slice(first, min(first + _ROWS_AT_ONCE, stop))
-                for j, column in enumerate(matrix[rows].T):
-                    projections[:, rows] += vectors[:, j, None] * column
+            for vector, projection in zip(vectors, projections, strict=True):
+                engines.chosen.project(matrix[start:stop], vector, projection[start:stop])
 
-    over_blocks(len(matrix), shared_out(len(matrix), len(matrix), sum(vectors.shape)), work)
+    over_blocks(len(matrix), shared_out(len(matrix), max(1, len(matrix)), sum(vectors.shape)), work)
     return check_projections(projections)
 
 
 def _mean_of(n: int, rows: Callable[[int, int], NDArray[Any]]) -> Floats:
     """Return the mean of each column of n rows, which come some at a time: as many each time, whoever adds them up."""
-    totals = over_blocks(n, _ROWS_OF_A_SUM, lambda start, stop: rows(start, stop).sum(axis=0))
-    return np.asarray(np.sum(totals, axis=0) / n)
+
+    def add_up(start: int, stop: int) -> list[Floats]:
+        step = _ROWS_OF_A_SUM
+        return [rows(first, min(first + step, stop)).sum(axis=0) for first in range(start, stop, step)]
+
+    several = over_blocks(n, shared_out(n, n, _CELLS_OF_A_ROW) // _ROWS_OF_A_SUM * _ROWS_OF_A_SUM or n, add_up)
+    return np.asarray(np.sum([total for totals in several for total in totals], axis=0) / n)
 
 
 def features_of(

@@ -22,7 +22,7 @@ from aptset.judging.estimates import Estimate, mean_of_sizes, mean_of_sums, shar
 from aptset.kernels.blocks import least_and_most, over_numbers
 from aptset.kernels.long_arrays import group_sizes, in_groups
 
-_ROWS_OF_A_KIND = 16  # on average, for kinds to be worth counting
+_ROWS_OF_A_KIND, _MOST_KINDS = 16, 2**16  # rows on average, for kinds to be worth counting
 Chosen = NDArray[np.bool_] | NDArray[np.intp]  # some rows: a flag for each, or their numbers
 
 
@@ -81,6 +81,8 @@ class Outcome:
         How many rows each entry stands for; None for one each.
     counts_of_labels : list of (covered, rows) or None
         For each true label, where rows have gone by.
+    counts_of_kinds : array of int, shape (labels, sizes, 2), or None
+        Rows of each label of the sets, of each size, that miss and that cover; rows of other labels are in none.
     """
 
     sizes: NDArray[np.int64]
@@ -90,6 +92,7 @@ class Outcome:
     labels: Any = None
     times: NDArray[np.int64] | None = None
     counts_of_labels: list[tuple[int, int]] | None = None
+    counts_of_kinds: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, sets: Any, labels: ArrayLike | None = None, classes: ArrayLike | None = None) -> Outcome:
@@ -97,8 +100,11 @@ class Outcome:
         if isinstance(sets, Outcome):
             return sets
         found = PredictionSets.of(sets, classes)
-        holds = None if labels is None else found.covers(labels)
-        return cls(found.sizes, holds, len(found.classes), found, labels)
+        n_classes = len(found.classes)
+        if labels is None:
+            return cls(found.sizes, None, n_classes, found)
+        judged = found.judged(labels, min(_MOST_KINDS, len(found) // _ROWS_OF_A_KIND))
+        return cls(judged.sizes, judged.holds, n_classes, found, labels, counts_of_kinds=judged.counts)
 
     @property
     def covered(self) -> NDArray[np.bool_]:
@@ -158,11 +164,21 @@ class Outcome:
         """Return one entry for all rows of one label and size that cover or miss; the same where those are not few."""
         if self.times is not None or not len(self.sizes):
             return self
+        if self.sets is not None and self.counts_of_kinds is not None and self._are_classes(self.sets.classes):
+            label, size, covers = np.nonzero(self.counts_of_kinds)
+            times = self.counts_of_kinds[label, size, covers]
+            return Outcome(size, covers == 1, self.most, labels=self.sets.classes[label], times=times)
         names, number = numbered(check_by("label", self.labels))
         kinds = self._kinds(number, len(names))
         if len(kinds.part) == len(self.sizes):
             return self
         return Outcome(kinds.sizes, kinds.covered, self.most, labels=names[kinds.part], times=kinds.times)
+
+    def _are_classes(self, classes: NDArray[Any]) -> bool:
+        """Tell whether every row was counted, and by the name that its label has."""
+        kind = np.asarray(self.labels).dtype.kind
+        is_counted = self.counts_of_kinds is not None and self.counts_of_kinds.sum() == len(self.sizes)
+        return bool(is_counted and kind == classes.dtype.kind and kind in "iuU")
 
     def _kinds(self, number: NDArray[np.int32], n_parts: int) -> Kinds:
         """Return the kinds of rows, where they are in parts of these numbers; all rows where kinds are not few."""

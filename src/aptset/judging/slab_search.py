@@ -17,7 +17,6 @@ from aptset.kernels.slabs import Slab, find_slab
 
 _FIRST = 32  # directions that tell roughly how bad the worst one is
 _DIRECTIONS_AT_ONCE = 64
-_FEWEST_DIRECTIONS = 4  # each look at the rows is worth
 _BINS_AT_ONCE = 2**18  # of all directions together: they stay near the core
 _POINTS_IN_BIN = 5
 _COARSE, _FINE = 2**12, 2**15  # bins at the most: for a first look at all directions, and for those that are left
@@ -32,23 +31,25 @@ def search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Frac
     bounds = points.bounds(vectors[:_FIRST], Fraction(1), _COARSE)
     best = points.worse(vectors, int(np.argmin(bounds)), None)
     if len(vectors) > _FIRST:
-        bounds = np.append(bounds, points.bounds(vectors[_FIRST:], best.slab.mean, _COARSE))
+        bounds = np.append(bounds, points.bounds(vectors[_FIRST:], best.mean, _COARSE))
         best = points.worse(vectors, int(np.argmin(bounds)), best)
-    close = np.flatnonzero(bounds <= float(best.slab.mean) + 1e-9)
+    close = np.flatnonzero(bounds <= float(best.mean) + 1e-9)
     if len(close) > 1 and len(covered) > _POINTS_IN_BIN * _COARSE:  # many points in a bin: a closer look is worth it
-        bounds[close] = points.bounds(vectors[close], best.slab.mean, _FINE)
+        bounds[close] = points.bounds(vectors[close], best.mean, _FINE)
     for number in np.argsort(bounds, kind="stable").tolist():
-        if bounds[number] > float(best.slab.mean) + 1e-9:
+        if bounds[number] > float(best.mean) + 1e-9:
             break  # neither this direction nor any later one can be worse
         best = points.worse(vectors, number, best)
-    return best.slab, vectors[best.number]
+    return find_slab(best.position, best.flags, least, best.mean), vectors[best.number]
 
 
 class _Found(NamedTuple):
-    """The worst slab so far, and the number of its direction."""
+    """The least mean of a slab so far, the number of its direction, and the points along it."""
 
     number: int
-    slab: Slab
+    mean: Fraction
+    position: Floats
+    flags: NDArray[np.uint8]
 
 
 class _Points(NamedTuple):
@@ -66,14 +67,14 @@ class _Points(NamedTuple):
         order = order_upward(projection)
         position, flags = looked_up(projection, order), looked_up(self.flags, order)
         mean = engines.chosen.least_mean(position, flags, self.least)
-        if best is not None and (best.slab.mean, best.number) < (mean, number):
+        if best is not None and (best.mean, best.number) < (mean, number):
             return best
-        return _Found(number, find_slab(position, flags, self.least, mean))
+        return _Found(number, mean, position, flags)
 
     def bounds(self, vectors: Floats, known: Fraction, most_bins: int) -> Floats:
         """Return what no slab of each direction falls below, some directions at a time on every core."""
         n_bins = min(max(len(self.flags) // _POINTS_IN_BIN, 16), most_bins)
-        fair = max(_FEWEST_DIRECTIONS, -(-len(vectors) // (2 * thread_count())))
+        fair = -(-len(vectors) // (2 * thread_count()))
         at_once = max(1, min(fair, _DIRECTIONS_AT_ONCE, _BINS_AT_ONCE // n_bins))
         is_safe = not hasattr(self.matrix, "tocsr") and _stay_finite(self.matrix, vectors)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -235,6 +236,7 @@ def _sentences(features: Features, inside: NDArray[np.bool_], means: Floats, mos
     """Say what is special about the rows inside, for the columns that set them apart most, each of them once."""
     if not inside.any():
         return ()
+    rows = np.flatnonzero(inside)
     away = (means - features.overall) / np.where(features.spread > 0, features.spread, 1.0)
     # A value is told where it is frequent: that another one is rare says less.
     special = [away[j] if feature.kind == "value" else abs(away[j]) for j, feature in enumerate(features.columns)]
@@ -242,8 +244,8 @@ def _sentences(features: Features, inside: NDArray[np.bool_], means: Floats, mos
     for j in np.argsort(-np.array(special), kind="stable").tolist():
         feature = features.columns[j]
         if len(told) < most and feature.column not in told and special[j] > _LEAST_SPECIAL:
-            values = features.of(j)
-            told[feature.column] = in_words(feature, values[inside], values)
+            everywhere = partial(features.of, j)
+            told[feature.column] = in_words(feature, features.of(j, rows), features.overall[j], everywhere)
     return tuple(told.values())
 
 

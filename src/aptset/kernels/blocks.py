@@ -15,9 +15,9 @@ Result = TypeVar("Result")
 
 BLOCK_CELLS = 2**17  # 1 MiB of float64: several fit the cache of a core
 READ_IN_PLACE = 8  # times larger blocks where nothing is copied: calls are few, and memory is bounded all the same
-LONG = 2**17  # numbers that are worth several threads where there is little to do for each
+LONG = 2**18  # numbers that are worth a thread where there is little to do for each
 _FEWEST_CELLS = 2**16  # of a block: with fewer, Python between the blocks would cost as much as the loops
-_BLOCKS_OF_A_THREAD = 4  # so that none waits long for the last one
+_BLOCKS_OF_A_THREAD = 2  # so that none waits long for the last one; more of them would wait for the interpreter
 _SERIAL_BLOCKS = 3  # up to here other threads cost more than they bring
 
 
@@ -30,12 +30,13 @@ def thread_count() -> int:
 
 
 def shared_out(n_rows: int, step: int, cells: int = 1) -> int:
-    """Return smaller blocks than ``step`` where threads would go without, or wait for each other."""
-    threads = thread_count()
-    if threads == 1 or n_rows * cells <= _SERIAL_BLOCKS * _FEWEST_CELLS:
+    """Return blocks of about ``step`` rows, or smaller ones, that all threads are done with at about the same time."""
+    threads, fewest = thread_count(), -(-_FEWEST_CELLS // cells)
+    if threads == 1 or n_rows <= _SERIAL_BLOCKS * fewest:
         return step
-    fair = -(-n_rows // (_BLOCKS_OF_A_THREAD * threads))
-    return max(1, min(step, max(fair, -(-_FEWEST_CELLS // cells))))
+    rounds = max(_BLOCKS_OF_A_THREAD, round(n_rows / (threads * step)))
+    fair = -(-n_rows // (rounds * threads))
+    return fair if fair >= fewest else min(step, fewest)
 
 
 def over_blocks(n_rows: int, step: int, work: Callable[[int, int], Result]) -> list[Result]:
@@ -102,8 +103,8 @@ def contiguous(block: NDArray[np.generic]) -> NDArray[np.float32] | NDArray[np.f
 
 
 def over_numbers(n: int, work: Callable[[int, int], Result]) -> list[Result]:
-    """Call ``work(start, stop)`` on parts of a long array, of a short one at once."""
-    return [work(0, n)] if n < LONG else over_blocks(n, shared_out(n, LONG), work)
+    """Call ``work(start, stop)`` on parts of a long array, one for each thread at the most; of a short one at once."""
+    return [work(0, n)] if n < 2 * LONG else over_blocks(n, max(LONG, -(-n // thread_count())), work)
 
 
 def least_and_most(values: NDArray[Any]) -> tuple[Any, Any]:
@@ -126,23 +127,6 @@ def looked_up(table: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
 
     over_numbers(len(places), work)
     return found
-
-
-def pointers_of(sizes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return where rows of these sizes start, and where the last one ends."""
-    pointers = np.empty(len(sizes) + 1, dtype=np.int64)
-    pointers[0] = 0
-    totals = over_numbers(len(sizes), lambda start, stop: (start, int(sizes[start:stop].sum(dtype=np.int64))))
-    before = dict(zip((start for start, _ in totals), np.cumsum([0, *(total for _, total in totals)]), strict=False))
-
-    def add_up(start: int, stop: int) -> None:
-        ends = pointers[start + 1 : stop + 1]
-        ends[:] = sizes[start:stop]
-        ends[:1] += before[start]
-        np.add.accumulate(ends, out=ends)
-
-    over_numbers(len(sizes), add_up)
-    return pointers
 
 
 def sizes_of(pointers: NDArray[np.int64]) -> NDArray[np.int64]:

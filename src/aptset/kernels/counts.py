@@ -14,6 +14,7 @@ from aptset.kernels.buckets import buckets_between
 from aptset.kernels.engines.numpy_engine import count_below
 from aptset.kernels.engines.seam import NO_INDEX, Calibrated, Groups, Index
 from aptset.kernels.formula import Floats
+from aptset.kernels.long_arrays import pointers_of
 from aptset.kernels.places import Rows, first_bad_row, piece_of
 
 __all__ = ["NO_INDEX", "Calibrated", "Index", "add_counts", "count_below", "index_of", "lower", "p_values_of"]
@@ -65,7 +66,7 @@ def _starts_of(scores: Floats) -> tuple[NDArray[np.int32], float, float]:
     if best is None:
         return np.empty(0, dtype=np.int32), 0.0, 0.0
     _, sizes, low_end, scale = best
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32), low_end, scale
+    return pointers_of(sizes).astype(np.int32), low_end, scale
 
 
 def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
@@ -92,9 +93,9 @@ def p_values_of_rows(rows: Rows, calibrated: Calibrated, row_groups: Groups) -> 
         bad = block.engine.p_values(block, calibrated, groups, p_values[start:stop], piece_of(noted, start, stop))
         return start + bad if bad >= 0 else -1
 
-    first_bad = first_bad_row(rows.over_blocks(work))
-    copies = None if first_bad >= 0 else rows.copies(noted)
-    if copies is not None:
+    results, copies = rows.over_blocks_and_copies(work, noted)
+    first_bad = first_bad_row(results)
+    if copies is not None and first_bad < 0:
         groups_of_copies = None if row_groups is None else row_groups[copies.rows]
         p_values[copies.rows], _ = p_values_of_rows(rows.again(copies), calibrated, groups_of_copies)
     return p_values, first_bad

@@ -1,5 +1,6 @@
 """Members that are put in order when somebody asks for the order: sizes, masks and coverage need none."""
 
+from collections.abc import Callable
 from threading import Lock
 
 import numpy as np
@@ -58,15 +59,21 @@ def _side_by_side(columns: list[Columns]) -> Columns:
     return members
 
 
-def joined(parts: list[Columns | Waiting]) -> NDArray[np.int32]:
-    """Return the members of all parts, most likely first; each part is dropped when it is done."""
+def joined(parts: list[Columns | Waiting], also: Callable[[int, int], None] | None = None) -> NDArray[np.int32]:
+    """Return the members of all parts, most likely first; each part is dropped when it is done.
+
+    ``also`` is called beside each part with its number and with where its members start.
+    """
     stops = np.cumsum([len(_columns_of(part)) for part in parts]).tolist()
     members, left = np.empty(stops[-1] if stops else 0, dtype=np.int32), dict(enumerate(parts))
     parts.clear()
 
     def work(which: int, _: int) -> None:
         part, stop = left.pop(which), stops[which]
-        members[stop - len(_columns_of(part)) : stop] = part if isinstance(part, np.ndarray) else part.in_order()
+        start = stop - len(_columns_of(part))
+        members[start:stop] = part if isinstance(part, np.ndarray) else part.in_order()
+        if also is not None:
+            also(which, start)
 
     over_blocks(len(stops), 1, work)
     return members

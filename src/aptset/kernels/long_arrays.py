@@ -3,17 +3,17 @@
 The results depend on the values alone, never on how many threads there were or where an array was cut.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.blocks import LONG, over_blocks, over_numbers, pointers_of, shared_out
+from aptset.kernels.blocks import LONG, over_blocks, over_numbers, shared_out, thread_count
 from aptset.kernels.engines.seam import Columns
 from aptset.kernels.formula import Floats
 
-_BUCKETS = 256  # that are sorted one by one: few enough to be written side by side, small enough for a near cache
+_BUCKETS, _LEAST_BUCKET = 64, 2**14  # that are sorted one by one, and how many values are worth one of them
 _MOST_GROUPS = 2**14  # that are counted for every block
 _SAMPLE = 2**14  # values that tell where buckets start
 
@@ -44,7 +44,8 @@ def order_upward(values: Floats) -> NDArray[np.int64]:
 def _in_buckets(words: NDArray[Any], values: Floats) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return words by buckets of their values, each of which lies below the next, and where buckets start."""
     sample = np.sort(values[:: len(values) // _SAMPLE])
-    splitters = np.unique(sample[len(sample) // _BUCKETS :: len(sample) // _BUCKETS])
+    step = -(-len(sample) // min(_BUCKETS, len(values) // _LEAST_BUCKET))
+    splitters = np.unique(sample[step::step])
     numbers = np.empty(len(values), dtype=np.int32)
 
     def number(start: int, stop: int) -> None:
@@ -81,7 +82,7 @@ def group_sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
 def in_groups(words: NDArray[Any], numbers: NDArray[np.int32], n_groups: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return words of eight bytes in the order of their groups, and where each group starts and the last one ends."""
     n, to = len(words), np.empty_like(words)
-    step = shared_out(n, LONG) if n_groups <= _MOST_GROUPS else max(1, n)
+    step = max(LONG, -(-n // thread_count())) if n_groups <= _MOST_GROUPS else max(1, n)
     sizes_of_blocks = over_blocks(n, step, lambda a, b: engines.chosen.group_sizes(numbers[a:b], n_groups))
     sizes = np.array(sizes_of_blocks, dtype=np.int64).reshape(len(sizes_of_blocks), n_groups)
     offsets = pointers_of(sizes.sum(axis=0))
@@ -94,15 +95,48 @@ def in_groups(words: NDArray[Any], numbers: NDArray[np.int32], n_groups: int) ->
     return to, offsets
 
 
-def holds(pointers: NDArray[np.int64], members: Columns, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which rows, whose members stand from ``pointers[i]`` on, hold a column."""
-    flags = np.empty(len(columns), dtype=np.bool_)
+class Judged(NamedTuple):
+    """Which rows hold their column, their sizes, and how many rows each column, size and holding or not has."""
 
-    def work(start: int, stop: int) -> None:
-        engines.chosen.holds(pointers[start : stop + 1], members, columns[start:stop], flags[start:stop])
+    holds: NDArray[np.bool_]
+    sizes: NDArray[np.int64]
+    counts: NDArray[np.int64]  # (columns, sizes, 2), none of them if they were not asked for
 
-    over_blocks(len(columns), _rows_at_once(pointers), work)
-    return flags
+
+def judged(
+    pointers: NDArray[np.int64], members: Columns, columns: NDArray[np.int64], n_columns: int = 0, n_sizes: int = 0
+) -> Judged:
+    """Tell which rows, whose members stand from ``pointers[i]`` on, hold a column; rows of column -1 hold none.
+
+    Count those of each column below ``n_columns`` and each size below ``n_sizes``, if there are any.
+    """
+    flags, sizes = np.empty(len(columns), dtype=np.bool_), np.empty(len(columns), dtype=np.int64)
+    none = np.zeros((n_columns, n_sizes, 2), dtype=np.int64)
+
+    def work(start: int, stop: int) -> NDArray[np.int64]:
+        some, counts = pointers[start : stop + 1], none.copy()
+        np.subtract(some[1:], some[:-1], out=sizes[start:stop])
+        of_rows = (some, members, columns[start:stop], flags[start:stop])
+        engines.chosen.holds(*of_rows, counts if counts.size else None)
+        return counts
+
+    return Judged(flags, sizes, sum(over_blocks(len(columns), _rows_at_once(pointers), work), none))
+
+
+def pointers_of(sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return where rows of these sizes start, and where the last one ends."""
+    pointers = np.empty(len(sizes) + 1, dtype=np.int64)
+    pointers[0] = 0
+    totals = over_numbers(len(sizes), lambda start, stop: (start, int(sizes[start:stop].sum(dtype=np.int64))))
+    first, before = {}, 0
+    for start, total in totals:
+        first[start], before = before, before + total
+
+    def add_up(start: int, stop: int) -> None:
+        engines.chosen.running_totals(sizes[start:stop], first[start], pointers[start + 1 : stop + 1])
+
+    over_numbers(len(sizes), add_up)
+    return pointers
 
 
 def repeated(pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:

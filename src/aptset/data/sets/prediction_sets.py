@@ -25,9 +25,9 @@ from aptset.data.sets.checks import (
 from aptset.data.sets.compressed import in_one
 from aptset.data.sets.words import as_html, as_text
 from aptset.data.tables import Backend, Lists, is_table, make_table_with_lists, plain_list, read_lists
-from aptset.kernels.blocks import looked_up, pointers_of, sizes_of
+from aptset.kernels.blocks import sizes_of
 from aptset.kernels.late import LateMembers
-from aptset.kernels.long_arrays import holds
+from aptset.kernels.long_arrays import Judged, judged, pointers_of
 
 if TYPE_CHECKING:
     from aptset.kernels.engines.seam import Columns
@@ -153,13 +153,12 @@ class PredictionSets(Sequence[NDArray[Any]]):
     @classmethod
     def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:
         """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
-        lists, names = read_lists(frame["labels"]), check_set_classes(classes)
-        columns = None if lists is None else columns_of(lists.names, names).astype(np.int32)
-        if lists is None or columns is None or (columns < 0).any():  # which says what is wrong
+        names = check_set_classes(classes)
+        lists = read_lists(frame["labels"], lambda found: columns_of(found, names))
+        if lists is None or (columns_of(lists.names, names) < 0).any():  # which says what is wrong
             return cls.from_labels(plain_list(frame["labels"]), classes)
-        indices = looked_up(columns, lists.positions)
-        refuse_repeated(lists.pointers, indices, len(names))
-        return cls.trusted(lists.pointers, indices, names)
+        refuse_repeated(lists.pointers, lists.positions, len(names))
+        return cls.trusted(lists.pointers, lists.positions, names)
 
     def named_as(self, rows: Any) -> PredictionSets:
         """Return the same sets with the names of the rows that they were made for, if these are pandas'."""
@@ -188,9 +187,14 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     def covers(self, labels: ArrayLike) -> NDArray[np.bool_]:
         """Tell for each row whether the set holds the given label (never, for a label outside the classes)."""
-        wanted = as_labels(labels, "labels")
+        return self.judged(labels, 0).holds
+
+    def judged(self, labels: ArrayLike, most_kinds: int) -> Judged:
+        """Tell also sizes and, if that takes no more than so many, the number of rows of each label, size, and so."""
+        wanted, n_classes = as_labels(labels, "labels"), len(self.classes)
         check_length(wanted, len(self), "labels")
-        return holds(self.indptr, self._in_any_order(), columns_of(wanted, self.classes))
+        sizes = n_classes + 1 if 2 * n_classes * (n_classes + 1) <= most_kinds else 0
+        return judged(self.indptr, self._in_any_order(), columns_of(wanted, self.classes), n_classes, sizes)
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return a data frame with columns ``size`` and ``labels`` (a list per row).

@@ -81,27 +81,79 @@ static int pointers_fit(const int64_t *pointers, int64_t n, int64_t members) {
     return 1;
 }
 
-/* Flag the rows whose members, from pointers[i] on, hold the column of the row. */
+/* Write where rows of these sizes end, if the first of them starts at `first`. */
+static PyObject *running_totals(PyObject *self, PyObject *args) {
+    Py_buffer sizes, ends;
+    long long first;
+    if (!PyArg_ParseTuple(args, "y*Lw*", &sizes, &first, &ends)) return NULL;
+    int64_t n = ends.len / 8, total = first, *end = ends.buf;
+    const int64_t *longs = sizes.buf;
+    const int32_t *ints = sizes.buf;
+    int is_long = sizes.len == n * 8, all_fits = ends.len == n * 8 && (is_long || sizes.len == n * 4);
+    if (all_fits) {
+        Py_BEGIN_ALLOW_THREADS
+        if (is_long) for (int64_t i = 0; i < n; i++) end[i] = total += longs[i];
+        else for (int64_t i = 0; i < n; i++) end[i] = total += ints[i];
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&sizes);
+    PyBuffer_Release(&ends);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
+/* Flag the rows whose members, from pointers[i] on, hold the column of the row. With counts: add the rows to those of their column, of their size
+ * (up to sizes - 1) and of whether they hold it; a row without a column is in none. */
+static int judge_rows(const int64_t *pointer, int64_t n, Members members, const int64_t *column, uint8_t *flag, int64_t *count, int64_t columns, int64_t sizes) {
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t any = 0;
+        for (int64_t k = pointer[i]; k < pointer[i + 1]; k++) any |= member_at(members, k) == column[i];
+        flag[i] = any;
+        if (!count || column[i] < 0) continue;
+        int64_t size = pointer[i + 1] - pointer[i];
+        if (column[i] >= columns || size >= sizes) return 0;
+        count[(column[i] * sizes + size) * 2 + any]++;
+    }
+    return 1;
+}
+
 static PyObject *holds(PyObject *self, PyObject *args) {
-    Py_buffer pointers, members, columns, flags;
-    long long width;
-    if (!PyArg_ParseTuple(args, "y*y*Ly*w*", &pointers, &members, &width, &columns, &flags)) return NULL;
-    int64_t n = flags.len;
-    const int64_t *pointer = pointers.buf, *column = columns.buf;
-    uint8_t *flag = flags.buf;
+    Py_buffer pointers, members, columns, flags, counts;
+    long long width, sizes;
+    if (!PyArg_ParseTuple(args, "y*y*Ly*w*Lz*", &pointers, &members, &width, &columns, &flags, &sizes, &counts)) return NULL;
+    int64_t n = flags.len, n_columns = counts.buf && sizes > 0 ? counts.len / 16 / sizes : 0;
     int all_fits = (width == 1 || width == 2 || width == 4) && pointers.len == (n + 1) * 8 && columns.len == n * 8;
     Py_BEGIN_ALLOW_THREADS
-    all_fits = all_fits && pointers_fit(pointer, n, members.len / width);
-    for (int64_t i = 0; all_fits && i < n; i++) {
-        uint8_t any = 0;
-        for (int64_t k = pointer[i]; k < pointer[i + 1]; k++) any |= member_at((Members){members.buf, (int)width}, k) == column[i];
-        flag[i] = any;
-    }
+    all_fits = all_fits && pointers_fit(pointers.buf, n, members.len / width)
+        && judge_rows(pointers.buf, n, (Members){members.buf, (int)width}, columns.buf, flags.buf, counts.buf, n_columns, sizes);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&pointers);
     PyBuffer_Release(&members);
     PyBuffer_Release(&columns);
     PyBuffer_Release(&flags);
+    PyBuffer_Release(&counts);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
+/* v.x of every row, term by term. */
+static PyObject *project(PyObject *self, PyObject *args) {
+    Py_buffer matrix, vector, to;
+    if (!PyArg_ParseTuple(args, "y*y*w*", &matrix, &vector, &to)) return NULL;
+    int64_t n = to.len / 8, features = vector.len / 8;
+    const double *row = matrix.buf, *weight = vector.buf;
+    double *out = to.buf;
+    int all_fits = to.len == n * 8 && vector.len == features * 8 && matrix.len == n * features * 8;
+    if (all_fits) {
+        Py_BEGIN_ALLOW_THREADS
+        for (int64_t i = 0; i < n; i++, row += features) {
+            double sum = 0.0;
+            for (int64_t j = 0; j < features; j++) sum += weight[j] * row[j];
+            out[i] = sum;
+        }
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&matrix);
+    PyBuffer_Release(&vector);
+    PyBuffer_Release(&to);
     return all_fits ? Py_NewRef(Py_None) : refuse(0);
 }
 
@@ -147,6 +199,8 @@ static PyObject *repeated(PyObject *self, PyObject *args) {
     {"bucket_numbers", bucket_numbers, METH_VARARGS, "How many splitters are not above each value."}, \
     {"group_sizes", group_sizes, METH_VARARGS, "How many numbers are those of each group."}, \
     {"place", place, METH_VARARGS, "Words in the order of their groups."}, \
+    {"running_totals", running_totals, METH_VARARGS, "Where rows of some sizes end."}, \
     {"holds", holds, METH_VARARGS, "Whether each set holds a column."}, \
+    {"project", project, METH_VARARGS, "Rows projected on vectors."}, \
     {"repeated", repeated, METH_VARARGS, "The first set that holds a label twice."},
 #endif

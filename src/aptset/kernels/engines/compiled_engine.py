@@ -171,11 +171,26 @@ class CompiledEngine:
         """Write each word behind the last one of its group."""
         self.loops.place(np.ascontiguousarray(words), numbers, starts.copy(), to)
 
+    def running_totals(self, sizes: NDArray[Any], first: int, ends: NDArray[np.int64]) -> None:
+        """Add up."""
+        kept = sizes if sizes.dtype in (np.int32, np.int64) else sizes.astype(np.int64)
+        self.loops.running_totals(np.ascontiguousarray(kept), first, ends)
+
     def holds(
-        self, pointers: NDArray[np.int64], members: Columns, columns: NDArray[np.int64], flags: NDArray[np.bool_]
+        self,
+        pointers: NDArray[np.int64],
+        members: Columns,
+        columns: NDArray[np.int64],
+        flags: NDArray[np.bool_],
+        counts: NDArray[np.int64] | None,
     ) -> None:
         """Compare the members of each row with its column."""
-        self.loops.holds(pointers, members, members.itemsize, np.ascontiguousarray(columns), flags)
+        n_sizes = 0 if counts is None else counts.shape[1]
+        self.loops.holds(pointers, members, members.itemsize, np.ascontiguousarray(columns), flags, n_sizes, counts)
+
+    def project(self, matrix: Floats, vector: Floats, to: Floats) -> None:
+        """Add term by term."""
+        self.loops.project(np.ascontiguousarray(matrix), vector, to)
 
     def repeated(self, pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:
         """Compare the members of each row, or note where each label came last."""

@@ -196,10 +196,26 @@ class Engine(Protocol):
         """Put words of eight bytes, in their order, where their groups start."""
         ...
 
+    def running_totals(self, sizes: NDArray[Any], first: int, ends: NDArray[np.int64]) -> None:
+        """Write where rows of these sizes end, the first of which starts at ``first``."""
+        ...
+
     def holds(
-        self, pointers: NDArray[np.int64], members: Columns, columns: NDArray[np.int64], flags: NDArray[np.bool_]
+        self,
+        pointers: NDArray[np.int64],
+        members: Columns,
+        columns: NDArray[np.int64],
+        flags: NDArray[np.bool_],
+        counts: NDArray[np.int64] | None,
     ) -> None:
-        """Flag the rows that hold a column; members of row i stand from ``pointers[i]`` on."""
+        """Flag the rows that hold a column; members of row i stand from ``pointers[i]`` on.
+
+        ``counts``, (columns, sizes, 2), where it is there: add the rows of each column, size, and whether they hold it.
+        """
+        ...
+
+    def project(self, matrix: Floats, vector: Floats, to: Floats) -> None:
+        """Write the product of every row with a vector; terms are added feature by feature."""
         ...
 
     def repeated(self, pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:

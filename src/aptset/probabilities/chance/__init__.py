@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.data.matrix_checks import uniforms_of
-from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.probabilities.chance.checks import (
@@ -97,15 +96,11 @@ class Chance:
 BY_CONTENT = Chance()
 
 
-_WORDS_AT_ONCE = 2**12  # each of them lies in a cache line of its own
 _ALL_ROWS = 2**16  # up to here every row counts; of more, one in 64 does: a fingerprint must not cost a pass
 
 
 def fingerprint_of(seeds: Words, scores: Floats) -> int:
     """Return a number that tells calibration rows apart from others; of rows together it is the sum."""
     step = 1 if len(seeds) <= _ALL_ROWS else 64
-    return (_sum(seeds[::step]) + _sum(scores.view(np.uint64)[::step])) & 0xFFFFFFFFFFFFFFFF
-
-
-def _sum(words: Words) -> int:
-    return sum(over_blocks(len(words), _WORDS_AT_ONCE, lambda start, stop: int(words[start:stop].sum(dtype=np.uint64))))
+    words = (seeds[::step], scores.view(np.uint64)[::step])
+    return sum(int(word.sum(dtype=np.uint64)) for word in words) & 0xFFFFFFFFFFFFFFFF
