@@ -27,7 +27,8 @@ _FAR = 1e300
 def search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Fraction) -> tuple[Slab, Floats]:
     """Return the worst slab over all directions (the first of equal ones)."""
     least = max(1, -int(-delta * len(covered) // 1))  # ceil, exactly
-    points = _Points(matrix, covered.astype(np.uint8), least)
+    low, high = (0.0, np.inf) if hasattr(matrix, "tocsr") else least_and_most(matrix)
+    points = _Points(matrix, covered.astype(np.uint8), least, max(float(high), -float(low)))
     bounds = points.bounds(vectors[:_FIRST], Fraction(1), _COARSE)
     best = points.worse(vectors, int(np.argmin(bounds)), None)
     if len(vectors) > _FIRST:
@@ -53,11 +54,12 @@ class _Found(NamedTuple):
 
 
 class _Points(NamedTuple):
-    """Rows, whether they are covered, and how many a slab holds at least."""
+    """Rows, whether they are covered, how many a slab holds at least, and the largest value (infinite if unknown)."""
 
     matrix: Any
     flags: NDArray[np.uint8]
     least: int
+    largest: float
 
     def worse(self, vectors: Floats, number: int, best: _Found | None) -> _Found:
         """Return the worst slab of a direction, or the one before if that is worse, or as bad and came first."""
@@ -76,7 +78,7 @@ class _Points(NamedTuple):
         n_bins = min(max(len(self.flags) // _POINTS_IN_BIN, 16), most_bins)
         fair = -(-len(vectors) // (2 * thread_count()))
         at_once = max(1, min(fair, _DIRECTIONS_AT_ONCE, _BINS_AT_ONCE // n_bins))
-        is_safe = not hasattr(self.matrix, "tocsr") and _stay_finite(self.matrix, vectors)
+        is_safe = self.largest * float(np.abs(vectors).sum(axis=1).max()) < _FAR  # no sum can overflow
 
         def work(start: int, stop: int) -> Floats:
             # A sparse matrix is projected before, and what came out is its own direction.
@@ -87,10 +89,3 @@ class _Points(NamedTuple):
         if len(self.flags) * len(vectors) < _WORTH_THREADS:
             return np.concatenate([work(k, k + at_once) for k in range(0, len(vectors), at_once)])
         return np.concatenate(over_blocks(len(vectors), at_once, work))
-
-
-def _stay_finite(matrix: Floats, vectors: Floats) -> bool:
-    """Tell whether no sum can overflow, from the largest values alone."""
-    low, high = least_and_most(matrix)
-    largest = max(float(high), -float(low))
-    return largest * float(np.abs(vectors).sum(axis=1).max()) < _FAR

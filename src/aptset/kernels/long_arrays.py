@@ -13,6 +13,7 @@ from aptset.kernels.blocks import LONG, over_blocks, over_numbers, shared_out, t
 from aptset.kernels.engines.seam import Columns
 from aptset.kernels.formula import Floats
 
+_FEW = 2**16  # values that one thread puts in order
 _BUCKETS, _LEAST_BUCKET = 64, 2**14  # that are sorted one by one, and how many values are worth one of them
 _MOST_GROUPS = 2**14  # that are counted for every block
 _SAMPLE = 2**14  # values that tell where buckets start
@@ -20,7 +21,7 @@ _SAMPLE = 2**14  # values that tell where buckets start
 
 def sort_upward(values: Floats) -> Floats:
     """Return a sorted copy."""
-    if len(values) < LONG:
+    if len(values) < _FEW:
         return np.sort(values)
     ordered, offsets = _in_buckets(values, values)
     over_blocks(len(offsets) - 1, 1, lambda bucket, _: ordered[offsets[bucket] : offsets[bucket + 1]].sort())
@@ -29,7 +30,7 @@ def sort_upward(values: Floats) -> Floats:
 
 def order_upward(values: Floats) -> NDArray[np.int64]:
     """Return the numbers of the values from the smallest to the largest; equal ones stand in any order."""
-    if len(values) < LONG:
+    if len(values) < _FEW:
         return np.argsort(values)
     order, offsets = _in_buckets(np.arange(len(values)), values)
 
