@@ -3,13 +3,12 @@
 import os
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
 
 Result = TypeVar("Result")
 
@@ -52,8 +51,9 @@ def over_blocks(n_rows: int, step: int, work: Callable[[int, int], Result]) -> l
 def _side_by_side(n_blocks: int, threads: int, work: Callable[[int], Result]) -> list[Result]:
     """Call ``work`` on the number of every block.
 
-    This thread takes blocks like the others. So a call from within a block, or from many threads at once, never waits
-    for a thread that is not free. Numbers are handed out upward: the first error is that of the first bad block.
+    This thread takes blocks like the others, and waits for none that has not begun. So a call from within a block, or
+    from many threads at once, never waits for a thread that is not free. Numbers are handed out upward: the error that
+    is raised is that of the first bad block.
     """
     numbers, errors = count(), dict[int, BaseException]()
     results: list[Any] = [None] * n_blocks
@@ -65,34 +65,88 @@ def _side_by_side(n_blocks: int, threads: int, work: Callable[[int], Result]) ->
             except BaseException as error:  # raised below, by the thread that asked
                 errors[number] = error
 
-    pool = _helpers()
-    helpers = [pool.submit(take_blocks) for _ in range(threads - 1)]
-    take_blocks()
-    for helper in helpers:
-        if not helper.cancel():  # it has begun
-            helper.result()
+    help_out, jobs = _Help(take_blocks), _helpers()
+    for _ in range(threads - 1):
+        jobs.put(help_out)
+    try:
+        take_blocks()
+    finally:
+        help_out.end()
     if errors:
         raise errors.pop(min(errors))
     return results
 
 
-_kept: dict[Any, "ThreadPoolExecutor"] = {}
+class _Help:
+    """A job for several threads, which whoever asked can end: threads that come later do nothing."""
+
+    def __init__(self, job: Callable[[], None]) -> None:
+        self._job: Callable[[], None] | None = job
+        self._lock, self._is_over, self._n_running = Lock(), Lock(), 0
+        self._is_over.acquire()
+
+    def __call__(self) -> None:
+        with self._lock:
+            job = self._job
+            self._n_running += job is not None
+        if job is None:
+            return
+        job()
+        with self._lock:
+            self._n_running -= 1
+            if self._job is None and not self._n_running:
+                self._is_over.release()
+
+    def end(self) -> None:
+        """Wait for the threads that have begun."""
+        with self._lock:
+            self._job, is_over = None, not self._n_running
+        if not is_over:
+            self._is_over.acquire()
 
 
-def _helpers() -> "ThreadPoolExecutor":
-    """Return the threads that help this one. They are kept: starting sixteen takes as long as a million rows."""
+Jobs = SimpleQueue[Callable[[], None] | None]
+_kept: dict[Any, Jobs] = {}
+_starting = Lock()
+
+
+def _helpers() -> Jobs:
+    """Return where jobs wait for the threads that help. These are kept: starting sixteen takes a millisecond or two.
+
+    (An executor of the standard library makes a future for every job, which takes as long as a short block.)
+    """
     most, cores = thread_count(), frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    pool = _kept.get((most, cores))
-    if pool is None:
-        from concurrent.futures import ThreadPoolExecutor  # slow to import: only when there is work for it
+    with _starting:
+        jobs = _kept.get((most, cores))
+        if jobs is None:
+            for (others, _), old in _kept.items():  # threads stay on the cores that they were started on
+                for _ in range(others - 1):
+                    old.put(None)
+            _kept.clear()
+            jobs = _kept[most, cores] = SimpleQueue()
+            for _ in range(most - 1):
+                Thread(target=_serve, args=(jobs,), name="aptset", daemon=True).start()
+    return jobs
 
-        _kept.clear()  # threads stay on the cores that they were started on, and end when nobody keeps them
-        pool = _kept[most, cores] = ThreadPoolExecutor(most, "aptset")
-    return pool
+
+def _serve(jobs: Jobs) -> None:
+    while True:
+        job = jobs.get()
+        if job is None:
+            return
+        job()
+        del job  # and what it holds, before the next one comes
+
+
+def _forget() -> None:
+    """Start anew in a child: threads do not live on in it."""
+    global _starting
+    _starting = Lock()
+    _kept.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_kept.clear)  # threads do not live on in a child
+    os.register_at_fork(after_in_child=_forget)
 
 
 def contiguous(block: NDArray[np.generic]) -> NDArray[np.float32] | NDArray[np.float64]:
