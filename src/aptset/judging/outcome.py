@@ -112,9 +112,13 @@ class Outcome:
         assert self.holds is not None, "a metric that asks which sets cover takes the labels"
         return self.holds
 
-    def sizes_met(self) -> list[int]:
-        """Return the sizes that sets have, upward."""
-        return np.flatnonzero(np.bincount(self.sizes)).tolist()
+    def counts_of_sizes(self) -> tuple[list[int], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the sizes that sets have, upward, how many have each, and how many of those cover."""
+        covered = np.zeros(len(self.sizes)) if self.holds is None else self.holds
+        weights = (self.times, covered if self.times is None else covered * self.times)
+        rows, hits = (np.bincount(self.sizes, weight).astype(np.int64) for weight in weights)
+        sizes = np.flatnonzero(rows)
+        return sizes.tolist(), rows[sizes], hits[sizes]
 
     def share(self, hits: NDArray[np.bool_], confidence: float, among: Chosen | None = None) -> Estimate:
         """Return the share of rows with a property, among some or all, with the exact (Clopper-Pearson) interval."""

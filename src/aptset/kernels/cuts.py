@@ -87,6 +87,7 @@ def _cut(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
 
     results, copies = rows.over_blocks_and_copies(work, noted)
     first_bad = first_bad_row([piece.first_bad for piece in results])
+    rows.rooms.clear()
     members, pointers = _join(results, sizes, first_bad)
     found = Cut(sizes, _longest(sizes, thresholds), members, first_bad, pointers)
     if copies is None or first_bad >= 0:
@@ -135,6 +136,7 @@ def _cut_by_label(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
 
     results, copies = rows.over_blocks_and_copies(work, noted)
     first_bad = first_bad_row([piece.first_bad for piece in results])
+    rows.rooms.clear()
     members, pointers = _join(results, sizes[None, :], first_bad)
     found = Cut(sizes[None, :], sizes, members, first_bad, pointers)
     return (

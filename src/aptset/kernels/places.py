@@ -1,9 +1,9 @@
 """Scores of labels from where they stand in their rows: one label a row in one pass, or every label."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ class Rows:
     normalize: bool = False
     side: int = PREDICTION
     first_row: int = 0
+    rooms: list[Any] = field(default_factory=list, compare=False, repr=False)  # that blocks let go of, for others
 
     def block(self, start: int, stop: int) -> "Rows":
         """Return rows start .. stop - 1 as contiguous arrays, normalised and raised if that was asked for."""
@@ -80,8 +81,9 @@ class Rows:
         Copies are found among the seeds that ``work`` noted, block by block where blocks are long enough.
         """
         n_rows = len(self.probabilities)
-        step = shared_out(n_rows, self.engine.step(self), self.n_columns) // BLOCK_ROWS * BLOCK_ROWS
-        if noted is None or step == 0 or n_rows <= step:
+        fair = shared_out(n_rows, self.engine.step(self), self.n_columns)
+        step = -(-fair // BLOCK_ROWS) * BLOCK_ROWS
+        if noted is None or fair < BLOCK_ROWS or n_rows <= step:
             return self.over_blocks(work), self.copies(noted)
 
         def both(start: int, stop: int) -> tuple[Result, Copies]:

@@ -90,11 +90,11 @@ def size_stratified_coverage(
     {1: 0.5, 2: 1.0}
     """
     outcome = Outcome.of(sets, labels, classes)
-    sizes = outcome.sizes
     if bins is None:
-        return {size: outcome.share(outcome.covered, confidence, sizes == size) for size in outcome.sizes_met()}
+        sizes, rows, covered = outcome.counts_of_sizes()
+        return dict(zip(sizes, shares_of_counts(covered, rows, check_confidence(confidence)), strict=True))
     starts = check_bins(bins)
-    which = np.searchsorted(starts, sizes, side="right") - 1
+    which = np.searchsorted(starts, outcome.sizes, side="right") - 1
     ends = [int(end) - 1 for end in starts[1:]] + [None]
     pairs = zip(starts.tolist(), ends, strict=True)
     return {pair: outcome.share(outcome.covered, confidence, which == number) for number, pair in enumerate(pairs)}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset.judging.checks import check_confidence
-from aptset.judging.estimates import Estimate, means_of_sums
+from aptset.judging.estimates import Estimate, means_of_sums, shares_of_counts
 from aptset.judging.outcome import Outcome
 
 
@@ -50,8 +51,9 @@ def size_distribution(sets: Any, *, confidence: float = 0.95) -> dict[int, Estim
     >>> aptset.size_distribution([["a"], ["a", "b"], ["b"], []])[1]
     0.5 [0.06759, 0.9324] (2 of 4)
     """
-    outcome = Outcome.of(sets)
-    return {size: outcome.share(outcome.sizes == size, confidence) for size in outcome.sizes_met()}
+    sizes, rows, _ = Outcome.of(sets).counts_of_sizes()
+    shares = shares_of_counts(rows, np.full(len(rows), rows.sum()), check_confidence(confidence))
+    return dict(zip(sizes, shares, strict=True))
 
 
 def mean_size_by(

@@ -54,21 +54,23 @@ class CompiledEngine:
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns | Waiting]:
         """Return the members at the largest threshold; many of them wait to be put in order."""
-        room, values, tie_seeds, n_cells = room_for_members(rows), None, None, rows.probabilities.size
+        n_cells, tie_seeds = rows.probabilities.size, None
         # Sets at several thresholds are beginnings of one order; members of narrow rows come out in order anyhow.
-        if thresholds.shape[1] == 1 and room.itemsize > 1 and n_cells >= _FEW_CELLS:
-            values = np.empty(n_cells, dtype=rows.probabilities.dtype)
+        may_wait = thresholds.shape[1] == 1 and rows.n_columns > _WIDEST_TILE and n_cells >= _FEW_CELLS
+        room, values = take_room(rows, may_wait)
+        if may_wait:
             tie_seeds = np.empty(len(rows.probabilities), dtype=np.uint64)
         found = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
-        where = (found, room, room.itemsize, values, tie_seeds)
+        where = (found, room, room.itemsize, None if values is None else values[:n_cells], tie_seeds)
         bad, written = self.loops.cuts(*job_of(rows, noted), *wanted_at(thresholds, at_least), *where)
         if found is not sizes:
             sizes[:] = found
-        if values is None or tie_seeds is None or bad >= 0:
-            return bad, room[:written].copy()
-        members, beside = room[:written], values[:written]
-        if 2 * written < len(room):  # else a copy would cost more than the room that stays empty
-            members, beside = members.copy(), beside.copy()
+        members, beside = room[:written], None if values is None else values[:written]
+        if 2 * written < n_cells or values is None:  # else a copy would cost more than the room that stays empty
+            members, beside = members.copy(), None if beside is None else beside.copy()
+            rows.rooms.append((room, values))
+        if beside is None or tie_seeds is None or bad >= 0:
+            return bad, members
         waiting = WaitingMembers(self.loops, found[0], members, beside, tie_seeds)
         return bad, waiting if written >= _MANY * len(rows) else waiting.in_order()
 
@@ -80,10 +82,12 @@ class CompiledEngine:
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns]:
         """Return the members at a threshold for every column."""
-        room = room_for_members(rows)
+        room, _ = take_room(rows, with_values=False)
         where = (len(rows), thresholds, at_least, sizes, room, room.itemsize, None)
         bad, written = self.loops.by_label(*job_of(rows, noted), *where)
-        return bad, room[:written].copy()
+        members = room[:written].copy()
+        rows.rooms.append((room, None))
+        return bad, members
 
     def mask_by_label(
         self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
@@ -277,6 +281,20 @@ def room_for_members(rows: Rows) -> Columns:
     n_rows, n_columns = rows.probabilities.shape
     width = 1 if n_columns <= _WIDEST_TILE else 2 if n_columns <= 2**16 else 4
     return np.empty(n_rows * n_columns, dtype=f"u{width}" if width < 4 else np.int32)
+
+
+def take_room(rows: Rows, with_values: bool) -> tuple[Columns, NDArray[np.floating[Any]] | None]:
+    """Return room for members, and for the probability of each; of a block that is done, or new memory."""
+    try:
+        room, values = rows.rooms.pop()
+    except IndexError:
+        room, values = room_for_members(rows), None
+    n_cells = rows.probabilities.size
+    if len(room) < n_cells:
+        room, values = room_for_members(rows), None
+    if with_values and (values is None or len(values) < n_cells):
+        values = np.empty(n_cells, dtype=rows.probabilities.dtype)
+    return room, values if with_values else None
 
 
 def known_of(calibrated: Calibrated, row_groups: Groups) -> tuple[object, ...]:

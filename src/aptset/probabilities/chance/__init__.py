@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.data.matrix_checks import uniforms_of
+from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.probabilities.chance.checks import (
@@ -96,6 +97,7 @@ class Chance:
 BY_CONTENT = Chance()
 
 
+_WORDS_AT_ONCE = 2**13  # each of them far from the next
 _ALL_ROWS = 2**16  # up to here every row counts; of more, one in 64 does: a fingerprint must not cost a pass
 
 
@@ -103,4 +105,8 @@ def fingerprint_of(seeds: Words, scores: Floats) -> int:
     """Return a number that tells calibration rows apart from others; of rows together it is the sum."""
     step = 1 if len(seeds) <= _ALL_ROWS else 64
     words = (seeds[::step], scores.view(np.uint64)[::step])
-    return sum(int(word.sum(dtype=np.uint64)) for word in words) & 0xFFFFFFFFFFFFFFFF
+
+    def add_up(start: int, stop: int) -> int:
+        return sum(int(word[start:stop].sum(dtype=np.uint64)) for word in words)
+
+    return sum(over_blocks(len(words[0]), _WORDS_AT_ONCE, add_up)) & 0xFFFFFFFFFFFFFFFF
