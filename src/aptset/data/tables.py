@@ -16,6 +16,7 @@ from aptset.kernels.blocks import over_blocks, over_numbers
 from aptset.kernels.long_arrays import pointers_of
 
 Backend = Literal["pandas", "polars", "pyarrow"]
+_AT_ONCE = 2**15
 
 
 def is_table(values: Any) -> bool:
@@ -176,8 +177,10 @@ def read_lists(column: Any, numbers_of: Callable[[NDArray[Any]], NDArray[Any]] |
     stops = np.cumsum([len(piece) for piece in pieces]).tolist()
 
     def renumber(which: int, _: int) -> None:
-        codes, stop = pieces[which].indices.to_numpy(zero_copy_only=False), stops[which]
-        position[tables[which]].take(codes, out=positions[stop - len(codes) : stop], mode="clip")
+        codes, table = pieces[which].indices.to_numpy(zero_copy_only=False), position[tables[which]]
+        to = positions[stops[which] - len(codes) : stops[which]]
+        for start in range(0, len(codes), _AT_ONCE):  # few enough to stay in the cache
+            to[start : start + _AT_ONCE] = table[codes[start : start + _AT_ONCE]]
 
     over_blocks(len(pieces), 1, renumber)
     return Lists(_pointers_of_arrow(arrow), positions, names)
