@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aptset
-from aptset.judging.estimates import mean_of_sums, share_of_count
+from aptset.judging.estimates import mean_of_sums, means_of_sums, share_of_count, shares_of_counts
 from aptset.kernels import blocks, engines, long_arrays
 
 N = 3 * blocks.LONG + 12_345
@@ -162,6 +162,16 @@ def test_an_evaluation_of_many_rows_is_that_of_each_part(path):
             sums = int(sizes[some].sum()), int((sizes[some] ** 2).sum())
             assert _same(getattr(found, size_of)[name], mean_of_sums(counts[1], *sums, 0, 3, 0.95))
     assert {size: share.count for size, share in found.sizes.items()} == dict(enumerate(np.bincount(sizes).tolist()))
+
+
+def test_many_estimates_at_once_are_those_one_by_one():
+    rows = np.array([0, 1, 1, 7, 7, 7, 1000, 123_456])
+    counts = np.array([0, 0, 1, 0, 3, 7, 999, 1])
+    for one, pair in zip(shares_of_counts(counts, rows, 0.9), zip(counts, rows, strict=True), strict=True):
+        assert repr(one) == repr(share_of_count(*map(int, pair), 0.9))
+    squares = counts**2 + 3
+    for one, *sums in zip(means_of_sums(rows, counts, squares, 0, 9, 0.9), rows, counts, squares, strict=True):
+        assert repr(one) == repr(mean_of_sums(*map(int, sums), 0, 9, 0.9))
 
 
 def _same(one, other):
