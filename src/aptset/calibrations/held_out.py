@@ -18,7 +18,7 @@ from aptset.data.groups.checks import (
     check_group_values,
     check_same_kind,
 )
-from aptset.data.groups.ids import EVERYONE, Groups, Ids, Overlap
+from aptset.data.groups.ids import EVERYONE, Groups, Ids, Overlap, of_one_group
 from aptset.data.labels import Coded, hashable
 from aptset.data.matrix_checks import check_rows
 from aptset.data.setting_checks import warn_if_too_few
@@ -205,7 +205,7 @@ class HeldOut:
     def meet(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
         """Return the group ids of new rows, and the calibration sample size of each group that they can meet."""
         if values is None and self.groups.kind == "all":
-            return np.zeros(n_rows, dtype=np.int32), self.size_of_group
+            return of_one_group(n_rows, np.int32), self.size_of_group
         found = None if values is None else check_group_values(None, values, None, n_rows, self.groups)
         check_same_kind(self.groups.kind, found)
         ids, sizes = self.groups.ids(found, n_rows), self.sizes.tolist()
