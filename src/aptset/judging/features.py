@@ -18,7 +18,7 @@ from aptset.judging.checks import (
     check_projections,
 )
 from aptset.kernels import engines
-from aptset.kernels.blocks import looked_up, over_blocks, over_numbers, shared_out
+from aptset.kernels.blocks import looked_up, over_blocks, over_numbers, shared_out, width_of
 from aptset.kernels.formula import Floats
 
 MOST_VALUES = 50  # of a text that slices are made of; one of more values is a name, an id or prose
@@ -103,7 +103,8 @@ def _mean_of(n: int, rows: Callable[[int, int], NDArray[Any]]) -> Floats:
         step = _ROWS_OF_A_SUM
         return [rows(first, min(first + step, stop)).sum(axis=0) for first in range(start, stop, step)]
 
-    several = over_blocks(n, shared_out(n, n, _CELLS_OF_A_ROW) // _ROWS_OF_A_SUM * _ROWS_OF_A_SUM or n, add_up)
+    whole = -(-shared_out(n, n, _CELLS_OF_A_ROW) // _ROWS_OF_A_SUM) * _ROWS_OF_A_SUM  # sums in a block
+    several = over_blocks(n, whole, add_up)
     return np.asarray(np.sum([total for totals in several for total in totals], axis=0) / n)
 
 
@@ -148,7 +149,8 @@ def _spread(matrix: Any) -> Floats:
 
 def _has_gaps(matrix: NDArray[Any]) -> bool:
     """Tell whether a number is missing."""
-    return any(over_numbers(len(matrix), lambda start, stop: np.isnan(matrix[start:stop]).any()))
+    found = over_numbers(len(matrix), lambda start, stop: np.isnan(matrix[start:stop]).any(), width_of(matrix))
+    return any(found)
 
 
 class _Columns:

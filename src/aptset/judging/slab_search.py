@@ -16,7 +16,7 @@ from aptset.kernels.long_arrays import order_upward
 from aptset.kernels.slabs import Slab, find_slab
 
 _FIRST = 32  # directions that tell roughly how bad the worst one is
-_DIRECTIONS_AT_ONCE = 64
+_FEWEST_DIRECTIONS, _DIRECTIONS_AT_ONCE = 2, 64  # that share a look at the rows
 _BINS_AT_ONCE = 2**18  # of all directions together: they stay near the core
 _POINTS_IN_BIN = 5
 _COARSE, _FINE = 2**12, 2**15  # bins at the most: for a first look at all directions, and for those that are left
@@ -76,7 +76,7 @@ class _Points(NamedTuple):
     def bounds(self, vectors: Floats, known: Fraction, most_bins: int) -> Floats:
         """Return what no slab of each direction falls below, some directions at a time on every core."""
         n_bins = min(max(len(self.flags) // _POINTS_IN_BIN, 16), most_bins)
-        fair = -(-len(vectors) // (2 * thread_count()))
+        fair = max(_FEWEST_DIRECTIONS, -(-len(vectors) // (2 * thread_count())))
         at_once = max(1, min(fair, _DIRECTIONS_AT_ONCE, _BINS_AT_ONCE // n_bins))
         is_safe = self.largest * float(np.abs(vectors).sum(axis=1).max()) < _FAR  # no sum can overflow
 

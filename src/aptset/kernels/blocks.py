@@ -156,20 +156,35 @@ def contiguous(block: NDArray[np.generic]) -> NDArray[np.float32] | NDArray[np.f
     return np.ascontiguousarray(block, dtype=np.float64)
 
 
-def over_numbers(n: int, work: Callable[[int, int], Result]) -> list[Result]:
-    """Call ``work(start, stop)`` on parts of a long array, one for each thread at the most; of a short one at once."""
-    return [work(0, n)] if n < 2 * LONG else over_blocks(n, max(LONG, -(-n // thread_count())), work)
+def over_numbers(n: int, work: Callable[[int, int], Result], width: int = 1) -> list[Result]:
+    """Call ``work(start, stop)`` on parts of a long array, one for each thread at the most; of a short one at once.
+
+    Where it is a matrix, ``width`` is how many numbers a row has.
+    """
+    if n * width < 2 * LONG:
+        return [work(0, n)]
+    return over_blocks(n, max(-(-LONG // width), -(-n // thread_count())), work)
 
 
 def least_and_most(values: NDArray[Any]) -> tuple[Any, Any]:
     """Return the smallest and the largest of some values, of which there is one."""
-    found = over_numbers(len(values), lambda start, stop: (values[start:stop].min(), values[start:stop].max()))
+
+    def work(start: int, stop: int) -> tuple[Any, Any]:
+        return values[start:stop].min(), values[start:stop].max()
+
+    found = over_numbers(len(values), work, width_of(values))
     return min(low for low, _ in found), max(high for _, high in found)
 
 
 def all_finite(values: NDArray[Any]) -> bool:
     """Tell whether no value is missing or infinite."""
-    return all(over_numbers(len(values), lambda start, stop: np.isfinite(values[start:stop]).all()))
+    found = over_numbers(len(values), lambda start, stop: np.isfinite(values[start:stop]).all(), width_of(values))
+    return all(found)
+
+
+def width_of(values: NDArray[Any]) -> int:
+    """Return how many numbers each entry of an array has: 1, or those of a row."""
+    return int(np.prod(values.shape[1:]))
 
 
 def looked_up(table: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
@@ -179,7 +194,8 @@ def looked_up(table: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
     def work(start: int, stop: int) -> None:
         found[start:stop] = table[places[start:stop]]
 
-    over_numbers(len(places), work)
+    width = width_of(table)
+    over_blocks(len(places), shared_out(len(places), max(1, LONG // width), width), work)
     return found
 
 
