@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -30,8 +31,8 @@ def thread_count() -> int:
 
 def shared_out(n_rows: int, step: int, cells: int = 1) -> int:
     """Return blocks of about ``step`` rows, or smaller ones, that all threads are done with at about the same time."""
-    threads, fewest = thread_count(), -(-_FEWEST_CELLS // cells)
-    if threads == 1 or n_rows <= _SERIAL_BLOCKS * fewest:
+    fewest = -(-_FEWEST_CELLS // cells)
+    if n_rows <= _SERIAL_BLOCKS * fewest or (threads := thread_count()) == 1:
         return step
     rounds = max(_BLOCKS_OF_A_THREAD, round(n_rows / (threads * step)))
     fair = -(-n_rows // (rounds * threads))
@@ -124,8 +125,9 @@ def _helpers() -> Jobs:
                     old.put(None)
             _kept.clear()
             jobs = _kept[most, cores] = SimpleQueue()
-            for _ in range(most - 1):
-                Thread(target=_serve, args=(jobs,), name="aptset", daemon=True).start()
+            with suppress(RuntimeError):  # no more threads to be had: those that are there do the work
+                for _ in range(most - 1):
+                    Thread(target=_serve, args=(jobs,), name="aptset", daemon=True).start()
     return jobs
 
 
@@ -194,7 +196,7 @@ def looked_up(table: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
     def work(start: int, stop: int) -> None:
         found[start:stop] = table[places[start:stop]]
 
-    width = width_of(table)
+    width = max(1, width_of(table))
     over_blocks(len(places), shared_out(len(places), max(1, LONG // width), width), work)
     return found
 

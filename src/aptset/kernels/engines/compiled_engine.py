@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -285,12 +286,11 @@ def room_for_members(rows: Rows) -> Columns:
 
 def take_room(rows: Rows, with_values: bool) -> tuple[Columns, NDArray[np.floating[Any]] | None]:
     """Return room for members, and for the probability of each; of a block that is done, or new memory."""
-    try:
-        room, values = rows.rooms.pop()
-    except IndexError:
-        room, values = room_for_members(rows), None
-    n_cells = rows.probabilities.size
-    if len(room) < n_cells:
+    n_cells, room, values = rows.probabilities.size, None, None
+    if rows.rooms:
+        with suppress(IndexError):  # another thread may have been quicker
+            room, values = rows.rooms.pop()
+    if room is None or len(room) < n_cells:
         room, values = room_for_members(rows), None
     if with_values and (values is None or len(values) < n_cells):
         values = np.empty(n_cells, dtype=rows.probabilities.dtype)
