@@ -17,7 +17,7 @@ from aptset.audits.checks import check_seed, check_unweighted
 from aptset.audits.pool import Pool, fingerprint
 from aptset.audits.results import Splits
 from aptset.audits.values import PartResult, SplitResult, TestedRows
-from aptset.data.labels import columns_of
+from aptset.data.labels import coded_list, columns_of
 from aptset.data.sets import PredictionSets
 from aptset.data.setting_checks import all_at_once
 from aptset.estimator.classifier import ConformalClassifier
@@ -116,10 +116,10 @@ class RandomSplit:
         if self.pool.groups is not None:
             parts["group"] = [self.pool.groups[row] for row in test.tolist()]
         for part, values in parts.items():
-            for name in dict.fromkeys(values):
-                mine = np.array([value == name for value in values])
-                counts = (int(mine.sum()), int(outcome.covered[mine].sum()), float(outcome.sizes[mine].mean()))
-                yield PartResult(part, self.pool.titles[part][name], *counts)
+            several = coded_list(values)
+            sums = [np.bincount(several.codes, weight) for weight in (None, outcome.covered, outcome.sizes)]
+            for name, rows, covered, size in zip(several.values, *(one.tolist() for one in sums), strict=True):
+                yield PartResult(part, self.pool.titles[part][name], rows, int(covered), size / rows)
 
 
 def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -18,12 +18,13 @@ from aptset.data.groups.checks import (
     check_group_values,
     check_same_kind,
 )
-from aptset.data.groups.ids import EVERYONE, Groups, Ids, Overlap
+from aptset.data.groups.ids import EVERYONE, Groups, Ids, Overlap, of_one_group
 from aptset.data.labels import Coded, hashable
 from aptset.data.matrix_checks import check_rows
 from aptset.data.setting_checks import warn_if_too_few
-from aptset.kernels.counts import Calibrated, add_counts, index_of, rank_at, sort_upward
+from aptset.kernels.counts import Calibrated, add_counts, index_of, rank_at
 from aptset.kernels.formula import Floats
+from aptset.kernels.long_arrays import in_groups, of_rank, sort_upward
 from aptset.kernels.places import Rows, label_scores
 
 _MOST_LEVELS = 256  # whose thresholds are kept
@@ -111,7 +112,7 @@ class FoldScores:
         if self._is_sorted or self._n_selected >= _MOST_SELECTED * (len(self.offsets) - 1):
             return float(self.scores[start + rank - 1])
         self._n_selected += 1
-        return float(np.partition(self._scores[start:stop], rank - 1)[rank - 1])
+        return of_rank(self._scores[start:stop], rank)
 
     @property
     def calibrated(self) -> Calibrated:
@@ -139,9 +140,7 @@ class FoldScores:
         n_groups = len(groups.names)
         if n_groups == 1:
             return cls.of_one_group(scores, groups)
-        narrow = group.astype(np.int16) if n_groups < 2**15 else group  # numpy sorts short numbers by digits
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=n_groups), dtype=np.int64)])
-        return cls(scores[np.argsort(narrow, kind="stable")], offsets, groups, is_sorted=False)
+        return cls(*in_groups(scores, group.astype(np.int32), n_groups), groups, is_sorted=False)
 
 
 def score_fold(rows: Rows, columns: NDArray[np.int64], ids: Ids | None, groups: Groups, name: str) -> FoldScores:
@@ -247,7 +246,7 @@ class HeldOut:
     def meet(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
         """Return the group ids of new rows, and the calibration sample size of each group that they can meet."""
         if values is None and self.groups.kind == "all":
-            return np.zeros(n_rows, dtype=np.int32), self.size_of_group
+            return of_one_group(n_rows, np.int32), self.size_of_group
         found = None if values is None else check_group_values(None, values, None, n_rows, self.groups)
         check_same_kind(self.groups.kind, found)
         ids, sizes = self.groups.ids(found, n_rows), self.sizes.tolist()

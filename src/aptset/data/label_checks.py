@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.data.labels import Coded, as_objects, columns_of, hashable, plain_labels, some
+from aptset.data.labels import Coded, as_objects, columns_at_once, columns_of, hashable, plain_labels, some
 
 
 def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labels: Any) -> NDArray[Any]:
@@ -66,8 +66,9 @@ def check_labels(
     found = as_labels(labels, name)
     check_length(found, n_rows, name)
     check_hashable(found, name)
-    columns = columns_of(found, classes)
-    if (columns < 0).any():
+    known = columns_at_once(found, classes)
+    columns = columns_of(found, classes) if known is None else known
+    if known is None and (columns < 0).any():
         place = int(np.argmax(columns < 0))
         raise ValueError(
             f"{name} must be among the classes {some(classes)}; got {found.tolist()[place]!r} in row {row_of(place)}. "

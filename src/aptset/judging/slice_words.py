@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -12,15 +13,15 @@ from aptset.kernels.formula import Floats
 _SHORT = 90  # days; a shorter time is told by its days
 
 
-def in_words(feature: Feature, inside: Floats, everywhere: Floats) -> str:
-    """Return one sentence about a feature among the rows of a slice, and among all rows."""
+def in_words(feature: Feature, inside: Floats, overall: float, everywhere: Callable[[], Floats]) -> str:
+    """Return one sentence about a feature among the rows of a slice, and among all rows, whose mean is known."""
     if feature.kind == "value":
-        return _of_value(feature, float(inside.mean()), float(everywhere.mean()))
+        return _of_value(feature, float(inside.mean()), float(overall))
     low, high = (float(value) for value in np.quantile(inside, [0.1, 0.9]))
     if feature.kind == "date":
-        return f"{feature.column} {_of_time(low, high, everywhere)}"
-    way = "low" if inside.mean() < everywhere.mean() else "high"
-    return f"{feature.column} is {way}: mostly {low:.3g} to {high:.3g} (on average {everywhere.mean():.3g} in all rows)"
+        return f"{feature.column} {_of_time(low, high, everywhere())}"
+    way = "low" if inside.mean() < overall else "high"
+    return f"{feature.column} is {way}: mostly {low:.3g} to {high:.3g} (on average {overall:.3g} in all rows)"
 
 
 def _of_value(feature: Feature, here: float, overall: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ from aptset.judging.features import Features, features_of, project
 from aptset.judging.outcome import Outcome
 from aptset.judging.slab_search import search
 from aptset.judging.slice_words import in_words
+from aptset.kernels.blocks import looked_up
 from aptset.kernels.formula import Floats
 from aptset.kernels.slabs import Slab
 
@@ -193,7 +195,7 @@ def worst_slice_coverage(
         order = generator.permutation(len(covered))
         n_find = max(1, round(check_share_to_find(share_to_find) * len(covered)))
         find, judge = order[:n_find], order[n_find:]
-    slab, vector = search(features.matrix[find], covered[find], vectors, least_share)
+    slab, vector = search(features.some(find), looked_up(covered, find), vectors, least_share)
     (projection,) = project(features.matrix, vector[None, :])
     inside = (projection >= slab.low) & (projection <= slab.high)
     return _summarise(features, covered, vector, slab, find, judge, inside, sure, method)
@@ -210,41 +212,42 @@ def _summarise(
     confidence: float,
     method: str,
 ) -> WorstSlice:
-    judged = covered[judge]
+    judged, is_inside = looked_up(covered, judge), looked_up(inside, judge)
+    means = features.means(np.flatnonzero(inside))
     return WorstSlice(
-        coverage=share(judged[inside[judge]], confidence),
+        coverage=share(judged[is_inside], confidence),
         found=float(slab.mean),
         direction=vector,
         low=slab.low,
         high=slab.high,
-        share=float(inside[find].mean()),
+        share=float(looked_up(inside, find).mean()),
         names=features.names,
-        means=features.means(np.flatnonzero(inside)),
-        overall=features.means(np.arange(len(covered))),
+        means=means,
+        overall=features.overall,
         spread=features.spread,
         method=method,
-        rows=judge[inside[judge]],
-        sentences=_sentences(features, inside),
-        chance=float("nan") if method == "in-sample" else _chance(judged, judged[inside[judge]]),
+        rows=judge[is_inside],
+        sentences=_sentences(features, inside, means),
+        chance=float("nan") if method == "in-sample" else _chance(judged, judged[is_inside]),
         left_out=features.left_out,
         fill=features.fill,
     )
 
 
-def _sentences(features: Features, inside: NDArray[np.bool_], most: int = 3) -> tuple[str, ...]:
+def _sentences(features: Features, inside: NDArray[np.bool_], means: Floats, most: int = 3) -> tuple[str, ...]:
     """Say what is special about the rows inside, for the columns that set them apart most, each of them once."""
     if not inside.any():
         return ()
-    away = features.means(np.flatnonzero(inside)) - features.means(np.arange(len(inside)))
-    away = away / np.where(features.spread > 0, features.spread, 1.0)
+    rows = np.flatnonzero(inside)
+    away = (means - features.overall) / np.where(features.spread > 0, features.spread, 1.0)
     # A value is told where it is frequent: that another one is rare says less.
     special = [away[j] if feature.kind == "value" else abs(away[j]) for j, feature in enumerate(features.columns)]
     told: dict[str, str] = {}
     for j in np.argsort(-np.array(special), kind="stable").tolist():
         feature = features.columns[j]
         if len(told) < most and feature.column not in told and special[j] > _LEAST_SPECIAL:
-            values = features.of(j)
-            told[feature.column] = in_words(feature, values[inside], values)
+            everywhere = partial(features.of, j)
+            told[feature.column] = in_words(feature, features.of(j, rows), features.overall[j], everywhere)
     return tuple(told.values())
 
 

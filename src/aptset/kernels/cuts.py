@@ -6,12 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.blocks import over_blocks
+from aptset.kernels.blocks import over_blocks, over_numbers
 from aptset.kernels.engines.seam import Columns, Waiting
 from aptset.kernels.formula import Floats
 from aptset.kernels.free_cuts import FreeCut, Set, cut_freely
-from aptset.kernels.late import LateMembers, in_order
+from aptset.kernels.late import LateMembers, in_order, joined
+from aptset.kernels.long_arrays import pointers_of
 from aptset.kernels.places import Rows, first_bad_row, piece_of
+
+
+class Piece(NamedTuple):
+    """What a block of rows from ``start`` on holds: its first bad row or -1, and the members of its sets."""
+
+    start: int
+    first_bad: int
+    members: Columns | Waiting
 
 
 class Cut(NamedTuple):
@@ -25,16 +34,21 @@ class Cut(NamedTuple):
     longest: NDArray[np.int32]  # of each row
     members: NDArray[np.int32] | LateMembers  # one row after the other
     first_bad: int
+    pointers: NDArray[np.int64] | None = None  # to where rows start, if known
 
     def at(self, which: int) -> Set:
         """Return (row pointers, members) of the sets at one of the thresholds."""
         sizes = self.sizes[which]
-        pointers = np.zeros(len(sizes) + 1, dtype=np.int64)
-        np.cumsum(sizes, out=pointers[1:])
+        pointers = pointers_of(sizes) if self.pointers is None else self.pointers
         if isinstance(self.members, LateMembers) or pointers[-1] == len(self.members):
             return pointers, self.members
-        taken = np.empty(pointers[-1], dtype=np.int32)
-        engines.chosen.beginnings(self.members, self.longest, sizes, taken)
+        taken, members, starts = np.empty(pointers[-1], dtype=np.int32), self.members, pointers_of(self.longest)
+
+        def take(start: int, stop: int) -> None:
+            of_rows = members[starts[start] : starts[stop]], self.longest[start:stop], sizes[start:stop]
+            engines.chosen.beginnings(*of_rows, taken[pointers[start] : pointers[stop]])
+
+        over_numbers(len(sizes), take)
         return pointers, taken
 
     def with_rows(self, rows: NDArray[np.int64], others: "Cut") -> "Cut":
@@ -68,16 +82,17 @@ def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut | FreeCut:
 def _cut(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
     noted, sizes = rows.room_for_seeds(), np.empty((thresholds.shape[1], len(rows.probabilities)), dtype=np.int32)
 
-    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns | Waiting]:
+    def work(block: Rows, start: int, stop: int) -> Piece:
         wanted, seeds = _of_block(thresholds, start, stop), piece_of(noted, start, stop)
         bad, members = block.engine.cut(block, wanted, at_least, sizes[:, start:stop], seeds)
-        return (start + bad if bad >= 0 else -1), members
+        return Piece(start, start + bad if bad >= 0 else -1, members)
 
-    results = rows.over_blocks(work)
-    first_bad = first_bad_row([bad for bad, _ in results])
-    found = Cut(sizes, _longest(sizes, thresholds), _join(results), first_bad)
-    copies = None if first_bad >= 0 else rows.copies(noted)
-    if copies is None:
+    results, copies = rows.over_blocks_and_copies(work, noted)
+    first_bad = first_bad_row([piece.first_bad for piece in results])
+    rows.rooms.clear()
+    members, pointers = _join(results, sizes, first_bad)
+    found = Cut(sizes, _longest(sizes, thresholds), members, first_bad, pointers)
+    if copies is None or first_bad >= 0:
         return found
     again = _cut(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
     return found.with_rows(copies.rows, again)
@@ -99,9 +114,9 @@ def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np
         bad = block.engine.mask(block, wanted, at_least, flags[start:stop], seeds)
         return start + bad if bad >= 0 else -1
 
-    first_bad = first_bad_row(rows.over_blocks(work))
-    copies = None if first_bad >= 0 else rows.copies(noted)
-    if copies is not None:
+    results, copies = rows.over_blocks_and_copies(work, noted)
+    first_bad = first_bad_row(results)
+    if copies is not None and first_bad < 0:
         flags[copies.rows], bad = masks(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
         first_bad = copies.row_of(bad)
     return flags, first_bad
@@ -117,18 +132,19 @@ def cut_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> FreeCut:
 def _cut_by_label(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
     noted, sizes = rows.room_for_seeds(), np.empty(len(rows), dtype=np.int32)
 
-    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns | Waiting]:
+    def work(block: Rows, start: int, stop: int) -> Piece:
         seeds = piece_of(noted, start, stop)
         bad, members = block.engine.cut_by_label(block, thresholds, at_least, sizes[start:stop], seeds)
-        return (start + bad if bad >= 0 else -1), members
+        return Piece(start, start + bad if bad >= 0 else -1, members)
 
-    results = rows.over_blocks(work)
-    first_bad = first_bad_row([bad for bad, _ in results])
-    found = Cut(sizes[None, :], sizes, _join(results), first_bad)
-    copies = None if first_bad >= 0 else rows.copies(noted)
+    results, copies = rows.over_blocks_and_copies(work, noted)
+    first_bad = first_bad_row([piece.first_bad for piece in results])
+    rows.rooms.clear()
+    members, pointers = _join(results, sizes[None, :], first_bad)
+    found = Cut(sizes[None, :], sizes, members, first_bad, pointers)
     return (
         found
-        if copies is None
+        if copies is None or first_bad >= 0
         else found.with_rows(copies.rows, _cut_by_label(rows.again(copies), thresholds, at_least))
     )
 
@@ -142,9 +158,9 @@ def masks_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[N
         bad = block.engine.mask_by_label(block, thresholds, at_least, flags[start:stop], seeds)
         return start + bad if bad >= 0 else -1
 
-    first_bad = first_bad_row(rows.over_blocks(work))
-    copies = None if first_bad >= 0 else rows.copies(noted)
-    if copies is not None:
+    results, copies = rows.over_blocks_and_copies(work, noted)
+    first_bad = first_bad_row(results)
+    if copies is not None and first_bad < 0:
         flags[copies.rows], bad = masks_by_label(rows.again(copies), thresholds, at_least)
         first_bad = copies.row_of(bad)
     return flags, first_bad
@@ -158,19 +174,27 @@ def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
     return np.ascontiguousarray(thresholds if len(thresholds) == 1 else thresholds[start:stop])
 
 
-def _join(results: list[tuple[int, Columns | Waiting]]) -> NDArray[np.int32] | LateMembers:
-    """Widen and join what blocks found, dropping each when it is done; what waits to be put in order stays apart."""
-    if len(results) == 1 and isinstance(results[0][1], np.ndarray):
-        return results[0][1].astype(np.int32, copy=False)
-    parts = [members for _, members in results]
-    results.clear()
-    arrays = [part for part in parts if isinstance(part, np.ndarray)]
-    if len(arrays) < len(parts):
-        return LateMembers(parts)
-    parts.clear()
-    stops = np.cumsum([len(part) for part in arrays]).tolist()
-    joined = np.empty(stops[-1] if stops else 0, dtype=np.int32)
-    while arrays:
-        stop, part = stops.pop(), arrays.pop()
-        joined[stop - len(part) : stop] = part
-    return joined
+def _join(
+    pieces: list[Piece], sizes: NDArray[np.int32], first_bad: int
+) -> tuple[NDArray[np.int32] | LateMembers, NDArray[np.int64] | None]:
+    """Widen and join what blocks found, and say where rows start if there is one threshold.
+
+    What waits to be put in order stays apart.
+    """
+    parts = [piece.members for piece in pieces]
+    if len(parts) == 1 and isinstance(parts[0], np.ndarray):
+        return parts[0].astype(np.int32, copy=False), None
+    if not all(isinstance(part, np.ndarray) for part in parts):
+        return LateMembers(parts), None
+    if len(sizes) > 1 or first_bad >= 0:
+        return joined(parts), None
+    starts = [*(piece.start for piece in pieces), sizes.shape[1]]
+    pieces.clear()
+    pointers = np.empty(sizes.shape[1] + 1, dtype=np.int64)
+    pointers[0] = 0
+
+    def point(which: int, first: int) -> None:
+        start, stop = starts[which : which + 2]
+        engines.chosen.running_totals(sizes[0, start:stop], first, pointers[start + 1 : stop + 1])
+
+    return joined(parts, point), pointers

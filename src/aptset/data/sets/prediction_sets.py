@@ -20,11 +20,14 @@ from aptset.data.sets.checks import (
     check_set_classes,
     check_table_of_sets,
     refuse_nested_mask,
+    refuse_repeated,
 )
-from aptset.data.sets.compressed import any_of_row, in_one, pointers_of
+from aptset.data.sets.compressed import in_one
 from aptset.data.sets.words import as_html, as_text
 from aptset.data.tables import Backend, Lists, is_table, make_table_with_lists, plain_list, read_lists
+from aptset.kernels.blocks import sizes_of
 from aptset.kernels.late import LateMembers
+from aptset.kernels.long_arrays import Judged, judged, pointers_of
 
 if TYPE_CHECKING:
     from aptset.kernels.engines.seam import Columns
@@ -71,7 +74,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def __post_init__(self) -> None:
         classes = check_set_classes(self.classes)
         indptr, indices = check_pointers(self.indptr, self.indices, len(classes))
-        self._freeze(indptr=indptr.copy(), indices=indices.copy(), classes=classes)
+        self._freeze(indptr=indptr, indices=indices, classes=classes)
 
     def _freeze(self, **arrays: NDArray[Any]) -> None:
         for name, values in arrays.items():
@@ -137,7 +140,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def from_labels(cls, labels: Iterable[ArrayLike], classes: ArrayLike) -> PredictionSets:
         """Make sets from the labels of each row, as :meth:`labels` gives them."""
         rows, names = check_label_rows(labels), check_set_classes(classes)
-        indptr = pointers_of([len(row) for row in rows])
+        indptr = pointers_of(np.array([len(row) for row in rows], dtype=np.int64))
         members = in_one(rows) if indptr[-1] else names[:0]
 
         def row_of(place: int) -> int:
@@ -150,11 +153,12 @@ class PredictionSets(Sequence[NDArray[Any]]):
     @classmethod
     def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:
         """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
-        lists, names = read_lists(frame["labels"]), check_set_classes(classes)
-        columns = None if lists is None else columns_of(lists.names, names)
-        if lists is None or columns is None or (columns < 0).any():  # which says what is wrong
+        names = check_set_classes(classes)
+        lists = read_lists(frame["labels"], lambda found: columns_of(found, names))
+        if lists is None or (columns_of(lists.names, names) < 0).any():  # which says what is wrong
             return cls.from_labels(plain_list(frame["labels"]), classes)
-        return cls(lists.pointers, columns[lists.positions].astype(np.int32), names)
+        refuse_repeated(lists.pointers, lists.positions, len(names))
+        return cls.trusted(lists.pointers, lists.positions, names)
 
     def named_as(self, rows: Any) -> PredictionSets:
         """Return the same sets with the names of the rows that they were made for, if these are pandas'."""
@@ -168,7 +172,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Number of labels in each set."""
-        return np.diff(self.indptr)
+        return sizes_of(self.indptr)
 
     @property
     def mask(self) -> NDArray[np.bool_]:
@@ -183,11 +187,14 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     def covers(self, labels: ArrayLike) -> NDArray[np.bool_]:
         """Tell for each row whether the set holds the given label (never, for a label outside the classes)."""
-        wanted = as_labels(labels, "labels")
+        return self.judged(labels, 0).holds
+
+    def judged(self, labels: ArrayLike, most_kinds: int) -> Judged:
+        """Tell also sizes and, if that takes no more than so many, the number of rows of each label, size, and so."""
+        wanted, n_classes = as_labels(labels, "labels"), len(self.classes)
         check_length(wanted, len(self), "labels")
-        columns = columns_of(wanted, self.classes)
-        is_label = self._in_any_order() == np.repeat(columns.astype(np.int32), self.sizes)
-        return any_of_row(is_label, self.indptr)
+        sizes = n_classes + 1 if 2 * n_classes * (n_classes + 1) <= most_kinds else 0
+        return judged(self.indptr, self._in_any_order(), columns_of(wanted, self.classes), n_classes, sizes)
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return a data frame with columns ``size`` and ``labels`` (a list per row).

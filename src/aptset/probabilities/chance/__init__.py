@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.data.matrix_checks import uniforms_of
 from aptset.data.setting_checks import are_all_at_once
+from aptset.kernels.blocks import over_blocks
 from aptset.kernels.copies import BLOCK_ROWS
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
@@ -119,6 +120,7 @@ def _fresh_seeds(u: Any, n_rows: int) -> Words:
     return generator.integers(2**64, size=n_rows, dtype=np.uint64)
 
 
+_WORDS_AT_ONCE = 2**13  # each of them far from the next
 _ALL_ROWS = 2**16  # up to here every row counts; of more, one in 64 does: a fingerprint must not cost a pass
 
 
@@ -131,4 +133,8 @@ def fingerprint_of(seeds: Words, scores: Floats) -> int:
     """Return a number that tells calibration rows apart from others; of rows together it is the sum."""
     step = fingerprint_step(len(seeds))
     words = (seeds[::step], scores.view(np.uint64)[::step])
-    return sum(int(word.sum(dtype=np.uint64)) for word in words) & 0xFFFFFFFFFFFFFFFF
+
+    def add_up(start: int, stop: int) -> int:
+        return sum(int(word[start:stop].sum(dtype=np.uint64)) for word in words)
+
+    return sum(over_blocks(len(words[0]), _WORDS_AT_ONCE, add_up)) & 0xFFFFFFFFFFFFFFFF
