@@ -41,7 +41,7 @@ class CompiledEngine:
     def step(self, rows: Rows) -> int:
         """Return larger blocks where nothing is copied: calls are few, and memory is bounded all the same."""
         cells = blocks.BLOCK_CELLS * (blocks.READ_IN_PLACE if rows.is_plain else 1)
-        return max(1, cells // rows.probabilities.shape[1])
+        return max(1, cells // int(rows.probabilities.shape[1]))
 
     def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
         """Score one label of each row."""
