@@ -27,6 +27,7 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.long_arrays import in_groups, of_rank, sort_upward
 from aptset.kernels.places import Rows, label_scores
 
+_FEW = 2**12  # rows
 _MOST_LEVELS = 256  # whose thresholds are kept
 _MOST_SELECTED = 3  # order statistics before all scores are put in order
 
@@ -246,7 +247,8 @@ class HeldOut:
     def meet(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
         """Return the group ids of new rows, and the calibration sample size of each group that they can meet."""
         if values is None and self.groups.kind == "all":
-            return of_one_group(n_rows, np.int32), self.size_of_group
+            few = n_rows < _FEW  # the short way of small calls
+            return np.zeros(n_rows, dtype=np.int32) if few else of_one_group(n_rows, np.int32), self.size_of_group
         found = None if values is None else check_group_values(None, values, None, n_rows, self.groups)
         check_same_kind(self.groups.kind, found)
         ids, sizes = self.groups.ids(found, n_rows), self.sizes.tolist()

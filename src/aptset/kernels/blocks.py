@@ -19,6 +19,7 @@ LONG = 2**18  # numbers that are worth a thread where there is little to do for 
 _FEWEST_CELLS = 2**16  # of a block: with fewer, Python between the blocks would cost as much as the loops
 _BLOCKS_OF_A_THREAD = 2  # so that none waits long for the last one; more of them would wait for the interpreter
 _SERIAL_BLOCKS = 3  # up to here other threads cost more than they bring
+ALONE = _SERIAL_BLOCKS * _FEWEST_CELLS  # cells that one thread works on
 
 
 def thread_count() -> int:
@@ -31,8 +32,8 @@ def thread_count() -> int:
 
 def shared_out(n_rows: int, step: int, cells: int = 1) -> int:
     """Return blocks of about ``step`` rows, or smaller ones, that all threads are done with at about the same time."""
-    fewest = -(-_FEWEST_CELLS // cells)
-    if n_rows <= _SERIAL_BLOCKS * fewest or (threads := thread_count()) == 1:
+    threads, fewest = thread_count(), -(-_FEWEST_CELLS // cells)
+    if threads == 1 or n_rows * cells <= ALONE:
         return step
     rounds = max(_BLOCKS_OF_A_THREAD, round(n_rows / (threads * step)))
     fair = -(-n_rows // (rounds * threads))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.blocks import over_blocks, over_numbers
+from aptset.kernels.blocks import LONG, over_blocks, over_numbers
 from aptset.kernels.engines.seam import Columns, Waiting
 from aptset.kernels.formula import Floats
 from aptset.kernels.free_cuts import FreeCut, Set, cut_freely
@@ -39,7 +39,12 @@ class Cut(NamedTuple):
     def at(self, which: int) -> Set:
         """Return (row pointers, members) of the sets at one of the thresholds."""
         sizes = self.sizes[which]
-        pointers = pointers_of(sizes) if self.pointers is None else self.pointers
+        pointers = self.pointers
+        if pointers is None and len(sizes) < LONG:  # the short way of small calls
+            pointers = np.zeros(len(sizes) + 1, dtype=np.int64)
+            np.cumsum(sizes, out=pointers[1:])
+        elif pointers is None:
+            pointers = pointers_of(sizes)
         if isinstance(self.members, LateMembers) or pointers[-1] == len(self.members):
             return pointers, self.members
         taken, members, starts = np.empty(pointers[-1], dtype=np.int32), self.members, pointers_of(self.longest)
@@ -181,9 +186,9 @@ def _join(
 
     What waits to be put in order stays apart.
     """
+    if len(pieces) == 1 and isinstance(pieces[0].members, np.ndarray):
+        return pieces[0].members.astype(np.int32, copy=False), None
     parts = [piece.members for piece in pieces]
-    if len(parts) == 1 and isinstance(parts[0], np.ndarray):
-        return parts[0].astype(np.int32, copy=False), None
     if not all(isinstance(part, np.ndarray) for part in parts):
         return LateMembers(parts), None
     if len(sizes) > 1 or first_bad >= 0:

@@ -126,10 +126,6 @@ def judged(
 
 def pointers_of(sizes: NDArray[Any]) -> NDArray[np.int64]:
     """Return where rows of these sizes start, and where the last one ends."""
-    if len(sizes) < LONG:
-        few = np.zeros(len(sizes) + 1, dtype=np.int64)
-        np.cumsum(sizes, out=few[1:])
-        return few
     pointers = np.empty(len(sizes) + 1, dtype=np.int64)
     pointers[0] = 0
     totals = over_numbers(len(sizes), lambda start, stop: (start, int(sizes[start:stop].sum(dtype=np.int64))))

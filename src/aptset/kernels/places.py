@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.blocks import contiguous, over_blocks, shared_out
+from aptset.kernels.blocks import ALONE, contiguous, over_blocks, shared_out
 from aptset.kernels.copies import PREDICTION, find_copies, own_seeds
 from aptset.kernels.engines.seam import BLOCK_ROWS, Copies, Engine
 from aptset.kernels.formula import Floats, Formula, normalised, tempered
@@ -69,14 +69,9 @@ class Rows:
 
     def over_blocks(self, work: Callable[["Rows", int, int], Result]) -> list[Result]:
         """Call ``work(block, start, stop)`` on consecutive blocks of about the size that the engine takes."""
-        return self._over(self._step(), work)
-
-    def _step(self) -> int:
-        n_rows, n_columns = self.probabilities.shape
-        return shared_out(n_rows, self.engine.step(self), n_columns)
-
-    def _over(self, step: int, work: Callable[["Rows", int, int], Result]) -> list[Result]:
-        n_rows = len(self.probabilities)
+        n_rows, step = len(self.probabilities), self.engine.step(self)
+        if self.probabilities.size > ALONE:
+            step = shared_out(n_rows, step, self.n_columns)
         if n_rows <= step:
             return [work(self.block(0, n_rows), 0, n_rows)]
         return over_blocks(n_rows, step, lambda start, stop: work(self.block(start, stop), start, stop))
@@ -88,10 +83,13 @@ class Rows:
 
         Copies are found among the seeds that ``work`` noted, block by block where blocks are long enough.
         """
-        n_rows, fair = len(self.probabilities), self._step()
+        if noted is None or self.probabilities.size <= ALONE:
+            return self.over_blocks(work), self.copies(noted)
+        n_rows = len(self.probabilities)
+        fair = shared_out(n_rows, self.engine.step(self), self.n_columns)
         step = -(-fair // BLOCK_ROWS) * BLOCK_ROWS
-        if noted is None or fair < BLOCK_ROWS or n_rows <= step:
-            return self._over(fair, work), self.copies(noted)
+        if fair < BLOCK_ROWS or n_rows <= step:
+            return self.over_blocks(work), self.copies(noted)
 
         def both(start: int, stop: int) -> tuple[Result, Copies]:
             result = work(self.block(start, stop), start, stop)

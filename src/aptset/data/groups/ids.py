@@ -198,9 +198,7 @@ def labels_decide(setting: Any) -> bool:
 
 EVERYONE = Groups("all", ("all",))
 
-_FEW = 2**12
-
 
 def of_one_group(n_rows: int, kind: type[Any]) -> NDArray[Any]:
-    """Return zeros, the id of each row where all are in one group; many of them are one that is read often."""
-    return np.zeros(n_rows, dtype=kind) if n_rows < _FEW else np.broadcast_to(np.zeros(1, dtype=kind), n_rows)
+    """Return zeros, the id of each row where all are in one group: one of them, which is read again and again."""
+    return np.broadcast_to(np.zeros(1, dtype=kind), n_rows)

@@ -41,7 +41,7 @@ class CompiledEngine:
     def step(self, rows: Rows) -> int:
         """Return larger blocks where nothing is copied: calls are few, and memory is bounded all the same."""
         cells = blocks.BLOCK_CELLS * (blocks.READ_IN_PLACE if rows.is_plain else 1)
-        return max(1, cells // rows.n_columns)
+        return max(1, cells // int(rows.probabilities.shape[1]))
 
     def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
         """Score one label of each row."""
@@ -57,8 +57,8 @@ class CompiledEngine:
         """Return the members at the largest threshold; many of them wait to be put in order."""
         n_cells, tie_seeds = rows.probabilities.size, None
         # Sets at several thresholds are beginnings of one order; members of narrow rows come out in order anyhow.
-        may_wait = thresholds.shape[1] == 1 and rows.n_columns > _WIDEST_TILE and n_cells >= _FEW_CELLS
-        room, values = take_room(rows, may_wait)
+        may_wait = thresholds.shape[1] == 1 and rows.probabilities.shape[1] > _WIDEST_TILE and n_cells >= _FEW_CELLS
+        room, values = take_room(rows, may_wait) if rows.rooms or may_wait else (room_for_members(rows), None)
         if may_wait:
             tie_seeds = np.empty(len(rows.probabilities), dtype=np.uint64)
         found = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
