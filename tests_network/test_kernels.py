@@ -190,7 +190,7 @@ def test_a_key_may_lie_on_the_device(engine):
 
 @pytest.mark.parametrize("k", [7, 100])
 def test_calibration_scores_of_logits_stay_with_their_rows(engine, k, monkeypatch):
-    """By the calls that people make: the host hears of bad rows, wrong labels and probabilities, and of all scores when asked."""
+    """By the calls that people make: the host hears of what is wrong, and of all scores when it asks for them."""
     logits = torch.tensor(logits_of("random", 300, k), dtype=torch.float32)
     labels, wide = torch.arange(300) % k, logits.to(torch.float64).numpy()
     expected = aptset.calibrate(wide, labels.numpy(), logits=True, random_state=0)
