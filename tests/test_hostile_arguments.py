@@ -220,6 +220,19 @@ def test_tensors_of_any_device_and_type():
     assert made.predict_set(Tensor(P), u=Tensor(u)) == expected.predict_set(P.astype(np.float32), u=u)
 
 
+def test_rough_tensors_are_taken_on_every_road():
+    """Rows of bfloat16 sum to 1 within 0.02; a road that forgets what they came as refuses them."""
+    rough = Tensor(P * 1.01)
+    cross = aptset.calibrate_cv(rough, Y, np.arange(40) % 4, random_state=0)
+    assert cross.predict_set([rough] * 4).sizes.sum() > 0
+    assert aptset.adaptive_scores(rough, Y).shape == (40,)
+    assert len(aptset.oracle_sets(rough, 0.1)) == 40
+    assert aptset.label_ratios(rough, Y, rough).keys() == set(Y)
+    assert aptset.calibrate(rough, Y).predict_mask(rough).shape == P.shape
+    with pytest.raises(ValueError, match=r"fold 0 must have rows that sum to 1 \(within 0\.02 for bfloat16\)"):
+        cross.predict_set([Tensor(P * 1.1)] * 4)
+
+
 @pytest.mark.parametrize(
     ("package", "code", "words"),
     [

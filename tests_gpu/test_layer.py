@@ -130,6 +130,30 @@ def test_copies_in_a_graph(device):
     assert torch.equal(layer(many), layer.calibration.predict_mask(many, 0.1, logits=True))
 
 
+@ROUGH
+def test_saturated_logits_are_told_apart(device):
+    """Distinct logits with the softmax (1, 0, 0): u comes from the logits, in any batch, in a graph, on the host."""
+    logits = torch.stack([torch.arange(900.0, 1200.0), torch.zeros(300), -torch.arange(300.0)], dim=1).to(device)
+    labels = (torch.rand(300, generator=torch.Generator().manual_seed(0)) < 0.3).long()
+    layer = SetLayer.calibrate(nn.Identity(), [(logits, labels)], random_state=0)
+    masks = layer(logits)
+    assert layer.calibration.chance.copies == 0
+    assert 10 < masks[:, 1].sum() < 290, "each row has u of its own"
+    assert torch.equal(torch.cat([layer(logits[row : row + 1]) for row in range(300)]), masks)
+    assert torch.equal(exported(layer, logits)(logits), masks)
+    for rows in (logits.cpu(), logits.cpu().numpy(), logits.cpu().to(torch.float64)):
+        on_host = layer.calibration.predict_mask(rows, 0.1, logits=True)
+        assert torch.equal(torch.as_tensor(on_host), masks.cpu())
+
+
+def test_a_layer_of_many_copies_warns(device):
+    logits, labels = torch.tensor([[2.0, 1.0, 0.0]] * 60, device=device), torch.zeros(60, dtype=torch.int64)
+    with pytest.warns(UserWarning, match='98% of the calibration rows are copies.*u="fresh".*randomized=False'):
+        layer = SetLayer.calibrate(nn.Identity(), [(logits, labels)], random_state=0)
+    first, second = (layer.calibration.predict_mask(logits, logits=True, u="fresh") for _ in range(2))
+    assert not torch.equal(first, second)
+
+
 def rounded_products_in_sums(graph):
     """List float64 products that may be rounded and go into a sum: compilers join the two, with one rounding."""
     found = []

@@ -66,7 +66,7 @@ def threads(adapter: Any, size: float) -> Answer:
 QUESTIONS = [
     Question(
         "row independence",
-        "A row gets the same set alone, in a batch and in another order (sets with chance where they are offered)",
+        "Distinct rows get the same sets alone, in a batch and in another order (with chance where that is offered)",
         ("calibrate or data",),
         independence,
     ),

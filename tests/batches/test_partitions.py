@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -214,3 +215,19 @@ def test_groups_that_would_become_one_on_the_way_are_refused(groups):
         list(search(table(P, Y, g=groups), 0))
     in_one_process = aptset.calibrate_batches(table(P, Y, g=groups), labels="y", prefix="p_", groups="g")
     assert len(in_one_process.threshold()) == 3
+
+
+def test_small_partitions_of_copies_warn():
+    """The first of equal rows has one u in every partition: many small ones are many small calls."""
+    rows_of_one = table(np.full((50, 4), 0.25), np.zeros(50, dtype=int))
+    for number in (None, 0, 5):
+        calibration = aptset.calibrate_batches(rows_of_one, labels="y", prefix="p_", random_state=0)
+        made = set_maker(calibration, rows_of_one.schema, prefix="p_")
+        with pytest.warns(UserWarning, match="copies of others, and 50 rows came without ids"):
+            list(made(rows_of_one, number))
+    calibration = aptset.calibrate_batches(rows_of_one, labels="y", prefix="p_", random_state=0)
+    for chance in ({"ids": "row"}, {"u": "fresh"}):
+        made = set_maker(calibration, rows_of_one.schema, prefix="p_", **chance)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            list(made(rows_of_one, 5))

@@ -62,3 +62,20 @@ def test_ids_of_a_file_are_judged_whole_and_found_in_archives(tmp_path):
     expected = aptset.calibrate(matrix, labels, ids=np.arange(400), random_state=0)
     np.testing.assert_array_equal(aptset.load(tmp_path / "m.aptset").scores, expected.scores)
     assert "an array 'no'" in failure("calibrate", tmp_path / "m.npz", "--label", "y", "--id", "no", "-o", "x.aptset")
+
+
+def test_fresh_u_takes_the_place_of_ids(tmp_path):
+    generator = np.random.default_rng(0)
+    y = generator.integers(3, size=400)
+    frame = pd.DataFrame({"a": generator.normal(size=400) + y, "customer": np.arange(400), "y": y})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    common = ("--target", "y", "--id", "customer", "--model", "bayes", "--out", tmp_path / "run")
+    run("run", tmp_path / "rows.csv", *common)
+    ask = ("predict", tmp_path / "rows.csv", "-c", tmp_path / "run")
+    for name, more in (("1", ()), ("2", ()), ("3", ("--u", "fresh")), ("4", ("--u", "fresh"))):
+        run(*ask, *more, "-o", tmp_path / f"{name}.csv")
+    keyed, again, fresh, other = (pd.read_csv(tmp_path / f"{name}.csv")["set"].tolist() for name in "1234")
+    assert keyed == again
+    assert len({tuple(map(str, sets)) for sets in (keyed, fresh, other)}) == 3
+    both = run(*ask, "--id", "customer", "--u", "fresh", "-o", tmp_path / "5.csv", rc=2).stderr
+    assert "--u fresh and --id exclude each other" in both

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from parts_data import COMMON, LABEL, NAMES, cut, read_sets, scores, write
 
+import aptset
 from shell import failure, run, table
 
 
@@ -157,3 +158,43 @@ def test_levels_that_six_digits_do_not_tell_apart_have_columns_of_their_own(tmp_
     run("predict", tmp_path / "new.parquet", "-c", tmp_path / "c.aptset", *levels, "-o", tmp_path / "s.parquet", *LABEL)
     assert {"set 0.3", "set 0.3000001"} <= set(pq.read_schema(tmp_path / "s.parquet").names)
     run("evaluate", tmp_path / "s.parquet", "--label", "y", "--alpha", "0.3000001")
+
+
+def test_copies_in_many_files_are_those_of_one_file(tmp_path):
+    """Files of a few equal rows: the j-th copy in each file had one u, and whole files calibrated together."""
+    generator = np.random.default_rng(0)
+    matrix = np.array([[0.5, 0.3, 0.2], [0.2, 0.2, 0.6]])[generator.integers(2, size=5000)]
+    frame = pd.DataFrame(matrix, columns=["p_a", "p_b", "p_c"]).assign(y=generator.choice(list("abc"), 5000))
+    write(frame, tmp_path / "one.parquet")
+    for number in range(40):
+        write(frame[number * 125 : (number + 1) * 125], tmp_path / "many" / f"{number:02}.parquet")
+    one, many = (scores(tmp_path / name, out=tmp_path / f"{name}.aptset") for name in ("one.parquet", "many"))
+    np.testing.assert_array_equal(many.scores, one.scores)
+    assert many.parts == one.parts
+    assert many.chance.copies == one.chance.copies > 0.99
+    options = ("-c", tmp_path / "many.aptset", *COMMON)
+    done = run("predict", tmp_path / "many/00.parquet", *options, "-o", tmp_path / "a.csv")
+    assert "of the calibration rows are copies of others, and 125 rows came without ids" in done.stderr
+    assert "Pass --id COLUMN, or --u fresh, or calibrate with --deterministic." in done.stderr
+    fresh = ("predict", tmp_path / "many", *options, "--u", "fresh", "-o")
+    for name in ("sets", "again"):
+        assert "copies of others" not in run(*fresh, f"{tmp_path}/{name}/").stderr
+    first, second = (read_sets(tmp_path / name / "00.parquet") for name in ("sets", "again"))
+    assert not first.equals(second)
+
+
+def test_logits_in_files_are_those_of_a_matrix(tmp_path):
+    """Saturated logits of a file have the u that they have in a call, whatever the order of its columns."""
+    generator = np.random.default_rng(0)
+    logits = np.column_stack([np.arange(900.0, 1300.0), np.zeros(400), -np.arange(400.0)])
+    labels = generator.choice(["a", "b"], size=400, p=[0.7, 0.3])
+    frame = pd.DataFrame(logits, columns=["p_a", "p_b", "p_c"])
+    write(frame.assign(y=labels), tmp_path / "val.parquet")
+    write(frame[["p_c", "p_a", "p_b"]], tmp_path / "new.parquet")
+    calibration = scores(tmp_path / "val.parquet", "--logits", out=tmp_path / "c.aptset")
+    expected = aptset.calibrate(logits, labels, classes=list("abc"), logits=True, random_state=0)
+    np.testing.assert_array_equal(calibration.scores, expected.scores)
+    options = ("-c", tmp_path / "c.aptset", *COMMON, "--logits", "-o", tmp_path / "sets.parquet")
+    run("predict", tmp_path / "new.parquet", *options)
+    sets = calibration.predict_set(logits, logits=True)
+    assert pq.read_table(tmp_path / "sets.parquet")["size"].to_pylist() == sets.sizes.tolist()

@@ -118,9 +118,9 @@ def test_rows_of_lists_do_not_depend_on_their_neighbours():
     model = make_pipeline(CountVectorizer(analyzer=lambda row: row), MultinomialNB())
     classifier = ConformalClassifier(model, random_state=0).fit(tokens, labels)
     tokens = [row for i, row in enumerate(tokens) if row not in tokens[:i]]
-    whole = classifier.predict_set(tokens)
     with pytest.warns(UserWarning, match=r"copies of others.*ids=.*randomized=False"):
-        alone = [classifier.predict_set([row])[0].tolist() for row in tokens]
+        whole = classifier.predict_set(tokens)
+    alone = [classifier.predict_set([row])[0].tolist() for row in tokens]
     assert alone == [row.tolist() for row in whole]
 
 

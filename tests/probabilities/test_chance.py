@@ -4,10 +4,13 @@ import itertools
 import warnings
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
+from sklearn.naive_bayes import GaussianNB
 
 import aptset
+from aptset.batches.sets import set_maker
 from aptset.kernels.copies import BLOCK_ROWS
 
 P = np.random.default_rng(0).dirichlet([1, 1, 1], size=300)
@@ -149,19 +152,165 @@ def test_cross_calibration_uses_one_function_of_the_row_on_both_sides():
     assert not np.array_equal(mixed, calibration.p_values([other, P, P]))
 
 
-def test_single_rows_after_many_copies_warn_with_the_ways_out():
-    matrix = np.tile([0.5, 0.3, 0.2], (300, 1))
-    calibration = aptset.calibrate(matrix, Y, random_state=0)
-    assert calibration.chance.copies == pytest.approx(299 / 300)
-    with pytest.warns(UserWarning, match=r"copies of others.*Pass ids=.*randomized=False") as caught:
-        calibration.predict_set(matrix[:1])
+SAME = np.tile([0.5, 0.3, 0.2], (300, 1))
+SHARED = r"copies of others, and .* came without ids.*Pass ids=.*u=\"fresh\".*first_row=.*randomized=False"
+
+
+def made_with_copies(tmp_path):
+    """Yield calibrations of one content, however they were made, and what asks them about new rows."""
+    halves = [aptset.calibrate(SAME, Y, random_state=0, first_row=start) for start in (0, BLOCK_ROWS)]
+    merged = halves[0].merge(halves[1])
+    merged.save(tmp_path / "cal.aptset")
+    logits, batches = np.log(SAME), pa.table({"p": SAME.tolist(), "y": Y, "id": np.arange(300)})
+    cross = aptset.calibrate_cv(SAME, Y, np.arange(300) % 3, random_state=0)
+    cross.save(tmp_path / "cross.aptset")
+    for one in (
+        *(halves[0], merged, aptset.load(tmp_path / "cal.aptset")),
+        aptset.calibrate(SAME, Y, ids=range(300), random_state=0),
+        aptset.calibrate(logits, Y, logits=True, random_state=0),
+        aptset.calibrate(logits, Y, logits=True, conformity="auto", random_state=0),
+        aptset.calibrate_batches(batches, labels="y", probabilities="p", random_state=0),
+        aptset.calibrate_batches(batches, labels="y", probabilities="p", ids="id", random_state=0),
+    ):
+        yield one, one.predict_set, SAME
+        yield one, one.predict_mask, SAME
+    for one in (cross, aptset.load(tmp_path / "cross.aptset")):
+        yield one, lambda rows, one=one, **chance: one.predict_set([rows] * 3, **chance), SAME
+
+
+def test_small_calls_after_many_copies_warn_once_with_the_ways_out(tmp_path):
+    for one, ask, rows in made_with_copies(tmp_path):
+        one.chance.__dict__["_has_warned"] = False  # whatever asked it before
+        assert one.chance.copies > 0.9
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ask(rows[:2], ids=["request 1", "request 2"])
+            ask(rows[:2], u="fresh")
+            ask(np.tile(rows, (14, 1)))
+        with pytest.warns(UserWarning, match=SHARED) as caught:
+            ask(rows[:2])
+        assert len(caught) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ask(rows[:2])
+
+
+def test_who_is_not_warned():
+    few = P.copy()
+    few[:6] = few[0]  # five copies among 300 rows are less than 2 %
+    assert 0 < aptset.calibrate(few, Y).chance.copies < 0.02
+    with pytest.warns(UserWarning, match=SHARED) as caught:
+        aptset.calibrate(SAME, Y, random_state=0).predict_set(SAME[:1])
     assert caught[0].filename == __file__, "the warning points at the caller"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        calibration.predict_set(matrix[:1], ids=["request 1"])
-        calibration.predict_set(matrix[:2])
-        aptset.calibrate(matrix, Y, randomized=False).predict_set(matrix[:1])
-        aptset.calibrate(P, Y).predict_set(P[:1])
+        aptset.calibrate(few, Y).predict_set(few[:2])
+        aptset.calibrate(SAME, Y, randomized=False).predict_set(SAME[:1])
+        aptset.calibrate(SAME, Y).predict_set(SAME[:1], first_row=BLOCK_ROWS)
+    few[6:12] = few[6]
+    with pytest.warns(UserWarning, match="^3% of the calibration rows"):
+        aptset.calibrate(few, Y).predict_set(few[:2])
+
+
+def deployments(asked, n, m, size=2, n_deployments=50):
+    """Return how many of m rows are covered in each of many deployments, which come in batches of a few equal rows."""
+    generator, covered = np.random.default_rng(8), []
+    for key in range(n_deployments):
+        matrix = (0.94 * np.eye(3) + 0.02)[generator.integers(3, size=n + m)]
+        labels = (generator.random((n + m, 1)) > np.cumsum(matrix, axis=1)).sum(axis=1)
+        calibration = aptset.calibrate(matrix[:n], labels[:n], random_state=key)
+        rows = [slice(start, start + size) for start in range(n, n + m, size)]
+        sets = [calibration.predict_set(matrix[some], 0.1, **asked(some, key)).covers(labels[some]) for some in rows]
+        covered.append(int(np.concatenate(sets).sum()))
+    return np.array(covered)
+
+
+@pytest.mark.parametrize("way", ["fresh", "generator", "ids", "content"])
+def test_fresh_u_and_ids_cover_in_each_deployment_what_the_law_says(way):
+    """Covered rows of a deployment are Beta-binomial, (m, k, n + 1 - k), if each has u of its own.
+
+    A Kolmogorov test of the randomised ranks of 50 deployments at 1e-7. Content shares u from batch to batch, and the
+    same test refutes it: whole contents are missed.
+    """
+    generator = np.random.default_rng(9)
+    asked = {
+        "fresh": lambda rows, key: {"u": "fresh"},
+        "generator": lambda rows, key: {"u": generator},
+        "ids": lambda rows, key: {"ids": range(rows.start, rows.stop)},
+        "content": lambda rows, key: {},
+    }[way]
+    n, m = 400, 200
+    covered = deployments(asked, n, m)
+    k = aptset.conformal_rank(n, 0.1)
+    law, below = stats.betabinom(m, k, n + 1 - k), np.random.default_rng(10).random(len(covered))
+    ranks = law.cdf(covered - 1) + below * law.pmf(covered)
+    p_value = stats.kstest(ranks, "uniform").pvalue
+    assert p_value < 1e-7 if way == "content" else p_value > 1e-7
+
+
+def test_fresh_u_is_another_one_in_every_call_and_on_every_face():
+    one, given = aptset.calibrate(P, Y, random_state=0), aptset.calibrate(P, Y, u=np.linspace(0, 1, 300))
+    cross = aptset.calibrate_cv(P, Y, np.arange(300) % 3, random_state=0)
+    classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(P, Y)
+    folds = aptset.ConformalClassifier(GaussianNB(), calibration="cv+", random_state=0).fit(P, Y)
+    fold_rows = [model.predict_proba(P) for model in folds.models_]
+    for ask in (
+        *(one.p_values, given.p_values, classifier.p_values, folds.p_values),
+        *(lambda rows, u, of=of: of.predict_mask(rows, u=u) for of in (one, given)),
+        *(lambda rows, u, of=of: of.predict_set(rows, u=u).mask for of in (one, classifier, folds)),
+        *(lambda rows, u, of=of: of.sets_and_p_values(rows, u=u)[1] for of in (one, classifier)),
+        lambda rows, u: cross.p_values([rows] * 3, u=u),
+        lambda rows, u: folds.calibration_.p_values(fold_rows, u=u),
+        lambda rows, u: predicted_batches(rows, one, u),
+    ):
+        assert not np.array_equal(ask(P, u="fresh"), ask(P, u="fresh"))
+        first, second = np.random.default_rng(1), np.random.default_rng(1)
+        np.testing.assert_array_equal(ask(P, u=first), ask(P, u=second))
+        assert not np.array_equal(ask(P, u=first), ask(P, u=np.random.default_rng(1))), "a generator goes on"
+
+
+def predicted_batches(rows, calibration, u):
+    """Return the sizes of sets that batches bring."""
+    made = aptset.predict_batches(pa.table({"p": rows.tolist()}), calibration, u=u)
+    return made.read_all()["size"].to_numpy()
+
+
+def test_what_fresh_u_does_not_go_with():
+    one, fresh = aptset.calibrate(P, Y, random_state=0), "fresh"
+    for call, message in (
+        (lambda: one.predict_set(P, u=fresh, ids=range(300)), "u and ids must not both be passed"),
+        (
+            lambda: one.predict_set(P, u="new"),
+            "u must be \"fresh\", a numpy Generator, or one uniform per row; got 'new'",
+        ),
+        (lambda: aptset.calibrate(P, Y, randomized=False).predict_set(P, u=fresh), "left out with randomized=False"),
+        (lambda: aptset.calibrate(P, Y, u=fresh), "u must be one uniform per row, or left out, at calibration"),
+        (lambda: aptset.calibrate_cv(P, Y, np.arange(300) % 3, u=np.random.default_rng(0)), "at calibration"),
+        (lambda: aptset.Online(one).predict_set(P, u=fresh), "in a stream, which numbers copies from call to call"),
+        (lambda: set_maker(one, pa.record_batch({"p": P.tolist()}), u=np.random.default_rng(0)), "apart"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_logits_are_hashed_and_not_their_saturated_softmax():
+    """Distinct logits whose softmax is (1, 0, 0) were copies of one another: a set hung on who came before."""
+    logits = np.column_stack([np.arange(900.0, 1200.0), np.zeros(300), -np.arange(300.0)])
+    generator = np.random.default_rng(0)
+    labels = (generator.random(300) < 0.3).astype(int)
+    calibration = aptset.calibrate(logits, labels, logits=True, random_state=0)
+    assert calibration.chance.copies == 0
+    whole = calibration.p_values(logits, logits=True)
+    assert len(np.unique(whole[:, 0])) > 200, "each row has u of its own"
+    alone = [calibration.p_values(logits[row : row + 1], logits=True)[0] for row in range(300)]
+    np.testing.assert_array_equal(alone, whole)
+    order = generator.permutation(300)
+    np.testing.assert_array_equal(calibration.p_values(logits[order], logits=True), whole[order])
+    for same in (logits.astype(np.float32), np.where(logits == 0, -0.0, logits), logits.astype(int), logits.tolist()):
+        np.testing.assert_array_equal(calibration.p_values(same, logits=True), whole)
+    online = aptset.Online(calibration)
+    np.testing.assert_array_equal(online.predict_mask(logits, logits=True), whole > 0.1)
+    assert online.update(logits, labels, logits=True).rows == 300
 
 
 def test_the_same_rows_are_not_merged_twice(tmp_path):

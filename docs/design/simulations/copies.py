@@ -1,9 +1,12 @@
 """What equal rows do to coverage: run `python docs/design/simulations/copies.py`, about two minutes on one core.
 
 Prints (1) the coverage of new rows for rows with few different contents, beside the law k/(n + 1); (2) the worst class
-among saturated rows; (3) deployments that answer one row at a time, by content and by ids.
+among saturated rows; (3) deployments that answer one row at a time, by content and by ids; (4) a tree of 5 leaves in
+batches of 2, and (5) calibrations of 8 blocks, with fresh u. With the path of an .npz file that holds a matrix of
+probabilities and their labels `y`: (6) coverage of deployments in batches of 32.
 """
 
+import sys
 import warnings
 
 import numpy as np
@@ -83,7 +86,67 @@ def services():
         print(f"  {rows.__name__:10} by content {short[0] / 300:.3f}, by ids {short[1] / 300:.3f}")
 
 
+def tree(n=1000, m=2000, deployments=400):
+    print("\na tree of 5 leaves in batches of 2: false alarms of a monitor, and of coverage_test at 0.01")
+    leaves = np.array([[0.97, 0.02, 0.01], [0.9, 0.06, 0.04], [0.1, 0.85, 0.05], [0.05, 0.15, 0.8], [0.4, 0.35, 0.25]])
+    generator, alarms = np.random.default_rng(0), np.zeros((2, 2))
+    for key in range(deployments):
+        leaf = generator.integers(5, size=n + m)
+        labels = (generator.random((n + m, 1)) > leaves[leaf].cumsum(axis=1)[:, :-1]).sum(axis=1)
+        calibration = aptset.calibrate(leaves[leaf[:n]], labels[:n], random_state=key)
+        pairs = np.array([[calibration.predict_mask(leaves[[a, b]], ALPHA) for b in range(5)] for a in range(5)])
+        shared = pairs[leaf[n::2], leaf[n + 1 :: 2]].reshape(m, 3)
+        for way, mask in enumerate((shared, calibration.predict_mask(leaves[leaf[n:]], ALPHA, u="fresh"))):
+            covered = mask[np.arange(m), labels[n:]]
+            alarmed = calibration.monitor(alpha=ALPHA).update(covered).alarmed
+            alarms[way] += alarmed, aptset.coverage_test(covered, n=n, alpha=ALPHA).p_value < 0.01
+    for way, name in enumerate(("content", "fresh")):
+        print(f"  {name:8}", *(alarms[way] / deployments))
+
+
+def blocks(repetitions=250, n=8 * 4096, m=40_000):
+    print("\nfresh u, 8 blocks of calibration rows: contents, k/(n + 1), coverage, standard error")
+    generator = np.random.default_rng(1)
+    for contents in (40_960, 4096):
+        likely, covered = 0.6 + 0.2 * np.arange(contents) / contents, []
+        for key in range(repetitions):
+            which = generator.integers(contents, size=n + m)
+            labels = (generator.random(n + m) > likely[which]).astype(int)
+            matrix = np.column_stack([likely, 1 - likely])[which]
+            calibration = aptset.calibrate(matrix[:n], labels[:n], random_state=key)
+            covered.append(calibration.predict_set(matrix[n:], ALPHA, u="fresh").covers(labels[n:]).mean())
+        exact = aptset.conformal_rank(n, ALPHA) / (n + 1)
+        print(f"  {contents:6}  {exact:.5f}  {np.mean(covered):.5f}  {np.std(covered) / repetitions**0.5:.5f}")
+
+
+def small_batches(path):
+    print("\nbatches of 32, 12 keys: lowest and highest coverage, worst label")
+    held = np.load(path)
+    labels, matrix = held["y"].astype(int), next(held[name] for name in held if held[name].ndim == 2)
+    for kind, rows in (("rounded", matrix.round(3)), ("float16", matrix.astype(np.float16).astype(float))):
+        for way in ("content", "ids", "fresh"):
+            coverage, worst = np.array([_deployment(rows, labels, way, key) for key in range(12)]).T
+            print(f"  {kind} {way:8} {coverage.min():.3f} {coverage.max():.3f} {worst.min():.3f}")
+
+
+def _deployment(rows, labels, way, key):
+    order = np.random.default_rng(key).permutation(len(labels))
+    old, new = np.split(order, 2)
+    calibration, covered = aptset.calibrate(rows[old], labels[old], normalize=True, random_state=key), []
+    for start in range(0, len(new), 32):
+        batch = new[start : start + 32]
+        chance = {"content": {}, "ids": {"ids": batch}, "fresh": {"u": "fresh"}}[way]
+        covered.append(calibration.predict_set(rows[batch], ALPHA, **chance).covers(labels[batch]))
+    covered = np.concatenate(covered)
+    return covered.mean(), min(covered[labels[new] == label].mean() for label in np.unique(labels))
+
+
 if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # of small calls: they are the point
     law()
     saturated()
     services()
+    tree()
+    blocks()
+    for given in sys.argv[1:]:
+        small_batches(given)

@@ -34,6 +34,7 @@ from aptset.commands.options import (
     SEED,
     SHARE,
     TRUST,
+    in_options,
     only_one,
     options_of_run,
     printable,
@@ -54,7 +55,7 @@ class OneLineErrors(click.Group):
                 errors="backslashreplace"
             )  # a name that the locale cannot write is no reason to fail
         warnings.showwarning = lambda message, *_, **__: click.echo(
-            f"Warning: {printable(as_given(str(message)))}", err=True
+            f"Warning: {printable(as_given(in_options(str(message))))}", err=True
         )
         try:
             return super().invoke(ctx)

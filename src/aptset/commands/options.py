@@ -198,6 +198,20 @@ def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool, err: bo
         click.echo("\n".join(map(printable, text.splitlines())), err=err)
 
 
+_AS_OPTIONS = {
+    "ids=... (one per row)": "--id COLUMN",
+    'u="fresh" for new randomness in every call; pass first_row=... with pieces of one long table;': "--u fresh,",
+    "calibrate with randomized=False": "calibrate with --deterministic",
+}
+
+
+def in_options(text: str) -> str:
+    """Return a warning of the library in the words of the command line."""
+    for argument, option in _AS_OPTIONS.items():
+        text = text.replace(argument, option)
+    return text
+
+
 def printable(text: str) -> str:
     """Return a text that a terminal shows and does not obey: names come from files, and may hold control characters."""
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

@@ -126,6 +126,8 @@ def predict(
     artefact = artefact_of(calibration)
     is_run = artefact.is_dir()
     refuse_other_options(is_run)
+    if options["u"] is not None and is_given("row_id"):
+        raise click.UsageError("--u fresh and --id exclude each other: with an id the chance of a row comes from it.")
     asked = alphas if not is_run or is_given("alphas") else None
     if goes_to_folder(options["probs"], out):
         done = predict_parts(artefact, out, asked, label, quiet, options)

@@ -110,9 +110,9 @@ class Rule:
 
 def _copies_among_first(X: Any, n_rows: int, key: int) -> tuple[int, int]:
     """Return how many of the first rows are copies of others, and of how many; none of rows that cannot be hashed."""
-    some = fitting.take(X, slice(min(n_rows, BLOCK_ROWS)))
+    n_block = min(n_rows, BLOCK_ROWS)
     try:
-        return len(find_copies(row_seeds(some, key), CALIBRATION).rows), _num_samples(some)
+        return len(find_copies(row_seeds(fitting.take(X, slice(n_block)), key), CALIBRATION).rows), n_block
     except (TypeError, ValueError):  # such rows have ids because of it
         return 0, n_rows
 

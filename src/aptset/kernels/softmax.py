@@ -1,7 +1,7 @@
 """A softmax with the same bits everywhere: products and sums alone, each rounded once.
 
-Libraries, and machines, round the exponential differently, and a row that differs in its last bit has another hash, so
-another u. This one is within a unit in the last place, of arrays and of tensors, eager or compiled.
+Libraries, and machines, round the exponential differently, and a label at the threshold would be in on one of them and
+not on another. This one is within a unit in the last place, of arrays and of tensors, eager or compiled.
 """
 
 from math import factorial

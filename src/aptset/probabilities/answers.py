@@ -83,8 +83,8 @@ def count_copies(matrix: NDArray[Any], given: Any, stays: bool, key: int) -> tup
 
     A prediction without ids draws from the content again. One block tells enough, and costs no pass over all rows.
     """
-    some = np.asarray(on_host(tensor_of(given)[:BLOCK_ROWS])) if stays else matrix[:BLOCK_ROWS]
-    return len(find_copies(hash_rows(some, key), CALIBRATION).rows), len(some)
+    block = np.asarray(on_host(tensor_of(given)[:BLOCK_ROWS])) if stays else matrix[:BLOCK_ROWS]
+    return len(find_copies(hash_rows(block, key), CALIBRATION).rows), len(block)
 
 
 def scores_of_labels(rows: Rows | OnDevice, columns: NDArray[np.int64]) -> LabelScores:

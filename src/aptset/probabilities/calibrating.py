@@ -80,10 +80,11 @@ def calibrate(
     normalize : bool, default=False
         Divide each row by its sum instead of refusing rows that do not sum to 1; new rows likewise.
     logits : bool, default=False
-        The numbers are logits: a softmax in float64 makes them probabilities. Say so to ``predict_set``, too.
+        The numbers are logits: a softmax in float64 makes them probabilities, and u comes from the logits themselves.
+        Say so to ``predict_set``, too.
     u : array of float in [0, 1], optional
         The uniform of each row; by default a keyed hash of the row and of which copy it is, where equal rows come more
-        than once. Whoever passes it here must pass it with the new rows as well.
+        than once. Whoever passes it here must pass it, or ``u="fresh"``, with the new rows as well.
     ids : array or name of a column, optional
         One id per row: u then comes from the id alone. A text names a column of the data frame of probabilities; an
         index that names the rows is passed as ``ids=frame.index`` (one that only numbers them is refused with new

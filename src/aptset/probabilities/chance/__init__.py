@@ -26,7 +26,7 @@ from aptset.probabilities.chance.checks import (
 from aptset.probabilities.chance.seeds import id_seeds
 
 Source = Literal["content", "ids", "given"]
-NewU: TypeAlias = "ArrayLike | Literal['fresh'] | np.random.Generator | None"  # what may come with new rows
+NewU: TypeAlias = ArrayLike | Literal["fresh"] | np.random.Generator | None  # what may come with new rows
 
 
 class Draw(NamedTuple):

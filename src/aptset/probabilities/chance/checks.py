@@ -36,7 +36,7 @@ def check_both_sides(was_given: bool, is_given: bool) -> None:
     if was_given and not is_given:
         raise ValueError(
             "u must be given on both sides or on none; calibration was passed u, and none came with the new rows. Pass "
-            "u=... here, independent uniforms, or calibrate again without u."
+            "u=... here, independent uniforms or u='fresh', or calibrate again without u."
         )
 
 

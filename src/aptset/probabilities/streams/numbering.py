@@ -24,9 +24,9 @@ class Numbering:
 
     def next_seeds(self, keys: Words) -> Words:
         """Return the seeds of rows that come next, and count them."""
-        found = self.own_seeds(keys)
+        seeds = self.own_seeds(keys)
         self.go_on(keys)
-        return found
+        return seeds
 
     def go_on(self, keys: Words) -> None:
         """Count rows: in a stream, those whose labels are known."""
