@@ -261,8 +261,8 @@ def test_the_operator_keeps_the_rules_of_torch(device):
 @pytest.mark.parametrize("k", [6, 100, 1000])
 def test_graphs_of_cuda_hold_the_layer(compilers, k):
     """No call waits for the device: one that is captured gives the sets of what is in its inputs when it is played."""
-    if compilers == "cpu":
-        pytest.skip("this is about a CUDA device")
+    if compilers == "cpu" or os.environ.get("APTSET_KERNELS") == "torch":
+        pytest.skip("this is about the kernels: operations of torch are not promised to be captured")
     layer, rows = wide_layer(k, compilers)
     compiled, other = torch.compile(layer, fullgraph=True, mode="reduce-overhead"), rows.flip(0) * 0.5
     for some in (rows, rows, other, rows):

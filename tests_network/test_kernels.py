@@ -3,6 +3,7 @@
 What a device alone can show is tested in ``tests_gpu``.
 """
 
+import pickle
 import shutil
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ import pytest
 import torch
 from emulated.launcher import Emulator
 
+import aptset
+from aptset.data import devices
 from aptset.kernels import cuts
 from aptset.kernels.copies import CALIBRATION, PREDICTION, own_seeds
 from aptset.kernels.counts import Calibrated, index_of, p_values_of_rows
@@ -22,6 +25,7 @@ from aptset.kernels.logits import softmax_by_blocks
 from aptset.kernels.places import Rows, all_scores_of_block, label_scores
 from aptset.kernels.seeding import hash_rows
 from aptset.kernels.tensors import TensorRows
+from aptset.probabilities import device_rows
 from aptset.scores import SAPS, Adaptive, Homogeneous, Margin, Rank, Regularized
 
 KEY, TOLERANCE = 0xF234567890ABCDEF, 2e-2
@@ -182,6 +186,31 @@ def test_a_key_may_lie_on_the_device(engine):
     bits = torch.tensor(KEY - 2**64)
     flags, _ = engine.mask(replace(twins.tensor, key=bits), torch.tensor([0.8]), 0)
     assert same(flags, cuts.masks(twins.rows, np.array([[0.8]]), 0)[0])
+
+
+@pytest.mark.parametrize("k", [7, 100])
+def test_calibration_scores_of_logits_stay_with_their_rows(engine, k, monkeypatch):
+    """By the calls that people make: the host hears of what is wrong, and of all scores when it asks for them."""
+    logits = torch.tensor(logits_of("random", 300, k), dtype=torch.float32)
+    labels, wide = torch.arange(300) % k, logits.to(torch.float64).numpy()
+    expected = aptset.calibrate(wide, labels.numpy(), logits=True, random_state=0)
+    mask, p_values = expected.predict_mask(wide, 0.1, logits=True), expected.p_values(wide, logits=True)
+    monkeypatch.setattr(devices, "WORKED_ON", ("cuda", "cpu"))
+    monkeypatch.setattr(device_rows, "engine_for", lambda tensor: engine)
+    made = aptset.calibrate(logits, labels, logits=True, random_state=0)
+    assert same(made.predict_mask(logits, 0.1, logits=True), mask)
+    assert made.held_out.folds[0]._elsewhere is not None, "a threshold is one number"
+    assert same(made.p_values(logits, logits=True), p_values)
+    assert np.array_equal(made.scores, expected.scores)
+    assert made.parts == expected.parts
+    assert np.array_equal(pickle.loads(pickle.dumps(made)).scores, expected.scores)
+    with pytest.raises(ValueError, match="labels must be among the classes"):
+        aptset.calibrate(logits, labels + 1, logits=True)
+    with pytest.raises(ValueError, match=r"probabilities must be logits.*Drop logits=True"):
+        made.predict_mask(torch.softmax(logits, dim=1), 0.1, logits=True)
+    logits[3, 1] = torch.nan
+    with pytest.raises(ValueError, match="row 3"):
+        made.predict_mask(logits, 0.1, logits=True)
 
 
 def same(tensor, array):

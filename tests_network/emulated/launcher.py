@@ -36,11 +36,14 @@ KERNELS = {
 }
 
 
+WHERE = {("logit_scores.cu", "label_scores"): "defined(FOLDS)", ("masks.cu", "mask"): "FITS"}  # kernels are there
+
+
 def _wrappers(name: str) -> str:
     """Return functions that run each kernel of a file over a grid."""
     lines = [f'#include "{name}"']
     for kernel, parameters in KERNELS[name].items():
-        lines += ["#ifdef FOLDS"] if (name, kernel) == ("logit_scores.cu", "label_scores") else ["#if 1"]
+        lines.append(f"#if {WHERE.get((name, kernel), '1')}")
         names = ", ".join(one.split()[-1].lstrip("*") for one in parameters.split(","))
         call = f"[&] {{ {kernel}({names}); }}"
         lines.append(f'extern "C" void run_{kernel}(unsigned grid, unsigned block, {parameters})')

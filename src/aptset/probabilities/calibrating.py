@@ -157,10 +157,10 @@ def _calibrated_there(
     rows = make_rows(matrix, probabilities, True, check_flag(soft, "logits"), *of_rows)
     if isinstance(rows, Rows) or labels.device != rows.rows.device:
         return None
-    found = rows.label_scores_there(labels)
-    if found is None:
+    scored = rows.label_scores_there(labels)
+    if scored is None:
         return None
-    scores, n_copies, fingerprint = found
+    scores, n_copies, fingerprint = scored
     held_out = HeldOut((FoldScores.of_device(scores, EVERYONE),), EVERYONE)
     of_score = (known, score, key, chance.with_copies(n_copies, n_rows), allow_empty, None)
     return Calibration(held_out, *of_score, divide, (fingerprint,), (start,))

@@ -87,19 +87,19 @@ class OnDevice:
         scores, seeds, copies, bads = [], [], [], []
         for start, stop, piece, before in rows.pieces("label_scores"):
             chosen = columns[start:stop].clamp(0, n_columns - 1)
-            found, hashed, more, bad = rows.engine.label_scores(piece, chosen)
-            scores.append(found)
+            part, hashed, more, bad = rows.engine.label_scores(piece, chosen)
+            scores.append(part)
             seeds.append(hashed)
             copies.append(more + before)
             bads.append(_from(start, bad))
         every, step = torch.cat(scores) if len(scores) > 1 else scores[0], fingerprint_step(len(columns))
         words = (torch.cat(seeds)[::step].sum(), every.view(torch.int64)[::step].sum(), torch.stack(copies).sum())
         least, most = columns.aminmax()
-        told = torch.cat([torch.stack([*words, least.to(torch.int64), most.to(torch.int64)]), _first(bads)]).tolist()
-        if told[3] < 0 or told[4] >= n_columns:
+        report = torch.cat([torch.stack([*words, least.to(torch.int64), most.to(torch.int64)]), _first(bads)]).tolist()
+        if report[3] < 0 or report[4] >= n_columns:
             return None
-        rows.check(torch.tensor(told[5:]))
-        return ScoresThere(every), told[2], (told[0] + told[1]) % 2**64
+        rows.check(torch.tensor(report[5:]))
+        return ScoresThere(every), report[2], (report[0] + report[1]) % 2**64
 
     def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Tensor:
         """Return the sets at one level as a boolean matrix."""
@@ -156,8 +156,8 @@ def filled_masks(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[T
     """
     verb, work = _mask_by(rows, thresholds, at_least)
     found, bad = _worked_out(rows, verb, work, torch.bool)
-    told = bad.reshape(-1)
-    return found, told if len(told) == 2 else torch.cat([told, torch.full_like(told, -1)])
+    report = bad.reshape(-1)
+    return found, report if len(report) == 2 else torch.cat([report, torch.full_like(report, -1)])
 
 
 def _mask_by(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[str, Work]:

@@ -218,19 +218,19 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
             masks = masks_in_graph(self, inputs, tolerance)
         else:
             settings = (self._flat, self.power, tolerance, self.logits, self.normalize, self.randomized, self.at_least)
-            masks, told = set_masks(inputs.detach(), self.threshold_bits, self.key, *settings)
+            masks, report = set_masks(inputs.detach(), self.threshold_bits, self.key, *settings)
             if not (torch.compiler.is_compiling() or (inputs.is_cuda and torch.cuda.is_current_stream_capturing())):
-                self._check(inputs, told)
+                self._check(inputs, report)
         return masks if self._is_sequence else masks[0]
 
-    def _check(self, inputs: Tensor, told: Tensor) -> None:
-        """Refuse bad rows, and probabilities where logits were announced, by what the operator told."""
-        row, unlike = told.tolist()
+    def _check(self, inputs: Tensor, report: Tensor) -> None:
+        """Refuse bad rows, and probabilities where logits were announced, by what the operator reports."""
+        row, unlike = report.tolist()
         if row >= 0 or (self.logits and unlike <= 0 and len(inputs)):
             rows = self._rows(inputs)
             if unlike == UNKNOWN:
                 rows.refuse_probabilities("")
-            rows.check(told if unlike == 0 else told[:1])
+            rows.check(report if unlike == 0 else report[:1])
 
     def sets(self, inputs: Tensor) -> Any:
         """Return the sets as compressed rows, most likely label first: a list of them for a sequence of levels.

@@ -1,6 +1,6 @@
 """The layer as one operator of torch: kernels on CUDA, compiled loops on processors, shapes for compilers of graphs.
 
-Nobody waits for the device inside: key and thresholds stay there, and bad rows are told by numbers that lie there, too.
+Nobody waits for the device inside: key and thresholds stay there, and numbers that lie there, too, tell of bad rows.
 So graphs of CUDA can hold it.
 """
 
@@ -58,10 +58,10 @@ def _on_device(
     u = None if randomized else torch.ones(len(inputs), dtype=torch.float64, device=inputs.device)
     formula = Formula(_weights(tuple(weights)), power=power)
     rows = DeviceRows(inputs, formula, key, tolerance, None, u, normalize, PREDICTION, 0, logits)
-    found = [filled_masks(rows, level, at_least) for level in threshold_bits.view(torch.float64)]
-    if len(found) == 1:
-        return found[0][0][None], found[0][1]
-    return torch.stack([flags for flags, _ in found]), found[0][1]
+    result = [filled_masks(rows, level, at_least) for level in threshold_bits.view(torch.float64)]
+    if len(result) == 1:
+        return result[0][0][None], result[0][1]
+    return torch.stack([flags for flags, _ in result]), result[0][1]
 
 
 def _on_host(
@@ -77,24 +77,24 @@ def _on_host(
     at_least: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the same by the loops of processors."""
-    found, told = _empty(inputs, threshold_bits)
-    told.fill_(UNKNOWN)
+    result, report = _empty(inputs, threshold_bits)
+    report.fill_(UNKNOWN)
     if len(inputs) == 0:
-        return found, told
+        return result, report
     matrix, number = np.asarray(on_host(inputs)), int(key) & _ALL_BITS
     values = softmax_by_blocks(matrix) if logits else matrix
     u = None if randomized else np.ones(len(matrix))
     rows = Rows(values, Formula(_weights(tuple(weights)), power=power), number, tolerance, None, u, normalize)
     seeds = own_seeds(hash_rows(matrix, number) if logits else rows.content_seeds(), PREDICTION)
-    told[0] = _fill(found, rows, seeds, threshold_bits.view(torch.float64).numpy(), at_least)
-    return found, told
+    report[0] = _fill(result, rows, seeds, threshold_bits.view(torch.float64).numpy(), at_least)
+    return result, report
 
 
-def _fill(found: Tensor, rows: Rows, seeds: Words, thresholds: Floats, at_least: int) -> int:
+def _fill(result: Tensor, rows: Rows, seeds: Words, thresholds: Floats, at_least: int) -> int:
     """Write the masks and return the first bad row; bad ones hold every label, and do not change the sets of others."""
     rows, first_bad = replace(rows, seeds=seeds), -1
     kept: Any = slice(None)
-    for flags, level in zip(found.numpy(), thresholds, strict=True):
+    for flags, level in zip(result.numpy(), thresholds, strict=True):
         members, bad = _masks(rows, level, at_least)
         if bad >= 0:  # which is the same at every level
             first_bad, kept = bad, np.flatnonzero(~_bad_rows(rows))
@@ -137,7 +137,7 @@ def set_masks(inputs: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     """Call the operator; nobody goes the long way through torch where nobody looks."""
     is_watched = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
     if is_watched or type(inputs) is not torch.Tensor:
-        found: tuple[Tensor, Tensor] = OPERATOR(inputs, *rest)
-        return found
+        result: tuple[Tensor, Tensor] = OPERATOR(inputs, *rest)
+        return result
     with torch.no_grad():
         return _on_host(inputs, *rest) if inputs.device.type == "cpu" else _on_device(inputs, *rest)

@@ -4,6 +4,16 @@
  * its last, and their scores decide (docs/design/0016).
  */
 #include "careful.cuh"
+#include "output.cuh"
+
+/* Rows that are bad hold every label: a graph cannot raise an error. */
+DEVICE void flag_all(const Wanted &wanted, i64 row, int first, int step) {
+    for (int j = first; j < COLUMNS && wanted.flags; j += step) wanted.flags[row * COLUMNS + j] = 1;
+}
+
+#define FITS (COLUMNS <= 2048 && ELEMENT != 1) /* the registers; layout.py says the same */
+
+#if FITS
 #include "tiles.cuh"
 #include "settling.cuh"
 
@@ -56,11 +66,6 @@ DEVICE void write_flags(const Wanted &wanted, const Held &held, const Element *,
 }
 #endif
 
-/* Rows that are bad hold every label: a graph cannot raise an error. */
-DEVICE void flag_all(const Wanted &wanted, i64 row, int first, int step) {
-    for (int j = first; j < COLUMNS && wanted.flags; j += step) wanted.flags[row * COLUMNS + j] = 1;
-}
-
 /* Take back the flags of those that equal the last label and stand behind it. */
 DEVICE void split_ties(const Wanted &wanted, const Element *at, const Kept &kept, i64 row, u64 tie_seed) {
 #if LOGITS
@@ -71,20 +76,6 @@ DEVICE void split_ties(const Wanted &wanted, const Element *at, const Kept &kept
     for (int j = (int)WITHIN * VECTOR; j < COLUMNS; j += LANES * VECTOR) /* as they were written: by this lane */
         for (int v = 0; v < VECTOR; v++)
             if (value_of(at[j + v]) == last && tie_of(tie_seed, j + v) > kept.tie) wanted.flags[row * COLUMNS + j + v] = 0;
-}
-
-DEVICE void mask_row(const Job &job, i64 row, const Wanted &wanted, double *room) {
-    Careful c = open_carefully(job, row, room);
-    if (c.bad) {
-        if (LANE == 0) report(job, row);
-        flag_all(wanted, row, (int)LANE, 32);
-        return;
-    }
-    Cut cut = careful_cut(job, c, wanted.thresholds[wanted.per_row ? row : 0], (int)wanted.at_least);
-    if (LANE == 0 && wanted.sizes) wanted.sizes[row] = (int)cut.size;
-    if (LANE == 0 && wanted.cutoffs) wanted.cutoffs[row] = cut.size ? (float)from_bits(cut.value) : 4.0f;
-    for (i64 j = LANE; j < COLUMNS && wanted.flags; j += 32)
-        wanted.flags[row * COLUMNS + j] = is_member(cut, bits_of(double_at(c.at, j)), c.tie_seed, j);
 }
 
 /* Blocks on a multiprocessor at a time: registers for more of them were measured to be worth it. */
@@ -168,6 +159,22 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
         __syncwarp(); /* all have read the row */
 #endif
     }
+}
+
+#endif
+
+DEVICE void mask_row(const Job &job, i64 row, const Wanted &wanted, double *room) {
+    Careful c = open_carefully(job, row, room);
+    if (c.bad) {
+        if (LANE == 0) report(job, row);
+        flag_all(wanted, row, (int)LANE, 32);
+        return;
+    }
+    Cut cut = careful_cut(job, c, wanted.thresholds[wanted.per_row ? row : 0], (int)wanted.at_least);
+    if (LANE == 0 && wanted.sizes) wanted.sizes[row] = (int)cut.size;
+    if (LANE == 0 && wanted.cutoffs) wanted.cutoffs[row] = cut.size ? (float)from_bits(cut.value) : 4.0f;
+    for (i64 j = LANE; j < COLUMNS && wanted.flags; j += 32)
+        wanted.flags[row * COLUMNS + j] = is_member(cut, bits_of(double_at(c.at, j)), c.tie_seed, j);
 }
 
 /* The rows that were left, and copies, if some are listed; all of them where rows do not fit the registers. */

@@ -6,14 +6,14 @@
 #if LOGITS
 #include "logits.cuh"
 typedef double Number; /* a probability, and where those of the row of a lane stand */
-#define CHANCES __shared__ __align__(16) double chances[BLOCK / 32][OF_TILE]
-#define ROW_OF_LANE(tile) (MINE(chances) + LANE * COLUMNS)
+#define SOFTENED __shared__ __align__(16) double softened[BLOCK / 32][OF_TILE]
+#define ROW_OF_LANE(tile) (MINE(softened) + LANE * COLUMNS)
 #if ELEMENT != 1
 DEVICE double number_at(const double *at, i64 j) { return at[j]; }
 #endif
 #else
 typedef Value Number;
-#define CHANCES
+#define SOFTENED
 #define ROW_OF_LANE(tile) ((tile) + LANE * COLUMNS)
 #endif
 DEVICE Value number_at(const Element *at, i64 j) { return value_of(at[j]) + (Value)0; }
@@ -167,7 +167,7 @@ DEVICE double narrow_score(const Job &job, const Narrow &r, const Standing &s, i
 /* `labels` and `scores` go by the row. */
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
     TILES(tiles);
-    CHANCES;
+    SOFTENED;
     i64 n = rows_to_do(job);
     EACH_TILE(first, n, tiles) {
         i64 i = first + LANE;
@@ -256,7 +256,7 @@ DEVICE bool members_quickly(const Job &job, const Narrow &r, double threshold, u
 
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wanted wanted) {
     TILES(tiles);
-    CHANCES;
+    SOFTENED;
     STAGED(flags, unsigned char);
     i64 n = rows_to_do(job);
     EACH_TILE(first, n, tiles) {
@@ -283,7 +283,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
 
 extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output out) {
     TILES(tiles);
-    CHANCES;
+    SOFTENED;
 #if WHAT == SCORES_OF_LABELS
     STAGED(found, double);
 #elif WHAT == MASK_BY_LABEL

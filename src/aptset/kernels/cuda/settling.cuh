@@ -132,12 +132,12 @@ DEVICE float beyond(const Held &held, float p) {
     float d = 0.6931472f * (__log2f(held.scale) - __log2f(p));
     return p * (1.0f + (1.23f * fmaxf(d, 0.0f) + 5.0f) * 0x1p-22f);
 }
-DEVICE bool has_near_ends(const Held &held, const Bracket &b) {
+DEVICE bool has_close_ends(const Held &held, const Bracket &b) {
     float above_low = beyond(held, b.low), above_high = beyond(held, b.high);
-    bool near = false;
+    bool is_close = false;
 #pragma unroll
-    for (int e = 0; e < PER_LANE; e++) near |= ((held.x[e] > b.low) & (held.x[e] <= above_low)) | ((held.x[e] > b.high) & (held.x[e] <= above_high));
-    return any_in_group(near);
+    for (int e = 0; e < PER_LANE; e++) is_close |= ((held.x[e] > b.low) & (held.x[e] <= above_low)) | ((held.x[e] > b.high) & (held.x[e] <= above_high));
+    return any_in_group(is_close);
 }
 #else
 /* The exact mass of the labels above a value, read once more: registers have no index, and code of this kind is rare. */
@@ -220,8 +220,8 @@ DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const B
 #endif
     }
 #if LOGITS
-    bool near_ends = has_near_ends(held, b), doubt = are_in_doubt(left, count);
-    kept.slow |= near_ends || doubt;
+    bool close_ends = has_close_ends(held, b), doubt = are_in_doubt(left, count);
+    kept.slow |= close_ends || doubt;
 #endif
     u32 in = 0;
     Value least = (Value)4;

@@ -151,7 +151,7 @@ def _pieces(rows: TensorRows) -> Iterator[tuple[int, int, TensorRows, Tensor]]:
         else:
             seeds, copies = (
                 rows.seeds[first : first + _SEEDED_ROWS],
-                torch.zeros((), dtype=torch.int64).to(chunk.device),
+                torch.zeros((), dtype=torch.int64, device=chunk.device),
             )
         for start in range(0, len(chunk), step):
             mine = slice(first + start, first + min(start + step, len(chunk)))
