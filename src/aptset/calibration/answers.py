@@ -162,7 +162,7 @@ class AnsweringCalibration:
         >>> calibration.predict_mask([[0.875, 0.125], [0.5, 0.5]], alpha=0.1).sum(axis=1)
         array([1, 1])
         """
-        level = check_alpha(alpha)
+        level = check_alphas(alpha)[0][0] if type(alpha) is float else check_alpha(alpha)  # floats are remembered
         rows = self._rows(probabilities, u, ids, normalize, logits, first_row)
         n_rows = len(rows)
         ids, met = self.held_out.meet(groups, n_rows)

@@ -12,11 +12,10 @@ list<item: string>[pyarrow]
 
 from importlib.util import find_spec
 
-from aptset.dask.calibrating import calibrate
-from aptset.dask.predicting import predict_set
-
 if find_spec("dask") is None:
     raise ModuleNotFoundError("aptset.dask needs dask: pip install 'aptset[dask]'")
 
+from aptset.dask.calibrating import calibrate
+from aptset.dask.predicting import predict_set
 
 __all__ = ["calibrate", "predict_set"]

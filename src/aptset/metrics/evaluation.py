@@ -272,10 +272,16 @@ def evaluate(
     rows = None
     if p_values is not None:
         rows = Evidence.of(found, labels, p_values, probabilities, groups, X, level, n, allow_empty)
-    outcome, common = Outcome.of(found, labels), {"alpha": alpha, "X": X, "random_state": random_state}
+    outcome = Outcome.of(found, labels)
+    kinds, common = outcome.by_kind(), {"alpha": alpha, "X": X, "random_state": random_state, "confidence": confidence}
     return Evaluation(
-        overall={name: one.measure(outcome, confidence=confidence, **common) for name, one in METRICS.items()},
-        parts={one.name: one.measure(outcome, groups, confidence) for one in BREAKDOWNS},
+        overall={
+            name: one.measure(outcome if one.needs_features or not one.streams else kinds, **common)
+            for name, one in METRICS.items()
+        },
+        parts={
+            one.name: one.measure(outcome if one.by == "group" else kinds, groups, confidence) for one in BREAKDOWNS
+        },
         alpha=level,
         n=len(found),
         evidence=rows,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset.core.validate import check_alpha
 from aptset.metrics.checks import check_confidence, check_level
-from aptset.metrics.estimates import Estimate, share_of_count
+from aptset.metrics.estimates import Estimate, share_of_count, shares_of_counts
 from aptset.metrics.outcome import Outcome
 
 
@@ -75,7 +76,8 @@ def labels_below(
     if not counts:
         return Estimate(math.nan, 0.0, 1.0, 0)
     each = 1 - (1 - sure) / len(counts)
-    shares = [share_of_count(covered, rows, each) for covered, rows in counts]
+    covered, rows = np.array(counts).T
+    shares = shares_of_counts(covered, rows, each)
     value, low, high = (
         sum(bound < wanted for bound in bounds) / len(counts)
         for bounds in zip(*((share, share.high, share.low) for share in shares), strict=True)

@@ -10,12 +10,11 @@ Workers need aptset as well: it must be installed in the Python that ``PYSPARK_P
 
 from importlib.util import find_spec
 
-from aptset.spark.calibrating import calibrate, plain_errors
-from aptset.spark.ml import ConformalSets, ConformalSetsModel
-from aptset.spark.predicting import predict_set
-
 if find_spec("pyspark") is None:
     raise ModuleNotFoundError("aptset.spark needs pyspark, and Java: pip install 'aptset[spark]'")
 
+from aptset.spark.calibrating import calibrate, plain_errors
+from aptset.spark.ml import ConformalSets, ConformalSetsModel
+from aptset.spark.predicting import predict_set
 
 __all__ = ["ConformalSets", "ConformalSetsModel", "calibrate", "plain_errors", "predict_set"]
