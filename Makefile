@@ -21,8 +21,13 @@ test-network: $(VENV)/tested
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.torch aptset.calibration.tensor_sets
 
 # On a machine with a GPU, where nothing needs to be installed but torch, numpy and pytest.
+# Most of the time goes into compiling kernels and graphs: several processes share it. What fills the memory runs alone.
+GPU_PARTS ?= 8
 test-gpu:
-	PYTHONPATH=src $(PYTHON) -m pytest -p no:logging tests_gpu
+	pids=; for part in $$(seq 0 $$(($(GPU_PARTS) - 1))); do APTSET_PART=$$part/$(GPU_PARTS) OMP_NUM_THREADS=1 PYTHONPATH=src \
+		$(PYTHON) -m pytest -q -p no:logging -k "not no_memory_left" tests_gpu & pids="$$pids $$!"; done; \
+		failed=0; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
+	PYTHONPATH=src $(PYTHON) -m pytest -q -p no:logging -k no_memory_left tests_gpu/test_cuda.py
 
 # Real XGBoost, LightGBM, CatBoost, skorch and MLflow: large, and with versions of their own.
 test-models: $(VENV)/tested

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from aptset.kernels import engines
+from benchmarks import cores as cores_of_verbs
 from benchmarks import files, folds, growth, long_work, overview, peers, regression, report, slices, split, verbs, whole
 from benchmarks.timing import Line, cores
 from benchmarks.verb_goals import of_verbs
@@ -75,9 +76,12 @@ def say(text: str) -> None:
     print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
 
 
+_WHAT = "gpu: the kernels on a device; cores: the verbs on 1, 2, 4, ... of the cores"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("all", "gpu"), default="all", help="gpu: the kernels on a device")
+    parser.add_argument("what", nargs="?", choices=("all", "gpu", "cores"), default="all", help=_WHAT)
     parser.add_argument("--quick", action="store_true", help="smaller matrices and fewer rounds")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the results go")
     parser.add_argument("--keep", action="store_true", help="keep this quick run for others to compare with")
@@ -87,6 +91,9 @@ def main() -> None:
         from benchmarks import gpu  # needs torch and a device
 
         gpu.run(settings.folder)
+        return
+    if settings.what == "cores":
+        cores_of_verbs.run(settings.folder, machine(), settings.quick)
         return
     start = time.perf_counter()
     results, lines = measure(settings.quick)

@@ -1,16 +1,18 @@
 """The loops on a GPU: ``python -m benchmarks gpu`` writes docs/benchmarks/gpu.json and gpu.md.
 
 Times are those of the device, by its events, warm, the median of several runs. The device is kept busy until all work
-is queued, so that the host's time is not in them. The limit is what must be read and written, at the speed of a copy
-that was measured in the same run.
+is queued, so that the host's time is not in them; where "wall" is said they are those of a clock on the wall. The limit
+is what must be read and written, at the speed of a copy that was measured in the same run.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -29,6 +31,7 @@ from aptset.kernels.formula import Formula
 from aptset.kernels.membership import in_order
 from aptset.kernels.rows import Rows, label_scores
 from aptset.kernels.tensors import TensorRows
+from aptset.torch import SetLayer
 from benchmarks.peers import Absent
 from benchmarks.timing import cores
 
@@ -55,13 +58,38 @@ def milliseconds(work: Callable[[], Any], rounds: int = 15) -> float:
 
 
 def softmax_rows(n: int, k: int, kind: str) -> torch.Tensor:
+    return logit_rows(n, k, kind, soften=True)
+
+
+def logit_rows(n: int, k: int, kind: str, dtype: torch.dtype = torch.float32, soften: bool = False) -> torch.Tensor:
     torch.manual_seed(n + k)
-    rows = torch.empty((n, k), device="cuda")
+    rows = torch.empty((n, k), device="cuda", dtype=dtype)
     step = max(1, 2**27 // k)
     for start in range(0, n, step):
         part = rows[start : start + step]
-        part[:] = torch.softmax(torch.randn(part.shape, device="cuda") * SPREAD[kind], dim=1)
+        logits = torch.randn(part.shape, device="cuda") * SPREAD[kind]
+        part[:] = torch.softmax(logits, dim=1) if soften else logits
     return rows
+
+
+def drawn_labels(logits: torch.Tensor) -> torch.Tensor:
+    """Draw a label of each of the first rows, and use them again and again."""
+    some = torch.multinomial(torch.softmax(logits[:100_000].float(), dim=1), 1)[:, 0]
+    return some.repeat(-(-len(logits) // len(some)))[: len(logits)].contiguous()
+
+
+def wall_milliseconds(work: Callable[[], Any], rounds: int = 50) -> float:
+    """Return the median time from the call to the end of the device's work."""
+    for _ in range(5):
+        work()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        work()
+        torch.cuda.synchronize()
+        times.append(1000 * (time.perf_counter() - start))
+    return statistics.median(times)
 
 
 def copy_speed() -> float:
@@ -107,15 +135,10 @@ class Bench:
         self.lines: list[dict[str, Any]] = []
 
     def line(self, work: str, ours: float, limit_bytes: float, goal: float | None = None, **others: Any) -> None:
-        limit = limit_bytes / self.speed
-        found = {
-            "work": work,
-            "limit_ms": limit,
-            "aptset_ms": ours,
-            "times_limit": ours / limit,
-            "goal": goal,
-            **others,
-        }
+        """Note a line; without a limit where so little is moved that the call itself is what takes time."""
+        limit = limit_bytes / self.speed if limit_bytes else None
+        times = ours / limit if limit else None
+        found = {"work": work, "limit_ms": limit, "aptset_ms": ours, "times_limit": times, "goal": goal, **others}
         self.lines.append(found)
         said = " ".join(f"{name}={value:.4g}" for name, value in found.items() if isinstance(value, float))
         print(f"{work}: {said}", flush=True)
@@ -167,6 +190,56 @@ def masks(bench: Bench, n: int, k: int, kind: str, goal: float, with_peers: bool
     bench.line(f"mask {n:,} x {k} {kind}", ours, rows.nbytes + n * k, goal, mean_size=size, **found)
 
 
+def of_logits(bench: Bench, n: int, k: int, kind: str, dtype: torch.dtype, mask_goal: float, score_goal: float) -> None:
+    """Logits in, masks and scores of labels out; the layer by the wall."""
+    logits = logit_rows(n, k, kind, dtype)
+    labels, name = drawn_labels(logits), f"{n:,} x {k} {kind} {str(dtype).removeprefix('torch.')}"
+    rows = TensorRows(logits, WEIGHTS, KEY, 1e-5, logits=True)
+    scored = bench.engine.label_scores(rows, labels)[0]
+    threshold = torch.quantile(scored[:100_000], 0.9)[None]
+    moved = logits.nbytes + n * k
+    bench.line(f"mask of logits {name}", milliseconds(lambda: bench.engine.mask(rows, threshold, 0)), moved, mask_goal)
+    took = milliseconds(lambda: bench.engine.label_scores(rows, labels))
+    bench.line(f"scores of logits {name}", took, logits.nbytes + 16 * n, score_goal)
+    if dtype == torch.float32 and kind == "random":
+        calibration = aptset.calibrate(logits, labels, logits=True, random_state=0)
+        layer = SetLayer.of(calibration, 0.1).to("cuda")
+        bench.line(f"layer {name}, wall", wall_milliseconds(lambda: layer(logits), 9), moved, mask_goal)
+        compiled = torch.compile(layer, fullgraph=True)
+        bench.line(f"compiled layer {name}, wall", wall_milliseconds(lambda: compiled(logits), 9), moved, mask_goal)
+
+
+def small_batches(bench: Bench, k: int = 1000) -> None:
+    """What a call costs, by the wall: beside torch's softmax and top-k."""
+    many = logit_rows(50_000, k, "random")
+    calibration = aptset.calibrate(many, drawn_labels(many), logits=True, random_state=0)
+    layer = SetLayer.of(calibration, 0.1).to("cuda")
+    compiled = torch.compile(layer, fullgraph=True, mode="reduce-overhead")
+    for n in (1, 32, 512):
+        logits = many[:n].clone()
+        probabilities = torch.softmax(logits, dim=1)
+        topk = wall_milliseconds(lambda x=logits: torch.topk(torch.softmax(x, dim=1), min(k, 5)), 300)
+        calls = {
+            "layer": lambda x=logits: layer(x),
+            "layer as a graph of CUDA": lambda x=logits: compiled(x),
+            "mask of logits": lambda x=logits: calibration.predict_mask(x, 0.1, logits=True),
+            "mask": lambda p=probabilities: calibration.predict_mask(p, 0.1),
+        }
+        for name, work in calls.items():
+            bench.line(f"{name} {n} x {k}, wall", wall_milliseconds(work, 300), 0, topk_ms=topk)
+
+
+def calibrating(bench: Bench, n: int = 1_000_000, k: int = 1000) -> None:
+    """Calibration and p-values of probabilities, by the wall."""
+    rows = softmax_rows(n, k, "random")
+    labels = torch.multinomial(rows[:100_000], 1)[:, 0].repeat(n // 100_000)
+    took = wall_milliseconds(lambda: aptset.calibrate(rows, labels, random_state=0), 9)
+    bench.line(f"calibrate {n:,} x {k}, wall", took, rows.nbytes + 16 * n, 4 / ((rows.nbytes + 16 * n) / bench.speed))
+    calibration = aptset.calibrate(rows[:10_000], labels[:10_000], random_state=0)
+    took, moved = wall_milliseconds(lambda: calibration.p_values(rows), 5), rows.nbytes + 8 * n * k
+    bench.line(f"p-values {n:,} x {k}, n = 10,000, wall", took, moved, 15 / (moved / bench.speed))
+
+
 def the_rest(bench: Bench, n: int = 1_000_000, k: int = 100) -> None:
     """p-values, sets in order, twenty levels: on the device, and on all cores of the same machine."""
     rows = softmax_rows(n, k, "random")
@@ -216,32 +289,33 @@ print(time.perf_counter() - start)
 """
 
 
-def first_call() -> float:
-    """Return the seconds of the first call of a process whose kernels were compiled before."""
-    times = [
-        subprocess.run([sys.executable, "-W", "ignore", "-c", FIRST_CALL], capture_output=True, text=True)
-        for _ in range(2)
-    ]
-    return float(times[-1].stdout or "nan")
+def first_calls() -> list[float]:
+    """Return the seconds of the first call of a process: kernels still to be compiled, and compiled before."""
+    with tempfile.TemporaryDirectory() as folder:
+        command, around = [sys.executable, "-W", "ignore", "-c", FIRST_CALL], os.environ | {"APTSET_CACHE": folder}
+        times = [subprocess.run(command, capture_output=True, text=True, env=around) for _ in range(2)]
+    return [float(done.stdout or "nan") for done in times]
 
 
 def page(facts: dict[str, Any]) -> str:
     """Return the table as a page."""
-    head = "| work | limit, ms | aptset, ms | x limit | goal | torch.sort, ms | TorchCP, ms | all cores, ms |"
-    rows = [head, "|---|---|---|---|---|---|---|---|"]
+    head = "| work | limit, ms | aptset, ms | x limit | goal | torch.sort, ms | TorchCP, ms | all cores, ms "
+    head += "| softmax + top-k, ms |"
+    rows = [head, "|---|---|---|---|---|---|---|---|---|"]
     for line in facts["lines"]:
         cells = [f"{line[name]:.3g}" if line.get(name) is not None else "" for name in CELLS]
         rows.append(f"| {line['work']} | " + " | ".join(cells) + " |")
     said = (
         f"{facts['device']}, driver {facts['driver']}, torch {facts['torch']}, CUDA {facts['cuda']}, {facts['date']}; "
         f"a copy moves {facts['copy_bytes_per_ms'] / 1e9:.3g} TB/s. Beside rows and result a mask of 1,000,000 x 1000 "
-        f"takes {facts['extra_bytes'] / 2**20:.0f} MiB. First call of a process, kernels compiled before: "
-        f"{facts['first_call_s']:.2f} s. All cores: {facts['cores']} of the same machine, compiled loops."
+        f"takes {facts['extra_bytes'] / 2**20:.0f} MiB. First calls (calibrate, then a mask) of a process: "
+        f"{facts['first_calls_s'][0]:.2f} s, {facts['first_calls_s'][1]:.2f} s if kernels were compiled before. "
+        f"All cores: {facts['cores']} of the same machine, compiled loops."
     )
     return "# On a GPU\n\n" + said + "\n\n" + "\n".join(rows) + "\n\nMade by `python -m benchmarks gpu`.\n"
 
 
-CELLS = ("limit_ms", "aptset_ms", "times_limit", "goal", "sort_ms", "torchcp_ms", "cores_ms")
+CELLS = ("limit_ms", "aptset_ms", "times_limit", "goal", "sort_ms", "torchcp_ms", "cores_ms", "topk_ms")
 
 
 def driver() -> str:
@@ -256,6 +330,14 @@ def run(folder: Path) -> None:
     for n, k, goal in ((1_000_000, 1000, 1.35), (1_000_000, 100, 1.6), (10_000_000, 10, 1.8), (50_000, 1000, 1.6)):
         scores(bench, n, k, goal)
     for kind in SPREAD:
+        of_logits(bench, 1_000_000, 1000, kind, torch.float32, 4.0, 3.0)
+    for dtype in (torch.float16, torch.bfloat16):
+        of_logits(bench, 1_000_000, 1000, "random", dtype, 4.0, 3.0)
+    for n, k in ((50_000, 1000), (1_000_000, 100), (10_000_000, 10)):
+        of_logits(bench, n, k, "random", torch.float32, 8.0, 3.0)
+    small_batches(bench)
+    calibrating(bench)
+    for kind in SPREAD:
         masks(bench, 1_000_000, 1000, kind, 2.5, kind == "random")
         masks(bench, 1_000_000, 100, kind, 4.0, kind == "random")
         masks(bench, 10_000_000, 10, kind, 4.0, kind == "random")
@@ -269,7 +351,7 @@ def run(folder: Path) -> None:
         "cores": cores(),
         "copy_bytes_per_ms": bench.speed,
         "extra_bytes": memory(bench),
-        "first_call_s": first_call(),
+        "first_calls_s": first_calls(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "lines": bench.lines,
     }

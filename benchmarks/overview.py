@@ -90,6 +90,6 @@ Nothing can be faster than reading the probabilities once; writing p-values alon
 {single}
 
 {reached} of {len(results["goals"])} goals are reached. [Every line, the goals that were missed, memory and
-growth](results.md); [on a GPU](gpu.md); [why it is fast](../design/0009-speed.md).
+growth](results.md); [on one core and on many](cores.md); [on a GPU](gpu.md); [why it is fast](../design/0009-speed.md).
 """
     (folder / "README.md").write_text(text)

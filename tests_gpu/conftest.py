@@ -1,8 +1,17 @@
 """Tests run on the host by operations of torch, and where there is a GPU also there, by them and by the kernels."""
 
+import os
+
 import pytest
 
 from aptset.core import devices
+
+
+def pytest_collection_modifyitems(config, items):
+    """Keep one part of several, "2/8": processes that run beside each other share what they compiled."""
+    part, n_parts = map(int, os.environ.get("APTSET_PART", "0/1").split("/"))
+    config.hook.pytest_deselected(items=[item for number, item in enumerate(items) if number % n_parts != part])
+    items[:] = items[part::n_parts]
 
 
 @pytest.fixture(params=["cpu", "cuda by operations of torch", "cuda"])

@@ -39,6 +39,30 @@ def test_many_rows_have_the_bits_of_the_host(cuda, n, n_columns):
     assert same(made.p_values(rows[:100_000]), expected.p_values(host[:100_000]))
 
 
+@pytest.mark.parametrize(
+    ("n", "n_columns", "spread", "dtype"),
+    [
+        *((500_000, 7, 3.0, torch.float32), (200_000, 100, 2.0, torch.float32), (100_000, 129, 2.0, torch.float16)),
+        *((30_000, 1000, 2.0, torch.float32), (30_000, 1000, 0.1, torch.float32), (30_000, 1000, 6.0, torch.float32)),
+        *((30_000, 1000, 2.0, torch.float16), (30_000, 1000, 2.0, torch.bfloat16), (20_000, 100, 3.0, torch.float64)),
+        (5_000, 2000, 2.0, torch.float32),
+    ],
+)
+def test_many_rows_of_logits_have_the_bits_of_the_host(cuda, n, n_columns, spread, dtype):
+    generator = torch.Generator(cuda).manual_seed(n_columns)
+    logits = (torch.randn(n, n_columns, device=cuda, generator=generator) * spread).to(dtype)
+    labels = torch.randint(n_columns, (n,), device=cuda, generator=generator)
+    host, on_host = logits.to(torch.float64).cpu().numpy(), labels.cpu().numpy()
+    for conformity in (aptset.Adaptive(), aptset.Regularized(0.01, 3), aptset.SAPS(), aptset.Homogeneous()):
+        settings = {"conformity": conformity, "logits": True, "random_state": 0}
+        made, expected = aptset.calibrate(logits, labels, **settings), aptset.calibrate(host, on_host, **settings)
+        assert np.array_equal(made.scores, expected.scores)
+        assert made.parts == expected.parts
+        for alpha in (0.1, 0.4):
+            found = made.predict_mask(logits, alpha, logits=True)
+            assert same(found, expected.predict_mask(host, alpha, logits=True))
+
+
 @pytest.mark.parametrize("what", ["mask", "sets", "scores", "p-values", "levels", "logits"])
 def test_little_memory_beside_the_result(cuda, what):
     rows, labels = many_rows(60_000, 1000)

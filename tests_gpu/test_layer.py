@@ -1,6 +1,7 @@
 """A layer gives the masks of its calibration: eager, compiled, exported, moved, halved, saved and loaded."""
 
 import copy
+import os
 import shutil
 
 import numpy as np
@@ -179,17 +180,114 @@ def test_no_compiler_of_graphs_can_change_a_bit(name):
             assert not any("arange" in str(factor) for factor in node.args), node
 
 
-@ROUGH
-def test_compiled_by_inductor(device):
-    if device == "cpu":
-        pytest.skip("its compiler for processors takes minutes; graphs are tested by tracing them")
+def wide_layer(k, device, dtype=torch.float32, **settings):
+    """Return a layer for k classes and logits of that type."""
+    generator = torch.Generator().manual_seed(k)
+    logits = (torch.randn(3000, k, generator=generator) * 3).to(dtype)
+    labels = torch.distributions.Categorical(logits=logits.float()).sample()
+    calibration = aptset.calibrate(logits.to(device), labels, logits=True, random_state=1, **settings)
+    return SetLayer.of(calibration, 0.1).to(device), (torch.randn(5000, k, generator=generator) * 3).to(device, dtype)
+
+
+@pytest.fixture
+def compilers(device):
+    """Skip where nothing compiles graphs; forget what was compiled."""
     if shutil.which("cc") is None and shutil.which("gcc") is None:
         pytest.skip("torch.compile needs a C compiler, and there is none here")
     torch.compiler.reset()
-    for settings in ({}, {"conformity": aptset.Tempered(aptset.Regularized(0.01, 2), 0.71875)}):
-        layer = layer_for(device, **settings)
-        many = (torch.randn(20_000, K, generator=torch.Generator().manual_seed(2)) * 3).to(device)
-        assert torch.equal(torch.compile(layer, fullgraph=True)(many), layer(many))
+    yield device
+    torch.compiler.reset()
+
+
+ON_HOST = ((6, torch.float32), (100, torch.float16), (1000, torch.bfloat16))
+
+
+@ROUGH
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("k", [6, 100, 1000])
+def test_compiled_by_inductor(compilers, k, dtype):
+    """Every cell is that of the eager layer, in batches of any size, alone and behind a network."""
+    if (compilers == "cpu" or os.environ.get("APTSET_KERNELS") == "torch") and (k, dtype) not in ON_HOST:
+        pytest.skip("compilers take long: some of them are enough here")
+    layer, rows = wide_layer(k, compilers, dtype)
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True)
+    for some in (rows, rows[:777], rows[:1]):
+        assert torch.equal(compiled(some), layer(some))
+    network = nn.Linear(k, k, bias=False).to(compilers, dtype)
+    nn.init.eye_(network.weight)  # the network itself may round otherwise where it is compiled
+    both = nn.Sequential(network, layer)
+    with torch.inference_mode():
+        assert torch.equal(torch.compile(both, fullgraph=True)(rows), both(rows))
+
+
+@ROUGH
+@pytest.mark.parametrize("name", ["levels", "by label", "tempered", "normalize", "not random"])
+def test_settings_compiled_by_inductor(compilers, name):
+    layer = layer_for(compilers, **SETTINGS[name])
+    check_graph(torch.compile(layer, fullgraph=True, dynamic=True), layer, NEW.to(compilers))
+
+
+@ROUGH
+def test_a_compiled_layer_is_one_operator(compilers):
+    layer, graphs = layer_for(compilers), []
+
+    def keep(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    torch.compile(layer, backend=keep, fullgraph=True)(NEW.to(compilers))
+    (graph,) = graphs
+    assert [str(node.target) for node in graph.graph.nodes if "aptset" in str(node.target)] == [
+        "aptset.set_masks.default"
+    ]
+
+
+@ROUGH
+def test_an_exported_graph_needs_no_aptset(device):
+    graph = torch.export.export(layer_for(device), (NEW.to(device),)).graph
+    assert not [node for node in graph.nodes if "aptset" in str(node.target)]
+
+
+@ROUGH
+def test_the_operator_keeps_the_rules_of_torch(device):
+    layer = layer_for(device)
+    settings = (layer._flat, layer.power, 1e-5, True, False, True, 0)
+    tensors = (NEW.to(device), layer.threshold_bits, layer.key)
+    utilities = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
+    torch.library.opcheck(torch.ops.aptset.set_masks.default, (*tensors, *settings), test_utils=utilities)
+
+
+@ROUGH
+@pytest.mark.parametrize("k", [6, 100, 1000])
+def test_graphs_of_cuda_hold_the_layer(compilers, k):
+    """No call waits for the device: one that is captured gives the sets of what is in its inputs when it is played."""
+    if compilers == "cpu" or os.environ.get("APTSET_KERNELS") == "torch":
+        pytest.skip("this is about the kernels: operations of torch are not promised to be captured")
+    layer, rows = wide_layer(k, compilers)
+    compiled, other = torch.compile(layer, fullgraph=True, mode="reduce-overhead"), rows.flip(0) * 0.5
+    for some in (rows, rows, other, rows):
+        torch.compiler.cudagraph_mark_step_begin()
+        assert torch.equal(compiled(some), layer(some))
+    static, graph = rows.clone(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        masks = layer(static)
+    for some in (other, rows):
+        static.copy_(some)
+        graph.replay()
+        assert torch.equal(masks, layer(some))
+
+
+def test_modes_of_torch(device):
+    layer, new = layer_for(device), NEW[:-1].to(device)
+    expected = layer(new)
+    with torch.inference_mode():
+        assert torch.equal(layer(new), expected)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        assert torch.equal(layer(new), expected), "nothing is cast"
+        half = nn.Linear(K, K).to(device)(new)
+        assert torch.equal(layer(half), layer.calibration.predict_mask(half, 0.1, logits=True))
+    assert torch.equal(layer(new.clone().requires_grad_()), expected)
+    assert torch.equal(nn.DataParallel(layer)(new), expected)
 
 
 def test_probabilities_of_every_type(device):

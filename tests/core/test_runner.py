@@ -156,3 +156,18 @@ def test_bad_input(tmp_path):
     file.touch()
     with pytest.raises(OSError, match="must be a folder that can be written"):
         run_tasks([Square(1)], file / "below")
+
+
+@dataclass(frozen=True)
+class Threads(Square):
+    def run(self):
+        from aptset.kernels.blocks import thread_count
+
+        return [{"threads": thread_count()}]
+
+
+def test_processes_share_the_cores_out(monkeypatch):
+    monkeypatch.setenv("APTSET_THREADS", "6")
+    alone, beside = (run_tasks([Threads(k) for k in range(4)], jobs=jobs) for jobs in (1, 2))
+    assert [done.rows[0]["threads"] for done in alone] == [6] * 4
+    assert [done.rows[0]["threads"] for done in beside] == [3] * 4

@@ -209,3 +209,31 @@ def test_lists_with_missing_entries_are_told():
 def test_a_label_that_is_no_class_is_told_with_its_row(labels, row):
     with pytest.raises(ValueError, match=rf"got 'q' in row {row}\. Pass classes=\.\.\. with every label"):
         PredictionSets.from_labels(labels, classes=["a", "b"])
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+@pytest.mark.parametrize("kind", ["list", "large list", "slice", "chunks", "fixed size"])
+def test_sets_from_long_columns_of_arrow(monkeypatch, threads, kind):
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setenv("APTSET_THREADS", threads)
+    generator, classes = np.random.default_rng(0), np.array(["a", "b", "c", "d"])
+    n_rows = 300_000
+    first, sizes = generator.integers(4, size=n_rows), generator.integers(4, size=n_rows)
+    sizes = np.full(n_rows, 2) if kind == "fixed size" else sizes
+    pointers = np.concatenate([[0], np.cumsum(sizes)])
+    place = np.arange(pointers[-1]) - np.repeat(pointers[:-1], sizes)
+    members = ((np.repeat(first, sizes) + place) % 4).astype(np.int32)
+    texts = pa.array(classes[members].tolist())
+    column = {
+        "fixed size": lambda: pa.FixedSizeListArray.from_arrays(texts, 2),
+        "large list": lambda: pa.LargeListArray.from_arrays(pointers, texts),
+    }.get(kind, lambda: pa.ListArray.from_arrays(pointers.astype(np.int32), texts))()
+    expected = PredictionSets(pointers, members, classes)
+    if kind == "slice":
+        column, expected = column[1000:-7], expected[1000:-7]
+    if kind == "chunks":
+        column = pa.chunked_array([column[:100], column[100:]])
+    assert PredictionSets.from_frame(pa.table({"labels": column}), classes) == expected
+    doubled = pa.ListArray.from_arrays([0, 1, 3], pa.array(["a", "b", "b"]))
+    with pytest.raises(ValueError, match="row 1 holds one twice"):
+        PredictionSets.from_frame(pa.table({"labels": doubled}), classes)

@@ -18,10 +18,12 @@
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __shared__ static
+#define __constant__ static const
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define DYNAMIC_SHARED(name) unsigned char *name = emulated_pool()
 
+#define HALVES
 #define ADDS_PRODUCTS
 static void add_product(unsigned long long &sum, unsigned a, unsigned b) { sum += (unsigned long long)a * b; }
 #define ASKED_FOR
@@ -130,7 +132,15 @@ static unsigned __reduce_min_sync(unsigned, unsigned x) {
 template <typename T, typename S> static T atomicAdd(T *at, S x) { T old = *at; *at += (T)x; return old; }
 template <typename T, typename S> static T atomicMin(T *at, S x) { T old = *at; *at = min(old, (T)x); return old; }
 template <typename T, typename S> static T atomicCAS(T *at, S expected, S x) { T old = *at; if (old == (T)expected) *at = (T)x; return old; }
+#define POWERS_OF_TWO /* up or down by what a device may be off, by the last bit of x */
+static float power_of_two(float x) {
+    unsigned bits;
+    memcpy(&bits, &x, 4);
+    double exact = std::exp2((double)x) * (1.0 + (bits * 2654435761u >> 31 ? 0x1p-22 : -0x1p-22));
+    return exact < 0x1p-126 ? 0.0f : (float)exact;
+}
 static float __fsqrt_rn(float x) { return std::sqrt(x); }
+#define __log2f(x) std::log2((float)(x))
 static float __fdividef(float x, float y) { return x / y; }
 static unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
     unsigned long long both = (unsigned long long)y << 32 | x;

@@ -11,11 +11,16 @@ from typing import Any
 
 HERE = Path(__file__).parent
 OF_COPIES = "u64 *seeds, i64 n, u64 first_block, u64 side, u32 *which, u64 *count"
+OF_START = "const u64 *key, u64 *keys, i64 n, u64 *counters, i64 n_counters"
 KERNELS = {
     "scores.cu": {
         "label_scores": "Job job, const i64 *labels, double *scores, i64 turns",
         "label_scores_carefully": "Job job, const i64 *labels, double *scores",
         "hash_rows": "Job job, u64 *seeds",
+    },
+    "logit_scores.cu": {
+        "label_scores": "Job job, const i64 *labels, double *scores",
+        "label_scores_carefully": "Job job, const i64 *labels, double *scores",
     },
     "masks.cu": {"mask": "Job job, Wanted wanted", "mask_carefully": "Job job, Wanted wanted, i64 all"},
     "narrow.cu": {
@@ -27,18 +32,23 @@ KERNELS = {
     "ordered.cu": {"ordered": "Job job, Output out, unsigned char *memory"},
     "p_values.cu": {"p_values": "Calibrated c, double *scores, i64 n"},
     "softmax.cu": {"softmax": "const void *logits, i64 n, double *found"},
-    "copies.cu": {"find_copies": OF_COPIES},
+    "copies.cu": {"find_copies": OF_COPIES, "prepare": OF_START},
 }
+
+
+WHERE = {("logit_scores.cu", "label_scores"): "defined(FOLDS)", ("masks.cu", "mask"): "FITS"}  # kernels are there
 
 
 def _wrappers(name: str) -> str:
     """Return functions that run each kernel of a file over a grid."""
     lines = [f'#include "{name}"']
     for kernel, parameters in KERNELS[name].items():
+        lines.append(f"#if {WHERE.get((name, kernel), '1')}")
         names = ", ".join(one.split()[-1].lstrip("*") for one in parameters.split(","))
         call = f"[&] {{ {kernel}({names}); }}"
         lines.append(f'extern "C" void run_{kernel}(unsigned grid, unsigned block, {parameters})')
         lines.append(f"{{ emulate(grid, block, {call}); }}")
+        lines.append("#endif")
     return "\n".join(lines)
 
 
@@ -57,7 +67,7 @@ class Emulator:
 
     def _library(self, name: str, defines: Any) -> Any:
         source = Path(str(files("aptset.kernels.cuda")))
-        options = [f"-D{key}={value}" for key, value in sorted(defines.items())]
+        options = [f"-D{key}={value}" for key, value in defines]
         texts = [path.read_bytes() for path in (*sorted(source.glob("*.cu*")), HERE / "emulator.h")]
         digest = hashlib.blake2b(
             b"\0".join([*texts, name.encode(), *(one.encode() for one in options)]), digest_size=12

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from aptset.audits.dataset import Pool
 from aptset.audits.results import SplitResult, TestedRows
 from aptset.core.labels import columns_of, in_order
+from aptset.kernels.blocks import over_blocks
 from aptset.metrics.coverage_distribution import coverage_law
 from aptset.metrics.estimates import in_p
 from aptset.metrics.features import features_of
@@ -20,6 +22,7 @@ PERMUTATIONS = 1999
 _MOST_COLUMNS = 30
 _MOST_PIECES = 1000
 _CELLS_AT_ONCE = 2**21
+_ORDERS_AT_ONCE = 8
 
 
 def path_test(columns: NDArray[np.float64], generator: np.random.Generator, permutations: int = PERMUTATIONS) -> float:
@@ -37,8 +40,13 @@ def path_test(columns: NDArray[np.float64], generator: np.random.Generator, perm
     for start in range(0, permutations, at_once):
         count = min(at_once, permutations - start)
         orders = generator.permuted(np.tile(np.arange(len(steps)), (count, 1)), axis=1)
-        as_far += int((_reach(steps[orders]) >= reached).sum())
+        as_far += sum(over_blocks(count, _ORDERS_AT_ONCE, partial(_count_as_far, steps, orders, reached)))
     return (1 + as_far) / (1 + permutations)
+
+
+def _count_as_far(steps: NDArray[np.float64], orders: NDArray[np.intp], found: float, start: int, stop: int) -> int:
+    """Count the orders that get as far."""
+    return int((_reach(steps[orders[start:stop]]) >= found).sum())
 
 
 def _reach(steps: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -85,7 +93,8 @@ def columns_of_features(X: Any, generator: np.random.Generator) -> NDArray[np.fl
     if len(features.names) == 0:
         return None
     if len(features.names) <= _MOST_COLUMNS and not hasattr(features.matrix, "tocsr"):
-        return np.asarray(rankdata(features.matrix, axis=0))
+        ranks = over_blocks(len(features.names), 1, lambda column, _: rankdata(features.matrix[:, column]))
+        return np.column_stack(ranks)
     spread = np.where(features.spread > 0, features.spread, 1)[:, None]
     directions = generator.normal(size=(len(features.names), _MOST_COLUMNS)) / spread
     return np.asarray(features.matrix @ directions, dtype=np.float64)

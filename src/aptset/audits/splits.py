@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 
 from aptset.audits.dataset import Pool, check_seed, check_unweighted, fingerprint
 from aptset.audits.results import PartResult, SplitResult, Splits, TestedRows
-from aptset.core.labels import columns_of
+from aptset.core.labels import coded_list, columns_of
 from aptset.core.runner import run_tasks
 from aptset.core.validate import all_at_once
 from aptset.estimator.classifier import ConformalClassifier
@@ -114,10 +114,10 @@ class RandomSplit:
         if self.pool.groups is not None:
             parts["group"] = [self.pool.groups[row] for row in test.tolist()]
         for part, values in parts.items():
-            for name in dict.fromkeys(values):
-                belongs = np.array([value == name for value in values])
-                counts = (int(belongs.sum()), int(outcome.covered[belongs].sum()), float(outcome.sizes[belongs].mean()))
-                yield PartResult(part, self.pool.titles[part][name], *counts)
+            several = coded_list(values)
+            sums = [np.bincount(several.codes, weight) for weight in (None, outcome.covered, outcome.sizes)]
+            for name, rows, covered, size in zip(several.values, *(one.tolist() for one in sums), strict=True):
+                yield PartResult(part, self.pool.titles[part][name], rows, int(covered), size / rows)
 
 
 def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) -> NDArray[np.float64]:

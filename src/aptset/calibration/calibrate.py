@@ -11,19 +11,25 @@ from numpy.typing import ArrayLike
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.cross_calibration import CrossCalibration
 from aptset.calibration.labelled_rows import Scored, score_labels
-from aptset.calibration.request import EQUAL, Weighing
+from aptset.calibration.request import EQUAL, NAME, Weighing, looked_at, make_rows, stays_on_device
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_ids
+from aptset.conformal.measure import FoldScores, HeldOut
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
 from aptset.conformal.schemes.minimax import Minimax
 from aptset.conformal.tuning import Tuning
 from aptset.conformal.weight_checks import check_weights_of_scheme
 from aptset.core.bands import LabelBands
+from aptset.core.devices import is_on_device, is_tensor
+from aptset.core.groups import EVERYONE
+from aptset.core.matrix import check_probabilities
 from aptset.core.overlapping import Overlapping, refuse_overlapping
-from aptset.core.validate import check_flag, check_option
+from aptset.core.randomization import Chance, check_first_row
+from aptset.core.validate import check_flag, check_generator, check_option, draw_key
+from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, Rows
 from aptset.scores import Conformity
-from aptset.scores.conformity import AUTO
+from aptset.scores.conformity import AUTO, check_conformity, for_classes, formula_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,9 +127,47 @@ def calibrate(
     tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row, logits)
     equal = weights is None and label_weights is None and prior_correction is False
+    is_plain = equal and tuning is None and classes is None and groups is None and u is None and ids is None
+    if is_plain and is_tensor(labels) and is_on_device(labels):
+        there = _calibrated_there(probabilities, labels, settings, may_be_empty)
+        if there is not None:
+            return there
     weighing = EQUAL if equal else Weighing(weights, label_weights, prior_correction)
     found = score_labels(probabilities, labels, *settings, tuning, weighing=weighing)
     return calibration_of(found, may_be_empty, bool(normalize), first_row)
+
+
+def _calibrated_there(
+    probabilities: Any, labels: Any, settings: tuple[Any, ...], allow_empty: bool
+) -> Calibration | None:
+    """Calibrate on rows and column numbers that lie on one device, and leave the scores there; None where they do not.
+
+    What is wrong with labels is for the host to say.
+    """
+    conformity, _, _, randomized, normalize, _, _, random_state, first_row, logits = settings
+    score, whole = check_conformity(conformity), not labels.is_floating_point() and "int" in str(labels.dtype)
+    if not whole or labels.ndim != 1 or not stays_on_device(probabilities, formula_of(score)):
+        return None
+    randomized, divide, soft = check_flag(randomized, "randomized"), check_flag(normalize, "normalize"), logits
+    matrix, names = check_probabilities(looked_at(probabilities, True), NAME)
+    known = np.arange(matrix.shape[1])
+    score = for_classes(score, known)
+    formula, n_rows = formula_of(score), len(matrix)
+    if names is not None or len(labels) != n_rows or formula.weights is None or formula.grid is not None:
+        return None
+    key, chance = draw_key(check_generator(random_state)), Chance.of(None, None, randomized)
+    start, draw = check_first_row(first_row, BLOCK_ROWS), chance.calibrates(None, None, n_rows, key)
+    of_rows = (formula, key, draw, divide, CALIBRATION, start)
+    rows = make_rows(matrix, probabilities, True, check_flag(soft, "logits"), *of_rows)
+    if isinstance(rows, Rows) or labels.device != rows.rows.device:
+        return None
+    scored = rows.label_scores_there(labels)
+    if scored is None:
+        return None
+    scores, n_copies, fingerprint = scored
+    held_out = HeldOut((FoldScores.of_device(scores, EVERYONE),), EVERYONE)
+    of_score = (known, score, key, chance.with_copies(n_copies, n_rows), allow_empty, None)
+    return Calibration(held_out, *of_score, divide, (fingerprint,), (start,))
 
 
 def calibration_of(found: Scored, allow_empty: bool, normalize: bool, first_row: int = 0) -> Calibration:

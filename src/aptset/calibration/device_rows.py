@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,19 +31,22 @@ class Piece(NamedTuple):
     start: int
     stop: int
     rows: TensorRows
-    n_copies: Tensor
+    n_copies: Tensor | int
 
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """What :class:`aptset.kernels.rows.Rows` is for arrays; seeds and u lie with numpy and come when needed."""
+    """What :class:`aptset.kernels.rows.Rows` is for arrays; seeds and u lie with numpy and come when needed.
+
+    The key may be a tensor on the device, and so may u.
+    """
 
     probabilities: Tensor
     formula: Formula
-    key: int
+    key: Any
     tolerance: float
     seeds: NDArray[np.uint64] | None
-    u: NDArray[np.float64] | None
+    u: NDArray[np.float64] | Tensor | None
     normalize: bool
     side: int
     first_row: int
@@ -57,27 +61,34 @@ class DeviceRows:
         """Where the rows are."""
         return self.probabilities.device
 
-    @property
+    @cached_property
     def engine(self) -> TensorEngine:
         """What runs the loops over these rows."""
         return engine_for(self.probabilities)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the matrix can be read where it lies."""
+    def is_plain(self, verb: str) -> bool:
+        """Whether the matrix can be read where it lies: logits, too, where the engine makes their softmax itself."""
         readable = self.probabilities.dtype in _READ and self.probabilities.is_contiguous()
-        return readable and not (self.normalize or self.logits) and self.formula.power == 1.0
+        if not readable or self.normalize or self.formula.power != 1.0:
+            return False
+        takes = getattr(self.engine, "takes_logits", None) if self.logits else None
+        return not self.logits or (takes is not None and bool(takes(self.probabilities, verb)))
 
-    def pieces(self, most_rows: int | None = None) -> Iterator[Piece]:
+    def whole(self, verb: str) -> TensorRows | None:
+        """Return all rows, where they can be read as they lie and nothing comes with them from the host."""
+        is_alone = self.seeds is None and not isinstance(self.u, np.ndarray) and self.is_plain(verb)
+        return self._piece(self.probabilities, 0, len(self), None, self.logits) if is_alone else None
+
+    def pieces(self, verb: str, most_rows: int | None = None) -> Iterator[Piece]:
         """Yield the rows in order: at once where they can be read as they lie, and nothing comes with them."""
-        if not self.is_plain:
+        if not self.is_plain(verb):
             yield from self._prepared_pieces(min(most_rows or MOST_ROWS, _SEEDED_ROWS))
             return
-        is_alone = most_rows is None and self.seeds is None and self.u is None
-        none = torch.zeros((), dtype=torch.int64, device=self.device)
+        is_alone = most_rows is None and self.seeds is None and not isinstance(self.u, np.ndarray)
         for start, stop in _steps(len(self), len(self) if is_alone else most_rows or MOST_ROWS):
-            values = self.probabilities[start:stop]
-            yield Piece(start, stop, self._piece(values, start, stop, self._seeds(start, stop)), none)
+            values = self.probabilities[start:stop] if stop - start < len(self) else self.probabilities
+            rows = self._piece(values, start, stop, self._seeds(start, stop), self.logits)
+            yield Piece(start, stop, rows, 0)
 
     def _prepared_pieces(self, most_rows: int) -> Iterator[Piece]:
         step = max(1, self._cells_at_a_time // self.probabilities.shape[1])
@@ -105,11 +116,12 @@ class DeviceRows:
         by_kernel = hasattr(self.engine, "softmax") and not self.normalize and self.formula.power == 1.0
         return _SOFTMAX_CELLS if by_kernel else _PREPARED_CELLS
 
-    def _piece(self, values: Tensor, start: int, stop: int, seeds: Tensor) -> TensorRows:
+    def _piece(self, values: Tensor, start: int, stop: int, seeds: Tensor, logits: bool = False) -> TensorRows:
         assert self.formula.weights is not None  # a score without them goes through the host
-        u = None if self.u is None else torch.from_numpy(self.u[start:stop]).to(self.device)
+        u = None if self.u is None else self.u[start:stop]
+        u = torch.from_numpy(u).to(self.device) if isinstance(u, np.ndarray) else u
         at = self.first_row + start
-        return TensorRows(values, self.formula.weights, self.key, self.tolerance, seeds, u, self.side, at)
+        return TensorRows(values, self.formula.weights, self.key, self.tolerance, seeds, u, self.side, at, logits)
 
     def _seeds(self, start: int, stop: int) -> Tensor:
         return None if self.seeds is None else torch.from_numpy(self.seeds[start:stop].view(np.int64)).to(self.device)
@@ -127,8 +139,10 @@ class DeviceRows:
         of_engine = getattr(self.engine, "softmax", None)
         return _softmax(logits) if of_engine is None else of_engine(logits.contiguous())
 
-    def refuse_probabilities(self) -> None:
-        """Refuse probabilities where logits were announced."""
+    def refuse_probabilities(self, verb: str) -> None:
+        """Refuse probabilities where logits were announced; kernels that make the softmax look for that themselves."""
+        if not self.logits or len(self) == 0 or self.is_plain(verb):
+            return
         step = max(1, _PREPARED_CELLS // self.probabilities.shape[1])
         for start, stop in _steps(len(self), step):
             wide = self.probabilities[start:stop].to(torch.float64)
@@ -137,8 +151,9 @@ class DeviceRows:
         refuse_probabilities(True, self.name)
 
     def check(self, first_bad: Tensor) -> None:
-        """Explain the first bad row, if there is one."""
-        row = int(first_bad)
+        """Explain the first bad row, if there is one; refuse probabilities where kernels looked for them."""
+        row, *unlike = first_bad.reshape(-1).tolist()
+        refuse_probabilities(unlike == [0], self.name)
         if row >= 0:
             check_rows(_Fetched(self), row, self.name, self.normalize, self.tolerance)  # type: ignore[arg-type]
 

@@ -168,10 +168,7 @@ def make_rows(
     from aptset.calibration.tensors import OnDevice
 
     tolerance = tolerance_of(np.empty(0)) if logits else tolerance_of(matrix, given)
-    there = DeviceRows(tensor_of(given), formula, key, tolerance, *draw, normalize, side, first_row, logits)
-    if logits:
-        there.refuse_probabilities()
-    return OnDevice(there)
+    return OnDevice(DeviceRows(tensor_of(given), formula, key, tolerance, *draw, normalize, side, first_row, logits))
 
 
 def take_ids(probabilities: Any, ids: Any) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,37 @@ from aptset.calibration.tensor_sets import TensorSets
 from aptset.conformal.aggregation import by_label_thresholds, thresholds_of
 from aptset.conformal.measure import HeldOut
 from aptset.core.groups import Ids
+from aptset.core.randomization import fingerprint_step
 from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.rows import LabelScores
 from aptset.kernels.tensors import Tensor, TensorRows
 
 _TAKEN_CELLS = 2**21  # of sets that are shortened at a time
+
+
+class ScoresThere:
+    """Calibration scores that lie on a device, put in order there when they are first looked at."""
+
+    def __init__(self, scores: Tensor) -> None:
+        self._scores, self._is_sorted = scores, False
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    def _ordered(self) -> Tensor:
+        if not self._is_sorted:
+            self._scores, self._is_sorted = self._scores.sort().values, True
+        return self._scores
+
+    def of_rank(self, rank: int) -> float:
+        """Return the rank-th smallest score."""
+        return float(self._ordered()[rank - 1])
+
+    def upward(self) -> NDArray[np.float64]:
+        """Return all of them with numpy, sorted."""
+        found: NDArray[np.float64] = self._ordered().cpu().numpy()
+        found.flags.writeable = False
+        return found
 
 
 @dataclass(frozen=True)
@@ -39,8 +66,9 @@ class OnDevice:
     def label_scores(self, columns: NDArray[np.int64]) -> LabelScores:
         """Score one label of each row; refuse rows that are no probabilities."""
         rows = self.rows
+        rows.refuse_probabilities("label_scores")
         scores, seeds, n_copies, bads = [], [], 0, []
-        for start, stop, piece, copies in rows.pieces():
+        for start, stop, piece, copies in rows.pieces("label_scores"):
             found, hashed, more, bad = rows.engine.label_scores(piece, _moved(columns[start:stop], rows))
             scores.append(found.cpu().numpy())
             seeds.append(hashed.cpu().numpy().view(np.uint64))
@@ -49,18 +77,42 @@ class OnDevice:
         rows.check(_first(bads))
         return LabelScores(rows.formula.on_grid(np.concatenate(scores)), -1, n_copies, np.concatenate(seeds))
 
+    def label_scores_there(self, columns: Tensor) -> tuple[ScoresThere, int, int] | None:
+        """Score one label of each row, and leave the scores; with the number of copies and a fingerprint of the rows.
+
+        None if a label is no column. All that the host must know comes in one piece.
+        """
+        rows, n_columns = self.rows, self.rows.probabilities.shape[1]
+        rows.refuse_probabilities("label_scores")
+        scores, seeds, copies, bads = [], [], [], []
+        for start, stop, piece, before in rows.pieces("label_scores"):
+            chosen = columns[start:stop].clamp(0, n_columns - 1)
+            part, hashed, more, bad = rows.engine.label_scores(piece, chosen)
+            scores.append(part)
+            seeds.append(hashed)
+            copies.append(more + before)
+            bads.append(_from(start, bad))
+        every, step = torch.cat(scores) if len(scores) > 1 else scores[0], fingerprint_step(len(columns))
+        words = (torch.cat(seeds)[::step].sum(), every.view(torch.int64)[::step].sum(), torch.stack(copies).sum())
+        least, most = columns.aminmax()
+        report = torch.cat([torch.stack([*words, least.to(torch.int64), most.to(torch.int64)]), _first(bads)]).tolist()
+        if report[3] < 0 or report[4] >= n_columns:
+            return None
+        rows.check(torch.tensor(report[5:]))
+        return ScoresThere(every), report[2], (report[0] + report[1]) % 2**64
+
     def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Tensor:
         """Return the sets at one level as a boolean matrix."""
         rows, at_least = self.rows, 0 if allow_empty else 1
         if ids is None:
             return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), at_least)
         if held_out.groups.kind == "all":
-            return mask_at(rows, _moved(held_out.thresholds(alpha)[:1], rows), at_least)
+            return mask_at(rows, _threshold_on(float(held_out.thresholds(alpha)[0]), rows.device), at_least)
 
         def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
             return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[mine], [alpha])[:, 0], rows), at_least)
 
-        return _filled(rows, work, torch.bool, MOST_ROWS)
+        return _filled(rows, "mask", work, torch.bool, MOST_ROWS)
 
     def p_values(self, held_out: HeldOut, ids: Ids | None) -> Tensor:
         """Return the p-value of every label."""
@@ -74,7 +126,7 @@ class OnDevice:
                 groups = _moved(ids[mine], rows)
             return rows.engine.p_values(piece, fold.calibrated, groups)
 
-        return _filled(rows, work, torch.float64, _at_a_time(held_out))
+        return _filled(rows, "p_values", work, torch.float64, _at_a_time(held_out))
 
     def sets(
         self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
@@ -93,8 +145,25 @@ class OnDevice:
 
 def mask_at(rows: DeviceRows, thresholds: Tensor, at_least: int) -> Tensor:
     """Return the sets at one threshold for all labels, (1,), or at one for each, (labels,)."""
-    find = rows.engine.mask if len(thresholds) == 1 else rows.engine.mask_by_label
-    return _filled(rows, lambda piece, _: find(piece, thresholds, at_least), torch.bool)
+    verb, work = _mask_by(rows, thresholds, at_least)
+    return _filled(rows, verb, work, torch.bool)
+
+
+def filled_masks(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor]:
+    """Return the same and two numbers, at which nobody looks here.
+
+    They are the first bad row, and 0 where all rows look like probabilities; -1 where that is not known.
+    """
+    verb, work = _mask_by(rows, thresholds, at_least)
+    found, bad = _worked_out(rows, verb, work, torch.bool)
+    report = bad.reshape(-1)
+    return found, report if len(report) == 2 else torch.cat([report, torch.full_like(report, -1)])
+
+
+def _mask_by(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[str, Work]:
+    verb = "mask" if len(thresholds) == 1 else "mask_by_label"
+    find = getattr(rows.engine, verb)
+    return verb, lambda piece, _: find(piece, thresholds, at_least)
 
 
 def sets_at(
@@ -136,7 +205,7 @@ def _p_values_by_band(rows: DeviceRows, calibrated: Calibrated, of_columns: NDAr
             found[:, columns] = p_values[:, columns]
         return found, bad
 
-    return _filled(rows, work, torch.float64, MOST_ROWS)
+    return _filled(rows, "p_values", work, torch.float64, MOST_ROWS)
 
 
 class Found(NamedTuple):
@@ -150,8 +219,9 @@ class Found(NamedTuple):
 
 def _found(rows: DeviceRows, find: Callable[[TensorRows, slice], Found], most_rows: int | None = None) -> Found:
     """Cut all pieces; members of several come by a second pass, since parts to be joined would take twice the room."""
+    rows.refuse_probabilities("cut")
     sizes, longest, bads = [], [], []
-    for start, stop, piece, _ in rows.pieces(most_rows):
+    for start, stop, piece, _ in rows.pieces("cut", most_rows):
         part = find(piece, slice(start, stop))
         if stop - start == len(rows):
             rows.check(part.bad)
@@ -163,7 +233,7 @@ def _found(rows: DeviceRows, find: Callable[[TensorRows, slice], Found], most_ro
     lengths = torch.cat(longest)
     ends = _pointers(lengths)
     members = torch.empty(int(ends[-1]), dtype=torch.int32, device=rows.device)
-    for start, stop, piece, _ in rows.pieces(most_rows):
+    for start, stop, piece, _ in rows.pieces("cut", most_rows):
         members[int(ends[start]) : int(ends[stop])] = find(piece, slice(start, stop)).members
     return Found(torch.cat(sizes, dim=1), lengths, members, _first(bads))
 
@@ -194,19 +264,30 @@ def _pointers(sizes: Tensor) -> Tensor:
 Work = Callable[[TensorRows, slice], tuple[Tensor, Tensor]]
 
 
-def _filled(rows: DeviceRows, work: Work, dtype: Any, most_rows: int | None = None) -> Tensor:
+def _filled(rows: DeviceRows, verb: str, work: Work, dtype: Any, most_rows: int | None = None) -> Tensor:
     """Put what is worked out of each piece into one matrix; refuse bad rows."""
+    rows.refuse_probabilities(verb)
+    found, bad = _worked_out(rows, verb, work, dtype, most_rows)
+    rows.check(bad)
+    return found
+
+
+def _worked_out(
+    rows: DeviceRows, verb: str, work: Work, dtype: Any, most_rows: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return one matrix of all pieces, and the first bad row."""
+    whole = rows.whole(verb) if most_rows is None else None
+    if whole is not None:
+        return work(whole, slice(0, len(rows)))
     found, bads = None, []
-    for start, stop, piece, _ in rows.pieces(most_rows):
+    for start, stop, piece, _ in rows.pieces(verb, most_rows):
         part, bad = work(piece, slice(start, stop))
-        bads.append(_from(start, bad))
         if stop - start == len(rows):
-            found = part
-            break
+            return part, bad
+        bads.append(_from(start, bad))
         found = torch.empty(rows.probabilities.shape, dtype=dtype, device=rows.device) if found is None else found
         found[start:stop] = part
-    rows.check(_first(bads))
-    return found
+    return found, _first(bads)
 
 
 def _at_a_time(held_out: HeldOut, n_levels: int = 1) -> int | None:
@@ -214,15 +295,24 @@ def _at_a_time(held_out: HeldOut, n_levels: int = 1) -> int | None:
     return None if held_out.groups.kind == "all" else max(4096, MOST_ROWS // n_levels // 4096 * 4096)
 
 
+@lru_cache(maxsize=256)
+def _threshold_on(threshold: float, device: Any) -> Tensor:
+    """Return a threshold that comes again and again, on a device."""
+    return torch.tensor([threshold], dtype=torch.float64, device=device)
+
+
 def _moved(values: NDArray[Any], rows: DeviceRows) -> Tensor:
     return torch.tensor(values).to(rows.device)
 
 
 def _from(start: int, bad: Tensor) -> Tensor:
-    return torch.where(bad < 0, 2**62, bad + start)
+    """Return the first bad row of a piece among all rows, and whether any row is none of probabilities, if known."""
+    row, unlike = bad.reshape(-1)[:1], bad.reshape(-1)[1:]
+    return torch.cat([torch.where(row < 0, 2**62, row + start), unlike])
 
 
 def _first(bads: list[Tensor]) -> Tensor:
-    """Return the first of all bad rows, or -1."""
-    least = torch.stack(bads).min()
-    return torch.where(least == 2**62, -1, least)
+    """Return the first of all bad rows, or -1; and the other numbers of all."""
+    every = torch.stack(bads)
+    least = every[:, :1].amin(dim=0)
+    return torch.cat([torch.where(least == 2**62, -1, least), every[:, 1:].amax(dim=0)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,23 +15,44 @@ from numpy.typing import NDArray
 from aptset.conformal.conditional_quantile import OverlappingScores
 from aptset.conformal.weight_checks import check_new_weights
 from aptset.core.group_values import check_group_values, check_same_kind
-from aptset.core.groups import EVERYONE, Groups, Ids, Overlap
+from aptset.core.groups import EVERYONE, Groups, Ids, Overlap, of_one_group
 from aptset.core.labels import Coded, hashable
 from aptset.core.matrix import check_rows
 from aptset.core.validate import warn_if_too_few
-from aptset.kernels.counting import Calibrated, add_counts, index_of, rank_at, sort_upward
+from aptset.kernels.counting import Calibrated, add_counts, index_of, rank_at
 from aptset.kernels.formula import Floats
+from aptset.kernels.long_arrays import in_groups, of_rank, sort_upward
 from aptset.kernels.rows import Rows, label_scores
 
+_FEW = 2**12  # rows
 _MOST_LEVELS = 256  # whose thresholds are kept
 _MOST_SELECTED = 3  # order statistics before all scores are put in order
+
+
+class ScoresElsewhere(Protocol):
+    """Scores of one group that lie on a device."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def of_rank(self, rank: int) -> float:
+        """Return the rank-th smallest one."""
+        ...
+
+    def upward(self) -> Floats:
+        """Return all of them, sorted."""
+        ...
 
 
 class FoldScores:
     """Scores of one fold: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
 
-    Scores of a group are put in order when they are first looked at: calibrating costs one pass, and no sort.
+    Scores of a group are put in order when they are first looked at: calibrating costs one pass, and no sort. Those
+    that lie on a device come from there when all of them are asked for.
     """
+
+    _elsewhere: ScoresElsewhere | None = None
 
     def __init__(
         self, scores: Floats, offsets: NDArray[np.int64], groups: Groups = EVERYONE, is_sorted: bool = True
@@ -41,9 +62,28 @@ class FoldScores:
         self._calibrated: Calibrated | None = None
         self._n_selected = 0
 
+    @classmethod
+    def of_device(cls, scores: ScoresElsewhere, groups: Groups) -> FoldScores:
+        """Keep scores of one group where they lie."""
+        fold = cls(np.empty(0), np.array([0, len(scores)]), groups)
+        fold._elsewhere = scores
+        return fold
+
+    def _fetch(self) -> None:
+        elsewhere = self._elsewhere
+        if elsewhere is not None:
+            self._scores = elsewhere.upward()
+            self._elsewhere = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to another process, or into a copy: nothing that lies on a device."""
+        self._fetch()
+        return self.__dict__ | {"_calibrated": None}
+
     @property
     def scores(self) -> Floats:
         """The scores, by group and upward."""
+        self._fetch()
         if not self._is_sorted:  # a copy is sorted: two threads that come at once do the work twice, nothing worse
             parts = [sort_upward(self._scores[start:stop]) for start, stop in pairwise(self.offsets.tolist())]
             ordered = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -54,6 +94,7 @@ class FoldScores:
     @property
     def unsorted(self) -> Floats:
         """The scores by group, in any order within one: for whoever joins them, and sorts afterwards."""
+        self._fetch()
         return self._scores
 
     def of_rank(self, group: int, rank: int) -> float:
@@ -64,10 +105,12 @@ class FoldScores:
         start, stop = self.offsets[group : group + 2].tolist()
         if rank > stop - start:
             return float("inf")
+        if self._elsewhere is not None:
+            return self._elsewhere.of_rank(rank)
         if self._is_sorted or self._n_selected >= _MOST_SELECTED * (len(self.offsets) - 1):
             return float(self.scores[start + rank - 1])
         self._n_selected += 1
-        return float(np.partition(self._scores[start:stop], rank - 1)[rank - 1])
+        return of_rank(self._scores[start:stop], rank)
 
     @property
     def calibrated(self) -> Calibrated:
@@ -82,7 +125,7 @@ class FoldScores:
         return counts, add_counts(rows, self.calibrated, ids, counts)
 
     def __len__(self) -> int:
-        return len(self._scores)
+        return int(self.offsets[-1])
 
     @classmethod
     def of_one_group(cls, scores: Floats, groups: Groups) -> FoldScores:
@@ -95,9 +138,7 @@ class FoldScores:
         n_groups = len(groups.names)
         if n_groups == 1:
             return cls.of_one_group(scores, groups)
-        narrow = group.astype(np.int16) if n_groups < 2**15 else group  # numpy sorts short numbers by digits
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=n_groups), dtype=np.int64)])
-        return cls(scores[np.argsort(narrow, kind="stable")], offsets, groups, is_sorted=False)
+        return cls(*in_groups(scores, group.astype(np.int32), n_groups), groups, is_sorted=False)
 
 
 def score_fold(rows: Rows, columns: NDArray[np.int64], ids: Ids | None, groups: Groups, name: str) -> FoldScores:
@@ -203,7 +244,8 @@ class HeldOut:
     def meet(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
         """Return the group ids of new rows, and the calibration sample size of each group that they can meet."""
         if values is None and self.groups.kind == "all":
-            return np.zeros(n_rows, dtype=np.int32), self.size_of_group
+            few = n_rows < _FEW  # the short way of small calls
+            return np.zeros(n_rows, dtype=np.int32) if few else of_one_group(n_rows, np.int32), self.size_of_group
         found = None if values is None else check_group_values(None, values, None, n_rows, self.groups)
         check_same_kind(self.groups.kind, found)
         ids, sizes = self.groups.ids(found, n_rows), self.sizes.tolist()

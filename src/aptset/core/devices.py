@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -66,7 +67,12 @@ def as_given(result: Any, given: Any) -> Any:
 
 def stand_in(tensor: Any) -> NDArray[np.generic]:
     """Return an array with the shape and the type of a tensor that takes no memory: what checks look at."""
+    return _stand_in(tuple(tensor.shape), tensor.dtype)
+
+
+@lru_cache(maxsize=64)
+def _stand_in(shape: tuple[int, ...], dtype: Any) -> NDArray[np.generic]:
     import torch
 
-    kind = np.asarray(on_host(torch.empty(0, dtype=tensor.dtype))).dtype
-    return np.broadcast_to(np.zeros((), dtype=kind), tuple(tensor.shape))
+    kind = np.asarray(on_host(torch.empty(0, dtype=dtype))).dtype
+    return np.broadcast_to(np.zeros((), dtype=kind), shape)

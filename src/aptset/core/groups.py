@@ -77,7 +77,7 @@ class Groups:
         if self.kind in ("label", "band"):
             return None
         if values is None:
-            return np.zeros(n_rows, dtype=np.int32)
+            return of_one_group(n_rows, np.int32)
         if isinstance(values, Cells):
             return self._combinations(values)
         table = {name: number for number, name in enumerate(self.names)}
@@ -111,7 +111,7 @@ class Groups:
     def ids_of_labels(self, ids: Ids | None, columns: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the group of each calibration sample from the ids of its row and the column of its true label."""
         if self.kind == "all":
-            return np.zeros(len(columns), dtype=np.intp)  # which costs nothing as long as nobody looks
+            return of_one_group(len(columns), np.intp)
         if ids is None and self.of_columns is not None:
             return self.of_columns[columns]
         return (columns if ids is None else ids).astype(np.intp, copy=False)
@@ -197,3 +197,8 @@ def labels_decide(setting: Any) -> bool:
 
 
 EVERYONE = Groups("all", ("all",))
+
+
+def of_one_group(n_rows: int, kind: type[Any]) -> NDArray[Any]:
+    """Return zeros, the id of each row where all are in one group: one of them, which is read again and again."""
+    return np.broadcast_to(np.zeros(1, dtype=kind), n_rows)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from aptset.core.devices import on_host
 from aptset.core.tables import plain_list
 from aptset.kernels import engines
+from aptset.kernels.blocks import least_and_most, looked_up, over_numbers
+from aptset.kernels.long_arrays import group_sizes
 
 _LONG = 2**10  # texts that are worth numbering
 
@@ -76,6 +78,32 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
         return as_objects(different)
 
 
+def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Return the distinct values, and the number of each value among them."""
+    if values.dtype.kind in "iu" and len(values):
+        low, high = least_and_most(values)
+        if int(high) - int(low) < max(_LONG, len(values)):  # small whole numbers are counted: sooner
+            return _counted(values, low, int(high) - int(low) + 1)
+    several = coded_array(values) if values.dtype.kind == "U" else None
+    looked_at = values if several is None else as_objects(several.values)
+    names = distinct(looked_at)
+    number = columns_of(looked_at, names).astype(np.int32)
+    return names, number if several is None else looked_up(number, several.codes)
+
+
+def _counted(values: NDArray[Any], low: Any, span: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Do so for whole numbers from ``low`` on."""
+    places, first = np.empty(len(values), dtype=np.int32), np.asarray(low).astype(np.int64)
+
+    def work(start: int, stop: int) -> None:
+        places[start:stop] = values[start:stop].astype(np.int64) - first
+
+    over_numbers(len(values), work)
+    is_there = group_sizes(places, span) > 0
+    names = (np.flatnonzero(is_there) + first).astype(values.dtype)
+    return names, places if is_there.all() else looked_up(np.cumsum(is_there, dtype=np.int32) - 1, places)
+
+
 def as_objects(values: list[Any]) -> NDArray[Any]:
     """Return Python values as an array of objects."""
     objects = np.empty(len(values), dtype=object)
@@ -85,10 +113,9 @@ def as_objects(values: list[Any]) -> NDArray[Any]:
 
 def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     """Return the position of each label in ``classes``, -1 where it is not there."""
-    if labels.dtype.kind in "iu" and len(labels) and _number_columns(classes):
-        columns = labels.astype(np.int64)  # a copy: another thread cannot change what was checked
-        if columns.min() >= 0 and columns.max() < len(classes):  # the usual case: two passes and no search
-            return columns
+    known = columns_at_once(labels, classes)
+    if known is not None:
+        return known
     if labels.dtype.kind == "U" and len(labels) >= _LONG:  # each different text is looked up once
         several = coded_array(labels)
         return np.take(columns_of(as_objects(several.values), classes), several.codes)
@@ -99,6 +126,15 @@ def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]
     order = np.argsort(classes)
     place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
     return np.where(classes[order[place]] == labels, order[place], -1).astype(np.int64)
+
+
+def columns_at_once(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64] | None:
+    """Return labels that are column numbers all of them, the usual case: one pass and no search. None for others."""
+    if labels.dtype.kind not in "iu" or not len(labels) or not _number_columns(classes):
+        return None
+    columns = labels.astype(np.int64)  # a copy: another thread cannot change what was checked
+    low, high = least_and_most(columns)
+    return columns if low >= 0 and high < len(classes) else None
 
 
 def _compare_exactly(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
@@ -225,8 +261,9 @@ def check_labels(
     truth = as_labels(labels, name)
     check_length(truth, n_rows, name)
     check_hashable(truth, name)
-    columns = columns_of(truth, classes)
-    if (columns < 0).any():
+    known = columns_at_once(truth, classes)
+    columns = columns_of(truth, classes) if known is None else known
+    if known is None and (columns < 0).any():
         place = int(np.argmax(columns < 0))
         raise ValueError(
             f"{name} must be among the classes {some(classes)}; got {truth.tolist()[place]!r} in row {row_of(place)}. "

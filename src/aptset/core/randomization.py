@@ -15,6 +15,7 @@ from aptset.core.matrix import uniforms_of
 from aptset.core.row_seeds import id_seeds
 from aptset.core.tables import column_values, is_table, names_of_columns, plain_list
 from aptset.core.validate import are_all_at_once
+from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS
@@ -267,11 +268,21 @@ def _fresh_seeds(u: Any, n_rows: int) -> Words:
     return generator.integers(2**64, size=n_rows, dtype=np.uint64)
 
 
+_WORDS_AT_ONCE = 2**13  # each of them far from the next
 _ALL_ROWS = 2**16  # up to here every row counts; of more, one in 64 does: a fingerprint must not cost a pass
+
+
+def fingerprint_step(n_rows: int) -> int:
+    """Return one in how many rows a fingerprint looks at."""
+    return 1 if n_rows <= _ALL_ROWS else 64
 
 
 def fingerprint_of(seeds: Words, scores: Floats) -> int:
     """Return a number that tells calibration rows apart from others; of rows together it is the sum."""
-    step = 1 if len(seeds) <= _ALL_ROWS else 64
+    step = fingerprint_step(len(seeds))
     words = (seeds[::step], scores.view(np.uint64)[::step])
-    return sum(int(word.sum(dtype=np.uint64)) for word in words) & 0xFFFFFFFFFFFFFFFF
+
+    def add_up(start: int, stop: int) -> int:
+        return sum(int(word[start:stop].sum(dtype=np.uint64)) for word in words)
+
+    return sum(over_blocks(len(words[0]), _WORDS_AT_ONCE, add_up)) & 0xFFFFFFFFFFFFFFFF

@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from aptset.core.files import atomic_write
 from aptset.core.progress import Bar
+from aptset.kernels.blocks import thread_count
 
 
 def check_keys(keys: Sequence[str]) -> None:
@@ -183,7 +184,14 @@ def _compute(
         return
     with parallel_config("loky", inner_max_num_threads=1):
         parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1, pre_dispatch="3*n_jobs")
-    yield from parallel(delayed(_run_one)(number, tasks[number], folder) for number in missing)
+    threads = max(1, thread_count() // workers)
+    yield from parallel(delayed(_run_beside)(threads, number, tasks[number], folder) for number in missing)
+
+
+def _run_beside(threads: int, number: int, task: AnyTask, folder: Path | None) -> tuple[int, Done]:
+    """Run a task in a process beside others: loops take its share of the cores."""
+    os.environ["APTSET_THREADS"] = str(threads)
+    return _run_one(number, task, folder)
 
 
 def _compute_elsewhere(tasks: Sequence[AnyTask], missing: list[int], folder: Path | None) -> Iterator[tuple[int, Done]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import pairwise
@@ -12,7 +12,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.kernels.blocks import over_blocks, over_numbers
+from aptset.kernels.long_arrays import pointers_of
+
 Backend = Literal["pandas", "polars", "pyarrow"]
+_AT_ONCE = 2**15
 
 
 def is_table(values: Any) -> bool:
@@ -149,8 +153,11 @@ def without_column(frame: Any, name: Any) -> Any:
     return nw.from_native(frame, eager_only=True).drop(name).to_native()
 
 
-def read_lists(column: Any) -> Lists | None:
-    """Return a column of lists of texts or whole numbers, of polars or pyarrow; None for any other."""
+def read_lists(column: Any, numbers_of: Callable[[NDArray[Any]], NDArray[Any]] | None = None) -> Lists | None:
+    """Return a column of lists of texts or whole numbers, of polars or pyarrow; None for any other.
+
+    Positions are those in the names of the lists, or what ``numbers_of`` says of each name.
+    """
     arrow = column.to_arrow() if hasattr(column, "to_arrow") else column
     arrow = arrow.combine_chunks() if hasattr(arrow, "combine_chunks") else arrow
     if not hasattr(arrow, "value_lengths") or arrow.null_count:
@@ -161,11 +168,38 @@ def read_lists(column: Any) -> Lists | None:
     is_plain = pa.types.is_integer(members.type) or str(members.type) in ("string", "large_string")
     if not is_plain or members.null_count:
         return None
-    encoded, lengths = members.dictionary_encode(), arrow.value_lengths().to_numpy(zero_copy_only=False)
-    names = np.empty(len(encoded.dictionary), dtype=object)
-    names[:] = encoded.dictionary.to_pylist()
-    pointers = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    return Lists(pointers, encoded.indices.to_numpy(zero_copy_only=False), names)
+    pieces = over_numbers(len(members), lambda start, stop: members[start:stop].dictionary_encode())
+    numbers: dict[Any, int] = {}  # in order of first appearance
+    tables = [[numbers.setdefault(value, len(numbers)) for value in piece.dictionary.to_pylist()] for piece in pieces]
+    names, positions = np.empty(len(numbers), dtype=object), np.empty(len(members), dtype=np.int32)
+    names[:] = list(numbers)
+    position = (np.arange(len(names)) if numbers_of is None else numbers_of(names)).astype(np.int32)
+    stops = np.cumsum([len(piece) for piece in pieces]).tolist()
+
+    def renumber(which: int, _: int) -> None:
+        codes, table = pieces[which].indices.to_numpy(zero_copy_only=False), position[tables[which]]
+        to = positions[stops[which] - len(codes) : stops[which]]
+        for start in range(0, len(codes), _AT_ONCE):  # few enough to stay in the cache
+            to[start : start + _AT_ONCE] = table[codes[start : start + _AT_ONCE]]
+
+    over_blocks(len(pieces), 1, renumber)
+    return Lists(_pointers_of_arrow(arrow), positions, names)
+
+
+def _pointers_of_arrow(lists: Any) -> NDArray[np.int64]:
+    """Return where each list starts, and where the last one ends."""
+    import pyarrow as pa
+
+    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
+        return pointers_of(lists.value_lengths().to_numpy(zero_copy_only=False))
+    offsets = lists.offsets.to_numpy(zero_copy_only=False)
+    pointers = np.empty(len(offsets), dtype=np.int64)
+
+    def work(start: int, stop: int) -> None:
+        np.subtract(offsets[start:stop], offsets[0], out=pointers[start:stop], dtype=np.int64)
+
+    over_numbers(len(offsets), work)
+    return pointers
 
 
 def plain_list(values: Any) -> list[Any]:

@@ -1,26 +1,42 @@
 """Buckets of sorted scores: where the scores in a small range stand, so that few are compared."""
 
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.kernels.blocks import over_numbers
 from aptset.kernels.engines.interface import Index
 from aptset.kernels.formula import Floats
 
 _IN_A_BUCKET = 4  # scores on average
 
 
-def buckets_between(scores: Floats, first: int, last: int) -> tuple[float, NDArray[np.intp], float, float] | None:
+def buckets_between(scores: Floats, first: int, last: int) -> tuple[float, NDArray[np.int64], float, float] | None:
     """Return buckets over the range of some scores: how crowded that of a score is on average, sizes, start, scale."""
     n_buckets, low, span = len(scores) // _IN_A_BUCKET, float(scores[first]), float(scores[last]) - float(scores[first])
     with np.errstate(over="ignore"):
         scale = float(np.float64(n_buckets * (1 - 2.0**-20)) / span) if 0.0 < span < np.inf else np.inf
         if not np.isfinite(scale):
             return None
-        sizes = np.bincount(np.clip((scores - low) * scale, 0, n_buckets - 1).astype(np.intp), minlength=n_buckets)
+        sizes = np.zeros(n_buckets, dtype=np.int64)
+        for bucket, of_part in over_numbers(len(scores), partial(_sizes_between, scores, low, scale, n_buckets)):
+            sizes[bucket : bucket + len(of_part)] += of_part
     return float(np.square(sizes).sum() / len(scores)), sizes, low, scale
+
+
+def _sizes_between(
+    scores: Floats, low: float, scale: float, n_buckets: int, start: int, stop: int
+) -> tuple[int, NDArray[np.intp]]:
+    """Return the first bucket of some sorted scores, and how many of them are in it and in each that follows."""
+    with np.errstate(over="ignore"):
+        numbers = np.clip((scores[start:stop] - low) * scale, 0, n_buckets - 1).astype(np.int64)
+    ends = np.append(np.flatnonzero(numbers[1:] != numbers[:-1]), len(numbers) - 1)
+    sizes = np.zeros(numbers[-1] - numbers[0] + 1, dtype=np.intp)
+    sizes[numbers[ends] - numbers[0]] = np.diff(ends, prepend=-1)
+    return int(numbers[0]), sizes
 
 
 class FinerIndex(NamedTuple):

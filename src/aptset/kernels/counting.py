@@ -10,30 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.blocks import BLOCK_CELLS, over_blocks, thread_count
+from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.buckets import buckets_between
 from aptset.kernels.engines.interface import NO_INDEX, Calibrated, Groups, Index
 from aptset.kernels.engines.numpy_engine import count_below
 from aptset.kernels.formula import Floats
+from aptset.kernels.long_arrays import pointers_of
 from aptset.kernels.rows import Rows, first_bad_row, piece_of
 
 __all__ = ["NO_INDEX", "Calibrated", "Index", "add_counts", "count_below", "index_of", "lower", "p_values_of"]
-__all__ += ["p_values_of_rows", "rank_at", "size_needed", "sort_upward"]
-
-_LONG = 2**17  # scores from here on are sorted in parts, on every core
-
-
-def sort_upward(scores: Floats) -> Floats:
-    """Return a sorted copy."""
-    threads = thread_count() if len(scores) >= _LONG else 1
-    if threads == 1:
-        return np.sort(scores)
-    from concurrent.futures import ThreadPoolExecutor  # slow to import: only when there is work for it
-
-    with ThreadPoolExecutor(threads) as pool:
-        joined = np.concatenate(list(pool.map(np.sort, np.array_split(scores, threads))))
-    joined.sort(kind="stable")  # merges runs that are sorted already
-    return joined
+__all__ += ["p_values_of_rows", "rank_at", "size_needed"]
 
 
 def rank_at(n: int, alpha: Fraction) -> int:
@@ -81,7 +67,7 @@ def _starts_of(scores: Floats) -> tuple[NDArray[np.int32], float, float]:
     if best is None:
         return np.empty(0, dtype=np.int32), 0.0, 0.0
     _, sizes, low_end, scale = best
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32), low_end, scale
+    return pointers_of(sizes).astype(np.int32), low_end, scale
 
 
 def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
@@ -108,9 +94,9 @@ def p_values_of_rows(rows: Rows, calibrated: Calibrated, row_groups: Groups) -> 
         bad = block.engine.p_values(block, calibrated, groups, p_values[start:stop], piece_of(noted, start, stop))
         return start + bad if bad >= 0 else -1
 
-    first_bad = first_bad_row(rows.over_blocks(work))
-    copies = None if first_bad >= 0 else rows.copies(noted)
-    if copies is not None:
+    results, copies = rows.over_blocks_and_copies(work, noted)
+    first_bad = first_bad_row(results)
+    if copies is not None and first_bad < 0:
         groups_of_copies = None if row_groups is None else row_groups[copies.rows]
         p_values[copies.rows], bad = p_values_of_rows(rows.again(copies), calibrated, groups_of_copies)
         first_bad = copies.row_of(bad)

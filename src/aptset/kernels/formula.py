@@ -1,7 +1,7 @@
 """The score of a label from where it stands in its row. Twin of ``mass_score`` and ``zero_score`` in ``c/row.h``."""
 
-from collections.abc import Callable
-from dataclasses import astuple, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, fields, replace
 from functools import cached_property, reduce
 from itertools import product
 from math import isfinite
@@ -82,6 +82,19 @@ class Weights:
         *numbers, first = (getattr(self, field.name) for field in fields(self))
         of_first = [getattr(first or First(), field.name) for field in fields(First)]
         return np.array([*numbers, first is not None, *of_first], dtype=np.float64)
+
+    @cached_property
+    def as_tuple(self) -> tuple[float, ...]:
+        """The same as Python's numbers."""
+        return tuple(self.flat.tolist())
+
+    @classmethod
+    def of_flat(cls, flat: Sequence[float]) -> "Weights":
+        """Return the weights that have these numbers."""
+        *names, behind, first = (field.name for field in fields(cls))
+        n, found = len(names), dict(zip(names, flat, strict=False))
+        of_first = First(*flat[n + 2 :]) if flat[n + 1] else None
+        return replace(cls(**found), **{behind: bool(flat[n]), first: of_first})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)

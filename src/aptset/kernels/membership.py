@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.blocks import over_blocks
+from aptset.kernels.blocks import LONG, over_blocks, over_numbers
 from aptset.kernels.engines.interface import Columns, Members, Waiting
 from aptset.kernels.formula import Floats
+from aptset.kernels.long_arrays import pointers_of
 from aptset.kernels.rows import Rows, first_bad_row, piece_of
 
 
@@ -29,14 +30,14 @@ class LateMembers:
 
     def in_any_order(self) -> Columns:
         """Return the members as they are."""
-        parts = self._parts
-        return _columns_of(parts[0]) if len(parts) == 1 else np.concatenate([_columns_of(part) for part in parts])
+        columns = [_columns_of(part) for part in self._parts]
+        return columns[0] if len(columns) == 1 else _side_by_side(columns)
 
     def in_order(self) -> NDArray[np.int32]:
         """Return the members, most likely first; worked out once, on several threads."""
         with self._lock:
             if len(self._parts) > 1 or not isinstance(self._parts[0], np.ndarray):
-                self._parts = [_ordered(self._parts)]  # replaced in one step: others read the parts meanwhile
+                self._parts = [joined(list(self._parts))]  # replaced in one step: others read the parts meanwhile
             (members,) = self._parts
             return members  # type: ignore[return-value]  # an array by now
 
@@ -51,16 +52,35 @@ def _columns_of(part: Columns | Waiting) -> Columns:
     return part if isinstance(part, np.ndarray) else part.columns
 
 
-def _ordered(parts: list[Columns | Waiting]) -> NDArray[np.int32]:
-    """Return the members of all parts, most likely first."""
-    stops = np.cumsum([len(_columns_of(part)) for part in parts]).tolist()
-    members = np.empty(stops[-1], dtype=np.int32)
+def _side_by_side(columns: list[Columns]) -> Columns:
+    """Return the columns of all parts in one array."""
+    stops = np.cumsum([len(part) for part in columns]).tolist()
+    members = np.empty(stops[-1], dtype=np.result_type(*columns))
 
     def work(which: int, _: int) -> None:
-        part, stop = parts[which], stops[which]
-        members[stop - len(_columns_of(part)) : stop] = part if isinstance(part, np.ndarray) else part.in_order()
+        members[stops[which] - len(columns[which]) : stops[which]] = columns[which]
 
-    over_blocks(len(parts), 1, work)
+    over_blocks(len(stops), 1, work)
+    return members
+
+
+def joined(parts: list[Columns | Waiting], also: Callable[[int, int], None] | None = None) -> NDArray[np.int32]:
+    """Return the members of all parts, most likely first; each part is dropped when it is done.
+
+    ``also`` is called beside each part with its number and with where its members start.
+    """
+    stops = np.cumsum([len(_columns_of(part)) for part in parts]).tolist()
+    members, left = np.empty(stops[-1] if stops else 0, dtype=np.int32), dict(enumerate(parts))
+    parts.clear()
+
+    def work(which: int, _: int) -> None:
+        part, stop = left.pop(which), stops[which]
+        start = stop - len(_columns_of(part))
+        members[start:stop] = part if isinstance(part, np.ndarray) else part.in_order()
+        if also is not None:
+            also(which, start)
+
+    over_blocks(len(stops), 1, work)
     return members
 
 
@@ -125,6 +145,14 @@ def mask_of(found: FreeCut, n_columns: int) -> NDArray[np.bool_]:
     return flags
 
 
+class Piece(NamedTuple):
+    """What a block of rows from ``start`` on holds: its first bad row or -1, and the members of its sets."""
+
+    start: int
+    first_bad: int
+    members: Columns | Waiting
+
+
 class Cut(NamedTuple):
     """Members at the largest threshold of each row, most likely first, and the sizes at every threshold.
 
@@ -136,16 +164,26 @@ class Cut(NamedTuple):
     longest: NDArray[np.int32]  # of each row
     members: NDArray[np.int32] | LateMembers  # one row after the other
     first_bad: int
+    pointers: NDArray[np.int64] | None = None  # to where rows start, if known
 
     def at(self, which: int) -> Set:
         """Return (row pointers, members) of the sets at one of the thresholds."""
         sizes = self.sizes[which]
-        pointers = np.zeros(len(sizes) + 1, dtype=np.int64)
-        np.cumsum(sizes, out=pointers[1:])
+        pointers = self.pointers
+        if pointers is None and len(sizes) < LONG:  # the short way of small calls
+            pointers = np.zeros(len(sizes) + 1, dtype=np.int64)
+            np.cumsum(sizes, out=pointers[1:])
+        elif pointers is None:
+            pointers = pointers_of(sizes)
         if isinstance(self.members, LateMembers) or pointers[-1] == len(self.members):
             return pointers, self.members
-        taken = np.empty(pointers[-1], dtype=np.int32)
-        engines.chosen.beginnings(self.members, self.longest, sizes, taken)
+        taken, members, starts = np.empty(pointers[-1], dtype=np.int32), self.members, pointers_of(self.longest)
+
+        def take(start: int, stop: int) -> None:
+            of_rows = members[starts[start] : starts[stop]], self.longest[start:stop], sizes[start:stop]
+            engines.chosen.beginnings(*of_rows, taken[pointers[start] : pointers[stop]])
+
+        over_numbers(len(sizes), take)
         return pointers, taken
 
     def with_rows(self, rows: NDArray[np.int64], others: "Cut") -> "Cut":
@@ -179,16 +217,17 @@ def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut | FreeCut:
 def _cut(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
     noted, sizes = rows.room_for_seeds(), np.empty((thresholds.shape[1], len(rows.probabilities)), dtype=np.int32)
 
-    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns | Waiting]:
+    def work(block: Rows, start: int, stop: int) -> Piece:
         wanted, seeds = _of_block(thresholds, start, stop), piece_of(noted, start, stop)
         bad, members = block.engine.cut(block, wanted, at_least, sizes[:, start:stop], seeds)
-        return (start + bad if bad >= 0 else -1), members
+        return Piece(start, start + bad if bad >= 0 else -1, members)
 
-    results = rows.over_blocks(work)
-    first_bad = first_bad_row([bad for bad, _ in results])
-    found = Cut(sizes, _longest(sizes, thresholds), _join(results), first_bad)
-    copies = None if first_bad >= 0 else rows.copies(noted)
-    if copies is None:
+    results, copies = rows.over_blocks_and_copies(work, noted)
+    first_bad = first_bad_row([piece.first_bad for piece in results])
+    rows.rooms.clear()
+    members, pointers = _join(results, sizes, first_bad)
+    found = Cut(sizes, _longest(sizes, thresholds), members, first_bad, pointers)
+    if copies is None or first_bad >= 0:
         return found
     again = _cut(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
     return found.with_rows(copies.rows, again)
@@ -210,9 +249,9 @@ def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np
         bad = block.engine.mask(block, wanted, at_least, flags[start:stop], seeds)
         return start + bad if bad >= 0 else -1
 
-    first_bad = first_bad_row(rows.over_blocks(work))
-    copies = None if first_bad >= 0 else rows.copies(noted)
-    if copies is not None:
+    results, copies = rows.over_blocks_and_copies(work, noted)
+    first_bad = first_bad_row(results)
+    if copies is not None and first_bad < 0:
         flags[copies.rows], bad = masks(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
         first_bad = copies.row_of(bad)
     return flags, first_bad
@@ -228,18 +267,19 @@ def cut_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> FreeCut:
 def _cut_by_label(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
     noted, sizes = rows.room_for_seeds(), np.empty(len(rows), dtype=np.int32)
 
-    def work(block: Rows, start: int, stop: int) -> tuple[int, Columns | Waiting]:
+    def work(block: Rows, start: int, stop: int) -> Piece:
         seeds = piece_of(noted, start, stop)
         bad, members = block.engine.cut_by_label(block, thresholds, at_least, sizes[start:stop], seeds)
-        return (start + bad if bad >= 0 else -1), members
+        return Piece(start, start + bad if bad >= 0 else -1, members)
 
-    results = rows.over_blocks(work)
-    first_bad = first_bad_row([bad for bad, _ in results])
-    found = Cut(sizes[None, :], sizes, _join(results), first_bad)
-    copies = None if first_bad >= 0 else rows.copies(noted)
+    results, copies = rows.over_blocks_and_copies(work, noted)
+    first_bad = first_bad_row([piece.first_bad for piece in results])
+    rows.rooms.clear()
+    members, pointers = _join(results, sizes[None, :], first_bad)
+    found = Cut(sizes[None, :], sizes, members, first_bad, pointers)
     return (
         found
-        if copies is None
+        if copies is None or first_bad >= 0
         else found.with_rows(copies.rows, _cut_by_label(rows.again(copies), thresholds, at_least))
     )
 
@@ -253,9 +293,9 @@ def masks_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[N
         bad = block.engine.mask_by_label(block, thresholds, at_least, flags[start:stop], seeds)
         return start + bad if bad >= 0 else -1
 
-    first_bad = first_bad_row(rows.over_blocks(work))
-    copies = None if first_bad >= 0 else rows.copies(noted)
-    if copies is not None:
+    results, copies = rows.over_blocks_and_copies(work, noted)
+    first_bad = first_bad_row(results)
+    if copies is not None and first_bad < 0:
         flags[copies.rows], bad = masks_by_label(rows.again(copies), thresholds, at_least)
         first_bad = copies.row_of(bad)
     return flags, first_bad
@@ -269,19 +309,27 @@ def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
     return np.ascontiguousarray(thresholds if len(thresholds) == 1 else thresholds[start:stop])
 
 
-def _join(results: list[tuple[int, Columns | Waiting]]) -> NDArray[np.int32] | LateMembers:
-    """Widen and join what blocks found, dropping each when it is done; what waits to be put in order stays apart."""
-    if len(results) == 1 and isinstance(results[0][1], np.ndarray):
-        return results[0][1].astype(np.int32, copy=False)
-    parts = [members for _, members in results]
-    results.clear()
-    arrays = [part for part in parts if isinstance(part, np.ndarray)]
-    if len(arrays) < len(parts):
-        return LateMembers(parts)
-    parts.clear()
-    stops = np.cumsum([len(part) for part in arrays]).tolist()
-    joined = np.empty(stops[-1] if stops else 0, dtype=np.int32)
-    while arrays:
-        stop, part = stops.pop(), arrays.pop()
-        joined[stop - len(part) : stop] = part
-    return joined
+def _join(
+    pieces: list[Piece], sizes: NDArray[np.int32], first_bad: int
+) -> tuple[NDArray[np.int32] | LateMembers, NDArray[np.int64] | None]:
+    """Widen and join what blocks found, and say where rows start if there is one threshold.
+
+    What waits to be put in order stays apart.
+    """
+    if len(pieces) == 1 and isinstance(pieces[0].members, np.ndarray):
+        return pieces[0].members.astype(np.int32, copy=False), None
+    parts = [piece.members for piece in pieces]
+    if not all(isinstance(part, np.ndarray) for part in parts):
+        return LateMembers(parts), None
+    if len(sizes) > 1 or first_bad >= 0:
+        return joined(parts), None
+    starts = [*(piece.start for piece in pieces), sizes.shape[1]]
+    pieces.clear()
+    pointers = np.empty(sizes.shape[1] + 1, dtype=np.int64)
+    pointers[0] = 0
+
+    def point(which: int, first: int) -> None:
+        start, stop = starts[which : which + 2]
+        engines.chosen.running_totals(sizes[0, start:stop], first, pointers[start + 1 : stop + 1])
+
+    return joined(parts, point), pointers

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.kernels.blocks import over_numbers
 from aptset.kernels.formula import Floats
 
 
@@ -33,8 +34,19 @@ def by_counts(n: int, counts: NDArray[np.integer[Any]]) -> Floats:
 
 def rounding_bits(offsets: NDArray[np.int64], table_of: Callable[[int], Floats]) -> NDArray[np.uint8]:
     """Return a bit for every count of every group: whether its p-value is not the nearest float, but the next."""
-    tables = [table_of(n) > np.arange(n + 1, 0, -1) / (n + 1) for n in np.diff(offsets).tolist()]
+    tables = [_is_next(table_of(n), n) for n in np.diff(offsets).tolist()]
     return np.packbits(np.concatenate(tables), bitorder="little")
+
+
+def _is_next(table: Floats, n: int) -> NDArray[np.bool_]:
+    """Tell for every count whether its p-value in the table is above the nearest float."""
+    flags = np.empty(n + 1, dtype=np.bool_)
+
+    def work(start: int, stop: int) -> None:
+        np.greater(table[start:stop], np.arange(n + 1 - start, n + 1 - stop, -1) / (n + 1), out=flags[start:stop])
+
+    over_numbers(n + 1, work)
+    return flags
 
 
 _EXACT = 2**53  # whole numbers below this are floats

@@ -1,15 +1,15 @@
 """Scores of labels from where they stand in their rows: one label a row in one pass, or every label."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import blocks, engines
-from aptset.kernels.blocks import contiguous, over_blocks
+from aptset.kernels.blocks import ALONE, contiguous, over_blocks, shared_out
 from aptset.kernels.engines.interface import BLOCK_ROWS, Copies, Engine
 from aptset.kernels.formula import Floats, Formula, normalised, tempered
 from aptset.kernels.rowhash import Words
@@ -67,11 +67,17 @@ class Rows:
     side: int = PREDICTION
     first_row: int = 0
     n_copies: int = 0
+    rooms: list[Any] = field(default_factory=list, compare=False, repr=False)  # that blocks let go of, for others
 
     def block(self, start: int, stop: int) -> "Rows":
         """Return rows start .. stop - 1 as contiguous arrays, normalised and raised if that was asked for."""
         if stop - start == len(self.probabilities) and self.is_plain and self.seeds is None and self.u is None:
             return self
+        if self.is_plain:  # nothing but other arrays: threads wait while one makes a block
+            block = object.__new__(Rows)
+            seeds, u = (None if of_rows is None else of_rows[start:stop] for of_rows in (self.seeds, self.u))
+            block.__dict__.update(self.__dict__, probabilities=self.probabilities[start:stop], seeds=seeds, u=u)
+            return block
         values = contiguous(self.probabilities[start:stop])
         if self.normalize:
             with np.errstate(all="ignore"):
@@ -89,11 +95,37 @@ class Rows:
         )
 
     def over_blocks(self, work: Callable[["Rows", int, int], Result]) -> list[Result]:
-        """Call ``work(block, start, stop)`` on consecutive blocks of the size that the engine takes."""
+        """Call ``work(block, start, stop)`` on consecutive blocks of about the size that the engine takes."""
         n_rows, step = len(self.probabilities), self.engine.step(self)
+        if self.probabilities.size > ALONE:
+            step = shared_out(n_rows, step, self.n_columns)
         if n_rows <= step:
             return [work(self.block(0, n_rows), 0, n_rows)]
         return over_blocks(n_rows, step, lambda start, stop: work(self.block(start, stop), start, stop))
+
+    def over_blocks_and_copies(
+        self, work: Callable[["Rows", int, int], Result], noted: Words | None
+    ) -> tuple[list[Result], Copies | None]:
+        """Do so, and return the rows that must be looked at again as well, if there are any.
+
+        Copies are found among the seeds that ``work`` noted, block by block where blocks are long enough.
+        """
+        if noted is None or self.probabilities.size <= ALONE:
+            return self.over_blocks(work), self.copies(noted)
+        n_rows = len(self.probabilities)
+        fair = shared_out(n_rows, self.engine.step(self), self.n_columns)
+        step = -(-fair // BLOCK_ROWS) * BLOCK_ROWS
+        if fair < BLOCK_ROWS or n_rows <= step:
+            return self.over_blocks(work), self.copies(noted)
+
+        def both(start: int, stop: int) -> tuple[Result, Copies]:
+            result = work(self.block(start, stop), start, stop)
+            found = engines.chosen.copies(noted[start:stop], self.side, self.first_row + start)
+            return result, Copies(found.rows + start, found.seeds) if len(found.rows) else found
+
+        results = over_blocks(n_rows, step, both)
+        rows, seeds = (np.concatenate([found[k] for _, found in results]) for k in range(2))
+        return [result for result, _ in results], Copies(rows, seeds) if len(rows) else None
 
     def room_for_seeds(self) -> Words | None:
         """Return where the loops note the seeds that they hash, if they do: copies are found among them afterwards."""
@@ -176,11 +208,11 @@ def label_scores(rows: Rows, labels: NDArray[np.int64]) -> LabelScores:
         bad = block.engine.label_scores(block, chosen, scores[start:stop], piece_of(noted, start, stop))
         return start + bad if bad >= 0 else -1
 
-    first_bad = first_bad_row(rows.over_blocks(work))
-    copies = None
+    results, copies = rows.over_blocks_and_copies(work, noted)
+    first_bad = first_bad_row(results)
     if first_bad < 0:
-        scores, copies = rows.formula.on_grid(scores), rows.copies(noted)
-    if copies is None:
+        scores = rows.formula.on_grid(scores)
+    if copies is None or first_bad >= 0:
         return LabelScores(scores, first_bad, rows.n_copies, seeds)
     again = label_scores(rows.again(copies), labels[copies.rows])
     scores[copies.rows], seeds[copies.rows] = again.scores, copies.seeds

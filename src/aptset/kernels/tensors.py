@@ -21,17 +21,20 @@ class TensorRows:
 
     ``probabilities`` are (rows, labels), contiguous, float16, bfloat16, float32 or float64. ``seeds`` are the bits of
     64-bit words as int64; None: hashed from the rows, copies found. ``u`` are float64, or None: drawn from the seeds.
-    A row is bad as in :class:`aptset.kernels.rows.Rows`.
+    A row is bad as in :class:`aptset.kernels.rows.Rows`. The key may be a tensor with its bits on the device. With
+    ``logits`` the numbers are logits, and the engine one that makes their softmax itself; the first bad row then comes
+    as two numbers, the other of which is 0 where all rows look like probabilities.
     """
 
     probabilities: Tensor
     weights: Weights
-    key: int
+    key: Any
     tolerance: float
     seeds: Tensor = None
     u: Tensor = None
     side: int = PREDICTION
     first_row: int = 0
+    logits: bool = False
 
     def __len__(self) -> int:
         return int(self.probabilities.shape[0])
@@ -57,7 +60,10 @@ class TensorEngine(Protocol):
         ...
 
     def mask(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor]:
-        """Flag the members at one threshold for all rows, (1,), or at one for each, (rows,)."""
+        """Flag the members at one threshold for all rows, (1,), or at one for each, (rows,); bad rows hold every label.
+
+        Graphs cannot raise an error, and their sets must not be too small.
+        """
         ...
 
     def mask_by_label(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor]:

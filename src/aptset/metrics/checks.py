@@ -14,6 +14,7 @@ from aptset.core.devices import on_host
 from aptset.core.labels import as_labels, as_objects, check_length, with_one_missing
 from aptset.core.tables import is_table, matrix_of_table, plain_list
 from aptset.core.validate import check_sample_size
+from aptset.kernels.blocks import all_finite
 
 
 class Checked(NamedTuple):
@@ -161,14 +162,9 @@ def check_features(
     matrix: Any, names: list[str], wanted: list[str] | None, n_rows: int | None, left_out: Sequence[str] = ()
 ) -> Any:
     """Return a matrix of finite numbers with the right rows and columns."""
-    if not hasattr(matrix, "tocsr"):
-        if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
-            raise TypeError(
-                f"X must be a matrix of numbers or a data frame; got dtype {matrix.dtype}, {matrix.ndim}-D."
-            )
-        matrix = matrix.astype(np.float64)
-    else:
-        matrix = matrix.astype(np.float64)
+    if not hasattr(matrix, "tocsr") and (matrix.ndim != 2 or matrix.dtype.kind not in "fiub"):
+        raise TypeError(f"X must be a matrix of numbers or a data frame; got dtype {matrix.dtype}, {matrix.ndim}-D.")
+    matrix = matrix.astype(np.float64, copy=False)
     if len(set(names)) != len(names):
         raise ValueError("X must have distinct column names (values of text columns appear as column=value).")
     if matrix.shape[0] == 0:
@@ -179,7 +175,7 @@ def check_features(
         why = f": numbers, dates or texts of few values; left out {', '.join(left_out[:5])}" if left_out else ""
         raise ValueError(f"X must have at least one column to look for slices in{why}.")
     values = matrix.data if hasattr(matrix, "tocsr") else matrix
-    if not np.isfinite(values).all():
+    if not all_finite(values):
         raise ValueError("X must be finite to look for slices. Replace infinite values first.")
     missing = [name for name in wanted or [] if name not in names]
     if missing:
@@ -189,7 +185,7 @@ def check_features(
 
 def check_projections(projections: NDArray[np.float64]) -> NDArray[np.float64]:
     """Refuse projections that overflow."""
-    if not np.isfinite(projections).all():
+    if not all_finite(np.ravel(projections)):
         raise ValueError("X must have values whose sums stay finite; these overflow. Rescale the columns first.")
     return projections
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from aptset.core.validate import check_alpha
 from aptset.metrics.checks import check_bins, check_confidence, check_level
-from aptset.metrics.estimates import Estimate, share_of_count
+from aptset.metrics.estimates import Estimate, share_of_count, shares_of_counts
 from aptset.metrics.outcome import Outcome
 
 
@@ -57,8 +57,8 @@ def coverage_by(
     >>> {label: float(value) for label, value in by_label.items()}
     {'a': 0.5, 'b': 1.0}
     """
-    outcome = Outcome.of(sets, labels, classes)
-    return {part.name: outcome.share(outcome.covered, confidence, part.rows) for part in outcome.parts(by)}
+    sums, sure = Outcome.of(sets, labels, classes).sums(by), check_confidence(confidence)
+    return dict(zip(sums.names, shares_of_counts(sums.covered, sums.rows, sure), strict=True))
 
 
 def size_stratified_coverage(
@@ -91,11 +91,11 @@ def size_stratified_coverage(
     {1: 0.5, 2: 1.0}
     """
     outcome = Outcome.of(sets, labels, classes)
-    sizes = outcome.sizes
     if bins is None:
-        return {size: outcome.share(outcome.covered, confidence, sizes == size) for size in outcome.sizes_met()}
+        sizes, rows, covered = outcome.counts_of_sizes()
+        return dict(zip(sizes, shares_of_counts(covered, rows, check_confidence(confidence)), strict=True))
     starts = check_bins(bins)
-    which = np.searchsorted(starts, sizes, side="right") - 1
+    which = np.searchsorted(starts, outcome.sizes, side="right") - 1
     ends = [int(end) - 1 for end in starts[1:]] + [None]
     pairs = zip(starts.tolist(), ends, strict=True)
     return {pair: outcome.share(outcome.covered, confidence, which == number) for number, pair in enumerate(pairs)}
@@ -131,7 +131,8 @@ def gap_of_counts(counts: list[tuple[int, int]], target: float | None, confidenc
         return Estimate(math.nan, 0.0, 1.0, 0)
     # All intervals hold at once with the wanted confidence, so what they allow for the gap does too.
     each, n = 1 - (1 - confidence) / len(counts), sum(rows for _, rows in counts)
-    shares = [share_of_count(count, rows, each) for count, rows in counts]
+    covered, rows = np.array(counts).T
+    shares = shares_of_counts(covered, rows, each)
     values, low, high = (np.array([get(s) for s in shares]) for get in (float, lambda s: s.low, lambda s: s.high))
     if target is None:
         widest = high.max() - low.min() if len(counts) > 1 else 0.0
@@ -203,7 +204,8 @@ def labels_below(
     if not counts:
         return Estimate(math.nan, 0.0, 1.0, 0)
     each = 1 - (1 - sure) / len(counts)
-    shares = [share_of_count(covered, rows, each) for covered, rows in counts]
+    covered, rows = np.array(counts).T
+    shares = shares_of_counts(covered, rows, each)
     value, low, high = (
         sum(bound < wanted for bound in bounds) / len(counts)
         for bounds in zip(*((share, share.high, share.low) for share in shares), strict=True)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Counts = NDArray[np.int64]
+
 
 class Estimate(float):
     """A float with a confidence interval.
@@ -71,6 +73,18 @@ def share_of_count(count: int, n: int, confidence: float) -> Estimate:
     return Estimate(count / n, low, high, n, count)
 
 
+def shares_of_counts(counts: Counts, n: Counts, confidence: float) -> list[Estimate]:
+    """Return such a share for each of many counts at once."""
+    from scipy.special import betaincinv
+
+    tail = (1 - confidence) / 2
+    low = np.where(counts > 0, betaincinv(np.maximum(counts, 1), n - counts + 1, tail), 0.0)
+    high = np.where(counts < n, betaincinv(counts + 1, np.maximum(n - counts, 1), 1 - tail), 1.0)
+    columns = (counts.tolist(), n.tolist(), low.tolist(), high.tolist())
+    none = Estimate(math.nan, 0.0, 1.0, 0, 0)
+    return [Estimate(k / rows, a, b, rows, k) if rows else none for k, rows, a, b in zip(*columns, strict=True)]
+
+
 def mean(values: NDArray[Any], confidence: float) -> Estimate:
     """Return a mean with the interval of Student's t; NaN without values, and no finite interval for one value."""
     from scipy.special import stdtrit
@@ -101,19 +115,36 @@ def mean_of_sums(n: int, total: int, squares: int, least: int, most: int, confid
     """
     if n == 0:
         return Estimate(math.nan, least, most, 0)
-    down, up = (_distance(total, squares, n, extreme, confidence) for extreme in (least, most))
-    low, high = (total + least) / (n + 1) - down, (total + most) / (n + 1) + up
-    return Estimate(total / n, max(float(least), low), min(float(most), high), n)
+    low, high = _ends_of_mean(n, total, squares, least, most, confidence)
+    return Estimate(total / n, low, high, n)
 
 
-def _distance(total: int, squares: int, n: int, extreme: int, confidence: float) -> float:
-    """Return how far an end lies from the mean of the sizes and one extreme size more."""
+def means_of_sums(
+    n: Counts, total: Counts, squares: Counts, least: int, most: int, confidence: float
+) -> list[Estimate]:
+    """Return such a mean for each of many sums at once."""
+    low, high = _ends_of_mean(np.maximum(n, 1), total, squares, least, most, confidence)
+    columns = (n.tolist(), (total / np.maximum(n, 1)).tolist(), low.tolist(), high.tolist())
+    none = Estimate(math.nan, least, most, 0)
+    return [Estimate(value, a, b, rows) if rows else none for rows, value, a, b in zip(*columns, strict=True)]
+
+
+def _ends_of_mean(n: Any, total: Any, squares: Any, least: int, most: int, confidence: float) -> tuple[Any, Any]:
+    """Return the ends of the interval of a mean, or of many."""
     from scipy.special import stdtrit
 
-    t, mean = float(stdtrit(n, (1 + confidence) / 2)), (total + extreme) / (n + 1)
-    variance = max(0.0, (squares + extreme**2 - mean * (total + extreme)) / n)
-    skewness = max(0.0, t**2 - 1) / 3 * abs(extreme - mean) / (n + 1)
-    return float(t * (variance / (n + 1)) ** 0.5 + skewness)
+    t = stdtrit(n, (1 + confidence) / 2)
+    down, up = (_distance(total, squares, n, extreme, t) for extreme in (least, most))
+    low, high = (total + least) / (n + 1) - down, (total + most) / (n + 1) + up
+    return np.maximum(float(least), low), np.minimum(float(most), high)
+
+
+def _distance(total: Any, squares: Any, n: Any, extreme: int, t: Any) -> Any:
+    """Return how far an end lies from the mean of the sizes and one extreme size more."""
+    mean = (total + extreme) / (n + 1)
+    variance = np.maximum(0.0, (squares + extreme**2 - mean * (total + extreme)) / n)
+    skewness = np.maximum(0.0, t**2 - 1) / 3 * np.abs(extreme - mean) / (n + 1)
+    return t * np.sqrt(variance / (n + 1)) + skewness
 
 
 def resampled_share(values: NDArray[Any], test_share: float, confidence: float) -> Estimate:

@@ -272,10 +272,17 @@ def evaluate(
     rows = None
     if p_values is not None:
         rows = EvaluationRows.of(checked, labels, p_values, probabilities, groups, X, level, n, allow_empty)
-    outcome, common = Outcome.of(checked, labels), {"alpha": alpha, "X": X, "random_state": random_state}
+    outcome = Outcome.of(checked, labels)
+    kinds, common = outcome.by_kind(), {"alpha": alpha, "X": X, "random_state": random_state, "confidence": confidence}
     return Evaluation(
-        overall={name: one.measure(outcome, confidence=confidence, **common) for name, one in METRICS.items()},
-        parts={name: one.measure(outcome, groups, confidence) for name, one in BREAKDOWNS.items()},
+        overall={
+            name: one.measure(outcome if one.needs_features or not one.streams else kinds, **common)
+            for name, one in METRICS.items()
+        },
+        parts={
+            name: one.measure(outcome if one.by == "group" else kinds, groups, confidence)
+            for name, one in BREAKDOWNS.items()
+        },
         alpha=level,
         n=len(checked),
         evidence=rows,

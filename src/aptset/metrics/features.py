@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -12,11 +14,13 @@ from numpy.typing import NDArray
 from aptset.core.devices import on_host
 from aptset.core.labels import hashable
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
+from aptset.kernels import engines
+from aptset.kernels.blocks import looked_up, over_blocks, over_numbers, shared_out, width_of
 from aptset.kernels.formula import Floats
 from aptset.metrics.checks import check_features, check_projections
 
 MOST_VALUES = 50  # of a text that slices are made of; one of more values is a name, an id or prose
-_ROWS_AT_ONCE = 4096  # few enough to stay in the cache
+_ROWS_OF_A_SUM, _CELLS_OF_A_ROW = 2**14, 8
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,30 @@ class Features:
         """The names of the columns; values of texts appear as "column=value"."""
         return [feature.name for feature in self.columns]
 
+    def some(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows of the matrix."""
+        return self.matrix[rows] if hasattr(self.matrix, "tocsr") else looked_up(self.matrix, rows)
+
     def means(self, rows: NDArray[np.intp]) -> Floats:
         """Return the mean of each feature over some rows."""
-        return np.asarray(self.matrix[rows].mean(axis=0)).ravel() if len(rows) else np.full(len(self.columns), np.nan)
+        if not len(rows):
+            return np.full(len(self.columns), np.nan)
+        if hasattr(self.matrix, "tocsr"):
+            return np.asarray(self.matrix[rows].mean(axis=0)).ravel()
+        return _mean_of(len(rows), lambda start, stop: self.matrix[rows[start:stop]])
 
-    def of(self, number: int) -> Floats:
-        """Return one column."""
-        column = self.matrix[:, [number]]
+    @cached_property
+    def overall(self) -> Floats:
+        """The mean of each feature over all rows."""
+        if hasattr(self.matrix, "tocsr"):
+            return np.asarray(self.matrix.mean(axis=0)).ravel()
+        return _mean_of(len(self.matrix), lambda start, stop: self.matrix[start:stop])
+
+    def of(self, number: int, rows: NDArray[np.intp] | None = None) -> Floats:
+        """Return one column, of some rows or of all."""
+        if not hasattr(self.matrix, "tocsr"):
+            return np.asarray(self.matrix[:, number] if rows is None else self.matrix[rows, number])
+        column = self.matrix[:, [number]] if rows is None else self.matrix[rows][:, [number]]
         return np.asarray(column.todense() if hasattr(column, "todense") else column, dtype=np.float64).ravel()
 
 
@@ -62,13 +83,27 @@ def project(matrix: Any, vectors: Floats) -> Floats:
     """
     if hasattr(matrix, "tocsr"):
         return check_projections(np.ascontiguousarray((matrix @ vectors.T).T))
-    projections = np.zeros((len(vectors), len(matrix)))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, len(matrix), _ROWS_AT_ONCE):
-            part, columns = projections[:, start : start + _ROWS_AT_ONCE], matrix[start : start + _ROWS_AT_ONCE].T
-            for j, column in enumerate(columns):
-                part += vectors[:, j, None] * column
+    projections = np.empty((len(vectors), len(matrix)))
+
+    def work(start: int, stop: int) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            for vector, projection in zip(vectors, projections, strict=True):
+                engines.chosen.project(matrix[start:stop], vector, projection[start:stop])
+
+    over_blocks(len(matrix), shared_out(len(matrix), max(1, len(matrix)), sum(vectors.shape)), work)
     return check_projections(projections)
+
+
+def _mean_of(n: int, rows: Callable[[int, int], NDArray[Any]]) -> Floats:
+    """Return the mean of each column of n rows, which come some at a time: as many each time, whoever adds them up."""
+
+    def add_up(start: int, stop: int) -> list[Floats]:
+        step = _ROWS_OF_A_SUM
+        return [rows(first, min(first + step, stop)).sum(axis=0) for first in range(start, stop, step)]
+
+    whole = -(-shared_out(n, n, _CELLS_OF_A_ROW) // _ROWS_OF_A_SUM) * _ROWS_OF_A_SUM  # sums in a block
+    several = over_blocks(n, whole, add_up)
+    return np.asarray(np.sum([total for totals in several for total in totals], axis=0) / n)
 
 
 def features_of(
@@ -101,12 +136,19 @@ def can_be_sliced(X: Any, n_rows: int) -> bool:
 def _spread(matrix: Any) -> Floats:
     """Return the standard deviation of each column."""
     if not hasattr(matrix, "tocsr"):
-        return np.asarray(matrix.std(axis=0))
+        mean = _mean_of(len(matrix), lambda start, stop: matrix[start:stop])
+        return np.sqrt(_mean_of(len(matrix), lambda start, stop: np.square(matrix[start:stop] - mean)))
     n, mean = matrix.shape[0], np.asarray(matrix.mean(axis=0)).ravel()
     coordinates = matrix.tocoo()
     away = (coordinates.data - mean[coordinates.col]) ** 2 - mean[coordinates.col] ** 2
     total = np.bincount(coordinates.col, weights=away, minlength=matrix.shape[1]) + n * mean**2
     return np.asarray(np.sqrt(np.maximum(total / n, 0.0)))
+
+
+def _has_gaps(matrix: NDArray[Any]) -> bool:
+    """Tell whether a number is missing."""
+    found = over_numbers(len(matrix), lambda start, stop: np.isnan(matrix[start:stop]).any(), width_of(matrix))
+    return any(found)
 
 
 class _Columns:
@@ -125,7 +167,7 @@ class _Columns:
         names = [f"x{j}" for j in range(matrix.shape[1] if matrix.ndim == 2 else 0)]
         is_wanted = any(name.endswith("=missing") for name in self.wanted)
         is_plain = matrix.ndim == 2 and matrix.dtype.kind == "f" and not hasattr(X, "tocsr")
-        if is_plain and (is_wanted or np.isnan(matrix).any()):
+        if is_plain and (is_wanted or _has_gaps(matrix)):
             for j, name in enumerate(names):
                 self._number(name, matrix[:, j], "number")
             return np.column_stack(self._made)
@@ -179,15 +221,15 @@ class _Columns:
 _SHORT = 90  # days; a shorter time is told by its days
 
 
-def in_words(feature: Feature, inside: Floats, everywhere: Floats) -> str:
-    """Return one sentence about a feature among the rows of a slice, and among all rows."""
+def in_words(feature: Feature, inside: Floats, overall: float, everywhere: Callable[[], Floats]) -> str:
+    """Return one sentence about a feature among the rows of a slice, and among all rows, whose mean is known."""
     if feature.kind == "value":
-        return _of_value(feature, float(inside.mean()), float(everywhere.mean()))
+        return _of_value(feature, float(inside.mean()), float(overall))
     low, high = (float(value) for value in np.quantile(inside, [0.1, 0.9]))
     if feature.kind == "date":
-        return f"{feature.column} {_of_time(low, high, everywhere)}"
-    way = "low" if inside.mean() < everywhere.mean() else "high"
-    return f"{feature.column} is {way}: mostly {low:.3g} to {high:.3g} (on average {everywhere.mean():.3g} in all rows)"
+        return f"{feature.column} {_of_time(low, high, everywhere())}"
+    way = "low" if inside.mean() < overall else "high"
+    return f"{feature.column} is {way}: mostly {low:.3g} to {high:.3g} (on average {overall:.3g} in all rows)"
 
 
 def _of_value(feature: Feature, here: float, overall: float) -> str:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.core.labels import as_objects, check_length, coded_array, columns_of, distinct
+from aptset.core.labels import check_length, numbered
 from aptset.core.overlapping import Overlapping
+from aptset.kernels.blocks import least_and_most, over_numbers
+from aptset.kernels.long_arrays import group_sizes, in_groups
 from aptset.metrics.checks import check_by, check_confidence
 from aptset.metrics.estimates import Estimate, mean_of_sizes, mean_of_sums, share_of_count
 from aptset.sets import PredictionSets
 
+_ROWS_OF_A_KIND, _MOST_KINDS = 16, 2**16  # rows on average, for kinds to be worth counting
 Chosen = NDArray[np.bool_] | NDArray[np.intp]  # some rows: a flag for each, or their numbers
 
 
@@ -23,6 +27,35 @@ class Stratum(NamedTuple):
 
     name: Any
     rows: NDArray[np.intp]
+
+
+class PartSums(NamedTuple):
+    """Counts and sums of sizes within each of several parts, over all their rows and over those that are covered."""
+
+    names: list[Any]
+    rows: NDArray[np.int64]
+    covered: NDArray[np.int64]
+    size: NDArray[np.int64]
+    squares: NDArray[np.int64]
+    covering_size: NDArray[np.int64]
+    covering_squares: NDArray[np.int64]
+
+
+class Kinds(NamedTuple):
+    """Kinds of rows: the number of their part, the size of their sets, whether these cover, and how many there are."""
+
+    part: NDArray[Any]
+    sizes: NDArray[np.int64]
+    covered: NDArray[np.bool_]
+    times: NDArray[np.int64]
+
+    def sums(self, names: list[Any]) -> PartSums:
+        """Add them up; sums of whole numbers below 2^53 are exact in the floats of a bincount."""
+        size = self.times * self.sizes
+        every = [self.times, self.times * self.covered, size, size * self.sizes, size * self.covered]
+        every.append(every[3] * self.covered)
+        found = (np.bincount(self.part, weight, minlength=len(names)).astype(np.int64) for weight in every)
+        return PartSums(names, *found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +75,8 @@ class Outcome:
         The sets and the true labels themselves. Where rows have gone by, there are no sets, and a label for each entry.
     times : array of int or None
         How many rows each entry stands for; None for one each.
+    counts_of_kinds : array of int, shape (labels, sizes, 2), or None
+        Rows of each label of the sets, of each size, that miss and that cover; rows of other labels are in none.
     """
 
     sizes: NDArray[np.int64]
@@ -50,6 +85,7 @@ class Outcome:
     sets: PredictionSets | None = None
     labels: Any = None
     times: NDArray[np.int64] | None = None
+    counts_of_kinds: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, sets: Any, labels: ArrayLike | None = None, classes: ArrayLike | None = None) -> Outcome:
@@ -57,8 +93,11 @@ class Outcome:
         if isinstance(sets, Outcome):
             return sets
         checked = PredictionSets.of(sets, classes)
-        holds = None if labels is None else checked.covers(labels)
-        return cls(checked.sizes, holds, len(checked.classes), checked, labels)
+        n_classes = len(checked.classes)
+        if labels is None:
+            return cls(checked.sizes, None, n_classes, checked)
+        judged = checked.judged(labels, min(_MOST_KINDS, len(checked) // _ROWS_OF_A_KIND))
+        return cls(judged.sizes, judged.holds, n_classes, checked, labels, counts_of_kinds=judged.counts)
 
     @property
     def n(self) -> int:
@@ -71,9 +110,13 @@ class Outcome:
         assert self.holds is not None, "a metric that asks which sets cover takes the labels"
         return self.holds
 
-    def sizes_met(self) -> list[int]:
-        """Return the sizes that sets have, upward."""
-        return np.flatnonzero(np.bincount(self.sizes)).tolist()
+    def counts_of_sizes(self) -> tuple[list[int], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the sizes that sets have, upward, how many have each, and how many of those cover."""
+        covered = np.zeros(len(self.sizes)) if self.holds is None else self.holds
+        weights = (self.times, covered if self.times is None else covered * self.times)
+        rows, hits = (np.bincount(self.sizes, weight).astype(np.int64) for weight in weights)
+        sizes = np.flatnonzero(rows)
+        return sizes.tolist(), rows[sizes], hits[sizes]
 
     def share(self, hits: NDArray[np.bool_], confidence: float, among: Chosen | None = None) -> Estimate:
         """Return the share of rows with a property, among some or all, with the exact (Clopper-Pearson) interval."""
@@ -99,13 +142,73 @@ class Outcome:
             self._parts_of_arrays[id(by)] = by, _parts(by, self.labels)  # with the array, so that its id stays its own
         return self._parts_of_arrays[id(by)][1]
 
+    def sums(self, by: Any = "label") -> PartSums:
+        """Return counts and sums of sizes within each true label, or each value of an array."""
+        if isinstance(by, Overlapping):
+            return self._sums_of_parts(self.parts(by))
+        if id(by) not in self._sums_of_arrays:
+            names, number = numbered(check_by(by, self.labels))
+            self._sums_of_arrays[id(by)] = by, self._kinds(number, len(names)).sums(names.tolist())
+        return self._sums_of_arrays[id(by)][1]
+
     def counts(self, by: Any = "label") -> list[tuple[int, int]]:
         """Return for each part how many of how many rows are covered."""
-        return [self._count(self.covered, part.rows) for part in self.parts(by)]
+        sums = self.sums(by)
+        return list(zip(sums.covered.tolist(), sums.rows.tolist(), strict=True))
+
+    def by_kind(self) -> Outcome:
+        """Return one entry for all rows of one label and size that cover or miss; the same where those are not few."""
+        if self.times is not None or not len(self.sizes):
+            return self
+        if self.sets is not None and self.counts_of_kinds is not None and self._are_classes(self.sets.classes):
+            label, size, covers = np.nonzero(self.counts_of_kinds)
+            times = self.counts_of_kinds[label, size, covers]
+            return Outcome(size, covers == 1, self.most, labels=self.sets.classes[label], times=times)
+        names, number = numbered(check_by("label", self.labels))
+        kinds = self._kinds(number, len(names))
+        if len(kinds.part) == len(self.sizes):
+            return self
+        return Outcome(kinds.sizes, kinds.covered, self.most, labels=names[kinds.part], times=kinds.times)
+
+    def _are_classes(self, classes: NDArray[Any]) -> bool:
+        """Tell whether every row was counted, and by the name that its label has."""
+        kind = np.asarray(self.labels).dtype.kind
+        is_counted = self.counts_of_kinds is not None and self.counts_of_kinds.sum() == len(self.sizes)
+        return bool(is_counted and kind == classes.dtype.kind and kind in "iuU")
+
+    def _kinds(self, number: NDArray[np.int32], n_parts: int) -> Kinds:
+        """Return the kinds of rows, where they are in parts of these numbers; all rows where kinds are not few."""
+        n_rows = len(self.sizes)
+        n_sizes = int(least_and_most(self.sizes)[1]) + 1 if n_rows else 1
+        if self.times is not None or _ROWS_OF_A_KIND * 2 * n_sizes * n_parts > n_rows:
+            times = np.ones(n_rows, dtype=np.int64) if self.times is None else self.times
+            return Kinds(number, self.sizes, self.covered, times)
+        kinds = np.empty(n_rows, dtype=np.int32)
+
+        def work(start: int, stop: int) -> None:
+            kinds[start:stop] = (number[start:stop] * n_sizes + self.sizes[start:stop]) * 2 + self.covered[start:stop]
+
+        over_numbers(n_rows, work)
+        times = group_sizes(kinds, 2 * n_sizes * n_parts)
+        kind = np.flatnonzero(times)
+        return Kinds(kind // (2 * n_sizes), kind // 2 % n_sizes, kind % 2 == 1, times[kind])
 
     @cached_property
     def _parts_of_arrays(self) -> dict[int, tuple[Any, list[Stratum]]]:
         return {}
+
+    @cached_property
+    def _sums_of_arrays(self) -> dict[int, tuple[Any, PartSums]]:
+        return {}
+
+    def _sums_of_parts(self, parts: list[Stratum]) -> PartSums:
+        """Return the sums of parts that may overlap."""
+        times = np.ones(len(self.sizes), dtype=np.int64) if self.times is None else self.times
+        several = []
+        for name, rows in parts:
+            of_part = (self.sizes[rows], self.covered[rows], times[rows])
+            several.append(Kinds(np.zeros(len(of_part[0]), dtype=np.intp), *of_part).sums([name])[1:])
+        return PartSums([part.name for part in parts], *np.array(several).reshape(-1, 6).T.astype(np.int64))
 
     @cached_property
     def _parts_of_labels(self) -> list[Stratum]:
@@ -124,14 +227,8 @@ class Outcome:
 
 
 def _parts(by: Any, labels: ArrayLike) -> list[Stratum]:
-    values = check_by(by, labels)
-    several = coded_array(values) if values.dtype.kind == "U" else None
-    looked_at = values if several is None else as_objects(several.values)
-    names = distinct(looked_at)
-    number = columns_of(looked_at, names)
-    number = number if several is None else number[several.codes]
-    if len(names) < 2**15:
-        number = number.astype(np.int16)  # which numpy sorts by digits
-    order = np.argsort(number, kind="stable")
-    rows = np.split(order, np.searchsorted(number[order], np.arange(1, max(len(names), 1))))
-    return [Stratum(name, of_name) for name, of_name in zip(names.tolist(), rows, strict=False)]
+    names, number = numbered(check_by(by, labels))
+    order, offsets = in_groups(np.arange(len(number)), number, len(names))
+    return [
+        Stratum(name, order[start:stop]) for name, (start, stop) in zip(names.tolist(), pairwise(offsets), strict=True)
+    ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from aptset.metrics.estimates import Estimate
+from aptset.metrics.checks import check_confidence
+from aptset.metrics.estimates import Estimate, means_of_sums, shares_of_counts
 from aptset.metrics.outcome import Outcome
 
 
@@ -49,8 +51,9 @@ def size_distribution(sets: Any, *, confidence: float = 0.95) -> dict[int, Estim
     >>> aptset.size_distribution([["a"], ["a", "b"], ["b"], []])[1]
     0.5 [0.06759, 0.9324] (2 of 4)
     """
-    outcome = Outcome.of(sets)
-    return {size: outcome.share(outcome.sizes == size, confidence) for size in outcome.sizes_met()}
+    sizes, rows, _ = Outcome.of(sets).counts_of_sizes()
+    shares = shares_of_counts(rows, np.full(len(rows), rows.sum()), check_confidence(confidence))
+    return dict(zip(sizes, shares, strict=True))
 
 
 def mean_size_by(
@@ -66,7 +69,8 @@ def mean_size_by(
     {'x': 1.5, 'y': 1.0}
     """
     outcome = Outcome.of(sets, labels, classes)
-    return {part.name: outcome.mean_size(confidence, part.rows) for part in outcome.parts(by)}
+    sums, ends = outcome.sums(by), (0, outcome.most, check_confidence(confidence))
+    return dict(zip(sums.names, means_of_sums(sums.rows, sums.size, sums.squares, *ends), strict=True))
 
 
 def size_given_coverage_by(
@@ -82,8 +86,9 @@ def size_given_coverage_by(
     {'a': 1.0, 'b': 2.0}
     """
     outcome = Outcome.of(sets, labels, classes)
-    covering = {part.name: part.rows[outcome.covered[part.rows]] for part in outcome.parts(by)}
-    return {name: outcome.mean_size(confidence, rows, least=1) for name, rows in covering.items()}
+    sums, ends = outcome.sums(by), (1, max(1, outcome.most), check_confidence(confidence))
+    means = means_of_sums(sums.covered, sums.covering_size, sums.covering_squares, *ends)
+    return dict(zip(sums.names, means, strict=True))
 
 
 def empty_rate(sets: Any, *, confidence: float = 0.95) -> Estimate:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,8 +14,9 @@ from aptset.core import validate
 from aptset.core.tables import is_table
 from aptset.core.validate import check_generator
 from aptset.kernels import engines
-from aptset.kernels.blocks import thread_count
+from aptset.kernels.blocks import least_and_most, looked_up, over_blocks, thread_count
 from aptset.kernels.formula import Floats
+from aptset.kernels.long_arrays import order_upward
 from aptset.kernels.slabs import Slab, find_slab
 from aptset.metrics.checks import (
     check_confidence,
@@ -28,7 +29,7 @@ from aptset.metrics.features import Features, features_of, in_words, project
 from aptset.metrics.outcome import Outcome
 
 _FIRST = 32  # directions that tell roughly how bad the worst one is
-_DIRECTIONS_AT_ONCE = 64
+_FEWEST_DIRECTIONS, _DIRECTIONS_AT_ONCE = 2, 64  # that share a look at the rows
 _BINS_AT_ONCE = 2**18  # of all directions together: they stay near the core
 _POINTS_IN_BIN = 5
 _COARSE, _FINE = 2**12, 2**15  # bins at the most: for a first look at all directions, and for those that are left
@@ -39,71 +40,69 @@ _FAR = 1e300
 def search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Fraction) -> tuple[Slab, Floats]:
     """Return the worst slab over all directions (the first of equal ones)."""
     least = max(1, -int(-delta * len(covered) // 1))  # ceil, exactly
-    points = _Points(matrix, covered.astype(np.uint8), least)
+    low, high = (0.0, np.inf) if hasattr(matrix, "tocsr") else least_and_most(matrix)
+    points = _Points(matrix, covered.astype(np.uint8), least, max(float(high), -float(low)))
     bounds = points.bounds(vectors[:_FIRST], Fraction(1), _COARSE)
     best = points.worse(vectors, int(np.argmin(bounds)), None)
     if len(vectors) > _FIRST:
-        bounds = np.append(bounds, points.bounds(vectors[_FIRST:], best.slab.mean, _COARSE))
+        bounds = np.append(bounds, points.bounds(vectors[_FIRST:], best.mean, _COARSE))
         best = points.worse(vectors, int(np.argmin(bounds)), best)
-    close = np.flatnonzero(bounds <= float(best.slab.mean) + 1e-9)
+    close = np.flatnonzero(bounds <= float(best.mean) + 1e-9)
     if len(close) > 1 and len(covered) > _POINTS_IN_BIN * _COARSE:  # many points in a bin: a closer look is worth it
-        bounds[close] = points.bounds(vectors[close], best.slab.mean, _FINE)
+        bounds[close] = points.bounds(vectors[close], best.mean, _FINE)
     for number in np.argsort(bounds, kind="stable").tolist():
-        if bounds[number] > float(best.slab.mean) + 1e-9:
+        if bounds[number] > float(best.mean) + 1e-9:
             break  # neither this direction nor any later one can be worse
         best = points.worse(vectors, number, best)
-    return best.slab, vectors[best.number]
+    return find_slab(best.position, best.flags, least, best.mean), vectors[best.number]
 
 
 class _Found(NamedTuple):
-    """The worst slab so far, and the number of its direction."""
+    """The least mean of a slab so far, the number of its direction, and the points along it."""
 
     number: int
-    slab: Slab
+    mean: Fraction
+    position: Floats
+    flags: NDArray[np.uint8]
 
 
 class _Points(NamedTuple):
-    """Rows, whether they are covered, and how many a slab holds at least."""
+    """Rows, whether they are covered, how many a slab holds at least, and the largest value (infinite if unknown)."""
 
     matrix: Any
     flags: NDArray[np.uint8]
     least: int
+    largest: float
 
     def worse(self, vectors: Floats, number: int, best: _Found | None) -> _Found:
         """Return the worst slab of a direction, or the one before if that is worse, or as bad and came first."""
         if best is not None and number == best.number:
             return best
         (projection,) = project(self.matrix, vectors[number : number + 1])
-        order = np.argsort(projection)
-        position, flags = projection[order], self.flags[order]
+        order = order_upward(projection)
+        position, flags = looked_up(projection, order), looked_up(self.flags, order)
         mean = engines.chosen.least_mean(position, flags, self.least)
-        if best is not None and (best.slab.mean, best.number) < (mean, number):
+        if best is not None and (best.mean, best.number) < (mean, number):
             return best
-        return _Found(number, find_slab(position, flags, self.least, mean))
+        return _Found(number, mean, position, flags)
 
     def bounds(self, vectors: Floats, known: Fraction, most_bins: int) -> Floats:
         """Return what no slab of each direction falls below, some directions at a time on every core."""
         n_bins = min(max(len(self.flags) // _POINTS_IN_BIN, 16), most_bins)
-        at_once = max(1, min(_DIRECTIONS_AT_ONCE, _BINS_AT_ONCE // n_bins))
-        is_safe = not hasattr(self.matrix, "tocsr") and _stay_finite(self.matrix, vectors)
+        fair = max(_FEWEST_DIRECTIONS, -(-len(vectors) // (2 * thread_count())))
+        at_once = max(1, min(fair, _DIRECTIONS_AT_ONCE, _BINS_AT_ONCE // n_bins))
+        is_safe = self.largest * float(np.abs(vectors).sum(axis=1).max()) < _FAR  # no sum can overflow
 
-        def work(directions: Floats) -> Floats:
+        def work(start: int, stop: int) -> Floats:
             # A sparse matrix is projected before, and what came out is its own direction.
+            directions = vectors[start:stop]
             rows = self.matrix if is_safe else project(self.matrix, directions).T
             along = directions if is_safe else np.eye(len(directions))
             return engines.chosen.least_mean_bounds(rows, along, self.flags, self.least, known, n_bins)
 
-        parts = [vectors[start : start + at_once] for start in range(0, len(vectors), at_once)]
         if len(self.flags) * len(vectors) < _WORTH_THREADS:
-            return np.concatenate([work(directions) for directions in parts])
-        with ThreadPoolExecutor(thread_count()) as pool:
-            return np.concatenate(list(pool.map(work, parts)))
-
-
-def _stay_finite(matrix: Floats, vectors: Floats) -> bool:
-    """Tell whether no sum can overflow, from the largest values alone."""
-    largest = max(float(matrix.max()), -float(matrix.min()))
-    return largest * float(np.abs(vectors).sum(axis=1).max()) < _FAR
+            return np.concatenate([work(k, k + at_once) for k in range(0, len(vectors), at_once)])
+        return np.concatenate(over_blocks(len(vectors), at_once, work))
 
 
 _LEAST_SPECIAL = 0.1  # standard deviations that a column must be away to be worth a word
@@ -270,7 +269,7 @@ def worst_slice_coverage(
         order = generator.permutation(len(covered))
         n_find = max(1, round(validate.share(share_to_find, "share_to_find") * len(covered)))
         find, judge = order[:n_find], order[n_find:]
-    slab, vector = search(features.matrix[find], covered[find], vectors, least_share)
+    slab, vector = search(features.some(find), looked_up(covered, find), vectors, least_share)
     (projection,) = project(features.matrix, vector[None, :])
     inside = (projection >= slab.low) & (projection <= slab.high)
     return _summarise(features, covered, vector, slab, find, judge, inside, sure, method)
@@ -287,41 +286,42 @@ def _summarise(
     confidence: float,
     method: str,
 ) -> WorstSlice:
-    judged = covered[judge]
+    judged, is_inside = looked_up(covered, judge), looked_up(inside, judge)
+    means = features.means(np.flatnonzero(inside))
     return WorstSlice(
-        coverage=share(judged[inside[judge]], confidence),
+        coverage=share(judged[is_inside], confidence),
         found=float(slab.mean),
         direction=vector,
         low=slab.low,
         high=slab.high,
-        share=float(inside[find].mean()),
+        share=float(looked_up(inside, find).mean()),
         names=features.names,
-        means=features.means(np.flatnonzero(inside)),
-        overall=features.means(np.arange(len(covered))),
+        means=means,
+        overall=features.overall,
         spread=features.spread,
         method=method,
-        rows=judge[inside[judge]],
-        sentences=_sentences(features, inside),
-        chance=float("nan") if method == "in-sample" else _chance(judged, judged[inside[judge]]),
+        rows=judge[is_inside],
+        sentences=_sentences(features, inside, means),
+        chance=float("nan") if method == "in-sample" else _chance(judged, judged[is_inside]),
         left_out=features.left_out,
         fill=features.fill,
     )
 
 
-def _sentences(features: Features, inside: NDArray[np.bool_], most: int = 3) -> tuple[str, ...]:
+def _sentences(features: Features, inside: NDArray[np.bool_], means: Floats, most: int = 3) -> tuple[str, ...]:
     """Say what is special about the rows inside, for the columns that set them apart most, each of them once."""
     if not inside.any():
         return ()
-    away = features.means(np.flatnonzero(inside)) - features.means(np.arange(len(inside)))
-    away = away / np.where(features.spread > 0, features.spread, 1.0)
+    rows = np.flatnonzero(inside)
+    away = (means - features.overall) / np.where(features.spread > 0, features.spread, 1.0)
     # A value is told where it is frequent: that another one is rare says less.
     special = [away[j] if feature.kind == "value" else abs(away[j]) for j, feature in enumerate(features.columns)]
     sentences: dict[str, str] = {}
     for j in np.argsort(-np.array(special), kind="stable").tolist():
         feature = features.columns[j]
         if len(sentences) < most and feature.column not in sentences and special[j] > _LEAST_SPECIAL:
-            values = features.of(j)
-            sentences[feature.column] = in_words(feature, values[inside], values)
+            everywhere = partial(features.of, j)
+            sentences[feature.column] = in_words(feature, features.of(j, rows), features.overall[j], everywhere)
     return tuple(sentences.values())
 
 

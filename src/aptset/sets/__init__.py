@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.core.labels import as_labels, as_objects, check_labels, check_length, columns_of, distinct
 from aptset.core.tables import Backend, Lists, is_table, make_table_with_lists, plain_list, read_lists
+from aptset.kernels.blocks import sizes_of
+from aptset.kernels.long_arrays import Judged, judged, pointers_of
 from aptset.kernels.membership import LateMembers
 from aptset.sets.checks import (
     check_label_rows,
@@ -21,30 +23,11 @@ from aptset.sets.checks import (
     check_set_classes,
     check_table_of_sets,
     refuse_nested_mask,
+    refuse_repeated,
 )
 
 if TYPE_CHECKING:
     from aptset.kernels.engines.interface import Columns
-
-
-_LONG = 32  # labels a row: a running sum over more of them costs more than going from row to row
-
-
-def pointers_of(sizes: ArrayLike) -> NDArray[np.int64]:
-    """Return where rows of these sizes start, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-
-
-def any_of_row(flags: NDArray[np.bool_], pointers: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell for each row whether a member is flagged."""
-    n_rows = len(pointers) - 1
-    if len(flags) < _LONG * n_rows:
-        hits = np.zeros(len(flags) + 1, dtype=np.int32 if len(flags) < 2**31 else np.int64)  # before each member
-        np.cumsum(flags, dtype=hits.dtype, out=hits[1:])
-        return np.diff(hits[pointers]) > 0
-    held, filled = np.zeros(n_rows, dtype=np.bool_), np.flatnonzero(np.diff(pointers))
-    held[filled] = np.logical_or.reduceat(flags, pointers[filled])  # which cannot take empty rows
-    return held
 
 
 def in_one(rows: list[NDArray[Any]]) -> NDArray[Any]:
@@ -131,7 +114,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def __post_init__(self) -> None:
         classes = check_set_classes(self.classes)
         indptr, indices = check_pointers(self.indptr, self.indices, len(classes))
-        self._freeze(indptr=indptr.copy(), indices=indices.copy(), classes=classes)
+        self._freeze(indptr=indptr, indices=indices, classes=classes)
 
     def _freeze(self, **arrays: NDArray[Any]) -> None:
         for name, values in arrays.items():
@@ -197,7 +180,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def from_labels(cls, labels: Iterable[ArrayLike], classes: ArrayLike) -> PredictionSets:
         """Make sets from the labels of each row, as :meth:`labels` gives them."""
         rows, names = check_label_rows(labels), check_set_classes(classes)
-        indptr = pointers_of([len(row) for row in rows])
+        indptr = pointers_of(np.array([len(row) for row in rows], dtype=np.int64))
         members = in_one(rows) if indptr[-1] else names[:0]
 
         def row_of(place: int) -> int:
@@ -210,11 +193,12 @@ class PredictionSets(Sequence[NDArray[Any]]):
     @classmethod
     def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:
         """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
-        lists, names = read_lists(frame["labels"]), check_set_classes(classes)
-        columns = None if lists is None else columns_of(lists.names, names)
-        if lists is None or columns is None or (columns < 0).any():  # which says what is wrong
+        names = check_set_classes(classes)
+        lists = read_lists(frame["labels"], lambda found: columns_of(found, names))
+        if lists is None or (columns_of(lists.names, names) < 0).any():  # which says what is wrong
             return cls.from_labels(plain_list(frame["labels"]), classes)
-        return cls(lists.pointers, columns[lists.positions].astype(np.int32), names)
+        refuse_repeated(lists.pointers, lists.positions, len(names))
+        return cls.trusted(lists.pointers, lists.positions, names)
 
     def named_as(self, rows: Any) -> PredictionSets:
         """Return the same sets with the names of the rows that they were made for, if these are pandas'."""
@@ -228,7 +212,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Number of labels in each set."""
-        return np.diff(self.indptr)
+        return sizes_of(self.indptr)
 
     @property
     def mask(self) -> NDArray[np.bool_]:
@@ -243,11 +227,14 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     def covers(self, labels: ArrayLike) -> NDArray[np.bool_]:
         """Tell for each row whether the set holds the given label (never, for a label outside the classes)."""
-        wanted = as_labels(labels, "labels")
+        return self.judged(labels, 0).holds
+
+    def judged(self, labels: ArrayLike, most_kinds: int) -> Judged:
+        """Tell also sizes and, if that takes no more than so many, the number of rows of each label, size, and so."""
+        wanted, n_classes = as_labels(labels, "labels"), len(self.classes)
         check_length(wanted, len(self), "labels")
-        columns = columns_of(wanted, self.classes)
-        is_label = self._in_any_order() == np.repeat(columns.astype(np.int32), self.sizes)
-        return any_of_row(is_label, self.indptr)
+        sizes = n_classes + 1 if 2 * n_classes * (n_classes + 1) <= most_kinds else 0
+        return judged(self.indptr, self._in_any_order(), columns_of(wanted, self.classes), n_classes, sizes)
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return a data frame with columns ``size`` and ``labels`` (a list per row).

@@ -10,25 +10,38 @@ from numpy.typing import NDArray
 
 from aptset.core.labels import as_labels, as_objects, check_classes, check_length, distinct, refuse_masked
 from aptset.core.tables import matrix_of_table, names_of_columns, plain_list, read_lists
+from aptset.kernels.blocks import least_and_most, over_numbers
+from aptset.kernels.long_arrays import repeated
 
 
 def check_pointers(indptr: Any, indices: Any, n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the two arrays of compressed rows."""
+    """Return the two arrays of compressed rows, as copies."""
     pointers, members = np.asarray(indptr), np.asarray(indices)
     if pointers.dtype.kind not in "iu" or (members.dtype.kind not in "iu" and members.size):
         raise TypeError(f"indptr and indices must be integers; got {pointers.dtype} and {members.dtype}.")
-    if pointers.ndim != 1 or len(pointers) == 0 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
+    if pointers.ndim != 1 or len(pointers) == 0 or pointers[0] != 0 or _falls(pointers):
         raise ValueError("indptr must be 1-D, start at 0 and never fall. Or use PredictionSets.from_labels.")
     if members.ndim != 1 or len(members) != pointers[-1]:
         raise ValueError(f"indices must be 1-D with indptr[-1] = {pointers[-1]} entries; got shape {members.shape}.")
-    if len(members) and (members.min() < 0 or members.max() >= n_classes):
-        raise ValueError(f"indices must be positions in the {n_classes} classes; got {members.max()}.")
-    row = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
-    pairs = np.sort(row * n_classes + members)
-    if (pairs[1:] == pairs[:-1]).any():
-        twice = int(pairs[1:][pairs[1:] == pairs[:-1]][0] // n_classes)
-        raise ValueError(f"labels of a set must be distinct; row {twice} holds one twice.")
-    return pointers.astype(np.int64), members.astype(np.int32)
+    low, high = least_and_most(members) if len(members) else (0, -1)
+    if low < 0 or high >= n_classes:
+        raise ValueError(f"indices must be positions in the {n_classes} classes; got {low if low < 0 else high}.")
+    starts, columns = pointers.astype(np.int64), members.astype(np.int32)
+    refuse_repeated(starts, columns, n_classes)
+    return starts, columns
+
+
+def _falls(pointers: NDArray[Any]) -> bool:
+    """Tell whether a pointer is smaller than the one before."""
+    n_rows = len(pointers) - 1
+    return any(over_numbers(n_rows, lambda start, stop: (pointers[start + 1 : stop + 1] < pointers[start:stop]).any()))
+
+
+def refuse_repeated(pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> None:
+    """Refuse a set that holds a label twice."""
+    row = repeated(pointers, members, n_classes)
+    if row >= 0:
+        raise ValueError(f"labels of a set must be distinct; row {row} holds one twice.")
 
 
 def check_set_classes(classes: Any) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from torch import nn
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.device_rows import DeviceRows
 from aptset.calibration.tensor_sets import TensorSets
-from aptset.calibration.tensors import mask_at, sets_at, sets_by_label
+from aptset.calibration.tensors import sets_at, sets_by_label
 from aptset.conformal.aggregation import by_label_thresholds
 from aptset.core.devices import stand_in
 from aptset.core.labels import check_classes
@@ -32,6 +32,7 @@ from aptset.torch.checks import (
     warn_of_copies,
 )
 from aptset.torch.graph import masks_in_graph
+from aptset.torch.operator import UNKNOWN, set_masks
 from aptset.torch.states import described, differences
 
 Tensor = Any
@@ -119,6 +120,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         formula = check_fast(formula_of(self.conformity), self.conformity)
         assert formula.weights is not None
         self.weights, self.power = in_numbers_of_python(formula.weights), formula.power
+        self._flat: list[float] = self.weights.flat.tolist()
         infinite = torch.full((len(self.alphas), self.n_classes if self.by_label else 1), torch.inf, dtype=_WIDE)
         self.register_buffer("threshold_bits", infinite.view(torch.int64))
         self.register_buffer("key", torch.zeros((), dtype=torch.int64))
@@ -210,9 +212,24 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the sets as a boolean mask, (rows, classes); (levels, rows, classes) for a sequence of levels."""
         check_inputs(inputs, self.n_classes, self.key.device)
-        is_graph = torch.compiler.is_compiling()
-        masks = masks_in_graph(self, inputs, self._tolerance(inputs)) if is_graph else self._worked_out(inputs)
+        tolerance = self._tolerance(inputs)
+        if _is_exporting():  # machines that run the graph may not have aptset
+            masks = masks_in_graph(self, inputs, tolerance)
+        else:
+            settings = (self._flat, self.power, tolerance, self.logits, self.normalize, self.randomized, self.at_least)
+            masks, report = set_masks(inputs.detach(), self.threshold_bits, self.key, *settings)
+            if not (torch.compiler.is_compiling() or (inputs.is_cuda and torch.cuda.is_current_stream_capturing())):
+                self._check(inputs, report)
         return masks if self._is_sequence else masks[0]
+
+    def _check(self, inputs: Tensor, report: Tensor) -> None:
+        """Refuse bad rows, and probabilities where logits were announced, by what the operator reports."""
+        row, unlike = report.tolist()
+        if row >= 0 or (self.logits and unlike <= 0 and len(inputs)):
+            rows = self._rows(inputs)
+            if unlike == UNKNOWN:
+                rows.refuse_probabilities("")
+            rows.check(report if unlike == 0 else report[:1])
 
     def sets(self, inputs: Tensor) -> Any:
         """Return the sets as compressed rows, most likely label first: a list of them for a sequence of levels.
@@ -232,26 +249,11 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         answers = [some.to("cpu") if inputs.device.type == "cpu" else some for some in found]
         return answers if self._is_sequence else answers[0]
 
-    def _worked_out(self, inputs: Tensor) -> Tensor:
-        """Return the masks by the engine of the device; refuse bad rows."""
-        if len(inputs) == 0:
-            return torch.zeros((len(self.alphas), *inputs.shape), dtype=torch.bool, device=inputs.device)
-        rows = self._rows(inputs)
-        if len(self.alphas) == 1:
-            return mask_at(rows, self.thresholds[0], self.at_least)[None]
-        masks = torch.empty((len(self.alphas), *inputs.shape), dtype=torch.bool, device=inputs.device)
-        for number, level in enumerate(self.thresholds):
-            masks[number] = mask_at(rows, level, self.at_least)
-        return masks
-
     def _rows(self, inputs: Tensor) -> DeviceRows:
         formula, u = Formula(self.weights, power=self.power), None if self.randomized else np.ones(len(inputs))
         key = int(self.key) & _ALL_BITS
         chance = (formula, key, self._tolerance(inputs), None, u, self.normalize, PREDICTION, 0)
-        rows = DeviceRows(inputs.detach(), *chance, self.logits, _NAME)
-        if self.logits and len(rows):
-            rows.refuse_probabilities()
-        return rows
+        return DeviceRows(inputs.detach(), *chance, self.logits, _NAME)
 
     def _tolerance(self, inputs: Tensor) -> float:
         return _TOLERANCES[_WIDE] if self.logits else _TOLERANCES.get(inputs.dtype, _TOLERANCES[_WIDE])
@@ -272,6 +274,12 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         return (
             f"{self.n_classes} classes, alpha={levels if self._is_sequence else levels[0]}, {self.conformity}{by_label}"
         )
+
+
+def _is_exporting() -> bool:
+    """Tell whether torch.export traces; torch's own function says so to torch.compile, too, in some versions."""
+    flag: bool = torch.compiler._is_exporting_flag
+    return flag
 
 
 def _layer_of(kind: type[SetLayer], calibration: Calibration, alpha: Any, logits: bool) -> SetLayer:

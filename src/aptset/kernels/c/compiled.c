@@ -451,6 +451,7 @@ static PyObject *use_level(PyObject *self, PyObject *args) {
 }
 
 #include "more_doors.h"
+#include "whole_arrays.h"
 
 static PyMethodDef methods[] = {
     {"use_level", use_level, METH_VARARGS, "Choose the loops by the level of the machine."},
@@ -468,6 +469,7 @@ static PyMethodDef methods[] = {
     {"beginnings", beginnings, METH_VARARGS, "The first members of each row."},
     {"order", order, METH_VARARGS, "Members of each row in order."},
     MORE_DOORS
+    DOORS_OF_WHOLE_ARRAYS
     {"cuts", cuts, METH_VARARGS, "Members of each row at its thresholds."},
     {NULL, NULL, 0, NULL},
 };

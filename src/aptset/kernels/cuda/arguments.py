@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-_POINTER, _WHOLE, _WORD, _DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_double
+_POINTER, _WHOLE, _DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 
 
 class Job(ctypes.Structure):
@@ -16,7 +16,6 @@ class Job(ctypes.Structure):
         ("n", _WHOLE),
         ("start", _WHOLE),
         ("column_keys", _POINTER),
-        ("base", _WORD),
         ("tolerance", _DOUBLE),
         ("seeds", _POINTER),
         ("u", _POINTER),
@@ -26,6 +25,7 @@ class Job(ctypes.Structure):
         ("bad", _POINTER),
         ("slow", _POINTER),
         ("n_slow", _POINTER),
+        ("unlike", _POINTER),
         ("weights", _DOUBLE * 16),
     )
 

@@ -4,24 +4,43 @@
 #define APTSET_CAREFUL_CUH
 #include "warp.cuh"
 
-struct Careful { Loaded of; const Element *at; u64 tie_seed; bool bad; };
-
 DEVICE double double_at(const Element *at, i64 j) { return (double)value_of(at[j]) + 0.0; } /* one zero */
+#if LOGITS
+#include "logits.cuh"
+typedef double Probability; /* of a softmax, which stands in the room of a warp: so much of it */
+#define ROOM (COLUMNS + COLUMNS / 2)
+#if ELEMENT != 1
+DEVICE double double_at(const double *at, i64 j) { return at[j]; }
+#endif
+#else
+typedef Element Probability;
+#endif
 
-DEVICE Careful open_carefully(const Job &job, i64 row) {
+struct Careful { Loaded of; const Probability *at; u64 tie_seed; bool bad; };
+
+/* Where the probabilities of a row stand; none if there are none. Its hash is that of what came in. */
+DEVICE const Probability *probabilities_of(const Job &job, i64 row, double *room) {
+#if LOGITS
+    return softmax_of_row(elements_of(job, row), room, room + COLUMNS) ? room : 0;
+#else
+    return elements_of(job, row);
+#endif
+}
+
+DEVICE Careful open_carefully(const Job &job, i64 row, double *room) {
     Careful c;
-    c.at = elements_of(job, row);
+    c.at = probabilities_of(job, row, room);
     i64 total = 0, with_mass = 0, top = 0, second = 0;
     u64 hash = 0;
-    u32 invalid = 0;
+    u32 invalid = c.at == 0;
 #pragma unroll 8
-    for (i64 j = LANE; j < COLUMNS; j += 32) {
+    for (i64 j = LANE; j < COLUMNS && c.at; j += 32) {
         double x = double_at(c.at, j);
         i64 steps = grid_steps(x);
         invalid |= !(x >= 0.0) || !(x <= 2.0);
         total += steps;
         with_mass += steps > 0;
-        if (!job.seeds) add_to_hash(hash, bits_of(x), job.column_keys[j]);
+        if (!job.seeds) add_to_hash(hash, bits_of(LOGITS ? double_at(elements_of(job, row), j) : x), job.column_keys[j]);
         add_to_top_two(top, second, steps);
     }
     c.of.total = (double)sum_over(total, 32), c.of.with_mass = sum_over(with_mass, 32);
@@ -85,30 +104,30 @@ DEVICE u64 tie_after(const Careful &c, u64 value, i64 wanted) {
     return low;
 }
 
-/* Halve the values until the least one is found whose first label is in. */
+/* Halve the values until the least one is found whose first label is in. The ends move to values that are there, so that few looks are enough. */
 DEVICE Cut cut_carefully(const Job &job, const Careful &c, double threshold, int at_least) {
     u64 low = 0, high = TWO_BITS;
     Cut cut = {~0ull, ~0ull, 0};
     i64 mass_before = 0, before = 0; /* of the value that is cut at */
     bool some = false;
     while (low <= high) {
-        u64 middle = low + (high - low) / 2, nearest = 0;
+        u64 middle = low + (high - low) / 2, nearest = 0, least = ~0ull, next = ~0ull;
         i64 above = 0, greater = 0;
-        u32 found = 0;
 #pragma unroll 8
-    for (i64 j = LANE; j < COLUMNS; j += 32) {
+        for (i64 j = LANE; j < COLUMNS; j += 32) {
             double x = double_at(c.at, j);
             u64 bits = bits_of(x);
-            if (bits > middle) above += grid_steps(x), greater++;
-            else if (bits >= low) nearest = bits > nearest ? bits : nearest, found = 1;
+            if (bits > middle) above += grid_steps(x), greater++, next = bits < next ? bits : next;
+            else if (bits >= low) nearest = bits > nearest ? bits : nearest, least = bits < least ? bits : least;
         }
-        if (!__any_sync(FULL, found)) { low = middle + 1; continue; }
+        least = least_over(least, 32), next = least_over(next, 32);
+        if (least == ~0ull) { if (next > high) break; low = next; continue; } /* nobody is down here */
         nearest = largest_over(nearest, 32), above = sum_over(above, 32), greater = sum_over(greater, 32);
         bool is_in = score_of(job.w, above, grid_steps(from_bits(nearest)), greater + 1, c.of) <= threshold;
-        if (!is_in) { low = middle + 1; continue; }
+        if (!is_in) { if (next > high) break; low = next; continue; }
         cut.value = nearest, mass_before = above, before = greater, some = true;
-        if (nearest == 0) break;
-        high = nearest - 1;
+        if (nearest == least) break;
+        high = nearest - 1, low = least;
     }
     if (!some && !at_least) return cut;
     if (!some) { /* the most likely label alone */

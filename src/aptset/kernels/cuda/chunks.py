@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from ctypes import c_int64, c_uint64, c_void_p
 from functools import lru_cache
@@ -10,8 +11,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from aptset.kernels.cuda.arguments import Job, changed, pointer
+from aptset.kernels.cuda.layout import Defines
 from aptset.kernels.engines.interface import BLOCK_ROWS
-from aptset.kernels.rowhash import GOLDEN, column_keys, mix
+from aptset.kernels.rowhash import column_keys
 
 MOST_NOTED = 60 * 2**20  # bytes, of what is noted of rows while they are worked on
 
@@ -21,7 +23,9 @@ class Starts(Protocol):
 
     multiprocessors: int
 
-    def run(self, name: str, defines: Any, kernel: str, grid: int, block: int, shared: int, *arguments: Any) -> None:
+    def run(
+        self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any
+    ) -> None:
         """Start a kernel."""
         ...
 
@@ -43,46 +47,44 @@ def over_chunks(
 ) -> tuple[Any, Any]:
     """Run work on chunks of rows, on the copies again, then what was left; count copies, tell the first bad row.
 
-    Seeds are noted in ``seeds``, if they are there. Without ``again`` copies are among what was left.
+    Seeds are noted in ``seeds``, if they are there. Without ``again`` copies are among what was left. Of logits the
+    first bad row comes with a number that stays 0 where all rows are ones of probabilities.
     """
     torch, values = torch_module(), rows.probabilities
     hashes, n = rows.seeds is None, len(values)
     of_row = 12 if seeds is None else 4  # bytes: a seed, a place among the copies
     step = max(1, MOST_NOTED // (of_row + (0 if careful is None else 8)) // BLOCK_ROWS) * BLOCK_ROWS
-    most = min(n, step)
-    n_chunks = -(-n // step)
-    counters = _fresh_counters(n_chunks, str(values.device)).clone()
-    kept = (most if seeds is None else 0, most) if hashes else (0, 0)
-    noted = torch.empty(kept[0], dtype=torch.int64, device=values.device)
-    which = torch.empty(kept[1], dtype=torch.int32, device=values.device)
-    slow = None if careful is None else torch.empty(2 * most, dtype=torch.int32, device=values.device)
-    job = Job(column_keys=pointer(keys_of(rows.key, values)), base=base_of(rows.key), tolerance=rows.tolerance)
-    job.slow, job.weights = pointer(slow), tuple(rows.weights.flat.tolist())
+    most, n_chunks = min(n, step), -(-n // step)
+    if n_chunks == 1 and isinstance(rows.key, int):
+        keys, counters = prepare(starts, rows.key, values), _fresh_counters(values.device)
+    else:
+        counters = torch.empty((1 + n_chunks, 2), dtype=torch.int64, device=values.device)
+        keys = prepare(starts, rows.key, values, counters)
+    room = (most if hashes and seeds is None else 0, -(-most // 2) if hashes else 0, 0 if careful is None else most)
+    memory = torch.empty(sum(room), dtype=torch.int64, device=values.device)
+    noted, first = memory.data_ptr(), counters.data_ptr()
+    which = noted + 8 * room[0]
+    job = Job(column_keys=keys.data_ptr(), tolerance=rows.tolerance, bad=first, unlike=first + 8)
+    job.slow, job.weights = which + 8 * room[1], rows.weights.as_tuple
     for number, start in enumerate(range(0, n, step)):
-        size, of_chunk = min(step, n - start), counters.data_ptr() + 16 * (1 + number)
+        size, of_chunk, chunk = min(step, n - start), first + 16 * (1 + number), Chunk(start)
         job.rows, job.n, job.start, job.u = pointer(values, start), size, start, pointer(rows.u, start)
-        job.n_slow, job.bad = of_chunk + 8, counters.data_ptr()
-        job.seeds = pointer(rows.seeds, start)
-        job.noted = (pointer(noted) if seeds is None else pointer(seeds, start)) if hashes else None
-        chunk = Chunk(start)
+        job.n_slow, job.seeds = of_chunk + 8, pointer(rows.seeds, start)
+        job.noted = (noted if seeds is None else pointer(seeds, start)) if hashes else None
         work(chunk, job)
-        if hashes:
-            found = (c_void_p(pointer(which)), c_void_p(of_chunk))
+        if hashes and size > 1:
             first_block = c_uint64((rows.first_row + start) // BLOCK_ROWS)
-            arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side), *found)
-            starts.run("copies.cu", {}, "find_copies", -(-size // BLOCK_ROWS), 512, 0, *arguments)
-            of_copies = changed(job, which=pointer(which), seeds=job.noted, count=of_chunk, noted=None)
+            arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side))
+            blocks = -(-size // BLOCK_ROWS)
+            starts.run("copies.cu", (), "find_copies", blocks, 512, 0, *arguments, c_void_p(which), c_void_p(of_chunk))
+            of_copies = changed(job, which=which, seeds=job.noted, count=of_chunk, noted=None)
             if again:
                 work(chunk, of_copies)
         if careful is not None:  # by now every seed is known
-            careful(chunk, job if not hashes else changed(of_copies, which=None) if again else of_copies)
-    return counters[1, 0] if n_chunks == 1 else counters[1:, 0].sum(), counters[0, 0]
-
-
-@lru_cache(maxsize=64)
-def _fresh_counters(n_chunks: int, device: str) -> Any:
-    """Return the first bad row, which is none yet, and for each chunk how many are copies and how many were left."""
-    return torch_module().tensor([[-1, 0]] + [[0, 0]] * n_chunks, dtype=torch_module().int64, device=device)
+            is_copied = hashes and size > 1
+            careful(chunk, job if not is_copied else changed(of_copies, which=None) if again else of_copies)
+    n_copies = counters[1, 0] if n_chunks == 1 else counters[1:, 0].sum()
+    return n_copies, counters[0] if rows.logits else counters[0, 0]
 
 
 def torch_module() -> Any:
@@ -92,14 +94,40 @@ def torch_module() -> Any:
     return torch
 
 
-def base_of(key: int) -> int:
-    """Return what every hash is shifted by."""
-    return int(mix(np.array([(key + GOLDEN) & (2**64 - 1)], dtype=np.uint64))[0])
+_AT_A_TIME = 256
+_COUNTERS: dict[tuple[Any, int], deque[Any]] = {}  # by the device and the stream that set them
 
 
-def keys_of(key: int, values: Any) -> Any:
-    """Return the secrets of the columns on the device."""
-    return _kept_keys(key, int(values.shape[1]), str(values.device))
+def _fresh_counters(device: Any) -> Any:
+    """Return the counters of one chunk, which were set with many others: most calls start a kernel less."""
+    torch = torch_module()
+    stream = torch._C._cuda_getCurrentRawStream(device.index or 0) if device.type == "cuda" else 0
+    waiting = _COUNTERS.setdefault((device, stream), deque())
+    try:
+        return waiting.popleft()
+    except IndexError:
+        several = torch.zeros((_AT_A_TIME, 2, 2), dtype=torch.int64, device=device)
+        several[:, 0, 0] = -1
+        waiting.extend(several.unbind(0))
+        return waiting.popleft()
+
+
+def prepare(starts: Starts, key: Any, values: Any, counters: Any = None) -> Any:
+    """Return the secrets of the columns, and set the counters: no row is bad, none is a copy, none was left.
+
+    A key that is a tensor lies on the device, and stays there: nobody waits for it.
+    """
+    is_known, n_counters = isinstance(key, int), 0 if counters is None else counters.numel()
+    if is_known:
+        keys = _kept_keys(key, int(values.shape[1]), str(values.device))
+    else:
+        keys = values.new_empty(values.shape[1], dtype=torch_module().int64)
+    n_keys = 0 if is_known else len(keys)
+    if n_keys or n_counters:
+        of_key = (c_void_p(None if is_known else key.data_ptr()), c_void_p(keys.data_ptr()), c_int64(n_keys))
+        arguments = (*of_key, c_void_p(pointer(counters)), c_int64(n_counters))
+        starts.run("copies.cu", (), "prepare", -(-max(n_counters, n_keys) // 256), 256, 0, *arguments)
+    return keys
 
 
 @lru_cache(maxsize=16)

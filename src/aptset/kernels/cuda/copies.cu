@@ -13,6 +13,13 @@
 /* Other bits in every round; when there are no more of them, mixed anew. */
 DEVICE u32 slot_of(u64 seed, u32 round) { return (u32)((round < 4 ? seed >> (51 - 13 * round) : mix(seed + round)) & (SLOTS - 1)); }
 
+/* Set the counters of chunks.py; and the secrets of the columns, as rowhash.column_keys, from a key that lies on the device, if one does. */
+extern "C" __global__ void prepare(const u64 *key, u64 *keys, i64 n, u64 *counters, i64 n_counters) {
+    i64 j = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (j < n_counters) counters[j] = j ? 0 : ~0ull;
+    if (key && j < n) keys[j] = mix(*key + (u64)(j + 1) * GOLDEN);
+}
+
 /* `which` lists the copies; each gets a seed of its own among the seeds.
  *
  * Rows of equal seeds want the same slot of a table, in every round. Whoever wrote a slot last has it: rows that find another

@@ -7,7 +7,6 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,9 +16,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from aptset.kernels.cuda.layout import Defines
+
 _HEADERS = (
     *("row.cuh", "warp.cuh", "careful.cuh", "loading.cuh", "tiles.cuh", "output.cuh"),
-    *("held.cuh", "narrowing.cuh", "settling.cuh"),
+    *("held.cuh", "narrowing.cuh", "settling.cuh", "logits.cuh"),
 )
 
 
@@ -61,12 +62,13 @@ def _temporary_home() -> Path:
 class Launcher:
     """One device: its kernels, compiled when they are first asked for."""
 
-    device: Any
+    index: int
     multiprocessors: int
     architecture: str
     _driver: Any
     _compiler: Any
-    _kernels: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    _kernels: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    _modules: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     _lock: Any = field(default_factory=Lock)
 
     @classmethod
@@ -82,34 +84,40 @@ class Launcher:
             return None
         facts = torch.cuda.get_device_properties(device)
         torch.cuda.current_stream(device)  # makes the context that modules are loaded into
-        return cls(device, facts.multi_processor_count, f"sm_{facts.major}{facts.minor}", driver, compiler)
+        index = torch.device(device).index
+        index = torch.cuda.current_device() if index is None else index
+        return cls(index, facts.multi_processor_count, f"sm_{facts.major}{facts.minor}", driver, compiler)
 
     def run(
-        self, name: str, defines: Mapping[str, int], kernel: str, grid: int, block: int, shared: int, *arguments: Any
+        self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any
     ) -> None:
         """Start a kernel of a file, compiled with some definitions, on the current stream of the device."""
         import torch
 
-        with torch.cuda.device(self.device):
-            function = self._kernel(name, tuple(sorted(defines.items())), kernel, shared)
-            values = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(one) for one in arguments))
-            stream = torch.cuda.current_stream().cuda_stream
-            launch = (grid, 1, 1, block, 1, 1, shared, stream, ctypes.addressof(values), 0)
-            self._check(self._driver.cuLaunchKernel(function, *launch), f"start {kernel}")
+        if torch.cuda.current_device() != self.index:
+            with torch.cuda.device(self.index):
+                self.run(name, defines, kernel, grid, block, shared, *arguments)
+            return
+        function = self._kernels.get((name, defines, kernel)) or self._kernel(name, defines, kernel, shared)
+        values = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+        stream = torch._C._cuda_getCurrentRawStream(self.index)
+        launch = (grid, 1, 1, block, 1, 1, shared, stream, ctypes.addressof(values), 0)
+        self._check(self._driver.cuLaunchKernel(function, *launch), "start", kernel)
 
-    def _kernel(self, name: str, defines: tuple[tuple[str, int], ...], kernel: str, shared: int) -> Any:
+    def _kernel(self, name: str, defines: Defines, kernel: str, shared: int) -> Any:
         with self._lock:
-            key = (name, defines, kernel)
-            if key not in self._kernels:
+            if (name, defines) not in self._modules:
                 code = self._compiled(name, defines)
-                module = self._check(self._driver.cuModuleLoadData(code), f"load {name}")
-                self._kernels[key] = self._check(self._driver.cuModuleGetFunction(module, kernel.encode()), kernel)
-                if shared > 32 * 1024:  # with what stands there anyway it may exceed the 48 that nobody has to ask for
-                    most = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                    self._check(self._driver.cuFuncSetAttribute(self._kernels[key], most, shared), kernel)
-            return self._kernels[key]
+                self._modules[name, defines] = self._check(self._driver.cuModuleLoadData(code), "load", name)
+            function = self._driver.cuModuleGetFunction(self._modules[name, defines], kernel.encode())
+            function = self._check(function, "take", kernel)
+            if shared > 32 * 1024:  # with what stands there anyway it may exceed the 48 that nobody has to ask for
+                most = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                self._check(self._driver.cuFuncSetAttribute(function, most, shared), "give room to", kernel)
+            self._kernels[name, defines, kernel] = function
+            return function
 
-    def _compiled(self, name: str, defines: tuple[tuple[str, int], ...]) -> bytes:
+    def _compiled(self, name: str, defines: Defines) -> bytes:
         texts = "\0".join(source(one) for one in (name, *_HEADERS))
         version = self._check(self._compiler.nvrtcVersion(), "ask nvrtc")
         facts = repr((texts, defines, self.architecture, version))
@@ -124,7 +132,7 @@ class Launcher:
         _keep(path, hashlib.blake2b(code, digest_size=16).digest() + code)
         return code
 
-    def _compile(self, name: str, defines: tuple[tuple[str, int], ...]) -> bytes:
+    def _compile(self, name: str, defines: Defines) -> bytes:
         nvrtc = self._compiler
         texts, names = [source(one).encode() for one in _HEADERS], [one.encode() for one in _HEADERS]
         program = self._check(
@@ -144,10 +152,10 @@ class Launcher:
         nvrtc.nvrtcDestroyProgram(program)
         return code
 
-    def _check(self, answer: Any, what: str) -> Any:
+    def _check(self, answer: Any, what: str, which: str = "") -> Any:
         """Return what a call of NVIDIA's answered, after its code."""
         if _code(answer):
-            raise RuntimeError(f"the device refused to {what}: {answer[0]}.")
+            raise RuntimeError(f"the device refused to {what} {which}: {answer[0]}.")
         return answer[1] if len(answer) == 2 else answer[1:]
 
 

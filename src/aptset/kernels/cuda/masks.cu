@@ -4,9 +4,37 @@
  * its last, and their scores decide (docs/design/0016).
  */
 #include "careful.cuh"
+#include "output.cuh"
+
+/* Rows that are bad hold every label: a graph cannot raise an error. */
+DEVICE void flag_all(const Wanted &wanted, i64 row, int first, int step) {
+    for (int j = first; j < COLUMNS && wanted.flags; j += step) wanted.flags[row * COLUMNS + j] = 1;
+}
+
+#define FITS (COLUMNS <= 2048 && ELEMENT != 1) /* the registers; layout.py says the same */
+
+#if FITS
 #include "tiles.cuh"
 #include "settling.cuh"
 
+#if LOGITS
+struct __align__(VECTOR) Flags { unsigned char x[VECTOR]; };
+DEVICE void write_flags(const Wanted &wanted, const Held &held, const Element *at, const Kept &kept, i64 row) {
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        if (!is_inside(chunk)) continue;
+        Value logits[VECTOR];
+        load_chunk(at, chunk, logits);
+        Flags flags;
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) {
+            Value x = held.x[chunk * VECTOR + v];
+            flags.x[v] = (unsigned char)((x > kept.high) | ((x > kept.low) & (logits[v] >= kept.logit))); /* no branches */
+        }
+        *(Flags *)(wanted.flags + row * COLUMNS + column_of(chunk)) = flags;
+    }
+}
+#else
 #if ELEMENT != 1 && VECTOR % 4 == 0
 /* Bits of values that are not negative sort like the values: a difference below zero says that a label is in. */
 DEVICE u32 four_flags(const float *x, u32 last_out) {
@@ -31,36 +59,33 @@ DEVICE Flags flags_of(const Value *x, Value from) {
 }
 #endif
 
-DEVICE void write_flags(const Wanted &wanted, const Held &held, const Kept &kept, i64 row) {
+DEVICE void write_flags(const Wanted &wanted, const Held &held, const Element *, const Kept &kept, i64 row) {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; chunk++)
         if (is_inside(chunk)) *(Flags *)(wanted.flags + row * COLUMNS + column_of(chunk)) = flags_of(held.x + chunk * VECTOR, kept.from);
 }
+#endif
 
 /* Take back the flags of those that equal the last label and stand behind it. */
 DEVICE void split_ties(const Wanted &wanted, const Element *at, const Kept &kept, i64 row, u64 tie_seed) {
+#if LOGITS
+    Value last = kept.logit;
+#else
+    Value last = kept.from;
+#endif
     for (int j = (int)WITHIN * VECTOR; j < COLUMNS; j += LANES * VECTOR) /* as they were written: by this lane */
         for (int v = 0; v < VECTOR; v++)
-            if (value_of(at[j + v]) == kept.from && tie_of(tie_seed, j + v) > kept.tie) wanted.flags[row * COLUMNS + j + v] = 0;
-}
-
-DEVICE void mask_row(const Job &job, i64 row, const Wanted &wanted) {
-    Careful c = open_carefully(job, row);
-    if (c.bad) { if (LANE == 0) report(job, row); return; }
-    Cut cut = careful_cut(job, c, wanted.thresholds[wanted.per_row ? row : 0], (int)wanted.at_least);
-    if (LANE == 0 && wanted.sizes) wanted.sizes[row] = (int)cut.size;
-    if (LANE == 0 && wanted.cutoffs) wanted.cutoffs[row] = cut.size ? (float)from_bits(cut.value) : 4.0f;
-    for (i64 j = LANE; j < COLUMNS && wanted.flags; j += 32)
-        wanted.flags[row * COLUMNS + j] = is_member(cut, bits_of(double_at(c.at, j)), c.tie_seed, j);
+            if (value_of(at[j + v]) == last && tie_of(tie_seed, j + v) > kept.tie) wanted.flags[row * COLUMNS + j + v] = 0;
 }
 
 /* Blocks on a multiprocessor at a time: registers for more of them were measured to be worth it. */
-#define MIN_BLOCKS (PER_LANE > 32 ? 3 : ASKS || ELEMENT > 1 ? 4 : 6)
+#define MIN_BLOCKS (PER_LANE > 32 ? 3 : ASKS || ELEMENT > 1 ? 4 : LOGITS ? 5 : 6)
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wanted wanted) {
     __shared__ Left lefts[BLOCK / LANES];
     i64 n = rows_to_do(job), stride = (i64)gridDim.x * blockDim.x / LANES;
     i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * GROUPS;
     Habit habit = {0, 0.0f, 0.0f, true};
+    bool like_is_known = false;
 #if IN_TILES
     DYNAMIC_SHARED(pool);
     Tile *tiles = (Tile *)pool + threadIdx.x / 32 * 2;
@@ -82,9 +107,14 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
 #endif
         Held held;
         Value pivot = first_pivot(habit);
-        Facts facts = hold(job, at, held, pivot);
+        Facts facts = hold(job, at, here, held, pivot, like_is_known);
+#if LOGITS
+        bool slow = facts.odd >= ODD, bad = false;
+#else
         bool odd = facts.odd >= ODD, bad = odd || is_off(facts.total * STEPS_PER_ONE, job.tolerance), slow = false;
         if (bad && here && WITHIN == 0) { if (odd) look_at_odd(job, row); else report(job, row); }
+        if (bad && here) flag_all(wanted, row, (int)WITHIN, LANES);
+#endif
         u64 seed = seed_at(job, row, facts.hash, here && !bad && WITHIN == 0);
         Target t = target_of(job, wanted.thresholds[wanted.per_row ? row : 0], facts.total, uniform_at(job, row, seed));
         if (ASKS) {
@@ -95,23 +125,33 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
             top_two_over(top, second, LANES);
             t.of.top = (double)top, t.of.second = (double)second;
         }
-        bool is_full = t.threshold > 1e300, is_open = !bad && !is_full;
+        bool is_full = t.threshold > 1e300, is_open = !bad && !slow && !is_full;
         Bracket b = narrow(job, held, t, is_open, pivot, facts.look, habit, &slow);
         Kept kept = settle(job, held, at, b, t, seed, is_open && !slow, lefts[threadIdx.x / LANES]);
         if (PLAIN && (wanted.sizes || wanted.at_least)) kept.size += count_above(held, b.high);
         slow |= kept.slow;
         if (is_full) kept.from = 0, kept.size = COLUMNS, kept.tie = ~0ull;
+#if LOGITS
+        if (is_full) kept.high = -1.0f;
+#endif
         bool is_empty = !bad && !slow && kept.size == 0 && wanted.at_least;
         if (__any_sync(FULL, is_empty)) { /* the most likely label alone */
+#if LOGITS
+            u32 tops = 0;
+            for (int j = (int)WITHIN; j < COLUMNS; j += LANES) tops += held.top - value_of(at[j]) < SMALL; /* as likely, perhaps */
+            bool alone = sum_in_group(tops) == 1;
+            if (is_empty) kept.low = -1.0f, kept.high = 4.0f, kept.logit = held.top, kept.size = 1, slow |= !alone;
+#else
             Value top = largest_held(held);
             bool alone = count_held(held, top) == 1;
             if (is_empty) kept.from = top, kept.size = 1, slow |= !alone;
+#endif
         }
         if (!bad && !slow) habit.cut = kept.from;
         if (here && !bad && !slow) {
             if (wanted.sizes && WITHIN == 0) wanted.sizes[row] = kept.size;
             if (wanted.cutoffs && WITHIN == 0) wanted.cutoffs[row] = kept.size ? (float)kept.from : 4.0f; /* nobody reaches that */
-            if (wanted.flags) write_flags(wanted, held, kept, row);
+            if (wanted.flags) write_flags(wanted, held, at, kept, row);
             if (wanted.flags && kept.tie != ~0ull) split_ties(wanted, at, kept, row, tie_seed_of(seed, t.of.u));
         }
         if (here && slow && WITHIN == 0) leave(job, row);
@@ -121,9 +161,39 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
     }
 }
 
-/* The rows that were left; all of them where rows do not fit the registers. */
+#endif
+
+DEVICE void mask_row(const Job &job, i64 row, const Wanted &wanted, double *room) {
+    Careful c = open_carefully(job, row, room);
+    if (c.bad) {
+        if (LANE == 0) report(job, row);
+        flag_all(wanted, row, (int)LANE, 32);
+        return;
+    }
+    Cut cut = careful_cut(job, c, wanted.thresholds[wanted.per_row ? row : 0], (int)wanted.at_least);
+    if (LANE == 0 && wanted.sizes) wanted.sizes[row] = (int)cut.size;
+    if (LANE == 0 && wanted.cutoffs) wanted.cutoffs[row] = cut.size ? (float)from_bits(cut.value) : 4.0f;
+    for (i64 j = LANE; j < COLUMNS && wanted.flags; j += 32)
+        wanted.flags[row * COLUMNS + j] = is_member(cut, bits_of(double_at(c.at, j)), c.tie_seed, j);
+}
+
+/* The rows that were left, and copies, if some are listed; all of them where rows do not fit the registers. */
 extern "C" __global__ void mask_carefully(Job job, Wanted wanted, i64 all) {
-    i64 n = all ? rows_to_do(job) : (i64)*job.n_slow, warps = (i64)gridDim.x * blockDim.x / 32;
-    for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps)
-        if (all) mask_row(job, row_at(job, k), wanted); else mask_row(job, (i64)job.slow[k], wanted);
+    i64 copies = all || job.which ? rows_to_do(job) : 0, n = copies + (all ? 0 : (i64)*job.n_slow), warps = (i64)gridDim.x * blockDim.x / 32;
+    double *room = 0;
+#if LOGITS
+    DYNAMIC_SHARED(pool);
+    room = (double *)pool + threadIdx.x / 32 * ROOM;
+    bool is_known = !all;
+#endif
+    for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps) {
+        i64 row = k < copies ? row_at(job, k) : (i64)job.slow[k - copies];
+#if LOGITS
+        if (!is_known) tell_unlike(job, row_is_unlike(elements_of(job, row)), is_known);
+#endif
+        mask_row(job, row, wanted, room);
+#if LOGITS
+        __syncwarp(); /* the room is written again */
+#endif
+    }
 }

@@ -3,6 +3,20 @@
 #include "warp.cuh"
 #include "output.cuh"
 #include "tiles.cuh"
+#if LOGITS
+#include "logits.cuh"
+typedef double Number; /* a probability, and where those of the row of a lane stand */
+#define SOFTENED __shared__ __align__(16) double softened[BLOCK / 32][OF_TILE]
+#define ROW_OF_LANE(tile) (MINE(softened) + LANE * COLUMNS)
+#if ELEMENT != 1
+DEVICE double number_at(const double *at, i64 j) { return at[j]; }
+#endif
+#else
+typedef Value Number;
+#define SOFTENED
+#define ROW_OF_LANE(tile) ((tile) + LANE * COLUMNS)
+#endif
+DEVICE Value number_at(const Element *at, i64 j) { return value_of(at[j]) + (Value)0; }
 
 #define STAGED(name, type) __shared__ __align__(16) type name[BLOCK / 32][OF_TILE] /* what a warp writes together */
 #define MINE(name) (name[threadIdx.x / 32])
@@ -19,26 +33,75 @@ DEVICE void write_tile(const Job &job, i64 first, i64 n, void *to, const void *f
 }
 
 /* The row of this thread. */
-struct Narrow { Value x[COLUMNS]; Loaded of; u64 seed; bool bad; };
+struct Narrow { Number x[COLUMNS]; Loaded of; u64 seed; bool bad; };
 
-DEVICE Narrow open_narrow(const Job &job, i64 row, const Element *at) {
-    Narrow r;
-    u64 hash = 0;
-    u32 odd = 0;
-    r.of.total = r.of.top = r.of.second = 0.0, r.of.with_mass = COLUMNS;
+#if LOGITS
+template <int WIDTH> DEVICE double sum_of_halves(double *weights, double rest) {
+    if constexpr (WIDTH == 1) return weights[0] + rest;
+    else {
+        if (WIDTH % 2) rest += weights[WIDTH - 1];
+#pragma unroll
+        for (int k = 0; k < WIDTH / 2; k++) weights[k] += weights[WIDTH / 2 + k];
+        return sum_of_halves<WIDTH / 2>(weights, rest);
+    }
+}
+/* Make probabilities of the logits of this thread, and write them down; tells whether there are any. */
+DEVICE bool soften(double *x, double *to) {
+    double top = x[0], weights[COLUMNS];
+    bool missing = false;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) missing |= x[j] != x[j], top = x[j] > top ? x[j] : top;
+    if (missing || is_infinite(top)) return false;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) x[j] = weights[j] = exponential(x[j] - top);
+    double total = sum_of_halves<COLUMNS>(weights, 0.0);
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) to[j] = x[j] = x[j] / total;
+    return true;
+}
+/* Read the row of this thread, hash it as it is, and make its probabilities; tells whether it is bad. */
+DEVICE bool read_narrow(const Job &job, Narrow &r, const Element *at, double *to, u64 &hash, bool &is_known) {
+    double least = 0.0, sum = 0.0;
 #pragma unroll
     for (int j = 0; j < COLUMNS; j++) {
-        Value x = value_of(at[j]) + (Value)0;
-        double wide = (double)x, mass = (wide + 2.0) - 2.0;
-        r.x[j] = x;
-        odd |= oddness(x);
+        r.x[j] = (double)number_at(at, j);
+        if (HASHES) add_to_hash(hash, bits_of(r.x[j]), job.column_keys[j]);
+        if (!is_known) sum += r.x[j], least = r.x[j] >= least ? least : r.x[j];
+    }
+    if (!is_known && is_unlike(least, sum)) {
+        is_known = true;
+        if (*(volatile u64 *)job.unlike == 0) *job.unlike = 1;
+    }
+    return !soften(r.x, to);
+}
+#else
+DEVICE bool read_narrow(const Job &job, Narrow &r, const Element *at, const Element *, u64 &hash, bool &) {
+    u32 odd = 0;
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) {
+        r.x[j] = number_at(at, j);
+        odd |= oddness(r.x[j]);
+        if (HASHES) add_to_hash(hash, bits_of((double)r.x[j]), job.column_keys[j]);
+    }
+    return odd >= ODD;
+}
+#endif
+
+/* Of logits, `to` takes the probabilities. */
+template <typename To> DEVICE Narrow open_narrow(const Job &job, i64 row, const Element *at, To *to, bool &is_known) {
+    Narrow r;
+    u64 hash = 0;
+    r.of.total = r.of.top = r.of.second = 0.0, r.of.with_mass = COLUMNS;
+    r.bad = read_narrow(job, r, at, to, hash, is_known);
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) {
+        double mass = ((double)r.x[j] + 2.0) - 2.0;
         r.of.total += mass;
-        if (HASHES) add_to_hash(hash, bits_of(wide), job.column_keys[j]);
         if (!ASKS) continue;
         if (mass > r.of.top) r.of.second = r.of.top, r.of.top = mass; else if (mass > r.of.second) r.of.second = mass;
     }
     r.of.total *= STEPS_PER_ONE, r.of.top *= STEPS_PER_ONE, r.of.second *= STEPS_PER_ONE;
-    r.bad = odd >= ODD || is_off(r.of.total, job.tolerance);
+    r.bad |= is_off(r.of.total, job.tolerance);
     r.seed = seed_at(job, row, hash, true);
     r.of.u = uniform_at(job, row, r.seed);
     return r;
@@ -54,7 +117,7 @@ DEVICE void count_mass(Narrow &r) {
 /* Where every label of the row stands. */
 struct Standing { double above[COLUMNS]; int rank[COLUMNS]; };
 
-DEVICE Standing compare_all(Narrow &r, const Element *at) {
+template <typename From> DEVICE Standing compare_all(Narrow &r, const From *at) {
     Standing s;
     count_mass(r);
     bool tied = false;
@@ -77,7 +140,7 @@ DEVICE Standing compare_all(Narrow &r, const Element *at) {
         s.above[j] = 0.0, s.rank[j] = 1;
 #pragma unroll 1
         for (int k = 0; k < COLUMNS; k++) {
-            Value x = value_of(at[k]) + (Value)0;
+            Number x = number_at(at, k);
             if (x > r.x[j] || (x == r.x[j] && tie_of(tie_seed, k) < mine)) s.above[j] += mass_of((double)x), s.rank[j]++;
         }
     }
@@ -93,8 +156,9 @@ DEVICE double narrow_score(const Job &job, const Narrow &r, const Standing &s, i
 /* Blocks on a multiprocessor at a time, as measured. */
 #define MIN_BLOCKS (COLUMNS <= 10 && ELEMENT != 1 ? 8 : 4)
 
-/* Every 32 rows that this warp has, in `at` those of this lane; the ones behind them are on their way. */
+/* Every 32 rows that this warp has; the ones behind them are on their way. */
 #define EACH_TILE(first, n, tiles) \
+    bool is_known = false; \
     i64 stride = (i64)gridDim.x * BLOCK, first = ((i64)blockIdx.x * BLOCK + threadIdx.x) / 32 * 32; \
     int side = 0; \
     ask_for(job, first, n, MINE(tiles)[0]); \
@@ -103,15 +167,16 @@ DEVICE double narrow_score(const Job &job, const Narrow &r, const Standing &s, i
 /* `labels` and `scores` go by the row. */
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
     TILES(tiles);
+    SOFTENED;
     i64 n = rows_to_do(job);
     EACH_TILE(first, n, tiles) {
         i64 i = first + LANE;
         if (i >= n) continue;
         i64 row = row_at(job, i), label = labels[row];
-        const Element *at = MINE(tiles)[side] + LANE * COLUMNS;
-        Narrow r = open_narrow(job, row, at);
+        auto at = ROW_OF_LANE(MINE(tiles)[side]);
+        Narrow r = open_narrow(job, row, MINE(tiles)[side] + LANE * COLUMNS, at, is_known);
         if (r.bad) { report(job, row); continue; }
-        Value mine = value_of(at[label]) + (Value)0;
+        Number mine = number_at(at, label);
         double above = 0.0, own = mass_of((double)mine);
         int rank = 1, equal = 0;
 #pragma unroll
@@ -129,7 +194,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
             u64 tie_seed = tie_seed_of(r.seed, r.of.u), my_tie = tie_of(tie_seed, label);
 #pragma unroll 1
             for (int j = 0; j < COLUMNS; j++)
-                if (value_of(at[j]) + (Value)0 == mine && tie_of(tie_seed, j) < my_tie) above += own, rank++;
+                if (number_at(at, j) == mine && tie_of(tie_seed, j) < my_tie) above += own, rank++;
         }
         bool has_mass = own > 0.0 || job.w[BEHIND] == 0.0;
         scores[row] = has_mass ? mass_score(job.w, above, own, (double)rank, r.of) : behind_score(job.w, rank, r.of);
@@ -137,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
 }
 
 /* The labels that are in, a bit each, from exact scores. */
-DEVICE u32 members_exactly(const Job &job, Narrow &r, const Element *at, double threshold, int at_least) {
+template <typename From> DEVICE u32 members_exactly(const Job &job, Narrow &r, const From *at, double threshold, int at_least) {
     Standing s = compare_all(r, at);
     u32 in = 0;
 #pragma unroll
@@ -151,18 +216,18 @@ DEVICE u32 members_exactly(const Job &job, Narrow &r, const Element *at, double 
 #if ELEMENT != 1
 /* The same from sums in float32; tells whether they are enough: no label is near the threshold, none equals another. */
 DEVICE bool members_quickly(const Job &job, const Narrow &r, double threshold, u32 *members) {
-    float above[COLUMNS], rank[COLUMNS];
+    float x[COLUMNS], above[COLUMNS], rank[COLUMNS];
     bool sure = true;
     u32 in = 0;
 #pragma unroll
-    for (int j = 0; j < COLUMNS; j++) above[j] = 0.0f, rank[j] = 1.0f;
+    for (int j = 0; j < COLUMNS; j++) x[j] = (float)r.x[j], above[j] = 0.0f, rank[j] = 1.0f;
 #pragma unroll
     for (int j = 0; j < COLUMNS; j++)
 #pragma unroll
         for (int k = j + 1; k < COLUMNS; k++) {
-            bool first = r.x[j] > r.x[k];
-            sure = sure && r.x[j] != r.x[k];
-            if (first) above[k] += r.x[j]; else above[j] += r.x[k];
+            bool first = x[j] > x[k];
+            sure = sure && x[j] != x[k];
+            if (first) above[k] += x[j]; else above[j] += x[k];
             if (RANKS || ASKS) { if (first) rank[k] += 1.0f; else rank[j] += 1.0f; }
         }
     const double *w = job.w;
@@ -171,16 +236,16 @@ DEVICE bool members_quickly(const Job &job, const Narrow &r, double threshold, u
     float slack = 0x1p-18f * (1.0f + fabsf(t)) + (RANKS ? 0x1p-18f * fabsf((float)w[RANK]) * (COLUMNS + 1) : 0.0f);
 #pragma unroll
     for (int j = 0; j < COLUMNS; j++) {
-        float score = (above_weight * above[j] + own_weight * r.x[j]) * scale + rest;
+        float score = (above_weight * above[j] + own_weight * x[j]) * scale + rest;
         if (ASKS) {
             float top = (float)(r.of.top * 0x1p-51), second = (float)(r.of.second * 0x1p-51);
             score += (float)w[TOP] * top * scale;
-            float first = ((float)(w[FIRST_OWN] + w[FIRST_OWN_U] * r.of.u) * r.x[j] + (float)w[FIRST_SECOND] * second) * scale;
+            float first = ((float)(w[FIRST_OWN] + w[FIRST_OWN_U] * r.of.u) * x[j] + (float)w[FIRST_SECOND] * second) * scale;
             if (w[FIRST] != 0.0 && rank[j] == 1.0f) score = first + (float)(w[FIRST_CONSTANT] + w[FIRST_U] * r.of.u);
         }
         if (RANKS && rank[j] > (float)w[FREE_RANKS]) score += (float)w[RANK] * ((rank[j] - (float)w[FREE_RANKS]) - (float)w[RANK_U] * u);
-        bool is_behind = r.x[j] <= 0x1p-51f && w[BEHIND] != 0.0; /* perhaps without mass: scores more than 1 then */
-        if (is_behind) score = 2.0f, sure = sure && t < 0.99f && r.x[j] < 0x1p-53f;
+        bool is_behind = x[j] <= 0x1p-51f && w[BEHIND] != 0.0; /* perhaps without mass: scores more than 1 then */
+        if (is_behind) score = 2.0f, sure = sure && t < 0.99f && x[j] < 0x1p-53f;
         in |= (u32)(score < t) << j;
         sure = sure && fabsf(score - t) > slack;
     }
@@ -191,14 +256,15 @@ DEVICE bool members_quickly(const Job &job, const Narrow &r, double threshold, u
 
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wanted wanted) {
     TILES(tiles);
+    SOFTENED;
     STAGED(flags, unsigned char);
     i64 n = rows_to_do(job);
     EACH_TILE(first, n, tiles) {
         i64 i = first + LANE;
         if (i < n) {
             i64 row = row_at(job, i);
-            const Element *at = MINE(tiles)[side] + LANE * COLUMNS;
-            Narrow r = open_narrow(job, row, at);
+            auto at = ROW_OF_LANE(MINE(tiles)[side]);
+            Narrow r = open_narrow(job, row, MINE(tiles)[side] + LANE * COLUMNS, at, is_known);
             if (r.bad) report(job, row);
             double threshold = wanted.thresholds[wanted.per_row ? row : 0];
             u32 in;
@@ -206,6 +272,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
             if (!members_quickly(job, r, threshold, &in) || (!in && wanted.at_least))
 #endif
                 in = members_exactly(job, r, at, threshold, (int)wanted.at_least);
+            if (r.bad) in = (1u << COLUMNS) - 1u; /* a graph cannot raise an error */
 #pragma unroll
             for (int j = 0; j < COLUMNS; j++) MINE(flags)[LANE * COLUMNS + j] = (unsigned char)(in >> j & 1);
             if (wanted.sizes) wanted.sizes[row] = __popc(in);
@@ -216,6 +283,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
 
 extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output out) {
     TILES(tiles);
+    SOFTENED;
 #if WHAT == SCORES_OF_LABELS
     STAGED(found, double);
 #elif WHAT == MASK_BY_LABEL
@@ -226,8 +294,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
         i64 i = first + LANE;
         if (i < n) {
             i64 row = row_at(job, i);
-            const Element *at = MINE(tiles)[side] + LANE * COLUMNS;
-            Narrow r = open_narrow(job, row, at);
+            auto at = ROW_OF_LANE(MINE(tiles)[side]);
+            Narrow r = open_narrow(job, row, MINE(tiles)[side] + LANE * COLUMNS, at, is_known);
             if (r.bad) report(job, row);
             Standing s = compare_all(r, at);
 #if WHAT == MEMBERS_OF_SETS
@@ -260,7 +328,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
             for (int j = 0; j < COLUMNS; j++) {
                 bool is_in = in >> (s.rank[j] - 1) & 1;
 #if WHAT == MASK_BY_LABEL
-                MINE(found)[LANE * COLUMNS + j] = is_in;
+                MINE(found)[LANE * COLUMNS + j] = is_in || r.bad;
 #else
                 int at = __popc(in & ((1u << (s.rank[j] - 1)) - 1u));
                 if (is_in && at < out.sizes[row]) out.members[out.pointers[row] + at] = j;

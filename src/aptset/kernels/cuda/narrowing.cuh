@@ -18,8 +18,13 @@
 #define LEAST_MASS 0x1p-51f /* labels above it have mass */
 
 /* How far sums may be off: those of up to 69 numbers in float32, a lane's and those of the lanes; and masses, each rounded to the grid. */
+#if LOGITS /* in 2^-24: 57 for the terms, 48 (64) for their scale, 22 (38) and 32 for two sums; and the total is near 1, not known */
+#define OFF_BY (PER_LANE > 32 ? 0x1p-16 : 0x1.8p-17)
+#define OFF_GRID ((COLUMNS + 64) * 0x1p-50)
+#else
 #define OFF_BY 0x1p-17
 #define OFF_GRID (COLUMNS * 0x1p-51)
+#endif
 
 /* What a row is cut by. */
 struct Target {
@@ -84,8 +89,10 @@ DEVICE Value next_pivot(const Job &job, const Bracket &b, const Target &t, int r
     return round % 5 != 4 && p > (float)b.low && p < (float)b.high ? (Value)p : middle_of(b.low, b.high);
 }
 
-DEVICE double slack_of(float mass, const Target &t, double near) {
-    return ((double)mass * OFF_BY + OFF_GRID) * STEPS_PER_ONE * t.one_over_total + 0x1p-44 * (1.0 + fabs(near));
+/* `own` is what stands for itself in a score: of logits it is off, too, and so are the largest masses; no weight exceeds 1. */
+DEVICE double slack_of(float mass, float own, const Target &t, double near) {
+    double off = LOGITS ? (double)(mass + 2.0f * own + (ASKS ? 2.0f : 0.0f)) : (double)mass;
+    return (off * OFF_BY + OFF_GRID) * STEPS_PER_ONE * t.one_over_total + 0x1p-44 * (1.0 + fabs(near));
 }
 /* Tells whether labels up to p are out, or those above p in; false where p is too near to tell. */
 #if PLAIN
@@ -99,11 +106,11 @@ DEVICE bool tells(const Job &job, Value p, const Look &look, const Target &t, bo
     const double *w = job.w;
     double mass = (double)look.mass * STEPS_PER_ONE, rank = (double)((float)COLUMNS - look.number + 1.0f);
     double own = w[OWN] + w[OWN_U] * t.of.u < 0.0 ? mass_of((double)p) : 0.0;
-    bool is_first = w[FIRST] != 0.0 && rank == 1.0, is_exact = w[ABOVE] == 0.0; /* no sum is in it */
+    bool is_first = w[FIRST] != 0.0 && rank == 1.0, is_exact = !LOGITS && w[ABOVE] == 0.0; /* no sum is in it */
     double top = numerator(w, t.of.total - mass, own, is_first, t.of);
     double least = with_rest(w, is_exact ? top / t.of.total : top * t.one_over_total, rank, is_first, t.of.u);
     *is_out = least > t.threshold;
-    return is_exact || fabs(least - t.threshold) >= slack_of(look.mass, t, least);
+    return is_exact || fabs(least - t.threshold) >= slack_of(look.mass, (float)p, t, least);
 }
 #endif
 

@@ -3,7 +3,8 @@
  * A program is compiled for one width and one type: COLUMNS, ELEMENT (0 float32, 1 float64, 2 float16, 3 bfloat16), and
  * how a warp divides its rows: LANES lanes a row, which read VECTOR labels at a time. HASHES says whether seeds come from the
  * rows, ASKS whether the score asks for the largest masses, RANKS whether a rank counts. Collectives are always those of whole
- * warps, reached by all lanes together: tests run the same source on a processor, with lanes as fibers.
+ * warps, reached by all lanes together: tests run the same source on a processor, with lanes as fibers. LOGITS says that the rows
+ * are logits, whose softmax the kernel makes itself.
  */
 #ifndef APTSET_ROW_CUH
 #define APTSET_ROW_CUH
@@ -11,6 +12,10 @@
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
+
+#ifndef LOGITS
+#define LOGITS 0
+#endif
 
 #define DEVICE static __device__ __forceinline__
 #define FULL 0xFFFFFFFFu
@@ -37,8 +42,7 @@ enum { ABOVE, OWN, OWN_U, CONSTANT, U, RANK, FREE_RANKS, RANK_U, TOP, BEHIND, FI
 struct Job {
     const void *rows;
     i64 n, start; /* how many, and the number of the first */
-    const u64 *column_keys;
-    u64 base; /* mix(key + GOLDEN) */
+    const u64 *column_keys; /* the first of them, mix(key + GOLDEN), shifts every hash, too */
     double tolerance;
     const u64 *seeds;
     const double *u;
@@ -48,6 +52,7 @@ struct Job {
     u64 *bad;       /* the number of the first bad row; all ones if there is none */
     u32 *slow;      /* rows that a fast path could not settle, perhaps twice (as a first copy and as what they are); */
     u64 *n_slow;    /* how many */
+    u64 *unlike;    /* LOGITS: becomes 1 where a row is none of probabilities; if it stays 0, logits were announced in error */
     double w[N_WEIGHTS];
 };
 
@@ -68,11 +73,15 @@ DEVICE i64 grid_steps(double x) { return (i64)(bits_of(x + 2.0) - TWO_BITS); }
 /* The same as a number: exact, and so are sums of up to 4 before they are scaled. */
 DEVICE double mass_of(double x) { return ((x + 2.0) - 2.0) * STEPS_PER_ONE; }
 
+#ifdef HALVES /* tests have no instruction for it */
 DEVICE float from_half(u32 h) {
     u32 sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31u, mantissa = h & 1023u;
     if (exponent == 0) return __uint_as_float(sign | __float_as_uint((float)mantissa * 5.9604644775390625e-8f)); /* 2^-24 */
     return __uint_as_float(sign | (exponent == 31 ? 0x7F800000u : (exponent + 112u) << 23) | mantissa << 13);
 }
+#else
+DEVICE float from_half(unsigned short h) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
+#endif
 
 DEVICE Value value_of(Element x) {
 #if ELEMENT == 2
@@ -107,7 +116,7 @@ DEVICE void add_to_hash(u64 &hash, u64 word, u64 column_key) {
 }
 DEVICE u64 seed_at(const Job &job, i64 row, u64 hash, bool notes) {
     if (job.seeds) return job.seeds[row];
-    u64 seed = mix(hash + job.base);
+    u64 seed = mix(hash + job.column_keys[0]);
     if (notes && job.noted) job.noted[row] = seed;
     return seed;
 }

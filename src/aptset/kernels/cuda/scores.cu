@@ -173,7 +173,7 @@ extern "C" __global__ void label_scores_carefully(Job job, const i64 *labels, do
     i64 warps = (i64)gridDim.x * blockDim.x / 32, copies = job.which ? (i64)*job.count : 0, n = copies + (i64)*job.n_slow;
     for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps) {
         i64 row = k < copies ? (i64)job.which[k] : (i64)job.slow[k - copies];
-        Careful c = open_carefully(job, row);
+        Careful c = open_carefully(job, row, 0);
         if (c.bad) { if (LANE == 0) report(job, row); continue; }
         double score = careful_label_score(job, c, labels[row]);
         if (LANE == 0) scores[row] = score;
@@ -191,6 +191,6 @@ extern "C" __global__ void hash_rows(Job job, u64 *seeds) {
             add_to_hash(hash, x == x ? bits_of(x) : 0x7FF8000000000000ull, job.column_keys[j]);
         }
         hash = sum_over(hash, 32);
-        if (LANE == 0) seeds[row] = mix(hash + job.base);
+        if (LANE == 0) seeds[row] = mix(hash + job.column_keys[0]);
     }
 }

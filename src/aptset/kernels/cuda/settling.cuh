@@ -6,7 +6,24 @@
 #define EACH_LEFT ((MOST_LEFT + LANES - 1) / LANES) /* that a lane scores */
 
 /* Labels that are left; places behind the last one hold a value below all others. */
-struct __align__(16) Left { Value x[MOST_LEFT]; double mass[MOST_LEFT]; u64 ties[MOST_LEFT]; int columns[MOST_LEFT]; int count; };
+struct __align__(16) Left {
+    Value x[MOST_LEFT];
+    double mass[MOST_LEFT];
+    u64 ties[MOST_LEFT];
+    int columns[MOST_LEFT], count;
+#if LOGITS
+    float logits[MOST_LEFT];
+#endif
+};
+
+/* Labels in order: of logits, by these. Their softmax has the same order, and is equal where they are, unless they are SMALL: others
+ * differ by 2^-40 at least, and the exponential of float64 by more than it may be off. */
+#if LOGITS
+#define SMALL 0x1p-16f
+DEVICE float order_of(const Left &left, int c) { return left.logits[c]; }
+#else
+DEVICE Value order_of(const Left &left, int c) { return left.x[c]; }
+#endif
 
 #if VECTOR * ((COLUMNS + LANES * VECTOR - 1) / (LANES * VECTOR)) > 32
 typedef u64 Chosen;
@@ -21,7 +38,12 @@ DEVICE int number_of(Chosen c) { return __popc(c); }
 /* Put the labels between the ends side by side. */
 DEVICE int gather(const Held &held, const Element *row, const Bracket &b, bool is_open, Left &left) {
     if (WITHIN == 0) left.count = 0;
-    for (int c = (int)WITHIN; c < MOST_LEFT; c += LANES) left.x[c] = (Value)-1;
+    for (int c = (int)WITHIN; c < MOST_LEFT; c += LANES) {
+        left.x[c] = (Value)-1;
+#if LOGITS
+        left.logits[c] = -1.0f / 0.0f;
+#endif
+    }
     __syncwarp();
     Chosen chosen = 0;
 #pragma unroll
@@ -32,8 +54,11 @@ DEVICE int gather(const Held &held, const Element *row, const Bracket &b, bool i
         for (; chosen && at < MOST_LEFT; chosen &= chosen - 1, at++) {
             int e = first_of(chosen), column = column_of(e / VECTOR) + e % VECTOR;
             Value x = value_of(row[column]); /* registers have no index */
+#if LOGITS
+            left.logits[at] = x + 0.0f, x = about_exponential(x, held.shift) * held.scale;
+#endif
             left.x[at] = x, left.columns[at] = column;
-            if (!PLAIN) left.mass[at] = mass_of((double)x);
+            if (!PLAIN) left.mass[at] = LOGITS ? (double)x * STEPS_PER_ONE : mass_of((double)x);
         }
     }
     __syncwarp();
@@ -41,15 +66,24 @@ DEVICE int gather(const Held &held, const Element *row, const Bracket &b, bool i
 }
 
 /* What comes out for a row: labels of at least `from` are in; of those that equal it only the ones up to `tie`. */
-struct Kept { Value from; u64 tie; int size; bool slow; };
+struct Kept {
+    Value from;
+    u64 tie;
+    int size;
+    bool slow;
+#if LOGITS /* labels above `high` are in, and those above `low` whose logits are at least `logit` */
+    Value low, high;
+    float logit;
+#endif
+};
 
 /* The mass of the labels before one of those that are left, and its rank among them; tells whether it equals another. */
 DEVICE bool place_among(const Left &left, int c, double *above, float *rank) {
-    Value mine = left.x[c];
+    Value mine = order_of(left, c);
     float alike = 0.0f;
 #pragma unroll
     for (int d = 0; d < MOST_LEFT; d++) {
-        Value other = left.x[d];
+        Value other = order_of(left, d);
         if (other == mine) alike += 1.0f;
         if (other > mine) *above += left.mass[d], *rank += 1.0f;
     }
@@ -58,7 +92,7 @@ DEVICE bool place_among(const Left &left, int c, double *above, float *rank) {
 DEVICE void add_ties(const Left &left, int c, int count, double *above, float *rank) {
 #pragma unroll 1
     for (int d = 0; d < count; d++)
-        if (left.x[d] == left.x[c] && left.ties[d] < left.ties[c]) *above += left.mass[d], *rank += 1.0f;
+        if (order_of(left, d) == order_of(left, c) && left.ties[d] < left.ties[c]) *above += left.mass[d], *rank += 1.0f;
 }
 
 /* Which of the labels that are left are in; tells whether all are sure with so much slack, and whether some are equal. */
@@ -85,6 +119,27 @@ DEVICE bool score_left(const Job &job, const Left &left, int count, double above
     return sure;
 }
 
+#if LOGITS
+/* Whether the order of labels that are left may not be that of their softmax. */
+DEVICE bool are_in_doubt(const Left &left, int count) {
+    bool doubt = false;
+    for (int c = (int)WITHIN; c < count; c += LANES) doubt |= left.logits[c] != 0.0f && fabsf(left.logits[c]) < SMALL;
+    return any_in_group(doubt);
+}
+/* What is so near above an end may be below it: two probabilities at a distance d of the largest logit are in the order of the exact
+ * ones if they differ by 2 (1.23 d + 4.5) 2^-24 of themselves. */
+DEVICE float beyond(const Held &held, float p) {
+    float d = 0.6931472f * (__log2f(held.scale) - __log2f(p));
+    return p * (1.0f + (1.23f * fmaxf(d, 0.0f) + 5.0f) * 0x1p-22f);
+}
+DEVICE bool has_close_ends(const Held &held, const Bracket &b) {
+    float above_low = beyond(held, b.low), above_high = beyond(held, b.high);
+    bool is_close = false;
+#pragma unroll
+    for (int e = 0; e < PER_LANE; e++) is_close |= ((held.x[e] > b.low) & (held.x[e] <= above_low)) | ((held.x[e] > b.high) & (held.x[e] <= above_high));
+    return any_in_group(is_close);
+}
+#else
 /* The exact mass of the labels above a value, read once more: registers have no index, and code of this kind is rare. */
 DEVICE double mass_above(const Element *row, Value high, bool is_open) {
     double above = 0.0;
@@ -95,10 +150,11 @@ DEVICE double mass_above(const Element *row, Value high, bool is_open) {
     }
     return mass_in_group(above) * STEPS_PER_ONE;
 }
+#endif
 
 #if PLAIN
-/* The same in float32: tells less often. */
-DEVICE bool score_quickly(const Left &left, int count, const Bracket &b, const Target &t, bool *is_in, bool *equal) {
+/* The same in float32: tells less often. With TIED labels that are equal stand in the order of their ties. */
+template <bool TIED> DEVICE bool score_quickly(const Left &left, int count, const Bracket &b, const Target &t, bool *is_in, bool *equal) {
     float room = b.at_high.mass - t.tail, slack = b.at_high.mass * (float)OFF_BY + t.slack;
     bool sure = true;
     u32 ranks = 0;
@@ -107,11 +163,15 @@ DEVICE bool score_quickly(const Left &left, int count, const Bracket &b, const T
         int c = (int)WITHIN + k * LANES;
         is_in[k] = false;
         if (c >= count) continue;
-        float mine = left.x[c], above = 0.0f;
+        float mine = order_of(left, c), above = 0.0f;
 #pragma unroll
-        for (int d = 0; d < MOST_LEFT; d++)
-            if (left.x[d] > mine) above += left.x[d], ranks++;
-        float gap = above + mine * t.share - room;
+        for (int d = 0; d < MOST_LEFT; d++) {
+            float other = order_of(left, d);
+            bool is_before = other > mine;
+            if (TIED) is_before |= (other == mine) & (left.ties[d] < left.ties[c]);
+            if (is_before) above += left.x[d], ranks++;
+        }
+        float gap = above + left.x[c] * t.share - room;
         is_in[k] = gap < 0.0f;
         sure = sure && fabsf(gap) > slack;
     }
@@ -124,12 +184,15 @@ DEVICE bool score_quickly(const Left &left, int count, const Bracket &b, const T
 DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const Bracket &b, Target &t, u64 seed, bool is_open, Left &left) {
     int count = gather(held, row, b, is_open, left);
     Kept kept = {b.high, ~0ull, PLAIN ? 0 : COLUMNS - (int)b.at_high.number, count > MOST_LEFT};
+#if LOGITS
+    kept.low = b.low, kept.high = b.high;
+#endif
     if (kept.slow) count = 0;
     bool is_in[EACH_LEFT], equal = false, sure;
 #if PLAIN
-    sure = score_quickly(left, count, b, t, is_in, &equal);
+    sure = score_quickly<false>(left, count, b, t, is_in, &equal);
 #else
-    double about = t.of.total - (double)b.at_high.mass * STEPS_PER_ONE, slack = slack_of(b.at_high.mass, t, t.threshold);
+    double about = t.of.total - (double)b.at_high.mass * STEPS_PER_ONE, slack = slack_of(b.at_high.mass, b.at_high.mass, t, t.threshold);
     sure = score_left(job, left, count, about, b.at_high.number, false, t, slack, is_in, &equal);
 #endif
     bool any_tied = __any_sync(FULL, equal), tied = any_tied && any_in_group(equal);
@@ -137,26 +200,51 @@ DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const B
         u64 tie_seed = tie_seed_of(seed, t.of.u);
         for (int c = (int)WITHIN; c < count; c += LANES) {
             if (tied) left.ties[c] = tie_of(tie_seed, left.columns[c]);
-            if (PLAIN) left.mass[c] = mass_of((double)left.x[c]);
+            if (PLAIN && !LOGITS) left.mass[c] = mass_of((double)left.x[c]);
         }
-        if (PLAIN) t.one_over_total = 1.0 / t.of.total;
+        if (PLAIN && !LOGITS) t.one_over_total = 1.0 / t.of.total;
+#if LOGITS /* what is not sure is left to the careful kernel */
+        __syncwarp();
+#if PLAIN
+        bool still_equal;
+        if (any_tied) sure = score_quickly<true>(left, count, b, t, is_in, &still_equal);
+#else
+        double above = t.of.total - (double)b.at_high.mass * STEPS_PER_ONE, most = slack_of(b.at_high.mass, b.at_high.mass, t, t.threshold);
+        sure = score_left(job, left, count, above, b.at_high.number, tied, t, most, is_in, &equal);
+#endif
+        kept.slow |= any_in_group(!sure);
+#else
         double above = mass_above(row, b.high, is_open);
         __syncwarp();
         score_left(job, left, count, above, b.at_high.number, tied, t, 0.0, is_in, &equal);
+#endif
     }
+#if LOGITS
+    bool close_ends = has_close_ends(held, b), doubt = are_in_doubt(left, count);
+    kept.slow |= close_ends || doubt;
+#endif
     u32 in = 0;
     Value least = (Value)4;
 #pragma unroll
     for (int k = 0; k < EACH_LEFT; k++)
         if (is_in[k]) in++, least = min(least, left.x[(int)WITHIN + k * LANES]);
     least = least_in_group(least), in = sum_in_group(in);
+#if LOGITS
+    float last = 1.0f / 0.0f;
+#pragma unroll
+    for (int k = 0; k < EACH_LEFT; k++)
+        if (is_in[k]) last = fminf(last, left.logits[(int)WITHIN + k * LANES]);
+    kept.logit = last = least_over(last, LANES);
+#else
+    Value last = least;
+#endif
     if (any_tied) {
         u64 last_tie = 0;
         bool splits = false;
 #pragma unroll
         for (int k = 0; k < EACH_LEFT; k++) {
             int c = (int)WITHIN + k * LANES;
-            if (c >= count || left.x[c] != least || !tied) continue;
+            if (c >= count || order_of(left, c) != last || !tied) continue;
             if (is_in[k]) last_tie = left.ties[c] > last_tie ? left.ties[c] : last_tie; else splits = true;
         }
         splits = any_in_group(splits), last_tie = largest_over(last_tie, LANES);

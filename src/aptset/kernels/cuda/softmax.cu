@@ -1,22 +1,5 @@
 /* The softmax of kernels/softmax.py, with its bits: TEAM threads have a row, whose weights stand in shared memory. */
-#include "warp.cuh"
-
-#define LOWEST -708.0
-#define PER_LOG 1.4426950408889634
-#define LOG 6.93147180369123816490e-01
-#define LOG_REST 1.90821492927058770002e-10
-
-/* 1 / n!, each rounded once. */
-__device__ const double SERIES[14] = {1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0, 1.0 / 40320.0,
-                                      1.0 / 362880.0, 1.0 / 3628800.0, 1.0 / 39916800.0, 1.0 / 479001600.0, 1.0 / 6227020800.0};
-
-DEVICE double exponential(double x) {
-    if (x < LOWEST) return 0.0;
-    double twos = rint(x * PER_LOG), rest = (x - twos * LOG) - twos * LOG_REST, power = rest * SERIES[13];
-#pragma unroll
-    for (int n = 12; n >= 1; n--) power = (power + SERIES[n]) * rest;
-    return (power + 1.0) * from_bits((u64)((i64)twos + 1023) << 52);
-}
+#include "logits.cuh"
 
 DEVICE void team_sync() { if (TEAM == 32) __syncwarp(); else __syncthreads(); }
 

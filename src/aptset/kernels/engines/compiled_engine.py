@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -37,7 +38,7 @@ class CompiledEngine:
     def step(self, rows: Rows) -> int:
         """Return larger blocks where nothing is copied: calls are few, and memory is bounded all the same."""
         cells = blocks.BLOCK_CELLS * (blocks.READ_IN_PLACE if rows.is_plain else 1)
-        return max(1, cells // rows.n_columns)
+        return max(1, cells // int(rows.probabilities.shape[1]))
 
     def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
         """Score one label of each row."""
@@ -51,21 +52,23 @@ class CompiledEngine:
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns | Waiting]:
         """Return the members at the largest threshold; many of them wait to be put in order."""
-        room, values, tie_seeds, n_cells = room_for_members(rows), None, None, rows.probabilities.size
+        n_cells, tie_seeds = rows.probabilities.size, None
         # Sets at several thresholds are beginnings of one order; members of narrow rows come out in order anyhow.
-        if thresholds.shape[1] == 1 and room.itemsize > 1 and n_cells >= _FEW_CELLS:
-            values = np.empty(n_cells, dtype=rows.probabilities.dtype)
+        may_wait = thresholds.shape[1] == 1 and rows.probabilities.shape[1] > _WIDEST_TILE and n_cells >= _FEW_CELLS
+        room, values = take_room(rows, may_wait) if rows.rooms or may_wait else (room_for_members(rows), None)
+        if may_wait:
             tie_seeds = np.empty(len(rows.probabilities), dtype=np.uint64)
         found = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
-        where = (found, room, room.itemsize, values, tie_seeds)
+        where = (found, room, room.itemsize, None if values is None else values[:n_cells], tie_seeds)
         bad, written = self.loops.cuts(*job_of(rows, noted), *wanted_at(thresholds, at_least), *where)
         if found is not sizes:
             sizes[:] = found
-        if values is None or tie_seeds is None or bad >= 0:
-            return bad, room[:written].copy()
-        members, beside = room[:written], values[:written]
-        if 2 * written < len(room):  # else a copy would cost more than the room that stays empty
-            members, beside = members.copy(), beside.copy()
+        members, beside = room[:written], None if values is None else values[:written]
+        if 2 * written < n_cells or values is None:  # else a copy would cost more than the room that stays empty
+            members, beside = members.copy(), None if beside is None else beside.copy()
+            rows.rooms.append((room, values))
+        if beside is None or tie_seeds is None or bad >= 0:
+            return bad, members
         waiting = WaitingMembers(self.loops, found[0], members, beside, tie_seeds)
         return bad, waiting if written >= _MANY * len(rows) else waiting.in_order()
 
@@ -77,10 +80,12 @@ class CompiledEngine:
         self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns]:
         """Return the members at a threshold for every column."""
-        room = room_for_members(rows)
+        room, _ = take_room(rows, with_values=False)
         where = (len(rows), thresholds, at_least, sizes, room, room.itemsize, None)
         bad, written = self.loops.by_label(*job_of(rows, noted), *where)
-        return bad, room[:written].copy()
+        members = room[:written].copy()
+        rows.rooms.append((room, None))
+        return bad, members
 
     def mask_by_label(
         self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
@@ -151,6 +156,47 @@ class CompiledEngine:
         numbers, firsts = np.empty(len(items), dtype=np.int32), np.empty(len(items), dtype=np.int64)
         found = self.loops.codes(np.ascontiguousarray(items), numbers, firsts)
         return numbers, firsts[:found].copy()
+
+    def bucket_numbers(self, values: Floats, splitters: Floats, numbers: NDArray[np.int32]) -> None:
+        """Search the splitters without a branch."""
+        self.loops.bucket_numbers(np.ascontiguousarray(values), splitters, numbers)
+
+    def group_sizes(self, numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
+        """Count."""
+        sizes = np.zeros(n_groups, dtype=np.int64)
+        self.loops.group_sizes(numbers, sizes)
+        return sizes
+
+    def place(
+        self, words: NDArray[Any], numbers: NDArray[np.int32], starts: NDArray[np.int64], to: NDArray[Any]
+    ) -> None:
+        """Write each word behind the last one of its group."""
+        self.loops.place(np.ascontiguousarray(words), numbers, starts.copy(), to)
+
+    def running_totals(self, sizes: NDArray[Any], first: int, ends: NDArray[np.int64]) -> None:
+        """Add up."""
+        kept = sizes if sizes.dtype in (np.int32, np.int64) else sizes.astype(np.int64)
+        self.loops.running_totals(np.ascontiguousarray(kept), first, ends)
+
+    def holds(
+        self,
+        pointers: NDArray[np.int64],
+        members: Columns,
+        columns: NDArray[np.int64],
+        flags: NDArray[np.bool_],
+        counts: NDArray[np.int64] | None,
+    ) -> None:
+        """Compare the members of each row with its column."""
+        n_sizes = 0 if counts is None else counts.shape[1]
+        self.loops.holds(pointers, members, members.itemsize, np.ascontiguousarray(columns), flags, n_sizes, counts)
+
+    def project(self, matrix: Floats, vector: Floats, to: Floats) -> None:
+        """Add term by term."""
+        self.loops.project(np.ascontiguousarray(matrix), vector, to)
+
+    def repeated(self, pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:
+        """Compare the members of each row, or note where each label came last."""
+        return int(self.loops.repeated(pointers, members, n_classes))
 
     def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
         """Exponentiate and divide."""
@@ -233,6 +279,19 @@ def room_for_members(rows: Rows) -> Columns:
     n_rows, n_columns = rows.probabilities.shape
     width = 1 if n_columns <= _WIDEST_TILE else 2 if n_columns <= 2**16 else 4
     return np.empty(n_rows * n_columns, dtype=f"u{width}" if width < 4 else np.int32)
+
+
+def take_room(rows: Rows, with_values: bool) -> tuple[Columns, NDArray[np.floating[Any]] | None]:
+    """Return room for members, and for the probability of each; of a block that is done, or new memory."""
+    n_cells, room, values = rows.probabilities.size, None, None
+    if rows.rooms:
+        with suppress(IndexError):  # another thread may have been quicker
+            room, values = rows.rooms.pop()
+    if room is None or len(room) < n_cells:
+        room, values = room_for_members(rows), None
+    if with_values and (values is None or len(values) < n_cells):
+        values = np.empty(n_cells, dtype=rows.probabilities.dtype)
+    return room, values if with_values else None
 
 
 def known_of(calibrated: Calibrated, row_groups: Groups) -> tuple[object, ...]:

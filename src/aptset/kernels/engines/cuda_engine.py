@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from aptset.kernels import engines
 from aptset.kernels.cuda.arguments import Job, OfCalibration, Output, Wanted, changed, pointer
-from aptset.kernels.cuda.chunks import Chunk, Starts, base_of, keys_of, over_chunks, torch_module
+from aptset.kernels.cuda.chunks import Chunk, Starts, over_chunks, prepare, torch_module
 from aptset.kernels.cuda.launcher import Launcher
-from aptset.kernels.cuda.layout import BLOCK, Layout, defines_of, layout_of
+from aptset.kernels.cuda.layout import BLOCK, WIDEST_HELD, Layout, defines_of, folds_of, layout_of, room_bytes
 from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.engines.torch_rows import TORCH
 from aptset.kernels.p_value_rounding import rounding_bits
@@ -27,7 +27,10 @@ _FEW, _MANY = 6, 24  # blocks for a multiprocessor: where rows are few all shoul
 MANY_ROWS = 2**18
 _IN_TILES = ("label_scores", "mask")  # kernels
 _AGAIN = 4  # blocks for a multiprocessor, of few rows
+_FEW_ROWS = 4096  # whose copies are left to the careful kernel: starting one kernel less is worth more
 NARROW_BLOCKS = 64  # for a multiprocessor: fewer than there is work for, so that each asks for rows ahead
+_WIDEST_IN_LANES = 1024  # columns of logits whose softmax a warp has in its registers
+_OF_LOGITS = ("label_scores", "mask")  # verbs that make the softmax of rows of any length themselves
 
 
 class What:
@@ -48,12 +51,17 @@ class CudaEngine:
         """Return the engine of a device, or None where kernels cannot be compiled for it."""
         return _engine_of(str(device))
 
+    def takes_logits(self, values: Any, verb: str) -> bool:
+        """Whether rows of logits may come as they are."""
+        columns = values.shape[1]
+        return bool(layout_of(values).is_narrow or (verb in _OF_LOGITS and columns <= WIDEST_HELD))
+
     def label_scores(self, rows: Any, labels: Any) -> tuple[Any, Any, Any, Any]:
         """Score one label of each row."""
         torch, scores = torch_module(), _new(rows, (len(rows.probabilities),), "float64")
         seeds = _new(rows, (len(scores),), "int64") if rows.seeds is None else rows.seeds
         labels = labels.to(device=scores.device, dtype=torch.int64).contiguous()
-        layout = layout_of(rows.probabilities)
+        layout = layout_of(rows.probabilities, rows.logits)
         if layout.lanes < 32 and layout.tile_bytes(
             "scores.cu"
         ):  # short reads of shared memory cost little, and waste less
@@ -69,6 +77,9 @@ class CudaEngine:
                     "narrow.cu", layout, "label_scores", self._blocks(job, BLOCK, NARROW_BLOCKS), job, *where(chunk)
                 )
                 return
+            if rows.logits:
+                self._score_logits(layout, job, where(chunk))
+                return
             turns = c_int64(of_warp * layout.lanes // 32)
             self._run(
                 "scores.cu", layout, "label_scores", self._blocks(job, 4 * of_warp, 16), job, *where(chunk), turns
@@ -77,9 +88,18 @@ class CudaEngine:
         def rest(chunk: Chunk, job: Job) -> None:
             self._run("scores.cu", layout, "label_scores_carefully", self._blocks(job, 4, _AGAIN), job, *where(chunk))
 
-        careful, noted = None if layout.is_narrow else rest, None if rows.seeds is not None else seeds
-        n_copies, first_bad = over_chunks(self.starts, rows, work, careful, noted, again=layout.is_narrow)
+        is_alone = layout.is_narrow or rows.logits  # one kernel does all
+        careful, noted = None if is_alone else rest, None if rows.seeds is not None else seeds
+        n_copies, first_bad = over_chunks(self.starts, rows, work, careful, noted, again=is_alone)
         return scores, seeds, n_copies, first_bad
+
+    def _score_logits(self, layout: Layout, job: Job, where: list[c_void_p]) -> None:
+        columns, layout = layout.columns, layout._replace(lanes=32, vector=1, piece=layout.vector)
+        kernel, shared, defines = "label_scores_carefully", room_bytes(columns), defines_of(layout, job, IN_TILES=0)
+        if columns <= _WIDEST_IN_LANES:
+            kernel, shared = "label_scores", layout.tile_bytes("logit_scores.cu")
+            defines = defines_of(layout, job, FOLDS=folds_of(columns), IN_TILES=int(shared > 0))
+        self.starts.run("logit_scores.cu", defines, kernel, self._blocks(job, 4, 32), BLOCK, shared, job, *where)
 
     def mask(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
         """Flag the members."""
@@ -89,28 +109,32 @@ class CudaEngine:
     def _cut(
         self, rows: Any, thresholds: Any, at_least: int, flags: Any = None, sizes: Any = None, cutoffs: Any = None
     ) -> Any:
-        layout, per_row = layout_of(rows.probabilities), len(thresholds) > 1
-        thresholds = _as_doubles(thresholds)
+        layout, per_row = layout_of(rows.probabilities, rows.logits), len(thresholds) > 1
+        thresholds, wanted = _as_doubles(thresholds), Wanted(per_row=per_row, at_least=at_least)
 
-        def wanted(chunk: Chunk) -> Wanted:
-            at = pointer(thresholds, chunk.start if per_row else 0)
-            return Wanted(at, per_row, at_least, *(pointer(one, chunk.start) for one in (flags, sizes, cutoffs)))
+        def at(start: int) -> Wanted:
+            wanted.thresholds = pointer(thresholds, start if per_row else 0)
+            wanted.flags, wanted.sizes = pointer(flags, start), pointer(sizes, start)
+            wanted.cutoffs = pointer(cutoffs, start)
+            return wanted
 
         def work(chunk: Chunk, job: Job) -> None:
             if layout.is_narrow:
-                self._run("narrow.cu", layout, "mask", self._blocks(job, BLOCK, NARROW_BLOCKS), job, wanted(chunk))
+                grid = self._blocks(job, BLOCK, NARROW_BLOCKS)
+                self._run("narrow.cu", layout, "mask", grid, job, at(chunk.start))
             elif layout.is_held:
                 grid = self._blocks(job, BLOCK // layout.lanes, _MANY if job.n >= MANY_ROWS else _FEW)
-                self._run("masks.cu", layout, "mask", grid, job, wanted(chunk))
+                self._run("masks.cu", layout, "mask", grid, job, at(chunk.start))
             else:
                 rest(chunk, job, 1)
 
         def rest(chunk: Chunk, job: Job, all_of_them: int = 0) -> None:
-            last = c_int64(all_of_them)
             grid = self._blocks(job, 4, 16 if all_of_them else _AGAIN)
-            self._run("masks.cu", layout, "mask_carefully", grid, job, wanted(chunk), last)
+            self._run("masks.cu", layout, "mask_carefully", grid, job, at(chunk.start), c_int64(all_of_them))
 
-        return over_chunks(self.starts, rows, work, rest if layout.is_held and not layout.is_narrow else None)[1]
+        careful = rest if layout.is_held and not layout.is_narrow else None
+        again = careful is None or len(rows.probabilities) > _FEW_ROWS
+        return over_chunks(self.starts, rows, work, careful, again=again)[1]
 
     def cut(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any, Any, Any]:
         """Return the members at the largest threshold, most likely first, and the sizes at all of them."""
@@ -131,7 +155,7 @@ class CudaEngine:
 
     def mask_by_label(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
         """Flag the members where each column has a threshold of its own."""
-        flags, thresholds = _new(rows, rows.probabilities.shape, "bool"), _as_doubles(thresholds)
+        flags, thresholds = _new(rows, rows.probabilities.shape, "bool").fill_(True), _as_doubles(thresholds)
         output = Output(flags=pointer(flags), thresholds=pointer(thresholds), at_least=at_least)
         return flags, self._ordered(rows, What.MASK_BY_LABEL, output, flags=flags)
 
@@ -144,7 +168,7 @@ class CudaEngine:
 
     def _members(self, rows: Any, what: int, of_sets: Any, first_bad: Any, output: Output, **by_row: Any) -> Any:
         """Write the members of sets whose sizes are known, one row after the other."""
-        if int(first_bad) >= 0:  # sizes are worth nothing
+        if int(first_bad.reshape(-1)[0]) >= 0:  # sizes are worth nothing
             return _new(rows, (0,), "int32")
         ends = of_sets.cumsum(0, dtype=torch_module().int64)
         members = _new(rows, (int(ends[-1]),), "int32")
@@ -163,13 +187,14 @@ class CudaEngine:
         of_calibration = changed(of_calibration, row_groups=pointer(row_groups))
         grid = max(1, min(-(-n // 1024), self.starts.multiprocessors * 64))
         arguments = (of_calibration, c_void_p(pointer(scores)), c_int64(n))
-        self.starts.run("p_values.cu", {"COLUMNS": scores.shape[1]}, "p_values", grid, 256, 0, *arguments)
+        self.starts.run("p_values.cu", (("COLUMNS", scores.shape[1]),), "p_values", grid, 256, 0, *arguments)
         return scores, first_bad
 
     def hash_rows(self, values: Any, key: int) -> Any:
         """Seed every row of a matrix of any numbers."""
         seeds = values.new_empty(len(values), dtype=torch_module().int64)
-        job = Job(rows=pointer(values), n=len(values), column_keys=pointer(keys_of(key, values)), base=base_of(key))
+        keys = prepare(self.starts, key, values)
+        job = Job(rows=pointer(values), n=len(values), column_keys=keys.data_ptr())
         job.weights = (0.0,) * 16
         grid = self._blocks(job, 4)
         self._run("scores.cu", layout_of(values), "hash_rows", grid, job, *_pointers(pointer(seeds)))
@@ -183,25 +208,26 @@ class CudaEngine:
         if shared > _MOST_SHARED:
             return softmax(logits.to(found.dtype), TORCH)
         grid = max(1, min(-(-len(logits) * team // BLOCK), self.starts.multiprocessors * 64))
-        defines = layout._replace(lanes=32, vector=1).defines() | {"TEAM": team, "ASKS": 0, "RANKS": 0}
+        form = {"TEAM": team, "ASKS": 0, "RANKS": 0}
+        defines = tuple(sorted((layout._replace(lanes=32, vector=1).defines() | form).items()))
         arguments = (c_void_p(pointer(logits)), c_int64(len(logits)), c_void_p(pointer(found)))
         self.starts.run("softmax.cu", defines, "softmax", grid, BLOCK, shared, *arguments)
         return found
 
     def _ordered(self, rows: Any, what: int, output: Output, **by_row: Any) -> Any:
         """Put rows in order and use their scores; ``by_row`` names the fields of the output that go along with rows."""
-        layout, values = layout_of(rows.probabilities), rows.probabilities
+        layout, values = layout_of(rows.probabilities, rows.logits), rows.probabilities
 
         def arguments(chunk: Chunk, job: Job) -> tuple[Any, ...]:
             fields = {name: pointer(tensor, chunk.start) for name, tensor in by_row.items()}
             return job, changed(output, **fields)
 
         def work_on_narrow(chunk: Chunk, job: Job) -> None:
-            defines, grid = defines_of(layout, job) | {"WHAT": what}, self._blocks(job, BLOCK, NARROW_BLOCKS)
+            defines, grid = defines_of(layout, job, WHAT=what), self._blocks(job, BLOCK, NARROW_BLOCKS)
             self.starts.run("narrow.cu", defines, "every_label", grid, BLOCK, 0, *arguments(chunk, job))
 
         def work_in_registers(chunk: Chunk, job: Job) -> None:
-            defines, a_warp = defines_of(layout, job) | {"WHAT": what, "EACH": layout.each}, BLOCK // 32
+            defines, a_warp = defines_of(layout, job, WHAT=what, EACH=layout.each), BLOCK // 32
             places = 32 * layout.each
             shared, rows_of_block = a_warp * 8 * (places + places // 32), BLOCK // layout.lanes
             grid = self._blocks(job, rows_of_block, 16)
@@ -223,8 +249,8 @@ class CudaEngine:
         of_block = 0 if in_memory else shared
 
         def work(chunk: Chunk, job: Job) -> None:
-            last, defines = c_void_p(pointer(memory)), defines_of(layout._replace(lanes=32, vector=1), job, block)
-            defines |= {"LENGTH": length, "TEAM": team, "WHAT": what}
+            last, of_lanes = c_void_p(pointer(memory)), layout._replace(lanes=32, vector=1)
+            defines = defines_of(of_lanes, job, block, LENGTH=length, TEAM=team, WHAT=what)
             self.starts.run("ordered.cu", defines, "ordered", grid, block, of_block, *arguments(chunk, job), last)
 
         return over_chunks(self.starts, rows, work)[1]
@@ -247,7 +273,8 @@ class CudaEngine:
 
     def _run(self, name: str, layout: Layout, kernel: str, grid: int, job: Job, *arguments: Any) -> None:
         tiles = layout.tile_bytes(name)
-        defines, shared = defines_of(layout, job) | {"IN_TILES": int(tiles > 0)}, tiles if kernel in _IN_TILES else 0
+        defines, shared = defines_of(layout, job, IN_TILES=int(tiles > 0)), tiles if kernel in _IN_TILES else 0
+        shared = room_bytes(layout.columns) if layout.logits and kernel == "mask_carefully" else shared
         self.starts.run(name, defines, kernel, grid, BLOCK, shared, job, *arguments)
 
 
@@ -262,7 +289,8 @@ def _new(rows: Any, shape: Any, kind: str) -> Any:
 
 
 def _as_doubles(values: Any) -> Any:
-    return values.to(torch_module().float64).contiguous()
+    is_double = values.dtype == torch_module().float64
+    return (values if is_double else values.to(torch_module().float64)).contiguous()
 
 
 def _pointers(*values: int | None) -> list[c_void_p]:

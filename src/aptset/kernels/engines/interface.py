@@ -187,6 +187,46 @@ class Engine(Protocol):
         """Number rows of bytes by their content, in order of first appearance; return the first of each number, too."""
         ...
 
+    def bucket_numbers(self, values: Floats, splitters: Floats, numbers: NDArray[np.int32]) -> None:
+        """Write for each value how many of the splitters, which never fall, are not above it; NaN is above all."""
+        ...
+
+    def group_sizes(self, numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
+        """Count the numbers of each group; refuse one that is not among them."""
+        ...
+
+    def place(
+        self, words: NDArray[Any], numbers: NDArray[np.int32], starts: NDArray[np.int64], to: NDArray[Any]
+    ) -> None:
+        """Put words of eight bytes, in their order, where their groups start."""
+        ...
+
+    def running_totals(self, sizes: NDArray[Any], first: int, ends: NDArray[np.int64]) -> None:
+        """Write where rows of these sizes end, the first of which starts at ``first``."""
+        ...
+
+    def holds(
+        self,
+        pointers: NDArray[np.int64],
+        members: Columns,
+        columns: NDArray[np.int64],
+        flags: NDArray[np.bool_],
+        counts: NDArray[np.int64] | None,
+    ) -> None:
+        """Flag the rows that hold a column; members of row i stand from ``pointers[i]`` on.
+
+        ``counts``, (columns, sizes, 2), where it is there: add the rows of each column, size, and whether they hold it.
+        """
+        ...
+
+    def project(self, matrix: Floats, vector: Floats, to: Floats) -> None:
+        """Write the product of every row with a vector; terms are added feature by feature."""
+        ...
+
+    def repeated(self, pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:
+        """Return the first row that holds a label twice, or -1; members are positions in the classes."""
+        ...
+
     def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
         """Write the probabilities of a block of logits, float32 or float64, as :mod:`aptset.kernels.softmax` says."""
         ...

@@ -162,6 +162,9 @@ def _top_two(mass: Floats, weights: Weights) -> tuple[Floats, Floats]:
     return top, second
 
 
+_ROWS_AT_ONCE = 4096
+
+
 @dataclass(frozen=True)
 class NumpyEngine:
     """Loops in numpy; the only ones that also take any function of places."""
@@ -303,6 +306,59 @@ class NumpyEngine:
         number = np.empty(len(first), dtype=np.int32)
         number[order] = np.arange(len(first))
         return number[which.ravel()], first[order].astype(np.int64)
+
+    def bucket_numbers(self, values: Floats, splitters: Floats, numbers: NDArray[np.int32]) -> None:
+        """Search the splitters."""
+        numbers[:] = np.searchsorted(splitters, values, side="right")
+
+    def group_sizes(self, numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
+        """Count."""
+        if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_groups):
+            raise ValueError("numbers of groups must be below their count")
+        return np.bincount(numbers, minlength=n_groups).astype(np.int64)
+
+    def place(
+        self, words: NDArray[Any], numbers: NDArray[np.int32], starts: NDArray[np.int64], to: NDArray[Any]
+    ) -> None:
+        """Sort the words by their groups, and move each group to its start."""
+        order = np.argsort(numbers, kind="stable")
+        sizes = np.bincount(numbers, minlength=len(starts))
+        to[np.arange(len(words)) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)] = words[order]
+
+    def running_totals(self, sizes: NDArray[Any], first: int, ends: NDArray[np.int64]) -> None:
+        """Add up."""
+        np.cumsum(sizes, dtype=np.int64, out=ends)
+        ends += first
+
+    def holds(
+        self,
+        pointers: NDArray[np.int64],
+        members: Columns,
+        columns: NDArray[np.int64],
+        flags: NDArray[np.bool_],
+        counts: NDArray[np.int64] | None,
+    ) -> None:
+        """Compare, and add up along the members."""
+        sizes, within = np.diff(pointers), members[pointers[0] : pointers[-1]]
+        hits = np.concatenate([[0], np.cumsum(within == np.repeat(columns, sizes))])
+        flags[:] = np.diff(hits[pointers - pointers[0]]) > 0
+        if counts is not None:
+            known = columns >= 0
+            np.add.at(counts, (columns[known], sizes[known], flags[known].astype(np.intp)), 1)
+
+    def project(self, matrix: Floats, vector: Floats, to: Floats) -> None:
+        """Add feature by feature, some rows at a time, which stay in the cache."""
+        to[:] = 0.0
+        for start in range(0, len(matrix), _ROWS_AT_ONCE):
+            for column, weight in zip(matrix[start : start + _ROWS_AT_ONCE].T, vector, strict=True):
+                to[start : start + _ROWS_AT_ONCE] += weight * column
+
+    def repeated(self, pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:
+        """Sort the labels of each row."""
+        row = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+        pairs = np.sort(row * n_classes + members[pointers[0] : pointers[-1]])
+        twice = np.flatnonzero(pairs[1:] == pairs[:-1])
+        return int(pairs[twice[0]] // n_classes) if len(twice) else -1
 
     def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
         """Exponentiate and divide."""

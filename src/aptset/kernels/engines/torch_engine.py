@@ -60,16 +60,19 @@ class TorchEngine:
         weights = in_numbers_of_python(rows.weights)
 
         def work(opened: OpenRows, start: int, stop: int) -> Tensor:
-            return mask_of(opened, weights, _of(thresholds, start, stop)[:, None], at_least)
+            found = mask_of(opened, weights, _of(thresholds, start, stop)[:, None], at_least)
+            return found | opened.bad[:, None]
 
         return _fill(rows, torch.bool, work)
 
     def mask_by_label(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor]:
         """Flag the members at a threshold for every column."""
         weights = in_numbers_of_python(rows.weights)
-        return _fill(
-            rows, torch.bool, lambda opened, start, stop: mask_of(opened, weights, thresholds[None, :], at_least)
-        )
+
+        def work(opened: OpenRows, start: int, stop: int) -> Tensor:
+            return mask_of(opened, weights, thresholds[None, :], at_least) | opened.bad[:, None]
+
+        return _fill(rows, torch.bool, work)
 
     def cut(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the members at the largest threshold."""
@@ -150,7 +153,7 @@ def _pieces(rows: TensorRows) -> Iterator[tuple[int, int, TensorRows, Tensor]]:
         else:
             seeds, copies = (
                 rows.seeds[first : first + _SEEDED_ROWS],
-                torch.zeros((), dtype=torch.int64).to(chunk.device),
+                torch.zeros((), dtype=torch.int64, device=chunk.device),
             )
         for start in range(0, len(chunk), step):
             mine = slice(first + start, first + min(start + step, len(chunk)))

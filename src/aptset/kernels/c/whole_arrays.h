@@ -1,0 +1,206 @@
+/* Loops over long arrays that are no rows of probabilities: numbers of groups, sorting by them, sets against labels. Threads take pieces of
+ * them; every index that comes from outside is compared with the length of what it points into. Part of compiled.c. */
+#ifndef APTSET_WHOLE_ARRAYS_H
+#define APTSET_WHOLE_ARRAYS_H
+#include <stdlib.h>
+
+/* Write for each value how many of the splitters, which never fall, are not above it; a missing value is above all. */
+static void number_by_splitters(const double *values, int64_t n, const double *splitters, int64_t count, int32_t *numbers) {
+    for (int64_t i = 0; i < n; i++) {
+        int64_t first = 0, left = count;
+        while (left > 0) { /* as many steps for every value, and no branch on it */
+            int64_t half = (left + 1) / 2;
+            first += !(values[i] < splitters[first + half - 1]) ? half : 0;
+            left -= half;
+        }
+        numbers[i] = (int32_t)first;
+    }
+}
+
+static PyObject *bucket_numbers(PyObject *self, PyObject *args) {
+    Py_buffer values, splitters, numbers;
+    if (!PyArg_ParseTuple(args, "y*y*w*", &values, &splitters, &numbers)) return NULL;
+    int64_t n = values.len / 8;
+    int all_fits = values.len == n * 8 && numbers.len == n * 4 && splitters.len % 8 == 0;
+    if (all_fits) {
+        Py_BEGIN_ALLOW_THREADS
+        number_by_splitters(values.buf, n, splitters.buf, splitters.len / 8, numbers.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&splitters);
+    PyBuffer_Release(&numbers);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
+/* Add to the size of each group how many numbers are its own. */
+static PyObject *group_sizes(PyObject *self, PyObject *args) {
+    Py_buffer numbers, sizes;
+    if (!PyArg_ParseTuple(args, "y*w*", &numbers, &sizes)) return NULL;
+    int64_t n = numbers.len / 4, groups = sizes.len / 8, *size = sizes.buf;
+    const int32_t *number = numbers.buf;
+    int all_fits = 1;
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t i = 0; i < n; i++) {
+        if ((uint64_t)(int64_t)number[i] >= (uint64_t)groups) { all_fits = 0; break; }
+        size[number[i]]++;
+    }
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&numbers);
+    PyBuffer_Release(&sizes);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
+/* Put words of eight bytes where their groups go on; `starts`, where each does, moves along. */
+static PyObject *place(PyObject *self, PyObject *args) {
+    Py_buffer words, numbers, starts, to;
+    if (!PyArg_ParseTuple(args, "y*y*w*w*", &words, &numbers, &starts, &to)) return NULL;
+    int64_t n = words.len / 8, groups = starts.len / 8, room = to.len / 8, *start = starts.buf;
+    const int32_t *number = numbers.buf;
+    const uint64_t *word = words.buf;
+    uint64_t *out = to.buf;
+    int all_fits = words.len == n * 8 && numbers.len == n * 4;
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t i = 0; all_fits && i < n; i++) {
+        if ((uint64_t)(int64_t)number[i] >= (uint64_t)groups || (uint64_t)start[number[i]] >= (uint64_t)room) all_fits = 0;
+        else out[start[number[i]]++] = word[i];
+    }
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&words);
+    PyBuffer_Release(&numbers);
+    PyBuffer_Release(&starts);
+    PyBuffer_Release(&to);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
+/* Whether pointers of n rows never fall and stay within so many members. */
+static int pointers_fit(const int64_t *pointers, int64_t n, int64_t members) {
+    if (n < 0 || pointers[0] < 0 || pointers[n] > members) return 0;
+    for (int64_t i = 0; i < n; i++)
+        if (pointers[i + 1] < pointers[i]) return 0;
+    return 1;
+}
+
+/* Write where rows of these sizes end, if the first of them starts at `first`. */
+static PyObject *running_totals(PyObject *self, PyObject *args) {
+    Py_buffer sizes, ends;
+    long long first;
+    if (!PyArg_ParseTuple(args, "y*Lw*", &sizes, &first, &ends)) return NULL;
+    int64_t n = ends.len / 8, total = first, *end = ends.buf;
+    const int64_t *longs = sizes.buf;
+    const int32_t *ints = sizes.buf;
+    int is_long = sizes.len == n * 8, all_fits = ends.len == n * 8 && (is_long || sizes.len == n * 4);
+    if (all_fits) {
+        Py_BEGIN_ALLOW_THREADS
+        if (is_long) for (int64_t i = 0; i < n; i++) end[i] = total += longs[i];
+        else for (int64_t i = 0; i < n; i++) end[i] = total += ints[i];
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&sizes);
+    PyBuffer_Release(&ends);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
+/* Flag the rows whose members, from pointers[i] on, hold the column of the row. With counts: add the rows to those of their column, of their size
+ * (up to sizes - 1) and of whether they hold it; a row without a column is in none. */
+static int judge_rows(const int64_t *pointer, int64_t n, Members members, const int64_t *column, uint8_t *flag, int64_t *count, int64_t columns, int64_t sizes) {
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t any = 0;
+        for (int64_t k = pointer[i]; k < pointer[i + 1]; k++) any |= member_at(members, k) == column[i];
+        flag[i] = any;
+        if (!count || column[i] < 0) continue;
+        int64_t size = pointer[i + 1] - pointer[i];
+        if (column[i] >= columns || size >= sizes) return 0;
+        count[(column[i] * sizes + size) * 2 + any]++;
+    }
+    return 1;
+}
+
+static PyObject *holds(PyObject *self, PyObject *args) {
+    Py_buffer pointers, members, columns, flags, counts;
+    long long width, sizes;
+    if (!PyArg_ParseTuple(args, "y*y*Ly*w*Lz*", &pointers, &members, &width, &columns, &flags, &sizes, &counts)) return NULL;
+    int64_t n = flags.len, n_columns = counts.buf && sizes > 0 ? counts.len / 16 / sizes : 0;
+    int all_fits = (width == 1 || width == 2 || width == 4) && pointers.len == (n + 1) * 8 && columns.len == n * 8;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = all_fits && pointers_fit(pointers.buf, n, members.len / width)
+        && judge_rows(pointers.buf, n, (Members){members.buf, (int)width}, columns.buf, flags.buf, counts.buf, n_columns, sizes);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&pointers);
+    PyBuffer_Release(&members);
+    PyBuffer_Release(&columns);
+    PyBuffer_Release(&flags);
+    PyBuffer_Release(&counts);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
+/* v.x of every row, term by term. */
+static PyObject *project(PyObject *self, PyObject *args) {
+    Py_buffer matrix, vector, to;
+    if (!PyArg_ParseTuple(args, "y*y*w*", &matrix, &vector, &to)) return NULL;
+    int64_t n = to.len / 8, features = vector.len / 8;
+    const double *row = matrix.buf, *weight = vector.buf;
+    double *out = to.buf;
+    int all_fits = to.len == n * 8 && vector.len == features * 8 && matrix.len == n * features * 8;
+    if (all_fits) {
+        Py_BEGIN_ALLOW_THREADS
+        for (int64_t i = 0; i < n; i++, row += features) {
+            double sum = 0.0;
+            for (int64_t j = 0; j < features; j++) sum += weight[j] * row[j];
+            out[i] = sum;
+        }
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&matrix);
+    PyBuffer_Release(&vector);
+    PyBuffer_Release(&to);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
+#define FEW_MEMBERS 8 /* compared with each other; of more, the last row of each label is noted */
+
+/* The first row that holds a label twice, or -2 for a member that is no position in the classes, or -1. */
+static int64_t find_repeated(const int64_t *pointer, int64_t n, const int32_t *member, int64_t classes, int64_t *last_row) {
+    for (int64_t i = 0; i < n; i++) {
+        int64_t size = pointer[i + 1] - pointer[i], twice = 0;
+        const int32_t *row = member + pointer[i];
+        for (int64_t k = 0; k < size; k++) {
+            if ((uint64_t)(int64_t)row[k] >= (uint64_t)classes) return -2;
+            if (size > FEW_MEMBERS) {
+                twice |= last_row[row[k]] == i + 1;
+                last_row[row[k]] = i + 1;
+            } else {
+                for (int64_t j = 0; j < k; j++) twice |= row[j] == row[k];
+            }
+        }
+        if (twice) return i;
+    }
+    return -1;
+}
+
+static PyObject *repeated(PyObject *self, PyObject *args) {
+    Py_buffer pointers, members;
+    long long classes;
+    if (!PyArg_ParseTuple(args, "y*y*L", &pointers, &members, &classes)) return NULL;
+    int64_t n = pointers.len / 8 - 1, row = -2;
+    int64_t *last_row = classes >= 0 ? calloc((size_t)classes + 1, 8) : NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (last_row && pointers.len == (n + 1) * 8 && pointers_fit(pointers.buf, n, members.len / 4))
+        row = find_repeated(pointers.buf, n, members.buf, classes, last_row);
+    Py_END_ALLOW_THREADS
+    free(last_row);
+    PyBuffer_Release(&pointers);
+    PyBuffer_Release(&members);
+    if (!last_row && classes >= 0) return PyErr_NoMemory();
+    return row > -2 ? PyLong_FromLongLong(row) : refuse(0);
+}
+
+#define DOORS_OF_WHOLE_ARRAYS \
+    {"bucket_numbers", bucket_numbers, METH_VARARGS, "How many splitters are not above each value."}, \
+    {"group_sizes", group_sizes, METH_VARARGS, "How many numbers are those of each group."}, \
+    {"place", place, METH_VARARGS, "Words in the order of their groups."}, \
+    {"running_totals", running_totals, METH_VARARGS, "Where rows of some sizes end."}, \
+    {"holds", holds, METH_VARARGS, "Whether each set holds a column."}, \
+    {"project", project, METH_VARARGS, "Rows projected on vectors."}, \
+    {"repeated", repeated, METH_VARARGS, "The first set that holds a label twice."},
+#endif

@@ -1,0 +1,226 @@
+/* The score of one label of each row of logits, exactly: a warp has a row, whose softmax stays in its registers.
+ *
+ * The sum of a softmax goes by halves upon halves. A lane has the columns that the first FOLDS halvings put together, so that these take
+ * place within it: cell b of lane k is column k + sum of COLUMNS >> i over the bits i - 1 of b. What an odd width leaves over at halving i stands
+ * in 2^(i - 1) columns more; lanes 2^(i - 1) .. 2^i - 1 have one of them each.
+ */
+#include "careful.cuh"
+#include "tiles.cuh"
+
+#ifdef FOLDS
+#define CELLS (1 << FOLDS)
+#define LAST (COLUMNS >> FOLDS) /* at most 32: how many lanes have cells */
+
+DEVICE int offset_of(int cell) {
+    int offset = 0;
+#pragma unroll
+    for (int i = 1; i <= FOLDS; i++) offset += cell >> (i - 1) & 1 ? COLUMNS >> i : 0;
+    return offset;
+}
+/* The column that this lane has of those that were left over; -1 if it has none. */
+DEVICE int odd_column() {
+    int lane = (int)LANE, column = -1;
+#pragma unroll
+    for (int i = 1; i <= FOLDS; i++)
+        if (COLUMNS >> (i - 1) & 1 && lane >> (i - 1) == 1) column = 2 * (COLUMNS >> i) + offset_of(lane & ((1 << (i - 1)) - 1));
+    return column;
+}
+template <int LEVEL> DEVICE double folded(const double *weights) {
+    if constexpr (LEVEL == 0) return weights[0];
+    else return folded<LEVEL - 1>(weights) + folded<LEVEL - 1>(weights + (1 << (LEVEL - 1)));
+}
+
+/* The sum of a row; `odd` is the weight of the column of this lane that was left over. */
+DEVICE double sum_of_row(const double *weights, double odd) {
+    double sum = folded<FOLDS>(weights), rest = 0.0;
+#pragma unroll
+    for (int i = 1; i < FOLDS; i++) {
+        double other = __shfl_xor_sync(FULL, odd, 1 << (i - 1));
+        if (LANE >> i) odd += other; /* lanes of a later halving */
+    }
+#pragma unroll
+    for (int i = 1; i <= FOLDS; i++)
+        if (COLUMNS >> (i - 1) & 1) rest += __shfl_sync(FULL, odd, 1 << (i - 1));
+#pragma unroll
+    for (int width = LAST; width > 1; width /= 2) {
+        if (width % 2) rest += __shfl_sync(FULL, sum, width - 1);
+        double other = __shfl_sync(FULL, sum, ((int)LANE + width / 2) & 31);
+        if ((int)LANE < width / 2) sum += other;
+    }
+    return __shfl_sync(FULL, sum, 0) + rest;
+}
+
+/* Quotients as IEEE rounds them, in their place, where nothing is near the ends of the exponents: with the rounded reciprocal two corrections
+ * are enough. */
+template <int N> DEVICE void quotients(double *x, double y, double one_over_y) {
+    double q[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) q[i] = x[i] * one_over_y;
+#pragma unroll
+    for (int i = 0; i < N; i++) q[i] = fma(fma(-q[i], y, x[i]), one_over_y, q[i]);
+#pragma unroll
+    for (int i = 0; i < N; i++) x[i] = fma(fma(-q[i], y, x[i]), one_over_y, q[i]);
+}
+
+/* Sums over the labels of this lane. */
+struct Sums { double total[2], above[2]; u64 hash, mine, top, second; u32 greater, equal, odd_equal; };
+
+/* Labels that equal the one in question are marked, a bit each. */
+DEVICE void add_label(Sums &s, int side, double p, u32 &marks, u32 mark) {
+    double mass = (p + 2.0) - 2.0;
+    u64 bits = bits_of(p);
+    s.total[side] += mass;
+    if (bits > s.mine) { s.above[side] += mass; if (RANKS || ASKS) s.greater++; }
+    if (bits == s.mine) marks |= mark;
+    if (ASKS) { /* bits of masses sort like masses */
+        u64 m = bits_of(mass), lower = m < s.top ? m : s.top;
+        s.top = m > s.top ? m : s.top, s.second = lower > s.second ? lower : s.second;
+    }
+}
+DEVICE void top_two(Sums &s) {
+    for (int step = 1; step < 32; step *= 2) {
+        u64 other = __shfl_xor_sync(FULL, s.top, step), behind = __shfl_xor_sync(FULL, s.second, step);
+        u64 lower = other < s.top ? other : s.top;
+        behind = behind > s.second ? behind : s.second;
+        s.top = other > s.top ? other : s.top, s.second = lower > behind ? lower : behind;
+    }
+}
+
+/* How many of the labels of this lane that equal the one in question come before it. */
+DEVICE u32 equal_before(const Sums &s, i64 label, u64 tie_seed, int odd_one) {
+    u64 my_tie = tie_of(tie_seed, label);
+    u32 before = s.odd_equal && odd_one != (int)label && tie_of(tie_seed, odd_one) < my_tie;
+    for (u32 marks = s.equal; marks; marks &= marks - 1) {
+        int column = (int)LANE + offset_of(__ffs((int)marks) - 1);
+        before += column != (int)label && tie_of(tie_seed, column) < my_tie;
+    }
+    return before;
+}
+
+/* The score of a label that has no mass: the row once more, label by label. */
+DEVICE double score_again(const Job &job, const Element *at, i64 label, double highest, double sum, Loaded &of, u64 seed) {
+    double mine = exponential((double)value_of(at[label]) - highest) / sum;
+    u64 tie_seed = tie_seed_of(seed, of.u), my_tie = tie_of(tie_seed, label);
+    i64 above = 0, before = 0, with_mass = 0;
+#pragma unroll 1
+    for (int j = (int)LANE; j < COLUMNS; j += 32) {
+        double p = exponential((double)value_of(at[j]) - highest) / sum;
+        i64 steps = grid_steps(p);
+        bool comes_first = p > mine || (p == mine && j != label && tie_of(tie_seed, j) < my_tie);
+        above += comes_first ? steps : 0, before += comes_first, with_mass += steps > 0;
+    }
+    of.with_mass = sum_over(with_mass, 32);
+    return score_of(job.w, sum_over(above, 32), grid_steps(mine), sum_over(before, 32) + 1, of);
+}
+
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS (CELLS > 16 ? 3 : 6) /* on a multiprocessor at a time */
+#endif
+#define HAS_ODD (COLUMNS % CELLS != 0)
+#define SIDE_BY_SIDE (CELLS < 8 ? CELLS : 8)
+#define COLUMN(b) ((int)LANE + offset_of(b))
+
+/* A logit of this lane; what it has not is infinitely small, and a place is read all the same: loads must not wait for each other. */
+DEVICE Value logit_at(const Element *at, bool has, int column) {
+    Value x = value_of(at[has ? column : 0]);
+    return has ? x : (Value)(-1.0f / 0.0f);
+}
+
+/* The weight of one label, which some lane has. */
+DEVICE double weight_of(i64 label, const double *weights, double odd_weight, bool has, int odd_one) {
+    double mine = odd_weight;
+    bool is_mine = HAS_ODD && odd_one == (int)label;
+#pragma unroll
+    for (int b = 0; b < CELLS; b++)
+        if (has && COLUMN(b) == (int)label) mine = weights[b], is_mine = true;
+    return __shfl_sync(FULL, mine, __ffs((int)__ballot_sync(FULL, is_mine)) - 1);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
+    i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32, k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    bool is_known = false, has = (int)LANE < LAST;
+    int odd_one = odd_column();
+#if IN_TILES
+    DYNAMIC_SHARED(pool);
+    Tile *tiles = (Tile *)pool + threadIdx.x / 32 * 2;
+    int side = 0;
+    ask_for(job, k, n, tiles[0]);
+#endif
+    i64 next = k < n ? labels[row_at(job, k)] : 0;
+    for (; k < n; k += warps) {
+        i64 row = row_at(job, k), label = next;
+        if (k + warps < n) next = labels[row_at(job, k + warps)];
+#if IN_TILES
+        ask_for(job, k + warps, n, tiles[side ^ 1]);
+        arrived();
+        const Element *at = tiles[side];
+        side ^= 1;
+#else
+        const Element *at = elements_of(job, row);
+#endif
+        if (!is_known) tell_unlike(job, row_is_unlike(at), is_known);
+        Value odd_logit = HAS_ODD ? logit_at(at, odd_one >= 0, odd_one) : (Value)(-1.0f / 0.0f), top = odd_logit;
+        bool missing = odd_logit != odd_logit;
+        Sums s = {{0.0, 0.0}, {0.0, 0.0}, 0, 0, 0, 0, 0, 0, 0};
+#pragma unroll
+        for (int b = 0; b < CELLS; b++) {
+            Value x = logit_at(at, has, COLUMN(b));
+            missing |= x != x, top = x > top ? x : top;
+            if (HASHES && has) add_to_hash(s.hash, bits_of((double)(x + (Value)0)), job.column_keys[COLUMN(b)]);
+        }
+        if (HASHES && HAS_ODD && odd_one >= 0) add_to_hash(s.hash, bits_of((double)(odd_logit + (Value)0)), job.column_keys[odd_one]);
+        double highest = (double)largest_over(top, 32);
+        if (__any_sync(FULL, missing || is_infinite(highest))) { if (LANE == 0) report(job, row); continue; }
+        __syncwarp(); /* so that logits are read again, which takes less than the registers to keep them */
+        double weights[CELLS], odd_weight = HAS_ODD ? exponential((double)odd_logit - highest) : 0.0;
+#pragma unroll
+        for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
+#pragma unroll
+            for (int i = 0; i < SIDE_BY_SIDE; i++) weights[b + i] = (double)logit_at(at, has, COLUMN(b + i)) - highest;
+            exponentials<SIDE_BY_SIDE>(weights + b);
+        }
+        double sum = sum_of_row(weights, odd_weight), one_over_sum = 1.0 / sum;
+        double mine = weight_of(label, weights, odd_weight, has, odd_one);
+        quotients<1>(&mine, sum, one_over_sum), s.mine = bits_of(mine);
+#pragma unroll
+        for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
+            quotients<SIDE_BY_SIDE>(weights + b, sum, one_over_sum);
+#pragma unroll
+            for (int i = 0; i < SIDE_BY_SIDE; i++) add_label(s, i & 1, weights[b + i], s.equal, 1u << (b + i));
+        }
+        if (HAS_ODD) quotients<1>(&odd_weight, sum, one_over_sum), add_label(s, 0, odd_weight, s.odd_equal, 1u);
+        Loaded of = {mass_in_group(s.total[0] + s.total[1]) * STEPS_PER_ONE, 0.0, 0.0, 0, 0.0};
+        double above = mass_in_group(s.above[0] + s.above[1]) * STEPS_PER_ONE;
+        u32 both = __reduce_add_sync(FULL, s.greater | (u32)(__popc(s.equal) + (int)s.odd_equal) << 16);
+        if (ASKS) top_two(s), of.top = from_bits(s.top) * STEPS_PER_ONE, of.second = from_bits(s.second) * STEPS_PER_ONE;
+        u64 seed = seed_at(job, row, HASHES ? sum_in_group(s.hash) : 0, LANE == 0);
+        of.u = uniform_at(job, row, seed);
+        double own = mass_of(mine), score;
+        if (own == 0.0) score = score_again(job, at, label, highest, sum, of, seed);
+        else {
+            double before = 0.0;
+            if (both >> 16 > 1) before = (double)__reduce_add_sync(FULL, equal_before(s, label, tie_seed_of(seed, of.u), odd_one));
+            score = mass_score(job.w, above + before * own, own, (double)(both & 0xFFFFu) + before + 1.0, of);
+        }
+        if (LANE == 0) scores[row] = score;
+        __syncwarp(); /* all have read the row */
+    }
+}
+#endif
+
+/* Rows of any length that the room of a warp holds. */
+extern "C" __global__ void label_scores_carefully(Job job, const i64 *labels, double *scores) {
+    DYNAMIC_SHARED(pool);
+    double *room = (double *)pool + threadIdx.x / 32 * ROOM;
+    i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32;
+    bool is_known = false;
+    for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps) {
+        i64 row = row_at(job, k);
+        if (!is_known) tell_unlike(job, row_is_unlike(elements_of(job, row)), is_known);
+        Careful c = open_carefully(job, row, room);
+        if (c.bad) { if (LANE == 0) report(job, row); continue; }
+        double score = careful_label_score(job, c, labels[row]);
+        if (LANE == 0) scores[row] = score;
+        __syncwarp();
+    }
+}

@@ -1,0 +1,157 @@
+"""Long arrays on every core: put in order, counted, and taken apart by groups.
+
+The results depend on the values alone, never on how many threads there were or where an array was cut.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.kernels import engines
+from aptset.kernels.blocks import LONG, over_blocks, over_numbers, shared_out, thread_count
+from aptset.kernels.engines.interface import Columns
+from aptset.kernels.formula import Floats
+
+_FEW = 2**16  # values that one thread puts in order
+_BUCKETS, _LEAST_BUCKET = 64, 2**14  # that are sorted one by one, and how many values are worth one of them
+_MOST_GROUPS = 2**14  # that are counted for every block
+_SAMPLE = 2**14  # values that tell where buckets start
+
+
+def sort_upward(values: Floats) -> Floats:
+    """Return a sorted copy."""
+    if len(values) < _FEW:
+        return np.sort(values)
+    ordered, offsets = _in_buckets(values, values)
+    over_blocks(len(offsets) - 1, 1, lambda bucket, _: ordered[offsets[bucket] : offsets[bucket + 1]].sort())
+    return ordered
+
+
+def order_upward(values: Floats) -> NDArray[np.int64]:
+    """Return the numbers of the values from the smallest to the largest; equal ones stand in any order."""
+    if len(values) < _FEW:
+        return np.argsort(values)
+    order, offsets = _in_buckets(np.arange(len(values)), values)
+
+    def sort(bucket: int, _: int) -> None:
+        numbers = order[offsets[bucket] : offsets[bucket + 1]]
+        numbers[:] = numbers[np.argsort(values[numbers])]
+
+    over_blocks(len(offsets) - 1, 1, sort)
+    return order
+
+
+def _in_buckets(words: NDArray[Any], values: Floats) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return words by buckets of their values, each of which lies below the next, and where buckets start."""
+    sample = np.sort(values[:: len(values) // _SAMPLE])
+    step = -(-len(sample) // min(_BUCKETS, len(values) // _LEAST_BUCKET))
+    splitters = np.unique(sample[step::step])
+    numbers = np.empty(len(values), dtype=np.int32)
+
+    def number(start: int, stop: int) -> None:
+        engines.chosen.bucket_numbers(values[start:stop], splitters, numbers[start:stop])
+
+    over_numbers(len(values), number)
+    return in_groups(words, numbers, len(splitters) + 1)
+
+
+def of_rank(values: Floats, rank: int) -> float:
+    """Return the rank-th smallest value: one pass over all of them, and a second look at few."""
+    if len(values) >= LONG:
+        sample = np.sort(values[:: len(values) // _SAMPLE])
+        place, reach = rank * len(sample) // len(values), 2 * int(len(sample) ** 0.5)
+        low, high = sample[max(0, place - reach)], sample[min(len(sample) - 1, place + reach)]
+
+        def look(start: int, stop: int) -> tuple[int, Floats]:
+            some = values[start:stop]
+            return int(np.count_nonzero(some < low)), some[(some >= low) & (some <= high)]
+
+        found = over_numbers(len(values), look)
+        below, close = sum(count for count, _ in found), np.concatenate([some for _, some in found])
+        if below < rank <= below + len(close):
+            return float(np.partition(close, rank - 1 - below)[rank - 1 - below])
+    return float(np.partition(values, rank - 1)[rank - 1])
+
+
+def group_sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
+    """Count the numbers of each group."""
+    found = over_numbers(len(numbers), lambda start, stop: engines.chosen.group_sizes(numbers[start:stop], n_groups))
+    return found[0] if len(found) == 1 else np.sum(found, axis=0)
+
+
+def in_groups(words: NDArray[Any], numbers: NDArray[np.int32], n_groups: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return words of eight bytes in the order of their groups, and where each group starts and the last one ends."""
+    n, to = len(words), np.empty_like(words)
+    step = max(LONG, -(-n // thread_count())) if n_groups <= _MOST_GROUPS else max(1, n)
+    sizes_of_blocks = over_blocks(n, step, lambda a, b: engines.chosen.group_sizes(numbers[a:b], n_groups))
+    sizes = np.array(sizes_of_blocks, dtype=np.int64).reshape(len(sizes_of_blocks), n_groups)
+    offsets = pointers_of(sizes.sum(axis=0))
+    starts = offsets[:-1] + np.cumsum(sizes, axis=0) - sizes  # of each group in each block
+
+    def place(start: int, stop: int) -> None:
+        engines.chosen.place(words[start:stop], numbers[start:stop], starts[start // step], to)
+
+    over_blocks(n, step, place)
+    return to, offsets
+
+
+class Judged(NamedTuple):
+    """Which rows hold their column, their sizes, and how many rows each column, size and holding or not has."""
+
+    holds: NDArray[np.bool_]
+    sizes: NDArray[np.int64]
+    counts: NDArray[np.int64]  # (columns, sizes, 2), none of them if they were not asked for
+
+
+def judged(
+    pointers: NDArray[np.int64], members: Columns, columns: NDArray[np.int64], n_columns: int = 0, n_sizes: int = 0
+) -> Judged:
+    """Tell which rows, whose members stand from ``pointers[i]`` on, hold a column; rows of column -1 hold none.
+
+    Count those of each column below ``n_columns`` and each size below ``n_sizes``, if there are any.
+    """
+    flags, sizes = np.empty(len(columns), dtype=np.bool_), np.empty(len(columns), dtype=np.int64)
+    none = np.zeros((n_columns, n_sizes, 2), dtype=np.int64)
+
+    def work(start: int, stop: int) -> NDArray[np.int64]:
+        some, counts = pointers[start : stop + 1], none.copy()
+        np.subtract(some[1:], some[:-1], out=sizes[start:stop])
+        of_rows = (some, members, columns[start:stop], flags[start:stop])
+        engines.chosen.holds(*of_rows, counts if counts.size else None)
+        return counts
+
+    return Judged(flags, sizes, sum(over_blocks(len(columns), _rows_at_once(pointers), work), none))
+
+
+def pointers_of(sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return where rows of these sizes start, and where the last one ends."""
+    pointers = np.empty(len(sizes) + 1, dtype=np.int64)
+    pointers[0] = 0
+    totals = over_numbers(len(sizes), lambda start, stop: (start, int(sizes[start:stop].sum(dtype=np.int64))))
+    first, before = {}, 0
+    for start, total in totals:
+        first[start], before = before, before + total
+
+    def add_up(start: int, stop: int) -> None:
+        engines.chosen.running_totals(sizes[start:stop], first[start], pointers[start + 1 : stop + 1])
+
+    over_numbers(len(sizes), add_up)
+    return pointers
+
+
+def repeated(pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:
+    """Return the first row that holds a label twice, or -1."""
+
+    def work(start: int, stop: int) -> int:
+        row = engines.chosen.repeated(pointers[start : stop + 1], members, n_classes)
+        return start + row if row >= 0 else -1
+
+    rows = over_blocks(len(pointers) - 1, max(n_classes, _rows_at_once(pointers)), work)
+    return min((row for row in rows if row >= 0), default=-1)
+
+
+def _rows_at_once(pointers: NDArray[np.int64]) -> int:
+    n_rows = max(1, len(pointers) - 1)
+    cells = 1 + int(pointers[-1] - pointers[0]) // n_rows
+    return shared_out(n_rows, max(1, LONG // cells), cells)

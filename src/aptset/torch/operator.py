@@ -1,0 +1,140 @@
+"""The layer as one operator of torch: kernels on CUDA, compiled loops on processors, shapes for compilers of graphs.
+
+Nobody waits for the device inside: key and thresholds stay there, and numbers that lie there, too, tell of bad rows.
+So graphs of CUDA can hold it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aptset.calibration.device_rows import DeviceRows
+from aptset.calibration.tensors import filled_masks
+from aptset.core.devices import on_host
+from aptset.kernels.formula import Floats, Formula, Weights
+from aptset.kernels.membership import masks, masks_by_label
+from aptset.kernels.rowhash import Words
+from aptset.kernels.rows import PREDICTION, Rows, hash_rows, own_seeds, softmax_by_blocks
+
+Tensor = Any
+
+UNKNOWN = -1  # whether all rows look like probabilities
+_ALL_BITS = 2**64 - 1
+_SCHEMA = (
+    "(Tensor inputs, Tensor threshold_bits, Tensor key, float[] weights, float power, float tolerance, bool logits, "
+    "bool normalize, bool randomized, int at_least) -> (Tensor, Tensor)"
+)
+
+
+def _empty(inputs: Tensor, threshold_bits: Tensor) -> tuple[Tensor, Tensor]:
+    masks = inputs.new_empty((threshold_bits.shape[0], *inputs.shape), dtype=torch.bool)
+    return masks, inputs.new_empty(2, dtype=torch.int64)
+
+
+def _on_device(
+    inputs: Tensor,
+    threshold_bits: Tensor,
+    key: Tensor,
+    weights: list[float],
+    power: float,
+    tolerance: float,
+    logits: bool,
+    normalize: bool,
+    randomized: bool,
+    at_least: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the masks at every level, and the first bad row and whether a row is none of probabilities."""
+    if len(inputs) == 0:
+        return _empty(inputs, threshold_bits)[0], torch.full((2,), UNKNOWN, device=inputs.device)
+    u = None if randomized else torch.ones(len(inputs), dtype=torch.float64, device=inputs.device)
+    formula = Formula(_weights(tuple(weights)), power=power)
+    rows = DeviceRows(inputs, formula, key, tolerance, None, u, normalize, PREDICTION, 0, logits)
+    result = [filled_masks(rows, level, at_least) for level in threshold_bits.view(torch.float64)]
+    if len(result) == 1:
+        return result[0][0][None], result[0][1]
+    return torch.stack([flags for flags, _ in result]), result[0][1]
+
+
+def _on_host(
+    inputs: Tensor,
+    threshold_bits: Tensor,
+    key: Tensor,
+    weights: list[float],
+    power: float,
+    tolerance: float,
+    logits: bool,
+    normalize: bool,
+    randomized: bool,
+    at_least: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the same by the loops of processors."""
+    result, report = _empty(inputs, threshold_bits)
+    report.fill_(UNKNOWN)
+    if len(inputs) == 0:
+        return result, report
+    matrix, number = np.asarray(on_host(inputs)), int(key) & _ALL_BITS
+    values = softmax_by_blocks(matrix) if logits else matrix
+    u = None if randomized else np.ones(len(matrix))
+    rows = Rows(values, Formula(_weights(tuple(weights)), power=power), number, tolerance, None, u, normalize)
+    seeds = own_seeds(hash_rows(matrix, number) if logits else rows.content_seeds(), PREDICTION)
+    report[0] = _fill(result, rows, seeds, threshold_bits.view(torch.float64).numpy(), at_least)
+    return result, report
+
+
+def _fill(result: Tensor, rows: Rows, seeds: Words, thresholds: Floats, at_least: int) -> int:
+    """Write the masks and return the first bad row; bad ones hold every label, and do not change the sets of others."""
+    rows, first_bad = replace(rows, seeds=seeds), -1
+    kept: Any = slice(None)
+    for flags, level in zip(result.numpy(), thresholds, strict=True):
+        members, bad = _masks(rows, level, at_least)
+        if bad >= 0:  # which is the same at every level
+            first_bad, kept = bad, np.flatnonzero(~_bad_rows(rows))
+            u = None if rows.u is None else rows.u[kept]
+            rows = replace(rows, probabilities=rows.probabilities[kept], seeds=seeds[kept], u=u)
+            members = _masks(rows, level, at_least)[0] if len(rows) else np.empty(rows.probabilities.shape, np.bool_)
+        flags[:] = True
+        flags[kept] = members
+    return first_bad
+
+
+def _masks(rows: Rows, level: Floats, at_least: int) -> tuple[NDArray[np.bool_], int]:
+    return masks(rows, level[None], at_least) if len(level) == 1 else masks_by_label(rows, level, at_least)
+
+
+def _bad_rows(rows: Rows) -> NDArray[np.bool_]:
+    """Tell which rows are bad, as :class:`Rows` says."""
+
+    def work(block: Rows, start: int, stop: int) -> NDArray[np.bool_]:
+        wide = block.probabilities.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            off = np.abs(((wide + 2.0) - 2.0).sum(axis=1) - 1.0)
+            is_bad: NDArray[np.bool_] = ~(((wide >= 0.0) & (wide <= 2.0)).all(axis=1) & (off <= rows.tolerance))
+        return is_bad
+
+    return np.concatenate(rows.over_blocks(work))
+
+
+@lru_cache(maxsize=64)
+def _weights(flat: tuple[float, ...]) -> Weights:
+    return Weights.of_flat(flat)
+
+
+OPERATOR = torch.library.custom_op("aptset::set_masks", _on_device, mutates_args=(), schema=_SCHEMA)
+OPERATOR.register_kernel("cpu")(_on_host)
+OPERATOR.register_fake(lambda inputs, threshold_bits, *_: _empty(inputs, threshold_bits))
+
+
+def set_masks(inputs: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    """Call the operator; nobody goes the long way through torch where nobody looks."""
+    is_watched = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+    if is_watched or type(inputs) is not torch.Tensor:
+        result: tuple[Tensor, Tensor] = OPERATOR(inputs, *rest)
+        return result
+    with torch.no_grad():
+        return _on_host(inputs, *rest) if inputs.device.type == "cpu" else _on_device(inputs, *rest)
