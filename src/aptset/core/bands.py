@@ -1,4 +1,8 @@
-"""Labels that share a threshold: few groups of labels, each with enough rows to calibrate on."""
+"""Labels that share a threshold: few groups of labels, each with enough rows to calibrate on.
+
+Mondrian (label-conditional) conformal prediction: Vovk, Gammerman and Shafer 2005, "Algorithmic learning in a random
+world".
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 To add a grouping, write a function of X that returns one value per row, from that row alone, and put it into
 :data:`GROUPINGS`.
+
+Mondrian conformal prediction: Vovk, Gammerman and Shafer 2005, "Algorithmic learning in a random world".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Groups that overlap: sex and region and age at once, each with the promise."""
+"""Groups that overlap: sex and region and age at once, each with the promise.
+
+Gibbs, Cherian and Candès 2023, "Conformal prediction with conditional guarantees".
+"""
 
 from __future__ import annotations
 

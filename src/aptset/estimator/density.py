@@ -1,4 +1,7 @@
-"""How many times as likely rows are in one place as in another, by a model that tells the places apart."""
+"""How many times as likely rows are in one place as in another, by a model that tells the places apart.
+
+The weights of Tibshirani, Barber, Candès and Ramdas 2019, "Conformal prediction under covariate shift".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The models inside a fitted forest, and the rows that each of them never saw."""
+"""The models inside a fitted forest, and the rows that each of them never saw.
+
+Kim, Xu and Barber 2020, "Predictive inference is free with the jackknife+-after-bootstrap".
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 If scores are distinct and rows exchangeable, the number of m new rows whose score is at most the k-th smallest of n,
 k = ceil((1 - alpha)(n + 1)), is Beta-binomial with parameters (m, k, n + 1 - k), and the coverage of one calibration is
 Beta(k, n + 1 - k). Independent groups, splits and folds add up.
+
+Vovk 2012, "Conditional validity of inductive conformal predictors".
 """
 
 from __future__ import annotations

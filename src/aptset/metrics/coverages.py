@@ -1,4 +1,8 @@
-"""How often sets hold the true label: overall, by label, by group, by size, and how evenly."""
+"""How often sets hold the true label: overall, by label, by group, by size, and how evenly.
+
+Coverage by size is that of Angelopoulos, Bates, Malik and Jordan 2021, the gap over labels that of Ding,
+Angelopoulos, Bates, Jordan and Tibshirani 2023, macro coverage that of Ding, Fermanian and Salmon 2025.
+"""
 
 from __future__ import annotations
 

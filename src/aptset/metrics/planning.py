@@ -1,4 +1,7 @@
-"""The law of the coverage that a calibration realises: was the promise kept, and how much data does one need?"""
+"""The law of the coverage that a calibration realises: was the promise kept, and how much data does one need?
+
+Vovk 2012, "Conditional validity of inductive conformal predictors".
+"""
 
 from __future__ import annotations
 

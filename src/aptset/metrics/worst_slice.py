@@ -1,4 +1,8 @@
-"""Worst-slice coverage: the slab { a <= v.x <= b } where sets serve worst, found on some rows, judged on others."""
+"""Worst-slice coverage: the slab { a <= v.x <= b } where sets serve worst, found on some rows, judged on others.
+
+Cauchois, Gupta and Duchi 2021, "Knowing what you know: valid and validated confidence sets in multiclass and
+multilabel prediction"; on other rows than it was found, as Romano, Sesia and Candès 2020 do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The score of the paper (APS)."""
+"""The score of the paper (APS).
+
+Romano, Sesia and Candès 2020, "Classification with valid and adaptive coverage": adaptive prediction sets.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""One minus the probability (HCC, LAC, THR, hinge)."""
+"""One minus the probability (HCC, LAC, THR, hinge).
+
+Sadinle, Lei and Wasserman 2019, "Least ambiguous set-valued classifiers with bounded error levels".
+"""
 
 from dataclasses import dataclass
 

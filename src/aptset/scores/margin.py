@@ -1,4 +1,7 @@
-"""The largest other probability minus the label's own."""
+"""The largest other probability minus the label's own.
+
+Johansson, Linusson, Löfström and Boström 2017, "Model-agnostic nonconformity functions for conformal classification".
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,8 @@
-"""One minus the probability over the prevalence of the label (PAS): rare labels get a fair cut."""
+"""One minus the probability over the prevalence of the label (PAS): rare labels get a fair cut.
+
+Ding, Fermanian and Salmon 2025, "Conformal prediction for long-tailed classification": the prevalence-adjusted
+softmax.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,8 @@
-"""The rank of the label (top-k)."""
+"""The rank of the label (top-k).
+
+The baseline "top-k" of Angelopoulos, Bates, Malik and Jordan 2021, "Uncertainty sets for image classifiers using
+conformal prediction".
+"""
 
 from dataclasses import dataclass
 

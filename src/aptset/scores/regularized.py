@@ -1,4 +1,7 @@
-"""The score of the paper with a penalty on ranks (RAPS)."""
+"""The score of the paper with a penalty on ranks (RAPS).
+
+Angelopoulos, Bates, Malik and Jordan 2021, "Uncertainty sets for image classifiers using conformal prediction".
+"""
 
 from dataclasses import dataclass
 

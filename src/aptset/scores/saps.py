@@ -1,4 +1,7 @@
-"""The largest probability and the rank alone (SAPS)."""
+"""The largest probability and the rank alone (SAPS).
+
+Huang, Xi, Zhang, Yao, Qiu and Wei 2024, "Conformal prediction for deep classifier via label ranking".
+"""
 
 from dataclasses import dataclass
 

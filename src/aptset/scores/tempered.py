@@ -1,4 +1,7 @@
-"""Any score, on probabilities that were made flatter or sharper first."""
+"""Any score, on probabilities that were made flatter or sharper first.
+
+Temperature scaling: Guo, Pleiss, Sun and Weinberger 2017, "On calibration of modern neural networks".
+"""
 
 from dataclasses import dataclass
 
