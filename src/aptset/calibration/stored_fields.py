@@ -4,15 +4,12 @@ Kind "split" and "cross" (several folds) hold ``scores`` (float64, fold by fold,
 ``offsets`` (int64, (folds, groups + 1): where groups start). Where several models judge a row together, ``judges``
 (bool, (folds, models)) says which; ``weights`` (float64) has the weight of each score, if there are weights. Without
 scores there are the kinds "thresholds" (of some levels, in each group) and "grid" (how many scores stand at each point:
-the lowest point of a group, the gaps up to the others, and the counts). A scheme is stored by its name, its plain
-settings, and why it promises nothing, if that is so.
+the lowest point of a group, the gaps up to the others, and the counts).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from fractions import Fraction
 from hashlib import blake2b
 from pathlib import Path
@@ -22,12 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibration.stored_scores import is_score
-from aptset.conformal import CALIBRATIONS
-from aptset.conformal.aggregation import Tally
 from aptset.conformal.histogram import KnownThresholds, OnGrid, ScoreCounts
 from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import Fold, FoldScores, HeldOut
-from aptset.conformal.scheme import FoldSizes, Line, Scheme
+from aptset.conformal.measure import FoldScores, HeldOut
 from aptset.conformal.weights import Scale, WeightedScores
 from aptset.core.groups import Groups
 from aptset.core.overlapping import are_addable
@@ -40,77 +34,11 @@ from aptset.core.store import (
     Tensor,
     Tensors,
     damaged,
-    is_storable,
     is_word,
-    unknown_kind,
 )
 from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
 from aptset.scores import Gridded
-
-_LONGEST_CAVEAT = 1000
-
-
-@dataclass(frozen=True)
-class WithoutSplitter:
-    """A scheme whose splitter was not saved: its folds are made, and what was said against them stays said."""
-
-    scheme: Scheme
-    caveat: str
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return self.scheme.name
-
-    @property
-    def combine(self) -> type[Tally]:
-        """How what the folds say about a new row becomes one count."""
-        return self.scheme.combine
-
-    def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
-        """Refuse: what made the folds is not here."""
-        raise TypeError(f"calibration must have its splitter to make folds; this {self.name} was read from a file.")
-
-    def lines(self, sizes: FoldSizes) -> list[Line]:
-        """Return what the theorem says of such folds."""
-        return self.scheme.lines(sizes)
-
-
-def describe_scheme(scheme: Scheme) -> dict[str, Any]:
-    """Return the name of a scheme of the library, its plain settings, and why nothing is promised, if that is so."""
-    plain: Any = scheme.scheme if isinstance(scheme, WithoutSplitter) else scheme
-    for name, kind in CALIBRATIONS.items():
-        if type(plain) is kind:
-            values = {field.name: getattr(plain, field.name) for field in fields(plain)}
-            settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
-            kept = {key: value for key, value in settings.items() if is_storable(value)}  # all but a splitter
-            return {"name": name, "settings": kept, "caveat": scheme.caveat}
-    raise TypeError(
-        f"calibration must be one of the library's to be saved; got {scheme!r}. Pickle keeps an object of your own, "
-        "for the same versions of everything."
-    )
-
-
-def find_scheme(path: str | Path, stored: Facts, objects: Mapping[str, Any] | None = None) -> Scheme:
-    """Return the scheme that was described, with settings that are objects if they are at hand."""
-    name, settings, caveat = (stored.get(key) for key in ("name", "settings", "caveat"))
-    if stored.keys() != {"name", "settings", "caveat"} or not isinstance(name, str) or not isinstance(settings, dict):
-        raise damaged(path, "its scheme must have a name, settings and a caveat")
-    if not isinstance(caveat, str) or len(caveat) > _LONGEST_CAVEAT or not caveat.isprintable():
-        raise damaged(path, "the caveat of its scheme must be a line of text")
-    if name not in CALIBRATIONS:
-        raise unknown_kind(path, "scheme", name)
-    try:
-        scheme: Scheme = CALIBRATIONS[name](**settings, **(objects or {}))
-    except TypeError as error:
-        raise unknown_kind(path, f"setting of its scheme {name!r}", error) from error
-    if not all(map(is_storable, settings.values())) or (scheme.caveat and not objects):
-        raise damaged(path, "the settings of its scheme must be texts, numbers, booleans or null")
-    if objects:
-        return scheme
-    return WithoutSplitter(scheme, caveat) if caveat else scheme
-
 
 THRESHOLDS, GRID = "thresholds", "grid"
 _NARROW: dict[str, Any] = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I64": np.int64}
@@ -124,10 +52,10 @@ def measure_fields(held_out: HeldOut) -> tuple[str, Facts, Tensors]:
     if isinstance(held_out, KnownThresholds):
         levels = [f"{level.numerator}/{level.denominator}" for level in held_out.levels]
         tensors = {"thresholds": held_out.found, "sizes": held_out.sizes}
-        return THRESHOLDS, {"levels": levels, **_about_counts(held_out, tensors)}, tensors
+        return THRESHOLDS, {"n": held_out.n, "scores_hash": hash_of_counts(tensors), "levels": levels}, tensors
     if isinstance(held_out, OnGrid):
         tensors = _tensors_of_grid(held_out.counts)
-        return GRID, _about_counts(held_out, tensors), tensors
+        return GRID, {"n": held_out.n, "scores_hash": hash_of_counts(tensors)}, tensors
     weights = _describe_weights(held_out) if isinstance(held_out, Weighted) else None
     facts = {"n": held_out.n, "scores_hash": hash_of(held_out.scores), "weights": weights}
     return "split", facts, score_tensors(held_out)
@@ -246,10 +174,6 @@ def _grid_from(path: str | Path, tensors: Tensors, groups: Groups, score: Any) -
     # Labels and bands are counted by their numbers.
     names = tuple(range(len(groups.names))) if groups.kind in ("label", "band") else groups.names
     return OnGrid.of(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, float(score.resolution))
-
-
-def _about_counts(held_out: HeldOut, tensors: Tensors) -> Facts:
-    return {"n": held_out.n, "scores_hash": hash_of_counts(tensors)}
 
 
 def hash_of(scores: Floats) -> str:

@@ -22,8 +22,9 @@ from aptset.cli.tables import TableRows, check_finite_features, check_number_col
 from aptset.cli.writer import SetsWriter
 from aptset.core.labels import as_objects
 from aptset.core.progress import counting
+from aptset.estimator.loading import load_folder
 from aptset.estimator.pieces import SetsOfPieces
-from aptset.estimator.storage import check_table, load_folder
+from aptset.estimator.storage import check_table
 
 _ALL = 1 << 62
 

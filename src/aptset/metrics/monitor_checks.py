@@ -266,7 +266,8 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
 
 
 def _rules_of_capital(tensors: Tensors) -> Rules:
-    kept, stakes, won, exponents = (tensors[name] for name in ("kept", "stakes", "won", "exponents"))
+    exponents, kept = tensors["exponents"], tensors["capital"][:, 0]
+    stakes, won = tensors["capital"][:, 1 : 1 + len(TIMES)], tensors["capital"][:, 1 + len(TIMES) :]
     return {
         "its capital must be what bets can make": lambda: (
             ((stakes >= 0) & (stakes < 2.0**301) & (won > 0) & (won <= 2.0**320)).all()
@@ -279,13 +280,13 @@ def _rules_of_capital(tensors: Tensors) -> Rules:
 
 
 def _rules_of_path(tensors: Tensors, settled: int) -> Rules:
-    rows, peak = tensors["point_rows"], tensors["peak"]
+    path, peak = tensors["path"], tensors["peak"]
+    counts = path[:, [0, 2]]
     return {
         "its peak must be a number from 0 on": lambda: ((peak >= 0) & (peak < inf)).all(),
-        "its path must be finite numbers at its rows": lambda: (
-            len(rows) <= 2**16
-            and bool(((rows >= 0) & (rows <= settled)).all())
-            and np.isfinite(tensors["point_logs"]).all()
+        "its path must be finite numbers at its rows": lambda: len(path) <= 2**16 and np.isfinite(path).all(),
+        "its path must count its rows": lambda: (
+            _are_counts(counts) and (counts == np.floor(counts)).all() and (path[:, 0] <= settled).all()
         ),
     }
 
@@ -312,6 +313,7 @@ def _rules_of_queue(facts: Facts, tensors: Tensors, settled: int) -> Rules:
     }
 
 
+_SIZES = {"counts": 4, "capitals": 2, "numbers of a capital": 1 + 2 * len(TIMES), "numbers of a point": 3, "once": 1}
 _LONGEST = timedelta.max // timedelta(microseconds=1)
 STORE = Store(
     {
@@ -336,27 +338,17 @@ STORE = Store(
             },
             {
                 "urns": Tensor("I64", ("groups", "counts")),
-                "kept": Tensor("F64", ("capitals",)),
-                "stakes": Tensor("F64", ("capitals", "bettors")),
-                "won": Tensor("F64", ("capitals", "bettors")),
+                "capital": Tensor("F64", ("capitals", "numbers of a capital")),
                 "exponents": Tensor("I64", ("capitals",)),
                 "peak": Tensor("F64", ("once",)),
-                "point_rows": Tensor("I64", ("points",)),
-                "point_logs": Tensor("F64", ("points",)),
-                "point_misses": Tensor("I64", ("points",)),
+                "path": Tensor("F64", ("points", "numbers of a point")),
                 "clock": Tensor("F64", ("once",)),
                 "waiting_times": Tensor("F64", ("rows that wait",)),
                 "waiting_numbers": Tensor("U64", ("rows that wait",)),
                 "waiting_outcomes": Tensor("I64", ("rows that wait",)),
                 "waiting_groups": Tensor("I64", ("rows that wait",)),
             },
-            lambda facts, names: {
-                "groups": len(facts["groups"]),
-                "counts": 4,
-                "capitals": 2,
-                "bettors": len(TIMES),
-                "once": 1,
-            },
+            lambda facts, names: {"groups": len(facts["groups"]), **_SIZES},
             _rules,
         )
     },
