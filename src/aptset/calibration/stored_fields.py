@@ -9,8 +9,6 @@ the lowest point of a group, the gaps up to the others, and the counts).
 
 from __future__ import annotations
 
-import re
-from fractions import Fraction
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -35,6 +33,8 @@ from aptset.core.store import (
     Tensors,
     damaged,
     is_word,
+    share_out,
+    stored_fraction,
 )
 from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
@@ -42,7 +42,6 @@ from aptset.scores import Gridded
 
 THRESHOLDS, GRID = "thresholds", "grid"
 _NARROW: dict[str, Any] = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I64": np.int64}
-_LEVEL = re.compile(r"([1-9][0-9]{0,400})/([1-9][0-9]{0,400})")
 _FARTHEST = 2**62
 _WEIGHTS = {"ratios", "prior_correction", "effective_size"}
 
@@ -66,7 +65,7 @@ def measure_from(
 ) -> HeldOut:
     """Return what was kept of the scores, from fields whose own rules hold."""
     if facts["kind"] == THRESHOLDS:
-        levels, sizes = tuple(_levels(facts)), tensors["sizes"]
+        levels, sizes = tuple(map(stored_fraction, facts["levels"])), tensors["sizes"]
         return KnownThresholds((), groups, group_sizes=sizes, levels=levels, found=tensors["thresholds"])
     if facts["kind"] == GRID:
         return _grid_from(path, tensors, groups, score)
@@ -189,16 +188,6 @@ def hash_of_counts(tensors: Tensors) -> str:
     return content.hexdigest()
 
 
-def _level(text: Any) -> Fraction | None:
-    parts = _LEVEL.fullmatch(text) if isinstance(text, str) else None
-    level = None if parts is None else Fraction(int(parts[1]), int(parts[2]))
-    return level if level is not None and level < 1 else None
-
-
-def _levels(facts: Facts) -> list[Fraction]:
-    return [level for text in facts["levels"] if (level := _level(text)) is not None]
-
-
 def score_rules(facts: Facts, tensors: Tensors) -> Rules:
     """Return the relations of scores and their folds, even where a digest fits."""
     scores, offsets = tensors["scores"], tensors["offsets"]
@@ -235,11 +224,13 @@ def _are_sorted(scores: Floats, offsets: NDArray[Any]) -> bool:
 
 def _threshold_rules(facts: Facts, tensors: Tensors) -> Rules:
     sizes, thresholds = tensors["sizes"], tensors["thresholds"]
-    levels = _levels(facts)
+    levels = [*map(stored_fraction, facts["levels"])]
     return {
         "its scores_hash must be that of what it holds": lambda: facts["scores_hash"] == hash_of_counts(tensors),
-        "its levels must be distinct fractions in (0, 1)": lambda: 0 < len(facts["levels"]) == len(set(levels)),
-        "its sizes must be those of its groups": lambda: _are_counts(sizes, facts["n"], 0),
+        "its levels must be distinct fractions in (0, 1)": lambda: (
+            levels and all(0 < level < 1 for level in levels) and len(set(levels)) == len(levels)
+        ),
+        "its sizes must be those of its groups": lambda: share_out(sizes, facts["n"], 0),
         "its thresholds must be finite, and infinite where a group has too few samples": lambda: (
             not np.isnan(thresholds).any()
             and not np.isneginf(thresholds).any()
@@ -265,16 +256,12 @@ def _grid_rules(facts: Facts, tensors: Tensors) -> Rules:
         "its offsets must rise from 0 to the number of its points": lambda: (
             offsets[0] == 0 and offsets[-1] == len(gaps) and (offsets[1:] >= offsets[:-1]).all()
         ),
-        "its counts must be positive, and n together": lambda: _are_counts(tensors["counts"], facts["n"], 1),
+        "its counts must be positive, and n together": lambda: share_out(tensors["counts"], facts["n"], 1),
         "its points must rise within each group": lambda: (gaps[is_first] == 0).all() and (gaps[~is_first] > 0).all(),
         "its points must be steps below 2^62": lambda: (
             float(np.abs(lowest).max()) + float(gaps.astype(np.float64).sum()) < _FARTHEST
         ),
     }
-
-
-def _are_counts(counts: NDArray[Any], n: int, least: int) -> bool:
-    return bool((counts >= least).all() and (counts <= n).all()) and sum(map(int, counts.tolist())) == n
 
 
 def are_words(texts: list[Any]) -> bool:

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.core.displays import Display
-from aptset.core.store import write
+from aptset.core.store import stored_fraction, write
 from aptset.core.tables import plain_list
-from aptset.core.validate import check_alpha, stored_fraction
+from aptset.core.validate import check_alpha
 from aptset.kernels.counting import size_needed
 from aptset.metrics.betting import Capital, Evidence, Urns, at_rates, joined, log_of, reaches
 from aptset.metrics.monitor_checks import (

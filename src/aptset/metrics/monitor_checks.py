@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from math import inf, isfinite
 from numbers import Real
 from typing import Any
@@ -13,9 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.labels import coded_list, hashable, with_one_missing
-from aptset.core.store import Facts, Field, Rules, Schema, Store, Tensor, Tensors, is_storable
+from aptset.core.store import (
+    ALPHA,
+    Facts,
+    Field,
+    Rules,
+    Schema,
+    Store,
+    Tensor,
+    Tensors,
+    count,
+    is_storable,
+    stored_fraction,
+)
 from aptset.core.tables import plain_list
-from aptset.core.validate import check_sample_size, stored_fraction
+from aptset.core.validate import check_sample_size
 from aptset.kernels.counting import size_needed
 from aptset.metrics.betting import TIMES
 
@@ -222,20 +233,8 @@ def check_storable_groups(names: Sequence[Any]) -> None:
             )
 
 
-def _level(text: str) -> Fraction:
-    """Return the level of a file; 0 if it is none."""
-    try:
-        return stored_fraction(text)
-    except (ValueError, ArithmeticError):
-        return Fraction(0)
-
-
 def _are_counts(values: NDArray[Any]) -> bool:
     return bool(((values >= 0) & (values < MOST)).all())
-
-
-def _is_count(value: int | None, least: int = 0) -> bool:
-    return value is not None and least <= value < MOST
 
 
 def mature_of(facts: Facts) -> int | timedelta | None:
@@ -254,7 +253,9 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
         ),
         "it must have groups, or one": lambda: len(n) > 0 and (facts["has_groups"] or facts["groups"] == [None]),
         "its numbers of rows must be counts": lambda: _are_counts(tensors["urns"]) and (misses <= rows).all(),
-        "its n must be large enough for a miss at its alpha": lambda: n.max() >= size_needed(_level(facts["alpha"])),
+        "its n must be large enough for a miss at its alpha": lambda: (
+            n.max() >= size_needed(stored_fraction(facts["alpha"]))
+        ),
         "its mature must be a count, or a time": lambda: facts["mature"] is None or 0 <= facts["mature"] <= _LONGEST,
         "its alarm must be at one of its rows": lambda: (
             facts["alarmed_at"] is None or 0 < facts["alarmed_at"] <= settled
@@ -319,21 +320,21 @@ STORE = Store(
     {
         "monitor": Schema(
             {
-                "alpha": Field(str, "its alpha must be a fraction in (0, 1)", lambda text: 0 < _level(text) < 1),
+                "alpha": ALPHA,
                 "alarm": Field(
                     int | float, "its alarm must be above 1, and finite", lambda alarm: 1 < alarm <= _LARGEST
                 ),
                 "groups": Field(list),
                 "has_groups": Field(bool),
-                "nowhere": Field(int, "its nowhere must be a count", _is_count),
-                "ignored": Field(int, "its ignored must be a count", _is_count),
+                "nowhere": count("nowhere"),
+                "ignored": count("ignored"),
                 "mature": Field(int | None),
                 "in_time": Field(bool),
-                "newest": Field(int, "its newest must be the number of a prediction", lambda row: -1 <= row < MOST),
+                "newest": count("newest", -1),
                 "by_time": Field(bool),
-                "arrived": Field(int, "its arrived must be a count", _is_count),
+                "arrived": count("arrived"),
                 "alarmed_at": Field(int | None),
-                "every": Field(int, "its every must be a count from 1 on", lambda every: _is_count(every, 1)),
+                "every": count("every", 1),
                 "log": Field(dict | None),  # what the command line has seen
             },
             {
