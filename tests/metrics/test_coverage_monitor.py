@@ -211,6 +211,10 @@ def test_a_refused_row_changes_nothing():
 I64 = lambda *values: np.array(values, dtype=np.int64)  # noqa: E731 - short, where there are many
 
 
+def capital(kept=1.0, stake=0.0, won=1.0):
+    return np.array([[kept, *[stake] * 5, *[won] * 5], [1.0] + [0.0] * 5 + [1.0] * 5])
+
+
 @pytest.mark.parametrize(
     ("facts", "tensors"),
     [
@@ -242,20 +246,23 @@ I64 = lambda *values: np.array(values, dtype=np.int64)  # noqa: E731 - short, wh
         ({}, {"urns": I64([100, 2, 1])}),
         ({}, {"urns": np.zeros((0, 4), dtype=np.int64)}),
         ({"groups": ["a", "a"], "has_groups": True}, {"urns": I64([100, 2, 1, 0], [100, 0, 0, 0])}),
-        ({}, {"kept": np.array([0.0, 1.0])}),
-        ({}, {"kept": np.array([1.5, 1.0])}),
-        ({}, {"stakes": np.full((2, 5), np.nan)}),
-        ({}, {"stakes": np.full((2, 5), -0.5)}),
-        ({}, {"won": np.zeros((2, 5))}),
-        ({}, {"won": np.full((2, 5), np.inf)}),
-        ({}, {"won": np.ones((2, 4))}),
-        ({}, {"exponents": I64(4, 0), "stakes": np.zeros((2, 5))}),  # nothing to take a logarithm of
+        ({}, {"capital": capital(kept=0.0)}),
+        ({}, {"capital": capital(kept=1.5)}),
+        ({}, {"capital": capital(stake=np.nan)}),
+        ({}, {"capital": capital(stake=-0.5)}),
+        ({}, {"capital": capital(won=0.0)}),
+        ({}, {"capital": capital(won=np.inf)}),
+        ({}, {"capital": capital()[:, 1:]}),
+        ({}, {"capital": capital()[:1]}),
+        ({}, {"exponents": I64(4, 0), "capital": capital()}),  # nothing to take a logarithm of
         ({}, {"exponents": I64(-1, 0)}),
         ({}, {"peak": np.array([np.inf])}),
         ({}, {"peak": np.array([-1.0])}),
-        ({}, {"point_rows": I64(1, 9)}),
-        ({}, {"point_logs": np.array([0.0, np.nan])}),
-        ({}, {"point_misses": I64(1)}),
+        ({}, {"path": np.array([[9, 0.0, 0]])}),
+        ({}, {"path": np.array([[1.5, 0.0, 0]])}),
+        ({}, {"path": np.array([[1, 0.0, -1]])}),
+        ({}, {"path": np.array([[1, np.nan, 0]])}),
+        ({}, {"path": np.array([[1, 0.0]])}),
     ],
 )
 def test_a_forged_state_is_refused_with_one_error(tmp_path, facts, tensors):

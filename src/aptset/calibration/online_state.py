@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from hashlib import blake2b
 from itertools import islice, pairwise
 from pathlib import Path
@@ -15,8 +14,21 @@ from numpy.typing import NDArray
 
 from aptset.calibration.adaptive_level import MOST, Law, Past, Shown, Track, warn_of_forgotten_rows
 from aptset.calibration.calibration import Calibration
-from aptset.core.store import Facts, Field, Rules, Schema, Store, Tensor, Tensors, require, write
-from aptset.core.validate import stored_fraction
+from aptset.core.store import (
+    ALPHA,
+    Facts,
+    Field,
+    Rules,
+    Schema,
+    Store,
+    Tensor,
+    Tensors,
+    count,
+    require,
+    share_out,
+    stored_fraction,
+    write,
+)
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words, seeds_of
 from aptset.kernels.rows import BLOCK_ROWS, PREDICTION, own_seeds
@@ -261,24 +273,8 @@ def write_state(path: str | Path, calibration: Calibration, state: State) -> Non
     write(path, "online", facts, tensors)
 
 
-def _fraction(text: str) -> Fraction:
-    try:
-        return stored_fraction(text)
-    except (ValueError, ArithmeticError):
-        return Fraction(-1)
-
-
-def _is_count(value: int, least: int = 0) -> bool:
-    return least <= value < MOST
-
-
 def _is_last(stored: list[Any] | None) -> bool:
     return stored is None or (len(stored) == 2 and isinstance(stored[0], str) and stored[1] in ("set", "mask", "both"))
-
-
-def _share_out(counts: NDArray[Any], n: int, least: int) -> bool:
-    """Tell whether each group has some of n numbers, in their order."""
-    return bool((counts >= least).all() and (counts <= n).all()) and sum(counts.tolist()) == n
 
 
 def _rise(values: NDArray[Any], counts: NDArray[Any], strictly: bool) -> bool:
@@ -300,10 +296,10 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
             ((tracks >= 0) & (tracks < MOST)).all() and (tracks[:, 1:] <= tracks[:, :1]).all()
         ),
         "its recent scores must be numbers, of each group no more than its window": lambda: (
-            _share_out(of_recent, len(recent), 0) and (of_recent <= (window or 0)).all() and not np.isnan(recent).any()
+            share_out(of_recent, len(recent), 0) and (of_recent <= (window or 0)).all() and not np.isnan(recent).any()
         ),
         "its rows of the block must be fewer than a block has": lambda: len(tensors["seen"]) < BLOCK_ROWS,
-        "its past must have a moment of each group": lambda: _share_out(of_past, len(moments), 1),
+        "its past must have a moment of each group": lambda: share_out(of_past, len(moments), 1),
         "its past must be in order": lambda: _rise(moments, of_past, True) and _rise(rows, of_past, False),
         "its past must be counts up to now": lambda: (
             (moments >= 0).all() and (moments <= facts["moment"]).all() and (rows >= 0).all()
@@ -323,14 +319,14 @@ _STORE = Store(
         "online": Schema(
             {
                 "calibration": Field(str),
-                "alpha": Field(str, "its alpha must be a fraction in (0, 1)", lambda text: 0 < _fraction(text) < 1),
-                "step": Field(str, "its step must be a fraction from 0 on", lambda text: 0 <= _fraction(text) < MOST),
+                "alpha": ALPHA,
+                "step": Field(str, "its step must be from 0 to 2^53", lambda text: 0 <= stored_fraction(text) < MOST),
                 "window": Field(
-                    int | None, "its window must be a count", lambda window: window is None or _is_count(window, 1)
+                    int | None, "its window must be a count", lambda window: window is None or 0 < window < MOST
                 ),
-                "waiting": Field(int, "its waiting must be a count from 1 on", lambda most: _is_count(most, 1)),
-                "block": Field(int, "its block must be a count", _is_count),
-                "moment": Field(int, "its moment must be a count", _is_count),
+                "waiting": count("waiting", 1),
+                "block": count("block"),
+                "moment": count("moment"),
                 "last": Field(list | None, "its last question must be a digest and a form", _is_last),
             },
             {
@@ -367,11 +363,11 @@ def read_state(path: str | Path, calibration: Calibration) -> State:
     fixed, counts = first_scores(calibration, None), tensors["tracks"].tolist()
     require(path, {"its groups must be those of its calibration": lambda: len(fixed) == len(counts)}, _STORE.remedy)
     recent = fixed if law.window is None else _split(tensors["recent"], tensors["recent_counts"])
-    tracks = [Track(law, scores.tolist(), *count) for scores, count in zip(recent, counts, strict=True)]
+    tracks = [Track(law, scores.tolist(), *of_group) for scores, of_group in zip(recent, counts, strict=True)]
     shown, waiting = Shown(tracks, facts["moment"]), Waiting(facts["waiting"])
     columns = [tensors[f"past_{name}"].tolist() for name in ("moments", "thresholds", "rows")]
     every = iter(map(Past, *columns))
-    shown.past = [[*islice(every, count)] for count in tensors["past_counts"].tolist()]
+    shown.past = [[*islice(every, n)] for n in tensors["past_counts"].tolist()]
     now = [Past(shown.past[at][-1].moment, track.threshold, track.rows) for at, track in enumerate(tracks)]
     is_now = [past[-1] for past in shown.past] == now
     require(path, {"its past must end with what is in force": lambda: is_now}, _STORE.remedy)

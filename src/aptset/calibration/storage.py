@@ -10,8 +10,15 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from aptset.calibration.stored_fields import SCHEMAS, describe_scheme, find_scheme, measure_fields, measure_from
-from aptset.calibration.stored_scores import check_counted_classes, describe_score, find_score
+from aptset.calibration.stored_fields import SCHEMAS, measure_fields, measure_from
+from aptset.calibration.stored_scores import (
+    check_counted_classes,
+    describe_scheme,
+    describe_score,
+    find_scheme,
+    find_score,
+)
+from aptset.conformal.measure import HeldOut
 from aptset.core.groups import Groups, flat_groups, full_groups
 from aptset.core.overlapping import MOST_INDICATORS
 from aptset.core.randomization import Chance
@@ -35,8 +42,7 @@ def write_calibration(path: str | Path, fields: Facts) -> None:
     """Write the fields of a calibration."""
     kind, of_measure, tensors = measure_fields(fields["held_out"])
     facts = {
-        **common_facts(fields["conformity"], fields["classes"], fields["held_out"].groups, fields["key"]),
-        **chance_facts(fields["chance"]),
+        **common_facts(*(fields[name] for name in ("conformity", "classes", "held_out", "key", "chance"))),
         **of_measure,
         "columns": None if fields["columns"] is None else plain_labels(fields["columns"]),
         "allow_empty": fields["allow_empty"],
@@ -92,7 +98,7 @@ class Common(NamedTuple):
     chance: Chance
 
 
-def common_facts(score: Score, classes: NDArray[Any], groups: Groups, key: int) -> Facts:
+def common_facts(score: Score, classes: NDArray[Any], held_out: HeldOut, key: int, chance: Chance) -> Facts:
     """Return what calibrations and classifiers share as plain values, with who writes them, and when."""
     from importlib.metadata import version  # takes as long to load as a third of numpy
 
@@ -101,9 +107,10 @@ def common_facts(score: Score, classes: NDArray[Any], groups: Groups, key: int) 
         "classes": plain_labels(classes),
         "groups": {
             name: [plain_value(one) for one in value] if isinstance(value, list) else value
-            for name, value in flat_groups(groups).items()
+            for name, value in flat_groups(held_out.groups).items()
         },
         "key": str(key),
+        **chance_facts(chance),
         "library": version("aptset"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }

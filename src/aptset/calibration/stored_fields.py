@@ -4,16 +4,11 @@ Kind "split" and "cross" (several folds) hold ``scores`` (float64, fold by fold,
 ``offsets`` (int64, (folds, groups + 1): where groups start). Where several models judge a row together, ``judges``
 (bool, (folds, models)) says which; ``weights`` (float64) has the weight of each score, if there are weights. Without
 scores there are the kinds "thresholds" (of some levels, in each group) and "grid" (how many scores stand at each point:
-the lowest point of a group, the gaps up to the others, and the counts). A scheme is stored by its name, its plain
-settings, and why it promises nothing, if that is so.
+the lowest point of a group, the gaps up to the others, and the counts).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from fractions import Fraction
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -22,12 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibration.stored_scores import is_score
-from aptset.conformal import CALIBRATIONS
-from aptset.conformal.aggregation import Tally
 from aptset.conformal.histogram import KnownThresholds, OnGrid, ScoreCounts
 from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import Fold, FoldScores, HeldOut
-from aptset.conformal.scheme import FoldSizes, Line, Scheme
+from aptset.conformal.measure import FoldScores, HeldOut
 from aptset.conformal.weights import Scale, WeightedScores
 from aptset.core.groups import Groups
 from aptset.core.overlapping import are_addable
@@ -40,81 +32,16 @@ from aptset.core.store import (
     Tensor,
     Tensors,
     damaged,
-    is_storable,
     is_word,
-    unknown_kind,
+    share_out,
+    stored_fraction,
 )
 from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
 from aptset.scores import Gridded
 
-_LONGEST_CAVEAT = 1000
-
-
-@dataclass(frozen=True)
-class WithoutSplitter:
-    """A scheme whose splitter was not saved: its folds are made, and what was said against them stays said."""
-
-    scheme: Scheme
-    caveat: str
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return self.scheme.name
-
-    @property
-    def combine(self) -> type[Tally]:
-        """How what the folds say about a new row becomes one count."""
-        return self.scheme.combine
-
-    def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
-        """Refuse: what made the folds is not here."""
-        raise TypeError(f"calibration must have its splitter to make folds; this {self.name} was read from a file.")
-
-    def lines(self, sizes: FoldSizes) -> list[Line]:
-        """Return what the theorem says of such folds."""
-        return self.scheme.lines(sizes)
-
-
-def describe_scheme(scheme: Scheme) -> dict[str, Any]:
-    """Return the name of a scheme of the library, its plain settings, and why nothing is promised, if that is so."""
-    plain: Any = scheme.scheme if isinstance(scheme, WithoutSplitter) else scheme
-    for name, kind in CALIBRATIONS.items():
-        if type(plain) is kind:
-            values = {field.name: getattr(plain, field.name) for field in fields(plain)}
-            settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
-            kept = {key: value for key, value in settings.items() if is_storable(value)}  # all but a splitter
-            return {"name": name, "settings": kept, "caveat": scheme.caveat}
-    raise TypeError(
-        f"calibration must be one of the library's to be saved; got {scheme!r}. Pickle keeps an object of your own, "
-        "for the same versions of everything."
-    )
-
-
-def find_scheme(path: str | Path, stored: Facts, objects: Mapping[str, Any] | None = None) -> Scheme:
-    """Return the scheme that was described, with settings that are objects if they are at hand."""
-    name, settings, caveat = (stored.get(key) for key in ("name", "settings", "caveat"))
-    if stored.keys() != {"name", "settings", "caveat"} or not isinstance(name, str) or not isinstance(settings, dict):
-        raise damaged(path, "its scheme must have a name, settings and a caveat")
-    if not isinstance(caveat, str) or len(caveat) > _LONGEST_CAVEAT or not caveat.isprintable():
-        raise damaged(path, "the caveat of its scheme must be a line of text")
-    if name not in CALIBRATIONS:
-        raise unknown_kind(path, "scheme", name)
-    try:
-        scheme: Scheme = CALIBRATIONS[name](**settings, **(objects or {}))
-    except TypeError as error:
-        raise unknown_kind(path, f"setting of its scheme {name!r}", error) from error
-    if not all(map(is_storable, settings.values())) or (scheme.caveat and not objects):
-        raise damaged(path, "the settings of its scheme must be texts, numbers, booleans or null")
-    if objects:
-        return scheme
-    return WithoutSplitter(scheme, caveat) if caveat else scheme
-
-
 THRESHOLDS, GRID = "thresholds", "grid"
 _NARROW: dict[str, Any] = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I64": np.int64}
-_LEVEL = re.compile(r"([1-9][0-9]{0,400})/([1-9][0-9]{0,400})")
 _FARTHEST = 2**62
 _WEIGHTS = {"ratios", "prior_correction", "effective_size"}
 
@@ -124,10 +51,10 @@ def measure_fields(held_out: HeldOut) -> tuple[str, Facts, Tensors]:
     if isinstance(held_out, KnownThresholds):
         levels = [f"{level.numerator}/{level.denominator}" for level in held_out.levels]
         tensors = {"thresholds": held_out.found, "sizes": held_out.sizes}
-        return THRESHOLDS, {"levels": levels, **_about_counts(held_out, tensors)}, tensors
+        return THRESHOLDS, {"n": held_out.n, "scores_hash": hash_of_counts(tensors), "levels": levels}, tensors
     if isinstance(held_out, OnGrid):
         tensors = _tensors_of_grid(held_out.counts)
-        return GRID, _about_counts(held_out, tensors), tensors
+        return GRID, {"n": held_out.n, "scores_hash": hash_of_counts(tensors)}, tensors
     weights = _describe_weights(held_out) if isinstance(held_out, Weighted) else None
     facts = {"n": held_out.n, "scores_hash": hash_of(held_out.scores), "weights": weights}
     return "split", facts, score_tensors(held_out)
@@ -138,7 +65,7 @@ def measure_from(
 ) -> HeldOut:
     """Return what was kept of the scores, from fields whose own rules hold."""
     if facts["kind"] == THRESHOLDS:
-        levels, sizes = tuple(_levels(facts)), tensors["sizes"]
+        levels, sizes = tuple(map(stored_fraction, facts["levels"])), tensors["sizes"]
         return KnownThresholds((), groups, group_sizes=sizes, levels=levels, found=tensors["thresholds"])
     if facts["kind"] == GRID:
         return _grid_from(path, tensors, groups, score)
@@ -248,10 +175,6 @@ def _grid_from(path: str | Path, tensors: Tensors, groups: Groups, score: Any) -
     return OnGrid.of(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, float(score.resolution))
 
 
-def _about_counts(held_out: HeldOut, tensors: Tensors) -> Facts:
-    return {"n": held_out.n, "scores_hash": hash_of_counts(tensors)}
-
-
 def hash_of(scores: Floats) -> str:
     """Return the hash of sorted scores, which people compare."""
     return blake2b(scores.data, digest_size=16).hexdigest()
@@ -263,16 +186,6 @@ def hash_of_counts(tensors: Tensors) -> str:
     for name in sorted(tensors):
         content.update(np.ascontiguousarray(tensors[name]).data)
     return content.hexdigest()
-
-
-def _level(text: Any) -> Fraction | None:
-    parts = _LEVEL.fullmatch(text) if isinstance(text, str) else None
-    level = None if parts is None else Fraction(int(parts[1]), int(parts[2]))
-    return level if level is not None and level < 1 else None
-
-
-def _levels(facts: Facts) -> list[Fraction]:
-    return [level for text in facts["levels"] if (level := _level(text)) is not None]
 
 
 def score_rules(facts: Facts, tensors: Tensors) -> Rules:
@@ -311,11 +224,13 @@ def _are_sorted(scores: Floats, offsets: NDArray[Any]) -> bool:
 
 def _threshold_rules(facts: Facts, tensors: Tensors) -> Rules:
     sizes, thresholds = tensors["sizes"], tensors["thresholds"]
-    levels = _levels(facts)
+    levels = [*map(stored_fraction, facts["levels"])]
     return {
         "its scores_hash must be that of what it holds": lambda: facts["scores_hash"] == hash_of_counts(tensors),
-        "its levels must be distinct fractions in (0, 1)": lambda: 0 < len(facts["levels"]) == len(set(levels)),
-        "its sizes must be those of its groups": lambda: _are_counts(sizes, facts["n"], 0),
+        "its levels must be distinct fractions in (0, 1)": lambda: (
+            levels and all(0 < level < 1 for level in levels) and len(set(levels)) == len(levels)
+        ),
+        "its sizes must be those of its groups": lambda: share_out(sizes, facts["n"], 0),
         "its thresholds must be finite, and infinite where a group has too few samples": lambda: (
             not np.isnan(thresholds).any()
             and not np.isneginf(thresholds).any()
@@ -341,16 +256,12 @@ def _grid_rules(facts: Facts, tensors: Tensors) -> Rules:
         "its offsets must rise from 0 to the number of its points": lambda: (
             offsets[0] == 0 and offsets[-1] == len(gaps) and (offsets[1:] >= offsets[:-1]).all()
         ),
-        "its counts must be positive, and n together": lambda: _are_counts(tensors["counts"], facts["n"], 1),
+        "its counts must be positive, and n together": lambda: share_out(tensors["counts"], facts["n"], 1),
         "its points must rise within each group": lambda: (gaps[is_first] == 0).all() and (gaps[~is_first] > 0).all(),
         "its points must be steps below 2^62": lambda: (
             float(np.abs(lowest).max()) + float(gaps.astype(np.float64).sum()) < _FARTHEST
         ),
     }
-
-
-def _are_counts(counts: NDArray[Any], n: int, least: int) -> bool:
-    return bool((counts >= least).all() and (counts <= n).all()) and sum(map(int, counts.tolist())) == n
 
 
 def are_words(texts: list[Any]) -> bool:

@@ -1,7 +1,8 @@
-"""How a score stands in an artefact, and how it is found again: by name, never as code.
+"""How a score and a scheme stand in an artefact, and how they are found again: by name, never as code.
 
 A score of the library goes by its name in ``SCORES``, one of the user's by "module:object", with its settings if it is
-a dataclass. Nothing is imported that the caller did not name.
+a dataclass. Nothing is imported that the caller did not name. A scheme is stored by its name, its plain settings, and
+why it promises nothing, if that is so.
 """
 
 from __future__ import annotations
@@ -14,8 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aptset.core.store import check_stored_values, damaged
+from aptset.conformal import CALIBRATIONS
+from aptset.conformal.aggregation import Tally
+from aptset.conformal.measure import Fold
+from aptset.conformal.scheme import FoldSizes, Line, Scheme
+from aptset.core.store import Facts, check_stored_values, damaged, is_storable, unknown_kind
 from aptset.scores import SCORES, Gridded, OfFunction, Prevalence, Score, Tempered
 from aptset.scores.conformity import check_conformity
 
@@ -44,7 +50,7 @@ def describe_score(score: Score) -> dict[str, Any]:
 
 
 def _settings(score: Any) -> dict[str, Any]:
-    found = {}
+    settings = {}
     for field in dataclasses.fields(score):
         value = getattr(score, field.name)
         value = value.item() if isinstance(value, np.generic) else value
@@ -52,8 +58,8 @@ def _settings(score: Any) -> dict[str, Any]:
             raise _cannot_be_saved(
                 score, f"its {field.name} is {value!r}, and settings must be texts, numbers or booleans"
             )
-        found[field.name] = value
-    return found
+        settings[field.name] = value
+    return settings
 
 
 def _address(thing: Any, score: Score) -> str:
@@ -74,10 +80,10 @@ def _address_of_instance(score: Score) -> str:
 
 
 def _at(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value
 
 
 def _cannot_be_saved(score: Score, why: str) -> TypeError:
@@ -148,30 +154,94 @@ def _of_user(path: str | Path, name: str, scores: Mapping[str, Any], trust: Coll
         import_module(module)
     except ImportError as error:
         raise ValueError(f"{path} has the score {name!r}, whose module cannot be imported: {error}.") from error
-    found = _at(module, attribute)
-    if not _is_at_home(found, module, attribute):
+    value = _at(module, attribute)
+    if not _is_at_home(value, module, attribute):
         raise ValueError(f"{path} has the score {name!r}, which module {module!r} does not define (any more).")
-    return found
+    return value
 
 
-def _is_at_home(found: Any, module: str, attribute: str) -> bool:
+def _is_at_home(value: Any, module: str, attribute: str) -> bool:
     """Tell whether a score was defined in the module: what the module only imported is not trusted with it."""
-    if isinstance(found, type):
-        return hasattr(found, "of") and (found.__module__, found.__qualname__) == (module, attribute)
-    if hasattr(found, "__qualname__"):
-        return bool((found.__module__, found.__qualname__) == (module, attribute))
-    return found is not None and type(found).__module__ == module
+    if isinstance(value, type):
+        return hasattr(value, "of") and (value.__module__, value.__qualname__) == (module, attribute)
+    if hasattr(value, "__qualname__"):
+        return bool((value.__module__, value.__qualname__) == (module, attribute))
+    return value is not None and type(value).__module__ == module
 
 
-def _made(path: str | Path, name: str, found: Any, settings: dict[str, Any] | None) -> Score:
+def _made(path: str | Path, name: str, value: Any, settings: dict[str, Any] | None) -> Score:
     """Return the score itself: one with settings is made with those of the file, others are taken as they are."""
-    if settings is not None and not isinstance(found, type):
-        found = type(found)
+    if settings is not None and not isinstance(value, type):
+        value = type(value)
     try:
-        score = check_conformity(found(**(settings or {})) if isinstance(found, type) else found)
+        score = check_conformity(value(**(settings or {})) if isinstance(value, type) else value)
     except (TypeError, ValueError, OverflowError) as error:
         why = " ".join(str(error).split())[:200].rstrip(".")
         raise damaged(path, f"its score {name!r} cannot be made ({why})") from error
     if settings is not None and name in SCORES and _settings(score) != settings:
         raise damaged(path, f"its score {name!r} has other settings")
     return score
+
+
+_LONGEST_CAVEAT = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class WithoutSplitter:
+    """A scheme whose splitter was not saved: its folds are made, and what was said against them stays said."""
+
+    scheme: Scheme
+    caveat: str
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.scheme.name
+
+    @property
+    def combine(self) -> type[Tally]:
+        """How what the folds say about a new row becomes one count."""
+        return self.scheme.combine
+
+    def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
+        """Refuse: what made the folds is not here."""
+        raise TypeError(f"calibration must have its splitter to make folds; this {self.name} was read from a file.")
+
+    def lines(self, sizes: FoldSizes) -> list[Line]:
+        """Return what the theorem says of such folds."""
+        return self.scheme.lines(sizes)
+
+
+def describe_scheme(scheme: Scheme) -> dict[str, Any]:
+    """Return the name of a scheme of the library, its plain settings, and why nothing is promised, if that is so."""
+    plain: Any = scheme.scheme if isinstance(scheme, WithoutSplitter) else scheme
+    for name, kind in CALIBRATIONS.items():
+        if type(plain) is kind:
+            values = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+            settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
+            kept = {key: value for key, value in settings.items() if is_storable(value)}  # all but a splitter
+            return {"name": name, "settings": kept, "caveat": scheme.caveat}
+    raise TypeError(
+        f"calibration must be one of the library's to be saved; got {scheme!r}. Pickle keeps an object of your own, "
+        "for the same versions of everything."
+    )
+
+
+def find_scheme(path: str | Path, stored: Facts, objects: Mapping[str, Any] | None = None) -> Scheme:
+    """Return the scheme that was described, with settings that are objects if they are at hand."""
+    name, settings, caveat = (stored.get(key) for key in ("name", "settings", "caveat"))
+    if stored.keys() != {"name", "settings", "caveat"} or not isinstance(name, str) or not isinstance(settings, dict):
+        raise damaged(path, "its scheme must have a name, settings and a caveat")
+    if not isinstance(caveat, str) or len(caveat) > _LONGEST_CAVEAT or not caveat.isprintable():
+        raise damaged(path, "the caveat of its scheme must be a line of text")
+    if name not in CALIBRATIONS:
+        raise unknown_kind(path, "scheme", name)
+    try:
+        scheme: Scheme = CALIBRATIONS[name](**settings, **(objects or {}))
+    except TypeError as error:
+        raise unknown_kind(path, f"setting of its scheme {name!r}", error) from error
+    if not all(map(is_storable, settings.values())) or (scheme.caveat and not objects):
+        raise damaged(path, "the settings of its scheme must be texts, numbers, booleans or null")
+    if objects:
+        return scheme
+    return WithoutSplitter(scheme, caveat) if caveat else scheme

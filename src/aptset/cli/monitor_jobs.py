@@ -94,7 +94,8 @@ def monitor_file(
     if state is not None:
         if place_of(str(path)).version() != version:
             refuse_changing_input(str(path))
-        monitor._save(state, log)
+        monitor._log = log
+        monitor.save(state)
     return monitor.update(**waiting) if waiting else monitor
 
 
@@ -120,8 +121,8 @@ def _go_on(
     if not state.exists():
         check_rotated_state(state, not is_rotated)
         return monitor, 0, {**about, **log_of(file, filled_in=filled_in)[1], "before": 0}
-    before, noted = CoverageMonitor._load(state)
-    log = check_log(state, noted)
+    before = CoverageMonitor.load(state)
+    log = check_log(state, before._log)
     check_same_monitor(
         state, {**before.settings, **{name: log.get(name) for name in about}}, {**monitor.settings, **about}
     )

@@ -24,7 +24,8 @@ from aptset.cli.writer import SetsWriter
 from aptset.core.labels import as_objects
 from aptset.core.progress import counting
 from aptset.estimator.fitted import SetsOfPieces
-from aptset.estimator.storage import check_table, load_folder
+from aptset.estimator.loading import load_folder
+from aptset.estimator.storage import check_table
 
 _ALL = 1 << 62
 

@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from fractions import Fraction
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -231,6 +232,20 @@ def is_word(text: Any) -> bool:
     return isinstance(text, str) and re.fullmatch("0|[1-9][0-9]{0,19}", text) is not None and int(text) < 2**64
 
 
+def stored_fraction(text: Any) -> Fraction:
+    """Return a fraction as ``str`` writes it; -1 for anything else: a power of ten may be of any length."""
+    try:
+        is_plain = isinstance(text, str) and re.fullmatch("[0-9]+(/[0-9]+)?", text) is not None
+        return Fraction(text) if is_plain else Fraction(-1)
+    except (ValueError, ZeroDivisionError):  # thousands of digits; a denominator of 0
+        return Fraction(-1)
+
+
+def share_out(counts: NDArray[Any], n: int, least: int = 0) -> bool:
+    """Tell whether counts share n things out, each at least so many; no sum before all are small: it would wrap."""
+    return bool((counts >= least).all() and (counts <= n).all()) and sum(counts.tolist()) == n
+
+
 def _is_time(text: str) -> bool:
     try:
         return len(text) < 64 and text.isprintable() and bool(datetime.fromisoformat(text))
@@ -238,6 +253,12 @@ def _is_time(text: str) -> bool:
         return False
 
 
+def count(name: str, least: int = 0) -> Field:
+    """Return a field that counts rows; beyond 2^53 counts are no exact numbers."""
+    return Field(int, f"its {name} must be a count from {least} to 2^53", lambda value: least <= value < 2**53)
+
+
+ALPHA = Field(str, "its alpha must be a fraction in (0, 1)", lambda text: 0 < stored_fraction(text) < 1)
 # Who wrote a file, and when.
 ORIGIN = {
     "library": Field(

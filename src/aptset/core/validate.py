@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -82,13 +81,6 @@ def check_alpha(alpha: Any) -> Fraction:
 def _level_of_float(alpha: float) -> Fraction:
     """Return the decimal of a level that comes again and again."""
     return check_alpha(alpha)
-
-
-def stored_fraction(text: Any) -> Fraction:
-    """Return the fraction of a file, as ``str`` writes it; a power of ten, which may be of any length, is refused."""
-    if not isinstance(text, str) or not re.fullmatch("[0-9]+(/[0-9]+)?", text):
-        raise ValueError(f"a fraction must be such as '1/10'; got {text!r:.80}")
-    return Fraction(text)
 
 
 def check_alphas(alpha: Any) -> tuple[list[Fraction], bool]:

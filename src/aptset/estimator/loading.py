@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aptset.calibration.calibrate import load_calibration
+from aptset.core.store import Facts, check_stored_labels, damaged, unknown_kind
 
 
 def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()) -> Any:
@@ -40,7 +44,69 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
     Calibration(n=20, 2 classes, Adaptive())
     """
     if Path(path).is_dir():
-        from aptset.estimator.storage import load_folder  # with scikit-learn, which a calibration does not need
-
         return load_folder(Path(path), scores, trust)[0]
     return load_calibration(path, scores, trust)
+
+
+def load_folder(
+    folder: Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
+) -> tuple[Any, Facts]:
+    """Return a classifier and the facts of its folder."""
+    from aptset.calibration.storage import read_common  # and scikit-learn: a calibration needs neither
+    from aptset.calibration.stored_scores import find_scheme
+    from aptset.estimator.classifier import ConformalClassifier
+    from aptset.estimator.storage import read_folder, rebuild
+    from aptset.estimator.stored_models import read_models
+
+    trust = [trust] if isinstance(trust, str) else list(trust)
+    facts, tensors = read_folder(folder)
+    try:
+        common = read_common(folder, facts, scores, trust)
+        settings = _check_settings(folder, facts, ConformalClassifier._get_param_names())
+        models = read_models(folder, _model_bytes(folder, facts["models"]), facts, trust)
+        scheme = find_scheme(folder, facts["scheme"], models["calibration"])
+    except ValueError:
+        if read_folder(folder)[0]["models"] == facts["models"]:
+            raise
+        return load_folder(folder, scores, trust)  # it was saved anew in the meantime
+    counts = tensors.pop("label_counts").tolist()
+    labels = np.split(tensors.pop("labels"), np.cumsum(np.maximum(counts, 0))[:-1])
+    state = {
+        **facts,
+        **models,
+        "scheme": scheme,
+        "score": common.score,
+        "classes": common.classes,
+        "tensors": tensors,
+        "labels": [None if count < 0 else part for part, count in zip(labels, counts, strict=True)],
+    }
+    fitted = rebuild(state, str(folder))
+    for name, value in (("calibration", scheme), ("conformity", common.score)):
+        settings[name] = value if settings[name] is None else settings[name]
+    if common.groups.kind == "band":
+        settings["groups"] = fitted.rule.group_setting
+    return ConformalClassifier(models["estimator"], **settings)._keep(fitted), facts
+
+
+def _model_bytes(folder: Path, stored: Facts) -> bytes:
+    """Return what stands in the file of models, which must match its digest."""
+    path = folder / stored["name"]
+    if not path.is_file():
+        raise damaged(folder, f"{stored['name']} is missing")
+    content: bytes = path.read_bytes()
+    if blake2b(content, digest_size=16).hexdigest() != stored.get("digest"):
+        raise damaged(folder, f"{stored['name']} does not match its digest")
+    return content
+
+
+def _check_settings(folder: Path, facts: Facts, known: Iterable[str]) -> dict[str, Any]:
+    """Return the settings of the constructor but for the estimator, which is among the models."""
+    settings = dict(facts["settings"])
+    unknown = sorted(settings.keys() - (set(known) - {"estimator"}))
+    if unknown:
+        raise unknown_kind(folder, "setting", unknown[0])
+    if not {"calibration", "conformity"} <= settings.keys():
+        raise damaged(folder, "its settings are incomplete")
+    if facts["known_classes"] is not None:
+        settings["classes"] = check_stored_labels(folder, facts["known_classes"], "known classes")
+    return settings

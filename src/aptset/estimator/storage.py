@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import fields
 from hashlib import blake2b
@@ -22,12 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.storage import chance_facts, check_stored_groups, common_facts, read_common
+from aptset.calibration.storage import chance_facts, check_stored_groups, common_facts
 from aptset.calibration.stored_fields import (
     COMMON,
     SCORES,
-    describe_scheme,
-    find_scheme,
     measure_fields,
     n_below,
     score_rules,
@@ -35,7 +33,7 @@ from aptset.calibration.stored_fields import (
     scores_from,
     sizes_of_groups,
 )
-from aptset.calibration.stored_scores import describe_score, find_score
+from aptset.calibration.stored_scores import describe_scheme, describe_score, find_scheme, find_score
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.scheme import Scheme
 from aptset.core.bands import LabelBands
@@ -53,7 +51,6 @@ from aptset.core.store import (
     Tensor,
     Tensors,
     check_stored_labels,
-    damaged,
     is_storable,
     plain_labels,
     plain_value,
@@ -63,7 +60,7 @@ from aptset.core.store import (
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.ensembles import Member
 from aptset.estimator.fitted import Fitted, Rule
-from aptset.estimator.stored_models import need_skops, read_models
+from aptset.estimator.stored_models import need_skops
 from aptset.scores import SCORES as SCORES_BY_NAME
 from aptset.scores import Gridded, Prevalence, Score, Tempered
 
@@ -133,15 +130,10 @@ def flat_scheme(scheme: Any) -> Any:
 
 def full_scheme(stored: Any, where: str) -> Scheme:
     """Return the scheme that was flattened."""
-    if not isinstance(stored, dict):
-        scheme: Scheme = stored
-        return scheme
-    if stored["name"] not in CALIBRATIONS:
-        raise unknown_kind(where, "calibration", stored["name"])
-    try:
-        return CALIBRATIONS[stored["name"]](**stored["settings"])
-    except TypeError as error:
-        raise unknown_kind(where, f"setting of its calibration {stored['name']!r}", error) from error
+    if isinstance(stored, dict):
+        return find_scheme(where, {"name": stored["name"], "settings": {}, "caveat": ""}, stored["settings"])
+    scheme: Scheme = stored
+    return scheme
 
 
 def flat_score(score: Any) -> Any:
@@ -285,8 +277,7 @@ def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -
         settings["random_state"] = None  # a generator; what it drew is in the key and in the models
     _, of_measure, _ = measure_fields(fitted.held_out)
     return {
-        **common_facts(rule.score, rule.classes, rule.groups, rule.key),
-        **chance_facts(rule.chance),
+        **common_facts(rule.score, rule.classes, fitted.held_out, rule.key, rule.chance),
         "n": of_measure["n"],
         "scores_hash": of_measure["scores_hash"],
         "settings": {name: plain_value(value) for name, value in settings.items()},
@@ -358,66 +349,6 @@ def read_folder(folder: Path) -> tuple[Facts, Tensors]:
     facts, tensors = STORE.read(folder / FACTS, folder)
     check_stored_groups(folder, facts["groups"], check_stored_labels(folder, facts["classes"], "classes"))
     return facts, tensors
-
-
-def load_folder(
-    folder: Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
-) -> tuple[Any, Facts]:
-    """Return a classifier and the facts of its folder."""
-    from aptset.estimator.classifier import ConformalClassifier
-
-    trust = [trust] if isinstance(trust, str) else list(trust)
-    facts, tensors = read_folder(folder)
-    try:
-        common = read_common(folder, facts, scores, trust)
-        settings = _check_settings(folder, facts, ConformalClassifier._get_param_names())
-        models = read_models(folder, _model_bytes(folder, facts["models"]), facts, trust)
-        scheme = find_scheme(folder, facts["scheme"], models["calibration"])
-    except ValueError:
-        if read_folder(folder)[0]["models"] == facts["models"]:
-            raise
-        return load_folder(folder, scores, trust)  # it was saved anew in the meantime
-    counts = tensors.pop("label_counts").tolist()
-    labels = np.split(tensors.pop("labels"), np.cumsum(np.maximum(counts, 0))[:-1])
-    state = {
-        **facts,
-        **models,
-        "scheme": scheme,
-        "score": common.score,
-        "classes": common.classes,
-        "tensors": tensors,
-        "labels": [None if count < 0 else part for part, count in zip(labels, counts, strict=True)],
-    }
-    fitted = rebuild(state, str(folder))
-    for name, value in (("calibration", scheme), ("conformity", common.score)):
-        settings[name] = value if settings[name] is None else settings[name]
-    if common.groups.kind == "band":
-        settings["groups"] = fitted.rule.group_setting
-    return ConformalClassifier(models["estimator"], **settings)._keep(fitted), facts
-
-
-def _model_bytes(folder: Path, stored: Facts) -> bytes:
-    """Return what stands in the file of models, which must match its digest."""
-    path = folder / stored["name"]
-    if not path.is_file():
-        raise damaged(folder, f"{stored['name']} is missing")
-    content: bytes = path.read_bytes()
-    if blake2b(content, digest_size=16).hexdigest() != stored.get("digest"):
-        raise damaged(folder, f"{stored['name']} does not match its digest")
-    return content
-
-
-def _check_settings(folder: Path, facts: Facts, known: Iterable[str]) -> dict[str, Any]:
-    """Return the settings of the constructor but for the estimator, which is among the models."""
-    settings = dict(facts["settings"])
-    unknown = sorted(settings.keys() - (set(known) - {"estimator"}))
-    if unknown:
-        raise unknown_kind(folder, "setting", unknown[0])
-    if not {"calibration", "conformity"} <= settings.keys():
-        raise damaged(folder, "its settings are incomplete")
-    if facts["known_classes"] is not None:
-        settings["classes"] = check_stored_labels(folder, facts["known_classes"], "known classes")
-    return settings
 
 
 def check_table(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:

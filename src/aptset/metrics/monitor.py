@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.core.displays import Display
-from aptset.core.store import write
+from aptset.core.store import stored_fraction, write
 from aptset.core.tables import plain_list
-from aptset.core.validate import check_alpha, stored_fraction
+from aptset.core.validate import check_alpha
 from aptset.kernels.counting import size_needed
 from aptset.metrics.betting import Capital, Evidence, Urns, at_rates, joined, log_of, reaches
 from aptset.metrics.monitor_checks import (
@@ -156,6 +156,7 @@ class CoverageMonitor:
         self._steady = Capital()
         self.rows, self.misses, self.ignored = 0, 0, 0
         self.alarmed_at: int | None = None
+        self._log: dict[str, Any] | None = None  # what the command line notes about the rows it has seen
 
     @property
     def alpha(self) -> float:
@@ -342,15 +343,9 @@ class CoverageMonitor:
 
     def save(self, path: str | Path) -> None:
         """Write the state to a small file, whole or not at all; :meth:`load` goes on from there."""
-        self._save(path)
-
-    def _save(self, path: str | Path, log: dict[str, Any] | None = None) -> None:
-        """Write the state, with what the command line notes about the rows it has seen."""
-        urns, mature, in_time = self._urns, self.mature, isinstance(self.mature, timedelta)
+        urns = self._urns
         check_storable_groups(list(urns.number_of))
         of_queue, waiting = self._waiting.fields()
-        capitals = (self._capital, self._steady)
-        rows, logs, misses = zip(*self._trail.points, strict=True) if self._trail.points else ((), (), ())
         facts = {
             "alpha": str(self._level),
             "alarm": self.alarm,
@@ -358,34 +353,23 @@ class CoverageMonitor:
             "has_groups": self._has_groups,
             "nowhere": urns.nowhere,
             "ignored": self.ignored,
-            "mature": mature // timedelta(microseconds=1) if isinstance(mature, timedelta) else mature,
-            "in_time": in_time,
             **of_queue,
             "alarmed_at": self.alarmed_at,
             "every": self._trail.every,
-            "log": log,
+            "log": self._log,
         }
         tensors = {
             "urns": np.column_stack([urns.n, urns.rows, urns.misses, urns.unknown]).astype(np.int64),
-            "kept": np.array([capital.kept for capital in capitals]),
-            "stakes": np.array([capital.stakes for capital in capitals]),
-            "won": np.array([capital.won for capital in capitals]),
-            "exponents": np.array([capital.exponent for capital in capitals], dtype=np.int64),
+            "capital": np.array([[one.kept, *one.stakes, *one.won] for one in (self._capital, self._steady)]),
+            "exponents": np.array([self._capital.exponent, self._steady.exponent], dtype=np.int64),
             "peak": np.array([self._trail.log_peak]),
-            "point_rows": np.array(rows, dtype=np.int64),
-            "point_logs": np.array(logs, dtype=np.float64),
-            "point_misses": np.array(misses, dtype=np.int64),
+            "path": np.array(self._trail.points, dtype=np.float64).reshape(-1, 3),
         }
         write(path, "monitor", facts, {**tensors, **waiting})
 
     @classmethod
     def load(cls, path: str | Path) -> CoverageMonitor:
         """Read a monitor that was saved; whatever is not intact is refused with one error."""
-        return cls._load(path)[0]
-
-    @classmethod
-    def _load(cls, path: str | Path) -> tuple[CoverageMonitor, dict[str, Any] | None]:
-        """Return a monitor that was saved, and what the command line noted."""
         facts, tensors = STORE.read(path)
         sizes, rows, misses, unknown = tensors["urns"].T
         n = dict(zip(facts["groups"], sizes.tolist(), strict=True)) if facts["has_groups"] else int(sizes[0])
@@ -396,12 +380,16 @@ class CoverageMonitor:
         urns.nowhere, monitor.ignored = facts["nowhere"], facts["ignored"]
         urns.n_unknown = facts["nowhere"] + sum(unknown.tolist())
         monitor._waiting.restore(monitor.rows + monitor.unlabelled, facts, tensors)
-        of_capital = (tensors[name].tolist() for name in ("kept", "stakes", "won", "exponents"))
-        monitor._capital, monitor._steady = (Capital(*one) for one in zip(*of_capital, strict=True))
+        of_capital = zip(tensors["capital"].tolist(), tensors["exponents"].tolist(), strict=True)
+        monitor._capital, monitor._steady = (
+            Capital(kept, both[: len(both) // 2], both[len(both) // 2 :], exponent)
+            for (kept, *both), exponent in of_capital
+        )
         monitor.alarmed_at = facts["alarmed_at"]
-        points = (tensors[f"point_{name}"].tolist() for name in ("rows", "logs", "misses"))
-        monitor._trail = Trail(facts["every"], list(zip(*points, strict=True)), float(tensors["peak"][0]))
-        return monitor, facts["log"]
+        points = [(int(row), evidence, int(misses)) for row, evidence, misses in tensors["path"].tolist()]
+        monitor._trail = Trail(facts["every"], points, float(tensors["peak"][0]))
+        monitor._log = facts["log"]
+        return monitor
 
 
 def _exp(log_evidence: float) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from fractions import Fraction
 from math import inf, isfinite
 from numbers import Real
 from typing import Any
@@ -13,9 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.labels import coded_list, hashable, with_one_missing
-from aptset.core.store import Facts, Field, Rules, Schema, Store, Tensor, Tensors, is_storable
+from aptset.core.store import (
+    ALPHA,
+    Facts,
+    Field,
+    Rules,
+    Schema,
+    Store,
+    Tensor,
+    Tensors,
+    count,
+    is_storable,
+    stored_fraction,
+)
 from aptset.core.tables import plain_list
-from aptset.core.validate import check_sample_size, stored_fraction
+from aptset.core.validate import check_sample_size
 from aptset.kernels.counting import size_needed
 from aptset.metrics.betting import TIMES
 
@@ -224,20 +235,8 @@ def check_storable_groups(names: Sequence[Any]) -> None:
             )
 
 
-def _level(text: str) -> Fraction:
-    """Return the level of a file; 0 if it is none."""
-    try:
-        return stored_fraction(text)
-    except (ValueError, ArithmeticError):
-        return Fraction(0)
-
-
 def _are_counts(values: NDArray[Any]) -> bool:
     return bool(((values >= 0) & (values < MOST)).all())
-
-
-def _is_count(value: int | None, least: int = 0) -> bool:
-    return value is not None and least <= value < MOST
 
 
 def mature_of(facts: Facts) -> int | timedelta | None:
@@ -256,7 +255,9 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
         ),
         "it must have groups, or one": lambda: len(n) > 0 and (facts["has_groups"] or facts["groups"] == [None]),
         "its numbers of rows must be counts": lambda: _are_counts(tensors["urns"]) and (misses <= rows).all(),
-        "its n must be large enough for a miss at its alpha": lambda: n.max() >= size_needed(_level(facts["alpha"])),
+        "its n must be large enough for a miss at its alpha": lambda: (
+            n.max() >= size_needed(stored_fraction(facts["alpha"]))
+        ),
         "its mature must be a count, or a time": lambda: facts["mature"] is None or 0 <= facts["mature"] <= _LONGEST,
         "its alarm must be at one of its rows": lambda: (
             facts["alarmed_at"] is None or 0 < facts["alarmed_at"] <= settled
@@ -268,7 +269,8 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
 
 
 def _rules_of_capital(tensors: Tensors) -> Rules:
-    kept, stakes, won, exponents = (tensors[name] for name in ("kept", "stakes", "won", "exponents"))
+    exponents, kept = tensors["exponents"], tensors["capital"][:, 0]
+    stakes, won = tensors["capital"][:, 1 : 1 + len(TIMES)], tensors["capital"][:, 1 + len(TIMES) :]
     return {
         "its capital must be what bets can make": lambda: (
             ((stakes >= 0) & (stakes < 2.0**301) & (won > 0) & (won <= 2.0**320)).all()
@@ -281,13 +283,13 @@ def _rules_of_capital(tensors: Tensors) -> Rules:
 
 
 def _rules_of_path(tensors: Tensors, settled: int) -> Rules:
-    rows, peak = tensors["point_rows"], tensors["peak"]
+    path, peak = tensors["path"], tensors["peak"]
+    counts = path[:, [0, 2]]
     return {
         "its peak must be a number from 0 on": lambda: ((peak >= 0) & (peak < inf)).all(),
-        "its path must be finite numbers at its rows": lambda: (
-            len(rows) <= 2**16
-            and bool(((rows >= 0) & (rows <= settled)).all())
-            and np.isfinite(tensors["point_logs"]).all()
+        "its path must be finite numbers at its rows": lambda: len(path) <= 2**16 and np.isfinite(path).all(),
+        "its path must count its rows": lambda: (
+            _are_counts(counts) and (counts == np.floor(counts)).all() and (path[:, 0] <= settled).all()
         ),
     }
 
@@ -314,51 +316,42 @@ def _rules_of_queue(facts: Facts, tensors: Tensors, settled: int) -> Rules:
     }
 
 
+_SIZES = {"counts": 4, "capitals": 2, "numbers of a capital": 1 + 2 * len(TIMES), "numbers of a point": 3, "once": 1}
 _LONGEST = timedelta.max // timedelta(microseconds=1)
 STORE = Store(
     {
         "monitor": Schema(
             {
-                "alpha": Field(str, "its alpha must be a fraction in (0, 1)", lambda text: 0 < _level(text) < 1),
+                "alpha": ALPHA,
                 "alarm": Field(
                     int | float, "its alarm must be above 1, and finite", lambda alarm: 1 < alarm <= _LARGEST
                 ),
                 "groups": Field(list),
                 "has_groups": Field(bool),
-                "nowhere": Field(int, "its nowhere must be a count", _is_count),
-                "ignored": Field(int, "its ignored must be a count", _is_count),
+                "nowhere": count("nowhere"),
+                "ignored": count("ignored"),
                 "mature": Field(int | None),
                 "in_time": Field(bool),
-                "newest": Field(int, "its newest must be the number of a prediction", lambda row: -1 <= row < MOST),
+                "newest": count("newest", -1),
                 "by_time": Field(bool),
-                "arrived": Field(int, "its arrived must be a count", _is_count),
+                "arrived": count("arrived"),
                 "alarmed_at": Field(int | None),
-                "every": Field(int, "its every must be a count from 1 on", lambda every: _is_count(every, 1)),
+                "every": count("every", 1),
                 "log": Field(dict | None),  # what the command line has seen
             },
             {
                 "urns": Tensor("I64", ("groups", "counts")),
-                "kept": Tensor("F64", ("capitals",)),
-                "stakes": Tensor("F64", ("capitals", "bettors")),
-                "won": Tensor("F64", ("capitals", "bettors")),
+                "capital": Tensor("F64", ("capitals", "numbers of a capital")),
                 "exponents": Tensor("I64", ("capitals",)),
                 "peak": Tensor("F64", ("once",)),
-                "point_rows": Tensor("I64", ("points",)),
-                "point_logs": Tensor("F64", ("points",)),
-                "point_misses": Tensor("I64", ("points",)),
+                "path": Tensor("F64", ("points", "numbers of a point")),
                 "clock": Tensor("F64", ("once",)),
                 "waiting_times": Tensor("F64", ("rows that wait",)),
                 "waiting_numbers": Tensor("U64", ("rows that wait",)),
                 "waiting_outcomes": Tensor("I64", ("rows that wait",)),
                 "waiting_groups": Tensor("I64", ("rows that wait",)),
             },
-            lambda facts, names: {
-                "groups": len(facts["groups"]),
-                "counts": 4,
-                "capitals": 2,
-                "bettors": len(TIMES),
-                "once": 1,
-            },
+            lambda facts, names: {"groups": len(facts["groups"]), **_SIZES},
             _rules,
         )
     },

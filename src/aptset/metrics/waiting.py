@@ -61,7 +61,9 @@ class Waiting:
             "waiting_outcomes": np.array([row.outcome for row in rows], dtype=np.int64),
             "waiting_groups": np.array([row.group for row in rows], dtype=np.int64),
         }
-        return {"newest": self.newest, "by_time": self.by_time, "arrived": self.arrived}, tensors
+        mature = self.mature // timedelta(microseconds=1) if isinstance(self.mature, timedelta) else self.mature
+        facts = {"newest": self.newest, "by_time": self.by_time, "arrived": self.arrived}
+        return {**facts, "mature": mature, "in_time": isinstance(self.mature, timedelta)}, tensors
 
     def restore(self, settled: int, facts: Facts, tensors: Tensors) -> None:
         """Go on with the rows that waited when a monitor was saved."""
