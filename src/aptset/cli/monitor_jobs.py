@@ -32,8 +32,7 @@ from aptset.cli.checks import (
     check_which_order,
 )
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
-from aptset.cli.parts.checks import refuse_changing_input
-from aptset.cli.parts.stores import place_of
+from aptset.cli.parts.stores import location_of, refuse_changing_input
 from aptset.core.files import atomic_write
 from aptset.metrics.monitor import CoverageMonitor
 
@@ -73,7 +72,7 @@ def monitor_file(
     ``digest`` is that of the calibration. Where the log ``is_rotated``, all rows of the file are new.
     """
     path = file.path
-    monitor, version = calibration.monitor(alpha, alarm, mature=places.mature), place_of(str(path)).version()
+    monitor, version = calibration.monitor(alpha, alarm, mature=places.mature), location_of(str(path)).version()
     seen, log = 0, {"before": 0}
     if state is not None:
         about = {"calibration": digest, "label": label, "groups": group, "order": places.order, "time": places.time}
@@ -88,7 +87,7 @@ def monitor_file(
         rows = _all_rows(path, parts, _names_of_groups(calibration), places, log["before"])
         waiting = _take_in_any_order(monitor, rows, places)
     if state is not None:
-        if place_of(str(path)).version() != version:
+        if location_of(str(path)).version() != version:
             refuse_changing_input(str(path))
         with atomic_write(state) as target:
             target.write(json.dumps({**monitor._as_json(), "log": log}).encode())

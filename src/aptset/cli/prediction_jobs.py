@@ -12,15 +12,13 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset.arrow.formats import TableFile
-from aptset.arrow.formats.table_file import check_row_count, check_rows_present
+from aptset.arrow.formats import TableFile, check_row_count, check_rows_present, in_whole_blocks
 from aptset.arrow.layout import as_texts
-from aptset.arrow.sources import in_whole_blocks
 from aptset.cli.checks import check_columns, check_distinct_columns, shifted_rows
 from aptset.cli.columns import Plan
+from aptset.cli.files import SetsWriter
 from aptset.cli.probability_jobs import beside_the_user
 from aptset.cli.tables import TableRows, check_finite_features, check_number_columns, check_target, some_of
-from aptset.cli.writer import SetsWriter
 from aptset.core.labels import as_objects
 from aptset.core.progress import counting
 from aptset.estimator.folders import check_table

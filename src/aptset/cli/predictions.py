@@ -12,7 +12,16 @@ from typing import Any
 
 import click
 
-from aptset.cli.inputs import artefact_of, files_read, open_table, parts_of, sources_of, target_of
+from aptset.cli.inputs import (
+    artefact_of,
+    files_read,
+    goes_to_folder,
+    is_one_file,
+    open_table,
+    parts_of,
+    sources_of,
+    target_of,
+)
 from aptset.cli.options import (
     ALPHA,
     ALPHAS,
@@ -114,7 +123,6 @@ def predict(
       aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --prefix p_
       aptset predict 's3://bucket/scores/*.parquet' -c cal.aptset -o s3://bucket/sets/ --prefix p_
     """
-    from aptset.cli.parts.predicting import goes_to_folder, predict_parts
     from aptset.cli.probability_jobs import load_artefact, predict_file
     from aptset.core.files import check_other_files
     from aptset.core.progress import counting
@@ -126,6 +134,8 @@ def predict(
         raise click.UsageError("--u fresh and --id exclude each other: with an id the chance of a row comes from it.")
     asked = alphas if not is_run or is_given("alphas") else None
     if goes_to_folder(options["probs"], out):
+        from aptset.cli.parts.many import predict_parts
+
         done = predict_parts(artefact, out, asked, label, quiet, options)
         show({**done, "out": out}, in_words(done, out), quiet, as_json)
         return
@@ -181,7 +191,6 @@ def evaluate(
       aptset evaluate sets/ --label y --groups region
     """
     from aptset.cli.evaluation_jobs import evaluate_files
-    from aptset.cli.parts.discovery import is_one_file
     from aptset.cli.probability_jobs import evaluation_as_json
 
     dialect = {name: options[name] for name in ("sep", "encoding")}

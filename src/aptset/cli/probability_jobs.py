@@ -28,8 +28,7 @@ from aptset.cli.checks import (
     check_weight_column,
     shifted_rows,
 )
-from aptset.cli.files import Batch, ProbabilityFile
-from aptset.cli.writer import SetsWriter
+from aptset.cli.files import Batch, ProbabilityFile, SetsWriter
 from aptset.conformal.importance import Weighted
 from aptset.conformal.weight_checks import check_some_weight
 from aptset.core.files import atomic_write
