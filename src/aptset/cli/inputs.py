@@ -74,7 +74,14 @@ def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool, is
 
         path = join(parts_of([name], quiet, sep, encoding, is_growing), name)
         is_called(path, name)
-        return table_file(path)
+        return table_file(path, *((",", "utf-8") if path.suffix == ".csv" else ()))  # as it was joined
+    return _open_file(name, sep, encoding, quiet, is_growing)
+
+
+def _open_file(name: str, sep: str | None, encoding: str | None, quiet: bool, is_growing: bool = False) -> Any:
+    """Return one file as a source of rows."""
+    from aptset.arrow.formats import table_file
+
     given = path_of(name)
     path = given
     if is_growing:
@@ -138,7 +145,7 @@ def sources_of(options: dict[str, Any], label: str | None, quiet: bool) -> tuple
     """Return the files of probabilities that the options stand for; and, if it is a single one, that one."""
     if not is_one_file(options["probs"]):
         return parts_of(options["probs"], quiet).sources(partial(source_of, options, label)), None
-    one = source_of(options, label, open_table(options["probs"][0], None, None, quiet))
+    one = source_of(options, label, _open_file(options["probs"][0], None, None, quiet))
     return [one], one
 
 

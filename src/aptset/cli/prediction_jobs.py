@@ -146,18 +146,15 @@ def predict_table(
     """Write the sets of the rows of a file; fresh u takes the place of ids."""
     levels = [classifier.alpha] if alphas is None else list(alphas)
     names = [str(name) for name in classifier.classes_.tolist()]
-    pieces, labels, empty = SetsOfPieces(classifier, levels, table.file.rows), 0, 0
     rows = table.file.rows
+    pieces = SetsOfPieces(classifier, levels, rows)
     with SetsWriter(out, table.file.names, names, levels) as writer, counting(rows, "rows", progress) as count:
         for some in table.pieces(batch_rows):
             sets = pieces.of(some.features, some.groups, some.ids if u is None else None, u)
             writer.write(some.others, sets)
-            labels, empty = labels + len(sets[0].indices), empty + int((sets[0].sizes == 0).sum())
             count(len(sets[0]))
         pieces.finish()
-    mean = labels / pieces.rows
-    done = {"rows": pieces.rows, "alpha": levels[0], "mean_size": mean, "empty": empty, "out": str(out)}
-    return {**done, "columns": writer.names}
+    return writer.done()
 
 
 def labelled_rows(file: TableFile, folder: Path, trust: Sequence[str]) -> tuple[Any, TableRows, NewRows]:

@@ -77,10 +77,10 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 
     check_other_files([Path(out)], files_read(options, label))
     sources, one = sources_of(options, label, quiet)
-    conformity, bands = label_settings(options, quiet, one and one.rows)
+    conformity, bands = label_settings(options, quiet, one and one.file.rows)
     settings = {"conformity": conformity, "normalize": options["normalize"]}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
-    with counting(one and one.rows, "rows", one is not None and not quiet) as counter:
+    with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
         found = calibrate_files(sources, counter, bands or (options["groups"] == "label" and "label"), **settings)
     with target_of(out) as target:
         found.save(target)
@@ -150,7 +150,7 @@ def predict(
         else:
             _, source = sources_of(options, label, quiet)
             found = load_artefact(artefact, options["trust"])
-            with counting(source.rows, "rows", not quiet) as counter:
+            with counting(source.file.rows, "rows", not quiet) as counter:
                 done = predict_file(source, found, alphas, target, counter, options["normalize"], options["u"])
     done["out"] = out
     show(done, in_words(done, out), quiet, as_json, err=out == "-")

@@ -104,7 +104,7 @@ class TableFile(ABC):
 
     def key_columns(self, n_rows: int) -> dict[str, pa.Array]:
         """Return what the folders of the file say about all of its rows, as columns; its own come first."""
-        return key_columns(self.keys, self.names if self.keys else (), n_rows)
+        return key_columns(self.keys, self.names, n_rows) if self.keys else {}
 
     @contextmanager
     def errors(self) -> Iterator[None]:

@@ -251,7 +251,7 @@ def write_nothing(
     none = PredictionSets(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64), classes)
     with SetsWriter(out, names, [str(name) for name in classes.tolist()], alphas) as writer:
         writer.write(others, [none] * len(alphas))
-    return {"rows": 0, "mean_size": 0.0, "empty": 0}
+    return writer.done()
 
 
 def _others_without_rows(source: ProbabilityFile, classes: list[str]) -> list[str]:
