@@ -67,7 +67,7 @@ def test_separators_that_no_reader_takes_are_refused(tmp_path):
 
 NEW_FORMAT = '''
 import pyarrow.json as pa_json
-from aptset.arrow.formats.table_file import TableFile
+from aptset.arrow.formats import TableFile
 
 
 class Lines(TableFile):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from aptset.arrow.checks import check_column
 from aptset.arrow.layout import Layout
-from aptset.arrow.scoring import Scoring
+from aptset.arrow.scoring import BatchScorer
 from aptset.arrow.search import ThresholdSearch
 from aptset.arrow.settings import Calibrating, Columns
 from aptset.arrow.sources import Source, peeked
@@ -161,6 +161,6 @@ def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Ca
     flags = check_flag(settings.normalize, "normalize"), check_flag(settings.logits, "logits")
     of_labels = None if bands is None else bands.groups_of(layout.classes)
     key = draw_key(check_generator(settings.random_state))
-    scoring = Scoring(layout, score, kind, key, chance, *flags, of_labels)
+    scoring = BatchScorer(layout, score, kind, key, chance, *flags, of_labels)
     levels, buckets = tuple(dict.fromkeys(check_alphas(settings.alpha)[0])), check_bucket_count(settings.buckets)
     return ThresholdSearch(scoring, levels, buckets, check_flag(settings.allow_empty, "allow_empty"))

@@ -38,7 +38,7 @@ class ScoredPiece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scoring:
+class BatchScorer:
     """How labels are scored: the columns, the score, and where chance comes from."""
 
     layout: Layout

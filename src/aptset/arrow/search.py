@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from aptset.arrow.checks import rows_of
-from aptset.arrow.scoring import PARTITION_ROWS, Scoring
+from aptset.arrow.scoring import PARTITION_ROWS, BatchScorer
 from aptset.arrow.sources import pieces, record_batches
 from aptset.arrow.state_checks import (
     check_all_partitions,
@@ -39,7 +39,7 @@ class ThresholdSearch:
     those of :func:`aptset.calibrate` on all rows.
     """
 
-    scoring: Scoring
+    scoring: BatchScorer
     levels: tuple[Fraction, ...]
     buckets: int
     allow_empty: bool

@@ -93,11 +93,6 @@ def pieces(batches: Iterator[pa.RecordBatch], n_classes: int, by_blocks: bool) -
         start += batch.num_rows
 
 
-def in_whole_blocks(n_rows: int) -> int:
-    """Return a number of rows, rounded up to whole blocks: what a set depends on never spans two of them."""
-    return -(-n_rows // BLOCK_ROWS) * BLOCK_ROWS
-
-
 def _of_one_schema(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     first = None
     for number, batch in enumerate(batches):

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from aptset.arrow.formats import TableFile
-from aptset.arrow.formats.table_file import check_row_count, check_rows_present
+from aptset.arrow.formats import TableFile, check_row_count, check_rows_present
 from aptset.arrow.layout import as_texts, filled_numbers
 from aptset.cli.checks import (
     check_columns,

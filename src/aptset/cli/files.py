@@ -1,39 +1,55 @@
-"""Matrices of probabilities on disk, in bounded batches: parquet, CSV (also compressed), Arrow, npz, npy."""
+"""Matrices of probabilities on disk, in bounded batches, and the files of sets that are made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from aptset.arrow.formats.arrays import ArrayFile
-from aptset.arrow.formats.table_file import (
+from aptset.arrow.formats import (
     BATCH_ROWS,
     TableFile,
     check_row_count,
     check_rows_present,
+    in_whole_blocks,
     key_columns,
     of_even_length,
 )
-from aptset.arrow.layout import as_coded_texts, as_numbers
-from aptset.arrow.sources import in_whole_blocks
-from aptset.cli.checks import check_columns, check_distinct_columns
+from aptset.arrow.formats.arrays import ArrayFile
+from aptset.arrow.layout import as_coded_texts, as_numbers, as_texts, of_texts
+from aptset.arrow.predicting import columns_of_sets, names_of_sets
+from aptset.cli.checks import (
+    check_columns,
+    check_distinct_columns,
+    check_flat_columns,
+    check_sets_file,
+    check_weight_column,
+)
+from aptset.core.files import as_utf8, atomic_path
 from aptset.core.labels import Coded
 
+# The matrix of some rows, their labels, the columns that travel along, and those that folders stand for.
+_Rows = tuple[NDArray[Any], Coded | None, dict[str, pa.Array], dict[str, pa.Array]]
 
-@dataclass(frozen=True)
-class Batch:
-    """Some consecutive rows: their probabilities, their labels if wanted, and the columns that travel along."""
+
+class Batch(NamedTuple):
+    """Some consecutive rows: what is known of each, groups and ids as texts, and the columns that travel along."""
 
     start: int
     probabilities: NDArray[Any]
     labels: Coded | None
+    groups: list[str | None] | None
+    ids: list[str | None] | None
+    weights: NDArray[np.float64] | None
     others: dict[str, pa.Array]
 
 
@@ -59,51 +75,59 @@ class ProbabilityFile:
         """Where the file is."""
         return self.file.path
 
-    @property
-    def rows(self) -> int | None:
-        """The number of rows; None where only reading the file tells."""
-        return self.file.rows
-
     def classes(self) -> list[str]:
         """Return the class of each column of probabilities."""
         if isinstance(self.file, ArrayFile):
-            matrix, _ = self._arrays(self.file)
-            return [str(k) for k in range(matrix.shape[1])]
-        names = self._probability_columns
-        return [name.removeprefix(self.prefix or "") for name in names]
+            return [str(k) for k in range(self._arrays(self.file)[0].shape[1])]
+        return [name.removeprefix(self.prefix or "") for name in self._probability_columns]
 
     def other_columns(self) -> list[str]:
-        """Return the columns that travel along."""
+        """Return the columns that travel along, and those that folders stand for."""
         if isinstance(self.file, ArrayFile):
             return [] if self.label is None else [Path(self.label).stem]
         wanted = set(self._probability_columns)
-        return [name for name in (*self.file.names, *self._keys) if name not in wanted]
-
-    def written_columns(self, named: dict[str, Any]) -> dict[str, Any]:
-        """Return the columns that are in the file, not in the names of its folders."""
-        return {name: column for name, column in named.items() if name not in self._keys}
+        return [name for name in (*self.file.names, *self.file.key_columns(0)) if name not in wanted]
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
-        start, rows, file = 0, self.rows, self.file
-        for batch in self._matrix_batches(file) if isinstance(file, ArrayFile) else self._table_batches():
-            if len(batch.probabilities):
-                yield Batch(start, batch.probabilities, batch.labels, batch.others)
-                start += len(batch.probabilities)
-        check_row_count(self.path, start, start if rows is None else rows)
-        check_rows_present(self.path, start)
+        start, rows, path, step = 0, self.file.rows, self.file.path, in_whole_blocks(self.batch_rows)
+        matrices = self._matrices(self.file, step) if isinstance(self.file, ArrayFile) else self._columns(step)
+        for matrix, labels, own, keys in matrices:
+            if not len(matrix):
+                continue
+            named = {**keys, **own}
+            by = None if self.group is None else as_texts(named[self.group])
+            ids = None if self.row_id is None else as_texts(named[self.row_id])
+            column = None if self.weight is None else named[self.weight]
+            weights = None if column is None else check_weight_column(path, str(self.weight), column, start)
+            yield Batch(start, matrix, labels, by, ids, weights, own)
+            start += len(matrix)
+        check_row_count(path, start, start if rows is None else rows)
+        check_rows_present(path, start)
 
-    def _matrix_batches(self, file: ArrayFile) -> Iterator[Batch]:
+    def _matrices(self, file: ArrayFile, step: int) -> Iterator[_Rows]:
+        """Yield rows of a matrix; labels, ids, groups and weights stand beside it."""
         matrix, labels = self._arrays(file)
         named = self._named_arrays(file, len(matrix))
-        for start in range(0, len(matrix), in_whole_blocks(self.batch_rows)):
-            rows = slice(start, start + in_whole_blocks(self.batch_rows))
+        for start in range(0, len(matrix), step):
+            rows = slice(start, start + step)
             with file.errors():
                 coded = None if labels is None else as_coded_texts(pa.array(np.asarray(labels[rows])))
-            others = {} if coded is None or self.label is None else {Path(self.label).stem: pa.array(coded.in_full())}
-            others |= {name: pa.array(values[rows]) for name, values in named.items()}
-            others |= key_columns(file.keys, list(others), len(matrix[rows]))
-            yield Batch(start, np.asarray(matrix[rows]), coded, others)
+            own = {} if coded is None or self.label is None else {Path(self.label).stem: pa.array(coded.in_full())}
+            own |= {name: pa.array(values[rows]) for name, values in named.items()}
+            yield np.asarray(matrix[rows]), coded, own, key_columns(file.keys, list(own), len(matrix[rows]))
+
+    def _columns(self, step: int) -> Iterator[_Rows]:
+        """Yield rows of a table, with one column of probabilities for each class."""
+        file, wanted = self.file, self._probability_columns
+        for batch in of_even_length(file.batches(types=dict.fromkeys(wanted, pa.float64())), step):
+            own = dict(zip(batch.schema.names, batch.columns, strict=True))
+            keys = file.key_columns(batch.num_rows)
+            with file.errors():
+                columns = [as_numbers(own.pop(name)) for name in wanted]
+                matrix = np.column_stack(columns) if batch.num_rows else np.empty((0, len(wanted)))
+                labels = None if self.label is None else as_coded_texts((keys | own)[self.label])
+            yield matrix, labels, own, keys
 
     def _named_arrays(self, file: ArrayFile, n_rows: int) -> dict[str, NDArray[Any]]:
         """Return the ids, the groups and the weights, which stand beside the matrix."""
@@ -130,34 +154,16 @@ class ProbabilityFile:
             check_columns(self.path, is_column, "one label per row", list(arrays))
         return arrays[matrices[0]], labels
 
-    def _table_batches(self) -> Iterator[Batch]:
-        wanted = self._probability_columns
-        types = dict.fromkeys(wanted, pa.float64())
-        for batch in of_even_length(self.file.batches(types=types), in_whole_blocks(self.batch_rows)):
-            named = dict(zip(batch.schema.names, batch.columns, strict=True))
-            with self.file.errors():
-                columns = [as_numbers(named.pop(name)) for name in wanted]
-                named |= self.file.key_columns(batch.num_rows)
-                matrix = np.column_stack(columns) if batch.num_rows else np.empty((0, len(wanted)))
-                labels = None if self.label is None else as_coded_texts(named[self.label])
-            yield Batch(0, matrix, labels, named)
-
     @property
     def _beside(self) -> list[str]:
         """The columns that say something about rows, and are no labels."""
         return [name for name in (self.row_id, self.group, self.weight) if name is not None]
 
     @cached_property
-    def _keys(self) -> list[str]:
-        """The names of columns that only folders tell."""
-        taken = [] if isinstance(self.file, ArrayFile) else self.file.names
-        return [name for name, _ in self.file.keys if name not in taken]
-
-    @cached_property
     def _probability_columns(self) -> list[str]:
         own = self.file.names
         check_distinct_columns(self.path, own)
-        names = [*own, *self._keys]
+        names = [*own, *self.file.key_columns(0)]
         named = [name for name in (self.label, *self._beside) if name is not None]
         for name in named:
             check_columns(self.path, name in names, f"a column {name!r}", names, [name])
@@ -172,3 +178,63 @@ class ProbabilityFile:
         found = [name for name in found if name not in named]
         check_columns(self.path, len(found) >= 2, what, names)
         return found
+
+
+class SetsWriter:
+    """Writes sets batch by batch to parquet or CSV; the file appears when the writer is closed without an error."""
+
+    def __init__(self, path: Path, names: list[str], classes: list[str], alphas: Sequence[float] = (0.1,)) -> None:
+        self.names = names_of_sets(alphas, names)
+        added = [name for pair in self.names for name in pair]
+        self._is_csv = check_sets_file(path, names, classes, added) == "csv"
+        self._path = path
+        self._classes = of_texts(classes)
+        self._context = atomic_path(path)
+        self._temporary = self._context.__enter__()
+        self._writer: Any = None
+        self._alphas, self._rows, self._labels, self._empty = alphas, 0, 0, 0
+
+    def write(self, others: dict[str, pa.Array], sets: Sequence[Any]) -> None:
+        """Write some rows: the columns that travel along, and for each level the size of each set and its labels."""
+        if self._is_csv:
+            check_flat_columns(self._path, pa.schema([(name, column.type) for name, column in others.items()]))
+        made = columns_of_sets(sets, self.names, self._classes)
+        if self._is_csv:
+            made |= {labels: _joined(made[labels]) for _, labels in self.names}
+        columns = {**others, **made}
+        table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
+        if self._writer is None:
+            kind = pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter
+            self._writer = kind(as_utf8(self._temporary), table.schema)
+        self._writer.write_table(table)
+        first = sets[0]
+        self._rows, self._labels = self._rows + len(first), self._labels + len(first.indices)
+        self._empty += int((first.sizes == 0).sum())
+
+    def done(self) -> dict[str, Any]:
+        """Return what was written: rows, and at the first level the mean size and how many sets are empty."""
+        rows, alpha = self._rows, self._alphas[0]
+        done = {"rows": rows, "alpha": alpha, "mean_size": self._labels / rows if rows else 0.0, "empty": self._empty}
+        return {**done, "out": str(self._path), "columns": self.names}
+
+    def __enter__(self) -> SetsWriter:
+        return self
+
+    def close(self) -> None:
+        """Write what is left; the file takes its place at the end of the block."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def __exit__(self, *failure: Any) -> None:
+        try:
+            self.close()
+        except BaseException:
+            self._context.__exit__(*sys.exc_info())
+            raise
+        self._context.__exit__(*failure)
+
+
+def _joined(lists: Any) -> Any:
+    """Return lists of labels as texts."""
+    return pa.array(["|".join(row) for row in lists.to_pylist()])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
@@ -21,22 +22,72 @@ from aptset.core.files import check_exists, check_standard_input, claim, undistu
 _GIVEN: dict[str, str] = {}  # files that were copied to be read, and what the user calls them
 
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_MAGIC = re.compile(r"[*?\[]")
+_FILES = (".csv", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".npz", ".npy", ".gz", ".bz2", ".zst")
+
+
+def is_url(name: str) -> bool:
+    """Tell a URL from the name of a file."""
+    return _URL.match(name) is not None
+
+
+def has_magic(name: str) -> bool:
+    """Tell whether a name is a glob."""
+    return _MAGIC.search(name) is not None
+
+
+def is_one_file(names: Sequence[str]) -> bool:
+    """Tell whether the names stand for one file, whatever its name looks like; one that is not there is one, too."""
+    if len(names) != 1 or names[0] == "-":
+        return len(names) == 1
+    if is_url(names[0]):
+        from aptset.cli.parts.stores import location_of
+
+        return location_of(names[0]).is_file
+    path = Path(names[0])
+    return not path.is_dir() and (path.exists() or not has_magic(names[0]))
+
+
+def goes_to_folder(names: Sequence[str], out: str) -> bool:
+    """Tell whether output is a folder of parts; several parts can go nowhere else."""
+    is_one, is_file_name = is_one_file(names), PurePosixPath(out).suffix.lower() in _FILES
+    is_folder = out.endswith("/") or (Path(out).is_dir() if not is_url(out) else not is_file_name)
+    if not is_one:
+        is_folder = is_folder or (out != "-" and not is_file_name)
+        if not is_folder:
+            raise ValueError(
+                f"--out must be a folder where PROBS are several files: one for each; got {out!r}. Try sets/"
+            )
+    return is_folder and list(names) != ["-"]
+
+
 def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool, is_growing: bool = False) -> Any:
     """Return a table as a source of rows, many files joined; say how it is read if it is not plain.
 
     Of one that is growing the last line waits until it has its end.
     """
     from aptset.arrow.formats import table_file
-    from aptset.cli.parts.discovery import finished_lines, is_one_file
 
     if not is_one_file([name]):
         from aptset.cli.parts.many import join
 
         path = join(parts_of([name], quiet, sep, encoding, is_growing), name)
         is_called(path, name)
-        return table_file(path)
+        return table_file(path, *((",", "utf-8") if path.suffix == ".csv" else ()))  # as it was joined
+    return _open_file(name, sep, encoding, quiet, is_growing)
+
+
+def _open_file(name: str, sep: str | None, encoding: str | None, quiet: bool, is_growing: bool = False) -> Any:
+    """Return one file as a source of rows."""
+    from aptset.arrow.formats import table_file
+
     given = path_of(name)
-    path = finished_lines(given, encoding) if is_growing else given
+    path = given
+    if is_growing:
+        from aptset.cli.parts.discovery import finished_lines
+
+        path = finished_lines(given, encoding)
     _GIVEN[str(path)] = _GIVEN.get(str(given), name)
     file = table_file(path, sep, encoding)
     if file.note and not quiet:
@@ -92,11 +143,9 @@ def source_of(options: dict[str, Any], label: str | None, file: Any) -> Any:
 
 def sources_of(options: dict[str, Any], label: str | None, quiet: bool) -> tuple[Any, Any]:
     """Return the files of probabilities that the options stand for; and, if it is a single one, that one."""
-    from aptset.cli.parts.discovery import is_one_file
-
     if not is_one_file(options["probs"]):
         return parts_of(options["probs"], quiet).sources(partial(source_of, options, label)), None
-    one = source_of(options, label, open_table(options["probs"][0], None, None, quiet))
+    one = source_of(options, label, _open_file(options["probs"][0], None, None, quiet))
     return [one], one
 
 
@@ -129,9 +178,9 @@ def target_of(out: str) -> Iterator[Path]:
         yield Path(out)
         return
     from aptset.cli.parts.discovery import local_target
-    from aptset.cli.parts.stores import place_of
+    from aptset.cli.parts.stores import location_of
 
-    with local_target(place_of(out)) as path:
+    with local_target(location_of(out)) as path:
         is_called(path, out)
         yield path
 

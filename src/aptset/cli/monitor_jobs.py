@@ -36,8 +36,7 @@ from aptset.cli.checks import (
     check_which_order,
 )
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
-from aptset.cli.parts.checks import refuse_changing_input
-from aptset.cli.parts.stores import place_of
+from aptset.cli.parts.stores import location_of, refuse_changing_input
 from aptset.metrics.monitor import CoverageMonitor
 
 _EXACT = 2.0**53  # whole numbers below are the same in every kind of column
@@ -76,7 +75,7 @@ def monitor_file(
     ``digest`` is that of the calibration. Where the log ``is_rotated``, all rows of the file are new.
     """
     path = file.path
-    monitor, version = calibration.monitor(alpha, alarm, mature=places.mature), place_of(str(path)).version()
+    monitor, version = calibration.monitor(alpha, alarm, mature=places.mature), location_of(str(path)).version()
     seen, log = 0, dict[str, Any](before=0)
     if state is not None:
         about = {"calibration": digest, "label": label, "groups": group, "order": places.order, "time": places.time}
@@ -92,7 +91,7 @@ def monitor_file(
         waiting, judged = _take_in_any_order(monitor, rows, places)
         log |= {"judged": _packed(judged), "labels": labels_of(file, label, judged)} if state is not None else {}
     if state is not None:
-        if place_of(str(path)).version() != version:
+        if location_of(str(path)).version() != version:
             refuse_changing_input(str(path))
         monitor._log = log
         monitor.save(state)

@@ -12,15 +12,13 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset.arrow.formats import TableFile
-from aptset.arrow.formats.table_file import check_row_count, check_rows_present
+from aptset.arrow.formats import TableFile, check_row_count, check_rows_present, in_whole_blocks
 from aptset.arrow.layout import as_texts
-from aptset.arrow.sources import in_whole_blocks
 from aptset.cli.checks import check_columns, check_distinct_columns, shifted_rows
 from aptset.cli.columns import Plan
+from aptset.cli.files import SetsWriter
 from aptset.cli.probability_jobs import beside_the_user
 from aptset.cli.tables import TableRows, check_finite_features, check_number_columns, check_target, some_of
-from aptset.cli.writer import SetsWriter
 from aptset.core.labels import as_objects
 from aptset.core.progress import counting
 from aptset.estimator.fitted import SetsOfPieces
@@ -148,18 +146,15 @@ def predict_table(
     """Write the sets of the rows of a file; fresh u takes the place of ids."""
     levels = [classifier.alpha] if alphas is None else list(alphas)
     names = [str(name) for name in classifier.classes_.tolist()]
-    pieces, labels, empty = SetsOfPieces(classifier, levels, table.file.rows), 0, 0
     rows = table.file.rows
+    pieces = SetsOfPieces(classifier, levels, rows)
     with SetsWriter(out, table.file.names, names, levels) as writer, counting(rows, "rows", progress) as count:
         for some in table.pieces(batch_rows):
             sets = pieces.of(some.features, some.groups, some.ids if u is None else None, u)
             writer.write(some.others, sets)
-            labels, empty = labels + len(sets[0].indices), empty + int((sets[0].sizes == 0).sum())
             count(len(sets[0]))
         pieces.finish()
-    mean = labels / pieces.rows
-    done = {"rows": pieces.rows, "alpha": levels[0], "mean_size": mean, "empty": empty, "out": str(out)}
-    return {**done, "columns": writer.names}
+    return writer.done()
 
 
 def labelled_rows(file: TableFile, folder: Path, trust: Sequence[str]) -> tuple[Any, TableRows, NewRows]:

@@ -12,7 +12,16 @@ from typing import Any
 
 import click
 
-from aptset.cli.inputs import artefact_of, files_read, open_table, parts_of, sources_of, target_of
+from aptset.cli.inputs import (
+    artefact_of,
+    files_read,
+    goes_to_folder,
+    is_one_file,
+    open_table,
+    parts_of,
+    sources_of,
+    target_of,
+)
 from aptset.cli.options import (
     ALPHA,
     ALPHAS,
@@ -68,10 +77,10 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 
     check_other_files([Path(out)], files_read(options, label))
     sources, one = sources_of(options, label, quiet)
-    conformity, bands = label_settings(options, quiet, one and one.rows)
+    conformity, bands = label_settings(options, quiet, one and one.file.rows)
     settings = {"conformity": conformity, "normalize": options["normalize"]}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
-    with counting(one and one.rows, "rows", one is not None and not quiet) as counter:
+    with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
         found = calibrate_files(sources, counter, bands or (options["groups"] == "label" and "label"), **settings)
     with target_of(out) as target:
         found.save(target)
@@ -114,7 +123,6 @@ def predict(
       aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --prefix p_
       aptset predict 's3://bucket/scores/*.parquet' -c cal.aptset -o s3://bucket/sets/ --prefix p_
     """
-    from aptset.cli.parts.predicting import goes_to_folder, predict_parts
     from aptset.cli.probability_jobs import load_artefact, predict_file
     from aptset.core.files import check_other_files
     from aptset.core.progress import counting
@@ -126,6 +134,8 @@ def predict(
         raise click.UsageError("--u fresh and --id exclude each other: with an id the chance of a row comes from it.")
     asked = alphas if not is_run or is_given("alphas") else None
     if goes_to_folder(options["probs"], out):
+        from aptset.cli.parts.many import predict_parts
+
         done = predict_parts(artefact, out, asked, label, quiet, options)
         show({**done, "out": out}, in_words(done, out), quiet, as_json)
         return
@@ -140,7 +150,7 @@ def predict(
         else:
             _, source = sources_of(options, label, quiet)
             found = load_artefact(artefact, options["trust"])
-            with counting(source.rows, "rows", not quiet) as counter:
+            with counting(source.file.rows, "rows", not quiet) as counter:
                 done = predict_file(source, found, alphas, target, counter, options["normalize"], options["u"])
     done["out"] = out
     show(done, in_words(done, out), quiet, as_json, err=out == "-")
@@ -181,7 +191,6 @@ def evaluate(
       aptset evaluate sets/ --label y --groups region
     """
     from aptset.cli.evaluation_jobs import evaluate_files
-    from aptset.cli.parts.discovery import is_one_file
     from aptset.cli.probability_jobs import evaluation_as_json
 
     dialect = {name: options[name] for name in ("sep", "encoding")}

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aptset.arrow.layout import as_texts
 from aptset.calibration.calibrate import calibrate, calibration_of, load_calibration
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.labelled_rows import score_labels
@@ -25,11 +25,9 @@ from aptset.cli.checks import (
     check_labels_present,
     check_one_model,
     check_same_classes,
-    check_weight_column,
     shifted_rows,
 )
-from aptset.cli.files import Batch, ProbabilityFile
-from aptset.cli.writer import SetsWriter
+from aptset.cli.files import Batch, ProbabilityFile, SetsWriter
 from aptset.conformal.importance import Weighted
 from aptset.conformal.weight_checks import check_some_weight
 from aptset.core.files import atomic_write
@@ -58,10 +56,9 @@ def calibrate_files(
     seeds: list[Any] = []
     number_copies = Numbering(side=CALIBRATION).next_seeds  # of all rows: copies in other files have u of their own
     for source, batch, classes in labelled_batches(sources):
-        weighing = Weighing(weights_of(source, batch), is_part=True)
         with shifted_rows(source.path, batch.start):
-            of_rows = {"groups": by_labels or _groups_of(source, batch), "ids": _ids_of(source, batch)}
-            of_rows |= {"weighing": weighing, "number_copies": number_copies, "logits": source.logits}
+            of_rows = {"groups": by_labels or batch.groups, "ids": batch.ids, "logits": source.logits}
+            of_rows |= {"weighing": Weighing(batch.weights, is_part=True), "number_copies": number_copies}
             settings |= {"classes": classes, "least_distinct": 0.0, "u": None, **of_rows}
             found = score_labels(batch.probabilities, batch.labels, **settings)
         parts.append(calibration_of(found, True, settings["normalize"]))
@@ -88,8 +85,8 @@ def labelled_batches(
         order = None if classes == wanted else check_same_classes(source.path, classes, wanted)
         for batch in source.batches():
             check_labels_present(source.path, batch.labels, batch.start, classes, str(source.label))
-            some = batch if order is None else replace(batch, probabilities=batch.probabilities[:, order])
-            yield source, some, wanted
+            rows = batch.probabilities
+            yield source, batch if order is None else batch._replace(probabilities=rows[:, order]), wanted
 
 
 def imported_score(name: str | Score) -> str | Score:
@@ -131,22 +128,31 @@ def _calibrate_whole(
     sources: Iterable[ProbabilityFile], on_rows: OnRows, by_labels: Any, **settings: Any
 ) -> Calibration:
     """Calibrate on all rows at once: a score is chosen on rows of the whole file, so they must all be there."""
-    matrices: list[Any] = []
-    labels: list[Any] = []
-    groups: list[Any] = []
-    ids: list[Any] = []
-    weights: list[Any] = []
-    for source, batch, wanted in labelled_batches(sources):
+    rows, of_rows, classes, logits = all_rows(labelled_batches(sources), on_rows)
+    labels, groups = of_rows.pop("labels"), by_labels or of_rows.pop("groups")
+    of_rows |= {"groups": groups, "classes": classes, "logits": logits}
+    return calibrate(np.concatenate(rows), labels, **{**settings, **of_rows})
+
+
+def all_rows(
+    batches: Iterable[tuple[ProbabilityFile, Batch, list[str]]], on_rows: OnRows
+) -> tuple[list[NDArray[Any]], dict[str, Any], list[str], bool]:
+    """Return the rows of all files in memory: matrices; labels, groups, ids and weights; the classes; if logits."""
+    matrices: list[NDArray[Any]] = []
+    known: dict[str, list[Any]] = {"labels": [], "groups": [], "ids": [], "weights": []}
+    classes: list[str] = []
+    logits = False
+    for source, batch, classes in batches:  # noqa: B007 - the last says it for all
         matrices.append(batch.probabilities)
-        labels += batch.labels.in_full() if batch.labels else []
-        groups += _groups_of(source, batch) or []
-        ids += _ids_of(source, batch) or []
-        weights += [] if source.weight is None else [weights_of(source, batch)]
-        settings |= {"classes": wanted, "logits": source.logits}
+        known["labels"] += batch.labels.in_full() if batch.labels else []
+        known["groups"] += batch.groups or []
+        known["ids"] += batch.ids or []
+        known["weights"] += [] if batch.weights is None else [batch.weights]
+        logits = source.logits
         on_rows(len(batch.probabilities))
-    by: Any = by_labels or groups or None
-    of_rows = {"groups": by, "ids": ids or None, "weights": np.concatenate(weights) if weights else None}
-    return calibrate(np.concatenate(matrices), labels, **of_rows, **settings)
+    of_rows: dict[str, Any] = {name: values or None for name, values in known.items()}
+    of_rows["weights"] = np.concatenate(known["weights"]) if known["weights"] else None
+    return matrices, of_rows, classes, logits
 
 
 def predict_file(
@@ -161,49 +167,27 @@ def predict_file(
     """Write the sets of a file, batch by batch; every other column travels along."""
     check_alphas(alphas)
     check_weights_wanted(source, calibration)
-    order = check_same_classes(source.path, source.classes(), [str(name) for name in calibration.classes.tolist()])
-    rows = labels = empty = 0
     names = [str(name) for name in calibration.classes.tolist()]
+    order = check_same_classes(source.path, source.classes(), names)
     with SetsWriter(out, source.other_columns(), names, alphas) as writer:
         for batch in source.batches():
-            weights = weights_of(source, batch)
+            options: dict[str, Any] = {"groups": batch.groups, "ids": batch.ids, "weights": batch.weights}
+            options |= {"normalize": normalize or None, "logits": source.logits, "u": u}
             with shifted_rows(source.path, batch.start):
-                by, ids = _groups_of(source, batch), _ids_of(source, batch)
-                options = {"groups": by, "ids": ids, "normalize": normalize or None, "first_row": batch.start}
-                options |= {"weights": weights, "logits": source.logits, "u": u}
                 sets: Any = calibration.predict_set(batch.probabilities[:, order], list(alphas), **options)
-            writer.write(source.written_columns(batch.others), sets)
-            rows, labels = rows + len(sets[0]), labels + len(sets[0].indices)
-            empty += int((sets[0].sizes == 0).sum())
+            writer.write(batch.others, sets)
             on_rows(len(sets[0]))
-    done = {"rows": rows, "alpha": alphas[0], "mean_size": labels / rows, "empty": empty, "out": str(out)}
-    return {**done, "columns": writer.names}
+    return writer.done()
 
 
-def _groups_of(source: ProbabilityFile, batch: Batch) -> Any:
-    """Return the group of each row as text, which a number is in one kind of file and a text in another."""
-    return None if source.group is None else as_texts(batch.others[source.group])
-
-
-def _ids_of(source: ProbabilityFile, batch: Batch) -> Any:
-    """Return the id of each row as text, for the same reason."""
-    return None if source.row_id is None else as_texts(batch.others[source.row_id])
-
-
-def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> None:
-    """Refuse rows without a column of weights where calibration rows had one, and the other way round."""
+def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> ProbabilityFile:
+    """Return a file that has a column of weights where calibration rows had one, and none where they had none."""
     held_out = calibration.held_out
     is_wanted = isinstance(held_out, Weighted) and held_out.ratios is None
     if is_wanted != (source.weight is not None):
         what = "with --weights COLUMN, as at calibration" if is_wanted else "without --weights, as at calibration"
         raise ValueError(f"{source.path} must come {what}.")
-
-
-def weights_of(source: ProbabilityFile, batch: Batch) -> Any:
-    """Return the weight of each row as a number."""
-    if source.weight is None:
-        return None
-    return check_weight_column(source.path, source.weight, batch.others[source.weight], batch.start)
+    return source
 
 
 def evaluation_as_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:

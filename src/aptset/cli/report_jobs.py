@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from aptset.arrow.formats import TableFile
-from aptset.arrow.layout import as_texts
 from aptset.calibration.calibration import Calibration
 from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile
 from aptset.cli.prediction_jobs import labelled_rows
-from aptset.cli.probability_jobs import check_weights_wanted, labelled_batches, weights_of
+from aptset.cli.probability_jobs import all_rows, check_weights_wanted, labelled_batches
 from aptset.cli.table_jobs import Settings, TableResult, run_table
 from aptset.core.progress import counting
 from aptset.reports.making import Report, report
@@ -65,26 +64,13 @@ def report_probabilities(
 ) -> Report:
     """Write the page about a file of probabilities and true labels, with sets by a calibration."""
     names = [str(name) for name in calibration.classes.tolist()]
-    parts: list[Any] = []
-    labels: list[Any] = []
-    groups: list[Any] = []
-    ids: list[Any] = []
-    weights: list[Any] = []
+    checked = (check_weights_wanted(source, calibration) for source in sources)
     with counting(total, "rows", progress) as on_rows:
-        for source, batch, _ in labelled_batches(sources, names):
-            check_weights_wanted(source, calibration)
-            parts.append(batch.probabilities)
-            labels.extend(batch.labels.in_full() if batch.labels else [])
-            groups.extend(as_texts(batch.others[source.group]) if source.group else [])
-            ids.extend(as_texts(batch.others[source.row_id]) if source.row_id else [])
-            weights.extend([] if source.weight is None else [weights_of(source, batch)])
-            on_rows(len(batch.probabilities))
-    truth = calibration.classes[[names.index(str(label)) for label in labels]]
-    title = title or f"{called}: what the prediction sets are worth"
-    of_rows: dict[str, Any] = {"groups": groups or None, "ids": ids or None}
-    of_rows |= {"weights": np.concatenate(weights) if weights else None, "normalize": normalize or None}
-    of_rows |= {"logits": source.logits, "alpha": alpha, "title": title, "progress": progress}
-    return report(calibration, np.concatenate(parts), truth, out, **of_rows)
+        matrices, of_rows, _, logits = all_rows(labelled_batches(checked, names), on_rows)
+    truth = calibration.classes[[names.index(str(label)) for label in of_rows.pop("labels")]]
+    of_rows |= {"normalize": normalize or None, "logits": logits, "alpha": alpha, "progress": progress}
+    of_rows["title"] = title or f"{called}: what the prediction sets are worth"
+    return report(calibration, np.concatenate(matrices), truth, out, **of_rows)
 
 
 def report_demo(alpha: float, seed: int, out: Path, title: str | None, progress: bool) -> Report:

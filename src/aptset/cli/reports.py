@@ -125,7 +125,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
         made = reportjob.report_folder(file, artefact, asked, page, title, options["trust"], not quiet)
     elif options["label"] is not None:
         sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
-        called, total = (probs[0], None) if one is None else (one.path.name, one.rows)
+        called, total = (probs[0], None) if one is None else (one.path.name, one.file.rows)
         calibration = load_artefact(artefact, options["trust"])
         settled = (alpha, page, title, options["normalize"], one is not None and not quiet)
         made = reportjob.report_probabilities(sources, called, total, calibration, *settled)

@@ -13,10 +13,10 @@ from sklearn.model_selection import train_test_split
 
 from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import as_texts
+from aptset.cli.files import SetsWriter
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
 from aptset.cli.tables import Choice, TableRows, model_for, read_rows
-from aptset.cli.writer import SetsWriter
 from aptset.conformal.schemes.split import Split
 from aptset.core.bands import LabelBands
 from aptset.core.files import atomic_path

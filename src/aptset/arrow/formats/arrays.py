@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset.arrow.formats.table_file import TableFile
+from aptset.arrow.formats import TableFile
 
 
 class ArrayFile(TableFile):

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
-from aptset.arrow.formats.table_file import Keys, TableFile, check_row_count
+from aptset.arrow.formats import Keys, TableFile, check_row_count
 from aptset.core.files import as_utf8
 
 _BLOCK = 4 << 20  # bytes at a time that are looked at for quotes; the first of them tell the dialect

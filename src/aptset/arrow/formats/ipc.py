@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 
-from aptset.arrow.formats.table_file import TableFile
+from aptset.arrow.formats import TableFile
 from aptset.core.files import as_utf8
 
 

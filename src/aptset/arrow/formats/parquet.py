@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aptset.arrow.formats.table_file import BATCH_ROWS, TableFile
+from aptset.arrow.formats import BATCH_ROWS, TableFile
 from aptset.core.files import as_utf8
 
 _LONG_GROUP = 4_096  # rows of a row group from which on it is worth a batch of its own

@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 import posixpath
-import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -21,20 +21,10 @@ from pyarrow.fs import FileType
 
 from aptset.arrow.formats import Keys, TableFile, format_of, table_file
 from aptset.arrow.formats.delimited import check_encoding, encoding_of
-from aptset.cli.parts.checks import (
-    check_endings,
-    check_files,
-    check_found,
-    check_one_store,
-    check_remote_file,
-    check_there,
-    check_told_apart,
-    refuse_changing_input,
-)
-from aptset.cli.parts.stores import Place, is_url, place_of
+from aptset.cli.inputs import has_magic
+from aptset.cli.parts.stores import Location, location_of, refuse_changing_input
 from aptset.core.files import claim, undisturbed
 
-_MAGIC = re.compile(r"[*?\[]")
 _NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")  # the second is what Hive and Spark write for a key that is missing
 
 
@@ -43,7 +33,7 @@ class Part:
     """A file among several, and its name below the folder that all have in common."""
 
     name: str
-    place: Place
+    location: Location
 
     @cached_property
     def keys(self) -> Keys:
@@ -60,32 +50,45 @@ class Part:
         return name if kind in ("csv", "parquet") else posixpath.splitext(name)[0] + ".parquet"
 
 
-def is_one_file(names: Sequence[str]) -> bool:
-    """Tell whether the names stand for one file, whatever its name looks like; one that is not there is one, too."""
-    if len(names) != 1 or names[0] == "-":
-        return len(names) == 1
-    if is_url(names[0]):
-        return place_of(names[0]).is_file
-    path = Path(names[0])
-    return not path.is_dir() and (path.exists() or not has_magic(names[0]))
-
-
-def has_magic(name: str) -> bool:
-    """Tell whether a name is a glob."""
-    return _MAGIC.search(name) is not None
-
-
 def find_parts(names: Sequence[str]) -> list[Part]:
     """Return the files that names stand for, sorted by name; refuse what is no part, and what is named twice."""
     searches = [_search(name) for name in names]
-    places = [(place, info) for _, found in searches for place, info in found]
-    check_one_store(names, all(place.store == places[0][0].store for place, _ in places))
-    check_told_apart([(place.real_path, place.shown) for place, _ in places])
+    locations = [(location, info) for _, found in searches for location, info in found]
+    if any(
+        location.store != locations[0][0].store for location, _ in locations
+    ):  # their names have no folder in common
+        raise ValueError(f"{', '.join(names[:3])} must be on one file system. Run the command once for each.")
+    check_told_apart([(location.real_path, location.shown) for location, _ in locations])
     root = _without_keys(posixpath.commonpath([root for root, _ in searches]))
     start = len(root.rstrip("/")) + 1 if root else 0
-    parts = [Part(place.path[start:], place) for place, _ in places]
-    check_endings([(part.name, part.place.shown) for part in parts])
+    parts = [Part(location.path[start:], location) for location, _ in locations]
+    check_endings([(part.name, part.location.shown) for part in parts])
     return sorted(parts, key=lambda part: part.name.split("/"))
+
+
+def check_told_apart(locations: Sequence[tuple[str, str]]) -> None:
+    """Refuse a file that was named twice: its rows would count twice."""
+    counts = Counter(path for path, _ in locations)
+    for path, shown in locations:
+        if counts[path] > 1:
+            raise ValueError(f"{shown} must be named once; it is named {counts[path]} times, or a glob matches it too.")
+
+
+def check_endings(names: Sequence[tuple[str, str]]) -> None:
+    """Refuse files of unknown kinds; each has its name, and what the user calls it."""
+    for name, shown in names:
+        try:
+            format_of(Path(name))
+        except ValueError as error:
+            rule = str(error).partition(" must ")[2]
+            raise ValueError(f"{shown} must {rule} To leave a file out, name the others by a glob.") from error
+
+
+def check_files(kinds: Sequence[tuple[str, bool]]) -> None:
+    """Refuse what is neither a file nor a folder, such as a pipe or a link to nothing: data may be missing."""
+    for shown, is_file in kinds:
+        if not is_file:
+            raise OSError(f"{shown} must be a file; it is a link to nothing, a pipe or a device. Remove it.")
 
 
 def _without_keys(folder: str) -> str:
@@ -95,22 +98,27 @@ def _without_keys(folder: str) -> str:
     return folder
 
 
-def _search(name: str) -> tuple[str, list[tuple[Place, Any]]]:
+def _search(name: str) -> tuple[str, list[tuple[Location, Any]]]:
     """Return the folder where the search began, and the files that were found."""
-    place = place_of(name)
-    info = place.info
+    location = location_of(name)
+    info = location.info
     if info.type == FileType.File:
-        return posixpath.dirname(place.path), [(place, info)]
+        return posixpath.dirname(location.path), [(location, info)]
     if info.type == FileType.Directory:
-        inside = [(inner, one) for inner, one in place.listed(recursive=True) if inner and not _is_hidden(inner)]
-        found = [(place.below(inner), one) for inner, one in inside if one.type != FileType.Directory]
+        inside = [(inner, one) for inner, one in location.listed(recursive=True) if inner and not _is_hidden(inner)]
+        found = [(location.below(inner), one) for inner, one in inside if one.type != FileType.Directory]
         check_files([(inner.shown, one.type == FileType.File) for inner, one in found])
-        check_found(name, len(found), is_folder=True)
-        return place.path, found
-    check_there(name, has_magic(name))
-    found = _matching(place)
-    check_found(name, len(found), is_folder=False)
-    return _fixed(place.path)[0], found
+        if not found:
+            raise FileNotFoundError(
+                f"{name} must hold at least one file; it holds none (names that begin with . or _ are left out)."
+            )
+        return location.path, found
+    if not has_magic(name):
+        raise FileNotFoundError(f"{name} must be a file or a folder; there is none of that name.")
+    found = _matching(location)
+    if not found:
+        raise FileNotFoundError(f"{name!r} must match at least one file; it matches none.")
+    return _fixed(location.path)[0], found
 
 
 def _is_hidden(name: str) -> bool:
@@ -125,18 +133,18 @@ def _fixed(pattern: str) -> tuple[str, list[str]]:
     return "/".join(names[:first]) or ("/" if pattern.startswith("/") else ""), names[first:]
 
 
-def _matching(place: Place) -> list[tuple[Place, Any]]:
+def _matching(location: Location) -> list[tuple[Location, Any]]:
     """Return the files that a glob matches; hidden ones only if it says so itself."""
-    folder, patterns = _fixed(place.path)
-    given = place.shown.rstrip("/").split("/")
+    folder, patterns = _fixed(location.path)
+    given = location.shown.rstrip("/").split("/")
     shown = "/".join(given[: len(given) - len(patterns)])
-    base = replace(place, path=folder, shown=shown or ("/" if place.shown.startswith("/") else ""))
+    base = replace(location, path=folder, shown=shown or ("/" if location.shown.startswith("/") else ""))
     found = {one.path: (one, info) for one, info in _descend(base, patterns) if info.type != FileType.Directory}
     check_files([(one.shown, info.type == FileType.File) for one, info in found.values()])
     return list(found.values())
 
 
-def _descend(folder: Place, patterns: Sequence[str]) -> Iterator[tuple[Place, Any]]:
+def _descend(folder: Location, patterns: Sequence[str]) -> Iterator[tuple[Location, Any]]:
     """Yield what a list of patterns matches, one for each level; ** stands for any number of them."""
     first, *others = patterns
     if first == "**":
@@ -168,12 +176,12 @@ class Reader:
     def file_of(self, part: Part) -> Iterator[TableFile]:
         """Give a file of this machine with the rows of a part."""
         with ExitStack() as stack:
-            path = stack.enter_context(local_copy(part.place))
-            self.on_name(path, part.place.shown)
+            path = stack.enter_context(local_copy(part.location))
+            self.on_name(path, part.location.shown)
             finished = finished_lines(path, self.encoding) if self.is_growing else path
             if finished != path:
                 stack.callback(shutil.rmtree, finished.parent, ignore_errors=True)
-                self.on_name(finished, part.place.shown)
+                self.on_name(finished, part.location.shown)
             file = table_file(finished, self.sep, self.encoding, part.keys)
             if file.note:
                 self.on_note(file.note)
@@ -212,9 +220,9 @@ def _end_of_lines(file: IO[bytes], alphabet: str) -> int:
         start = max(0, stop - _HEAD)
         file.seek(start)
         block = file.read(stop - start)
-        for place in range(len(block) - width, -1, -width):
-            if block[place : place + width] in ends:
-                return start + place + width
+        for start_of in range(len(block) - width, -1, -width):
+            if block[start_of : start_of + width] in ends:
+                return start + start_of + width
     return 0
 
 
@@ -226,45 +234,48 @@ def _new_folder() -> Path:
 
 
 @contextmanager
-def local_copy(place: Place) -> Iterator[Path]:
+def local_copy(location: Location) -> Iterator[Path]:
     """Give a file of this machine with the same content; the file itself where it is here."""
-    if place.is_local:
-        yield Path(place.path)
+    if location.is_local:
+        yield Path(location.path)
         return
     with scratch_folder() as folder:
-        path = folder / place.path.rpartition("/")[2]
-        place.fetch(path)
+        path = folder / location.path.rpartition("/")[2]
+        location.fetch(path)
         yield path
 
 
 @contextmanager
-def local_target(place: Place) -> Iterator[Path]:
+def local_target(location: Location) -> Iterator[Path]:
     """Give a path to write to; on a store the file appears there when all went well."""
-    if place.is_local:
-        yield Path(place.path)
+    if location.is_local:
+        yield Path(location.path)
         return
     with scratch_folder() as folder:
-        path = folder / place.path.rpartition("/")[2]
+        path = folder / location.path.rpartition("/")[2]
         yield path
-        place.put(path)
+        location.put(path)
 
 
 def fetch_once(url: str) -> Path:
     """Return a copy of a file on a store that is there until the process ends."""
-    place, stack = place_of(url), ExitStack()
-    check_remote_file(url, place.is_file, place.is_folder)
+    location, stack = location_of(url), ExitStack()
+    if location.is_folder:
+        raise IsADirectoryError(f"{url} must be a file; it is a folder. Name a file in it.")
+    if not location.is_file:
+        raise FileNotFoundError(f"{url} must be a file; there is none of that name.")
     atexit.register(stack.close)
-    return stack.enter_context(local_copy(place))
+    return stack.enter_context(local_copy(location))
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Give an empty folder that goes afterwards; what a kill left is taken over by the next that needs one."""
-    place, user = Path(tempfile.gettempdir()), getattr(os, "geteuid", lambda: 0)()
+    temporary, user = Path(tempfile.gettempdir()), getattr(os, "geteuid", lambda: 0)()
     lock = handle = None
     try:
         with undisturbed():
-            lock, handle = claim(lambda number: place / f"aptset-part-{user}-{number}.lock", _empty_folder)
+            lock, handle = claim(lambda number: temporary / f"aptset-part-{user}-{number}.lock", _empty_folder)
         yield lock.with_suffix("")
     finally:
         if lock is not None and handle is not None:

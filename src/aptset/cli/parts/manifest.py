@@ -19,16 +19,8 @@ from typing import Any, NamedTuple
 
 from pyarrow.fs import FileType
 
-from aptset.cli.parts.checks import (
-    check_free,
-    check_only_claim,
-    check_output_names,
-    check_outside,
-    check_same_inputs,
-    check_same_run,
-)
 from aptset.cli.parts.discovery import Part
-from aptset.cli.parts.stores import Place, is_of_all_bytes
+from aptset.cli.parts.stores import Location, is_of_all_bytes
 
 try:
     import fcntl
@@ -90,6 +82,40 @@ _FACTS = ("part", "input", "input_digest", "output_digest")  # what it says abou
 _READERS = 16  # records are many and small, and a store answers slowly
 
 
+def check_output_names(names: Sequence[tuple[str, str]]) -> None:
+    """Refuse parts whose sets would go to one file; each has the name of its output, and what the user calls it."""
+    seen: dict[str, str] = {}
+    for name, shown in names:
+        if {"", ".", ".."} & set(name.split("/")):
+            raise ValueError(f"{shown} must have a name without empty folders and ..; its sets go to {name!r}.")
+        if name in seen:
+            raise ValueError(f"{shown} and {seen[name]} must have different names; both would be written to {name}.")
+        seen[name] = shown
+
+
+def check_same_run(out: str, before: Any, now: dict[str, Any]) -> None:
+    """Refuse to go on with other settings than those of the parts that are finished."""
+    if not isinstance(before, dict):
+        raise ValueError(f"{out} must hold an earlier run of the same command; its manifest cannot be read.")
+    for name in [*now, *before]:
+        if before.get(name) != now.get(name):
+            raise ValueError(
+                f"{out} holds the parts of another run: {name} was {before.get(name)!r}, and is {now.get(name)!r} now. "
+                "Name another folder, or delete this one."
+            )
+
+
+def check_same_inputs(others: Sequence[tuple[str, str, str]]) -> None:
+    """Refuse parts of another input; each has the output, the input that it is of, and the one of this run."""
+    if others:
+        out, before, now = others[0]
+        more = f" So it is with {len(others) - 1:,} more." if len(others) > 1 else ""
+        raise ValueError(
+            f"{out} holds the sets of {before}, and this run reads {now}, whose content is another.{more} Name another "
+            "folder by --out, or delete this one."
+        )
+
+
 class Look(NamedTuple):
     """What an earlier run left of a part: the record of sets that still hold, or why they are made anew, or neither."""
 
@@ -100,36 +126,45 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ledger:
+class Manifest:
     """The records in a folder of output."""
 
-    out: Place
+    out: Location
 
     @classmethod
     @contextmanager
     def open(
-        cls, out: Place, settings: dict[str, Any], parts: Sequence[Part], folders: Sequence[Place]
-    ) -> Iterator[Ledger]:
+        cls, out: Location, settings: dict[str, Any], parts: Sequence[Part], folders: Sequence[Location]
+    ) -> Iterator[Manifest]:
         """Begin a run in a folder, or go on with one of the same settings; ``folders`` are those that are read."""
-        check_output_names([(part.output_name, part.place.shown) for part in parts])
-        inside = any(_is_below(out, folder) for folder in folders) or any(_is_below(part.place, out) for part in parts)
-        check_outside(out.shown, not inside)
+        check_output_names([(part.output_name, part.location.shown) for part in parts])
+        inside = any(_is_below(out, folder) for folder in folders) or any(
+            _is_below(part.location, out) for part in parts
+        )
+        if inside:  # the next run would take sets for input
+            raise ValueError(
+                f"{out.shown} must be outside of the folder that is read: its files would be read next time."
+            )
         if out.is_local:
             Path(out.path).mkdir(parents=True, exist_ok=True)
-        ledger, settings = cls(out), json.loads(json.dumps(settings))
-        ledger._holds_something()  # nothing is written into a folder of somebody else
+        manifest, settings = cls(out), json.loads(json.dumps(settings))
+        manifest._holds_something()  # nothing is written into a folder of somebody else
         if not out.is_local:
-            ledger._begin(settings, is_alone=True)
-            yield ledger
+            manifest._begin(settings, is_alone=True)
+            yield manifest
             return
-        with shared(Path(out.below(_LOCK).path), partial(ledger._begin, settings)):
-            yield ledger
+        with shared(Path(out.below(_LOCK).path), partial(manifest._begin, settings)):
+            yield manifest
 
     def _holds_something(self) -> bool:
         """Tell whether parts were finished here; refuse a folder that is not ours."""
         there = {name for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
         found = any(name != _MANIFEST and not _is_hidden(name) for name in there)
-        check_free(self.out.shown, not found or _MANIFEST in there)
+        if found and _MANIFEST not in there:
+            raise ValueError(
+                f"{self.out.shown} must be an empty folder, or hold an earlier run of the same command; it holds other "
+                "files. Name another folder."
+            )
         return found
 
     def _begin(self, settings: dict[str, Any], is_alone: bool) -> None:
@@ -157,13 +192,13 @@ class Ledger:
         record = _read_record(self.out, part)
         if record is None:
             return Look(anew="its record cannot be read")
-        digest, is_same_name = part.place.digest(), record["input"] == part.place.full_name
+        digest, is_same_name = part.location.digest(), record["input"] == part.location.full_name
         is_same = digest == record["input_digest"]
         is_copy = is_same and is_of_all_bytes(digest) and record["part"] == part.name
         if not is_same_name and not is_copy:
             return Look(other_input=record["input"])
         if not is_same:
-            return Look(anew=f"its input {part.place.shown} has changed")
+            return Look(anew=f"its input {part.location.shown} has changed")
         if name not in there:
             return Look(anew="it was no longer there")
         if self.out.below(name).digest() != record["output_digest"]:
@@ -182,16 +217,20 @@ class Ledger:
             yield
             return
         folder, _, name = self.out.below(f"{_FOLDER}/parts/{part.output_name}").path.rpartition("/")
-        who = ["" if is_of_all_bytes(digest) else part.place.full_name, part.name, digest]
+        who = ["" if is_of_all_bytes(digest) else part.location.full_name, part.name, digest]
         beginning = f".{sha256(name.encode()).hexdigest()[:16]}-"
         claim = Path(folder) / f"{beginning}{sha256(json.dumps(who).encode()).hexdigest()[:16]}{_CLAIM}"
         claim.parent.mkdir(parents=True, exist_ok=True)
         try:
             claim.touch()
-            check_only_claim(shown, part.place.shown, list(Path(folder).glob(f"{beginning}*{_CLAIM}")) == [claim])
+            if list(Path(folder).glob(f"{beginning}*{_CLAIM}")) != [claim]:
+                raise ValueError(
+                    f"{shown} is being written by a run that reads another input than {part.location.shown}. Name "
+                    "another folder by --out."
+                )
             record = _read_record(self.out, part)
-            if record is not None and record["input_digest"] != digest and record["input"] != part.place.full_name:
-                check_same_inputs([(shown, record["input"], part.place.full_name)])
+            if record is not None and record["input_digest"] != digest and record["input"] != part.location.full_name:
+                check_same_inputs([(shown, record["input"], part.location.full_name)])
             yield
         finally:
             claim.unlink(missing_ok=True)
@@ -205,7 +244,7 @@ class Ledger:
 
     def note(self, part: Part, input_digest: str, counts: dict[str, int]) -> None:
         """Write down that a part is finished, from what and to what."""
-        facts = {"part": part.name, "input": part.place.full_name, "input_digest": input_digest}
+        facts = {"part": part.name, "input": part.location.full_name, "input_digest": input_digest}
         facts["output_digest"] = self.out.below(part.output_name).digest()
         self.out.below(_record_of(part)).write(_as_json({**facts, **counts}))
 
@@ -220,16 +259,16 @@ def _record_of(part: Part) -> str:
     return f"{_FOLDER}/parts/{part.output_name}.json"
 
 
-def _read_record(out: Place, part: Part) -> dict[str, Any] | None:
+def _read_record(out: Location, part: Part) -> dict[str, Any] | None:
     found = _read(out.below(_record_of(part)))
     kinds = {**dict.fromkeys(_FACTS, str), **dict.fromkeys(COUNTS, int)}
     is_record = isinstance(found, dict) and all(type(found.get(name)) is kind for name, kind in kinds.items())
     return found if is_record and all(0 <= found[name] < 2**63 for name in COUNTS) else None
 
 
-def _read(place: Place) -> Any:
+def _read(location: Location) -> Any:
     try:
-        return json.loads(place.read())
+        return json.loads(location.read())
     except (ValueError, RecursionError, FileNotFoundError):
         return None
 
@@ -238,9 +277,9 @@ def _as_json(content: dict[str, Any]) -> bytes:
     return json.dumps(content, indent=1, sort_keys=True).encode()
 
 
-def _is_below(place: Place, folder: Place) -> bool:
-    """Tell whether a place is in a folder, or is that folder."""
-    if place.store != folder.store:
+def _is_below(location: Location, folder: Location) -> bool:
+    """Tell whether a location is in a folder, or is that folder."""
+    if location.store != folder.store:
         return False
-    paths = [str(Path(one.path).resolve()) if one.is_local else one.path for one in (place, folder)]
+    paths = [str(Path(one.path).resolve()) if one.is_local else one.path for one in (location, folder)]
     return paths[0] == paths[1] or paths[0].startswith(paths[1].rstrip("/") + "/")

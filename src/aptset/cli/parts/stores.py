@@ -10,29 +10,23 @@ from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
 
-from aptset.cli.parts.checks import check_length, check_no_circle, check_store_installed, check_url_known
+from aptset.cli.inputs import is_url
 from aptset.core.files import as_utf8, atomic_write, undisturbed
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _QUERY = re.compile(r"\?(\w+=[^/]*)$")  # settings of the store; any other question mark belongs to a glob
 _BLOCK = 8 << 20
 _END = 1 << 16  # bytes at either end of an object that are read where its store has no tag for its content
 _WHOLE = "sha256 "  # how a digest of all bytes begins
 
 
-def is_url(name: str) -> bool:
-    """Tell a URL from the name of a file."""
-    return _URL.match(name) is not None
-
-
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A file or a folder: where it is, and what the user calls it."""
 
     store: Any
@@ -71,7 +65,7 @@ class Place:
         """Whether there is a folder of this name."""
         return bool(self.info.type == FileType.Directory)
 
-    def below(self, name: str) -> Place:
+    def below(self, name: str) -> Location:
         """Return what has this name in the folder."""
         shown = name if self.shown in ("", ".") else f"{self.shown.rstrip('/')}/{name}"
         return replace(self, path=posixpath.join(self.path, name), shown=shown)
@@ -94,7 +88,8 @@ class Place:
         """Yield what is in a folder of this machine and below it, where links lead, too."""
         folder = self.below(inner) if inner else self
         here = os.path.realpath(folder.path)
-        check_no_circle(folder.shown, here not in above)
+        if here in above:
+            raise OSError(f"{folder.shown} must not be a link to a folder above it. Remove the link.")
         for name, info in folder.listed(recursive=False):
             path = posixpath.join(inner, name)
             yield path, info
@@ -161,7 +156,11 @@ class Place:
         with self.store.open_input_stream(self.path, compression=None) as stream, target.open("wb") as file:
             while block := stream.read(_BLOCK):
                 file.write(block)
-        check_length(self.shown, target.stat().st_size, said)
+        length = target.stat().st_size
+        if said is not None and length != said:
+            raise OSError(
+                f"{self.shown} must give back all of its {said} bytes; {length} came. Was it replaced? Try again."
+            )
 
     def put(self, source: Path) -> None:
         """Copy a file of this machine to the store."""
@@ -176,23 +175,30 @@ class Place:
             stream.close()
 
 
+def refuse_changing_input(shown: str) -> NoReturn:
+    """Refuse a file that somebody writes to."""
+    raise OSError(
+        f"{shown} must stay as it is while it is read; it changed. Run the command again when nobody writes to it."
+    )
+
+
 def is_of_all_bytes(digest: str) -> bool:
     """Tell whether equal digests mean equal files, whatever they are called: a tag speaks of one name alone."""
     return digest.startswith(_WHOLE)
 
 
-def place_of(name: str) -> Place:
-    """Return the place that a name or a URL stands for."""
+def location_of(name: str) -> Location:
+    """Return the location that a name or a URL stands for."""
     if not is_url(name):
-        return Place(LocalFileSystem(), as_utf8(os.path.abspath(name)), name)
+        return Location(LocalFileSystem(), as_utf8(os.path.abspath(name)), name)
     scheme, _, rest = name.partition("://")
     if scheme.lower() == "file":
-        return replace(place_of(unquote(rest)), shown=name)
+        return replace(location_of(unquote(rest)), shown=name)
     settings = _QUERY.search(rest)
     address, _, path = (rest if settings is None else rest[: settings.start()]).partition("/")
     store, base = _store_of(f"{scheme}://{address}/" + (f"?{settings[1]}" if settings else ""))
     whole = "/".join(part for part in (base.rstrip("/"), path.rstrip("/")) if part)
-    return Place(store, whole, name if settings is None else name[: -len(settings[0])])
+    return Location(store, whole, name if settings is None else name[: -len(settings[0])])
 
 
 @cache
@@ -204,8 +210,19 @@ def _store_of(url: str) -> tuple[Any, str]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         if "Unrecognized filesystem" not in str(error) and not isinstance(error, pa.ArrowNotImplementedError):
             raise ValueError(f"{url} cannot be reached: {error}") from error
-    with check_store_installed(url):
+    try:
         import fsspec
-    with check_store_installed(url), check_url_known(url):
+
         store, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        scheme = url.partition(":")[0]
+        raise ImportError(
+            f"{url} needs a package that is not installed: pyarrow itself cannot reach {scheme}://, and fsspec says: "
+            f"{error}. For example: pip install fsspec s3fs gcsfs adlfs aiohttp"
+        ) from error
+    except ValueError as error:
+        raise ValueError(
+            f"{url} must be a URL of a store that pyarrow or fsspec knows, such as s3://, gs://, abfs:// or hdfs://; "
+            f"{error}."
+        ) from error
     return PyFileSystem(FSSpecHandler(store)), path
