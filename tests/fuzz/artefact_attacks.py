@@ -128,7 +128,8 @@ def _edit(facts, path, how, value):
         except (KeyError, IndexError, TypeError):
             return
     last = path[-1]
-    fits = isinstance(facts, dict) or (isinstance(facts, list) and isinstance(last, int) and last < len(facts))
+    fits = isinstance(facts, dict) and isinstance(last, str)
+    fits = fits or (isinstance(facts, list) and isinstance(last, int) and last < len(facts))
     if not fits:
         return
     if how == "set":
