@@ -117,7 +117,7 @@ def check_artefact(attack):
 
 def refused(error):
     """Tell that an artefact was refused, by no other than the one error."""
-    assert REFUSED in str(error) or "Upgrade aptset" in str(error), error
+    assert any(words in str(error) for words in (REFUSED, "Upgrade aptset", "an artefact of another kind")), error
     return False
 
 
@@ -128,7 +128,8 @@ def _edit(facts, path, how, value):
         except (KeyError, IndexError, TypeError):
             return
     last = path[-1]
-    fits = isinstance(facts, dict) or (isinstance(facts, list) and isinstance(last, int) and last < len(facts))
+    fits = isinstance(facts, dict) and isinstance(last, str)
+    fits = fits or (isinstance(facts, list) and isinstance(last, int) and last < len(facts))
     if not fits:
         return
     if how == "set":

@@ -303,7 +303,12 @@ def test_other_files_are_no_states(tmp_path):
     with pytest.raises(ValueError, match=r"has format 2, .* Upgrade aptset"):
         CoverageMonitor.load(path)
     change(path, format=1, kind="online")
-    with pytest.raises(ValueError, match="a kind of state that this version of aptset does not know: online"):
+    with pytest.raises(
+        ValueError, match=r"must be an artefact of another kind: 'online' is what aptset.Online.load reads"
+    ):
+        CoverageMonitor.load(path)
+    change(path, kind="watch")
+    with pytest.raises(ValueError, match="a kind of state that this version of aptset does not know: watch"):
         CoverageMonitor.load(path)
     for content in (b"", b"[]", b'{"a": 1}', b"\xff\x00"):
         path.write_bytes(content)

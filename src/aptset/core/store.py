@@ -30,6 +30,12 @@ FORMAT = 1
 LONGEST_TEXT = 64 * 2**20  # safetensors itself stops at 100 million bytes
 _DEEPEST = 8  # as deep as the labels of a score within a score within a score
 _DIGEST = "digest"
+_READERS = {
+    **dict.fromkeys(("split", "cross", "thresholds", "grid"), "aptset.load"),
+    "classifier": "aptset.load, given its folder,",
+    "online": "aptset.Online.load",
+    "monitor": "aptset.CoverageMonitor.load",
+}
 _STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 Facts = dict[str, Any]
@@ -157,6 +163,11 @@ class Store(NamedTuple):
                 f"{FORMAT}. Upgrade aptset."
             )
         if isinstance(facts.get("kind"), str) and facts["kind"] not in self.schemas:
+            if facts["kind"] in _READERS:
+                reader = _READERS[facts["kind"]]
+                raise ValueError(
+                    f"{path} must be an artefact of another kind: {facts['kind']!r} is what {reader} reads."
+                )
             raise unknown_kind(path, self.what, facts["kind"])
         fields = self.schemas[facts["kind"]].fields if isinstance(facts.get("kind"), str) else {"kind": Field(str)}
         wrong = [name for name, field in fields.items() if name not in facts or not field.fits(facts[name])]
