@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from aptset.core.labels import hashable
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.kernels.formula import Floats
-from aptset.metrics.checks import check_features, check_projections
 
 MOST_VALUES = 50  # of a text that slices are made of; one of more values is a name, an id or prose
 _ROWS_AT_ONCE = 4096  # few enough to stay in the cache
@@ -51,6 +51,43 @@ class Features:
         """Return one column."""
         column = self.matrix[:, [number]]
         return np.asarray(column.todense() if hasattr(column, "todense") else column, dtype=np.float64).ravel()
+
+
+def check_features(
+    matrix: Any, names: list[str], wanted: list[str] | None, n_rows: int | None, left_out: Sequence[str] = ()
+) -> Any:
+    """Return a matrix of finite numbers with the right rows and columns."""
+    if not hasattr(matrix, "tocsr"):
+        if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
+            raise TypeError(
+                f"X must be a matrix of numbers or a data frame; got dtype {matrix.dtype}, {matrix.ndim}-D."
+            )
+        matrix = matrix.astype(np.float64)
+    else:
+        matrix = matrix.astype(np.float64)
+    if len(set(names)) != len(names):
+        raise ValueError("X must have distinct column names (values of text columns appear as column=value).")
+    if matrix.shape[0] == 0:
+        raise ValueError("X must have at least one row.")
+    if n_rows is not None and matrix.shape[0] != n_rows:
+        raise ValueError(f"X must have one row per set: {n_rows} sets, but {matrix.shape[0]} rows came.")
+    if matrix.shape[1] == 0:
+        why = f": numbers, dates or texts of few values; left out {', '.join(left_out[:5])}" if left_out else ""
+        raise ValueError(f"X must have at least one column to look for slices in{why}.")
+    values = matrix.data if hasattr(matrix, "tocsr") else matrix
+    if not np.isfinite(values).all():
+        raise ValueError("X must be finite to look for slices. Replace infinite values first.")
+    missing = [name for name in wanted or [] if name not in names]
+    if missing:
+        raise ValueError(f"X must have the columns of the slice; {missing[:5]} are missing.")
+    return matrix
+
+
+def check_projections(projections: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Refuse projections that overflow."""
+    if not np.isfinite(projections).all():
+        raise ValueError("X must have values whose sums stay finite; these overflow. Rescale the columns first.")
+    return projections
 
 
 def project(matrix: Any, vectors: Floats) -> Floats:
