@@ -8,8 +8,10 @@ def resolve_short_name(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     if node.get("refdomain") != "py":
         return None
     domain, target = env.get_domain("py"), node["reftarget"]
-    found = [name for name in domain.objects if name.endswith(f".{target}")]
-    names = [f"aptset.{target}"] if f"aptset.{target}" in found else found
+    # An alias such as aptset.APS names the class by the module where it stands.
+    short = target.rpartition(".")[2] if target.startswith("aptset.") else target
+    found = [name for name in domain.objects if name.endswith(f".{short}")]
+    names = [f"aptset.{short}"] if f"aptset.{short}" in found else found
     if len(names) != 1:
         return None
     return domain.resolve_xref(env, node["refdoc"], app.builder, node["reftype"], names[0], node, contnode)

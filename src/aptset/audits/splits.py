@@ -23,7 +23,6 @@ from aptset.estimator.fitting import fresh
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.monitor import CoverageMonitor, rows_to_monitor
 from aptset.metrics.outcome import Outcome
-from aptset.sets import PredictionSets
 
 _FORM = 3  # of what is written down: files of another form are left alone
 _MOST_TESTED = 2_000_000  # test rows over all splits of a candidate that something is written down about
@@ -71,7 +70,7 @@ class RandomSplit:
             model.fit(_safe_indexing(self.pool.X, train), self.pool.y[train])
         X, y = _safe_indexing(self.pool.X, test), self.pool.y[test]
         with all_at_once():
-            sets: PredictionSets = model.predict_set(X)
+            sets = model.predict_set(X)
         tested = None
         if self.keeps:
             covered = sets.covers(y).astype(int).tolist()  # what the sets did, which no p-value alone can tell

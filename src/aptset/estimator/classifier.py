@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,12 +14,22 @@ from aptset.conformal.scheme import Scheme
 from aptset.core.bands import LabelBands
 from aptset.core.randomization import NewU
 from aptset.core.validate import check_alpha, check_alphas
-from aptset.estimator.checks import warn_unseen_labels
 from aptset.estimator.learning import fit, fit_and_predict, prepare
 from aptset.estimator.predicting import Answering
 from aptset.estimator.storage import save_classifier
 from aptset.scores import Conformity
 from aptset.sets import PredictionSets
+
+
+def warn_unseen_labels(chance: float, alpha: Fraction) -> None:
+    """Say that labels which may come were never seen, if their chance is not small beside alpha."""
+    if chance > alpha / 10:
+        warnings.warn(
+            f"a new row carries a label that y does not hold with a chance of about {chance:.2g} (labels seen once / "
+            "(rows + 1)). Such a label is in no set: the promise is about known labels. Pass classes=[...], all labels "
+            "that may come, and it is about all of them.",
+            stacklevel=3,
+        )
 
 
 class ConformalClassifier(Answering):

@@ -6,6 +6,7 @@ Kim, Xu and Barber 2020, "Predictive inference is free with the jackknife+-after
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from sklearn.utils.validation import validate_data
 from aptset.conformal.checks import check_bag_count
 from aptset.conformal.measure import Fold
 from aptset.conformal.schemes.bootstrap import number_of_bags
-from aptset.estimator.checks import check_ensemble
 from aptset.estimator.encoding import LabelledModel
 
 
@@ -56,6 +56,48 @@ class Member:
     @property
     def _model(self) -> Any:
         return self.ensemble.estimators_[self.number]
+
+
+def check_ensemble(estimator: Any, n_rows: int, fit_params: dict[str, Any]) -> int:
+    """Return the size of the bags on which the models of an ensemble are trained."""
+    from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomForestClassifier  # slow to load
+
+    settings = estimator.get_params(deep=False)
+    if type(estimator) not in (RandomForestClassifier, ExtraTreesClassifier, BaggingClassifier):
+        raise TypeError(
+            "estimator must be a RandomForestClassifier, ExtraTreesClassifier or BaggingClassifier itself for "
+            f"calibration='out-of-bag'; got {type(estimator).__name__}. Pass calibration='bootstrap' for other models."
+        )
+    if not settings["bootstrap"]:
+        raise ValueError(
+            f"estimator must draw its bags with replacement for calibration='out-of-bag'; got {estimator!r}. "
+            "Pass bootstrap=True to it."
+        )
+    _check_drawn_alike(settings.get("class_weight"), fit_params.get("sample_weight") is not None)
+    return _bag_size(settings["max_samples"], n_rows)
+
+
+def _bag_size(max_samples: Any, n_rows: int) -> int:
+    """Return how many rows scikit-learn draws for a bag."""
+    if max_samples is None:
+        return n_rows
+    is_number = isinstance(max_samples, Real) and not isinstance(max_samples, bool)
+    if not is_number or not 0 < float(max_samples) < np.inf:
+        raise ValueError(
+            "max_samples of the estimator must be None, a positive whole number of rows, or a share of them; "
+            f"got {max_samples!r}."
+        )
+    return int(max_samples) if isinstance(max_samples, Integral) else max(1, int(float(max_samples) * n_rows))
+
+
+def _check_drawn_alike(class_weight: Any, is_weighted: bool) -> None:
+    """Refuse weights by which scikit-learn 1.9 draws its bags: the promise is about rows that are drawn alike."""
+    if is_weighted or class_weight not in (None, "balanced_subsample"):
+        name = "sample_weight" if is_weighted else f"class_weight={class_weight!r}"
+        raise ValueError(
+            f"estimator must draw all rows alike for calibration='out-of-bag'; with {name} it draws some more often. "
+            "Leave the weights out, or pass calibration='bootstrap', where they count within the bags alone."
+        )
 
 
 def drawn_ensemble(estimator: Any, n_rows: int, fit_params: dict[str, Any], generator: np.random.Generator) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples
 
@@ -26,13 +27,24 @@ from aptset.core.randomization import Chance, NewU, check_first_row, check_ids, 
 from aptset.core.row_seeds import row_seeds
 from aptset.core.validate import check_alphas, warn_if_too_few
 from aptset.estimator import fitting
-from aptset.estimator.checks import check_models_kept, check_some_rows
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
 from aptset.sets import PredictionSets, concatenate
+
+
+def check_models_kept(models: Any) -> None:
+    """Refuse to predict after the models were dropped."""
+    if not models:
+        raise NotFittedError("fit_predict_set drops its models to save memory; call fit to predict later.")
+
+
+def check_some_rows(n_rows: int) -> None:
+    """Refuse an X without rows."""
+    if n_rows == 0:
+        raise ValueError("X must have at least one row; got n_samples=0.")
 
 
 @dataclass(frozen=True)

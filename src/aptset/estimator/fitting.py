@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -24,12 +25,11 @@ from aptset.conformal.measure import Fold, HeldOut, score_fold, scores_of
 from aptset.conformal.weight_checks import check_some_weight, check_weights
 from aptset.conformal.weights import Scale, WeightedScores
 from aptset.core.groups import Groups, Ids
-from aptset.core.labels import columns_of
+from aptset.core.labels import columns_of, some
 from aptset.core.matrix import OF_ESTIMATOR, check_rows, tolerance_of
 from aptset.core.progress import with_bar
 from aptset.core.row_seeds import row_seeds
 from aptset.core.runner import Shared
-from aptset.estimator.checks import check_model_probabilities, fold_error, uncloneable, warn_constant_model
 from aptset.estimator.encoding import Encoding
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words, hash_words, keys_of_columns, mix, seeds_of
@@ -86,6 +86,49 @@ class Samples:
     def rows(self, probabilities: NDArray[np.generic]) -> Rows:
         """Return the rows with these probabilities."""
         return Rows(probabilities, self.formula, self.key, tolerance_of(probabilities), self.seeds, self.u)
+
+
+def check_model_probabilities(model: Any, probabilities: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
+    """Refuse what is not one matrix of probabilities with a named column per class."""
+    matrix = np.asarray(probabilities)
+    if hasattr(model, "classes_") and (columns_of(np.asarray(model.classes_), classes) < 0).any():
+        raise ValueError(
+            f"y must hold every label that the model knows, {some(np.asarray(model.classes_))}; got {some(classes)}. "
+            "Wrap a fitted model as a whole in FrozenEstimator."
+        )
+    if not hasattr(model, "classes_") or matrix.ndim != 2 or matrix.shape[1] != len(model.classes_):
+        raise TypeError(
+            f"estimator must have classes_ and give one probability per class; {type(model).__name__} gave shape "
+            f"{matrix.shape}. Models with several outputs need one ConformalClassifier per output."
+        )
+    return matrix
+
+
+def fold_error(error: Exception, fold: int, n_folds: int) -> Exception:
+    """Return the error of a fold's fit with the fold in its message, of the same type where that is possible."""
+    message = f"fold {fold + 1} of {n_folds} failed, nothing was kept: {error}"
+    try:
+        return type(error)(message)
+    except Exception:  # an exception with a constructor of its own
+        return RuntimeError(f"{message} ({type(error).__name__})")
+
+
+def uncloneable(estimator: Any, error: Exception) -> TypeError:
+    """Return the error about a model of which no unfitted copy can be made."""
+    name = type(estimator).__name__
+    return TypeError(
+        f"estimator must be a model that scikit-learn can clone; got {name}: {error}. A setting that the constructor "
+        "changes goes to fit instead: CatBoostClassifier() with fit(X, y, cat_features=[...])."
+    )
+
+
+def warn_constant_model(label: Any) -> None:
+    """Say that a training part left nothing to learn."""
+    warnings.warn(
+        f"the rows that train hold the one class {label!r} only, which the estimator refuses: a constant model stands "
+        "in. The sets keep their coverage; more rows give a real model.",
+        stacklevel=2,
+    )
 
 
 @dataclass(frozen=True)

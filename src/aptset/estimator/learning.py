@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import _check_method_params
+from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
@@ -22,7 +22,7 @@ from aptset.conformal.weight_checks import check_weighing, check_weights_of_sche
 from aptset.core import validate
 from aptset.core.group_values import check_group_values
 from aptset.core.groups import EVERYONE, Groups, groups_overlap
-from aptset.core.labels import columns_of
+from aptset.core.labels import as_labels, check_hashable, columns_of, hashable, in_order, some
 from aptset.core.matrix import OF_ESTIMATOR, tolerance_of
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.progress import with_bar
@@ -30,15 +30,7 @@ from aptset.core.randomization import Chance, check_ids, column_or_values
 from aptset.core.row_seeds import id_seeds, row_seeds
 from aptset.core.validate import check_alpha, check_choice, check_generator, draw_key
 from aptset.estimator import fitting
-from aptset.estimator.checks import (
-    check_estimator_can,
-    check_frozen,
-    check_frozen_calibration,
-    check_label_space,
-    check_overlap_scheme,
-    check_training_data,
-    check_workers,
-)
+from aptset.estimator.checks import check_estimator_can, check_one_kind, check_training_data
 from aptset.estimator.ensembles import drawn_ensemble, members
 from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.fitting import canonical_places
@@ -118,6 +110,70 @@ def _out_of_fold(
     for fold, part in zip(folds, parts, strict=True):
         probabilities[fold.held_out] = part
     return probabilities
+
+
+def check_label_space(known: Any, observed: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels that may come, sorted: those found in the data, or those that the caller named."""
+    if known is None:
+        return observed
+    check_one_kind(known, "classes")
+    named = as_labels(known, "classes")
+    check_hashable(named, "classes")
+    if any(hashable(label) is None for label in named.tolist()):
+        raise ValueError(f"classes must not be missing; got {some(named)}. Rows of y without a label cannot be used.")
+    if len(named) < 2 or len(set(named.tolist())) != len(named):
+        raise ValueError(f"classes must be at least 2 distinct labels; got {some(named)}.")
+    missing = observed[columns_of(observed, named) < 0]
+    if len(missing):
+        raise ValueError(
+            f"classes must name every label that may come; y or the fitted model has {some(missing)}, which is not in "
+            f"{some(named)}. Add it, or leave classes out to take the labels from y."
+        )
+    return in_order(named)
+
+
+def check_workers(n_jobs: Any) -> None:
+    """Refuse a number of workers that nobody can be."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
+        raise ValueError(
+            f"n_jobs must be None, a positive whole number, or -1 for one worker per core; got {n_jobs!r}."
+        )
+
+
+def check_frozen_calibration(calibration: Any, is_split: bool) -> None:
+    """Refuse folds for a model that is not fitted again: they would all have the same one."""
+    if not is_split:
+        raise ValueError(
+            f"calibration must be 'split' for a FrozenEstimator, which is not fitted again; got {calibration!r}. Leave "
+            "calibration out, and every row calibrates; or pass the model without FrozenEstimator to fit it for each "
+            "fold."
+        )
+
+
+def check_frozen(estimator: Any, of_labels: NDArray[Any], fit_params: dict[str, Any]) -> NDArray[Any]:
+    """Return the labels that a fitted model knows or that are in y, sorted."""
+    check_is_fitted(estimator)
+    if any(value is not None for value in fit_params.values()):
+        raise TypeError(f"fit takes no {sorted(fit_params)} for a FrozenEstimator, which is not fitted again.")
+    of_model = np.asarray(estimator.classes_)
+    if (of_model.dtype.kind in "biuf") != (of_labels.dtype.kind in "biuf"):
+        raise ValueError(
+            f"y must hold labels of the kind that the fitted model knows, {some(of_model)}; got {some(of_labels)}."
+        )
+    return np.union1d(of_model, of_labels)
+
+
+def check_overlap_scheme(do_overlap: bool, is_split: bool, is_auto: bool) -> None:
+    """Refuse overlapping groups where several models judge a row, or a score is still to be chosen."""
+    if do_overlap and not is_split:
+        raise ValueError(
+            "groups must not overlap here: that is known for one model only. Use calibration='split', or give each row "
+            "one group."
+        )
+    if do_overlap and is_auto:
+        raise ValueError(
+            "conformity must name a score where groups overlap; got 'auto'. Choose with aptset.tune() on other rows."
+        )
 
 
 def prepare(

@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from aptset.calibration.formulas import conformal_rank
 from aptset.core import validate
 from aptset.core.labels import columns_of
 from aptset.core.validate import check_alpha, check_choice, check_generator, warn_if_too_few
 from aptset.estimator.checks import check_estimator_can, check_training_data
 from aptset.estimator.fitting import probabilities_of, seed_unseeded, take
-from aptset.kernels.counting import rank_at
-from aptset.kernels.formula import Floats
 from aptset.sets import PredictionSets
 
 __all__ = ["ConformalQuantileClassifier", "ForestQuantiles", "NetworkQuantiles"]
 
 
+Floats = NDArray[np.float64]
 EXTRAS = {"torch": "network", "quantile_forest": "forest", "matplotlib": "plots", "pandas": "frames", "pyarrow": "cli"}
 
 
@@ -327,10 +327,9 @@ class ConformalQuantileClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstim
     def predict_set(self, X: Any, alpha: float | None = None) -> PredictionSets:
         """Return the prediction set of each row; at another alpha, the regression stays that of ``fit``."""
         check_is_fitted(self)
-        level = check_alpha(self.alpha if alpha is None else alpha)
-        n = len(self.corrections_)
-        warn_if_too_few({"all": n}, [level], "all")
-        k = rank_at(n, level)
+        level, n = self.alpha if alpha is None else alpha, len(self.corrections_)
+        warn_if_too_few({"all": n}, [check_alpha(level)], "all")
+        k = conformal_rank(n, level)
         probabilities = np.asarray(probabilities_of(self.model_, X, self.classes_), dtype=np.float64)
         correction = np.inf if k > n else self.corrections_[k - 1]
         # The same difference as in fit, so that a row of the last third at the threshold is decided as it was there.

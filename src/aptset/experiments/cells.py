@@ -18,7 +18,6 @@ from aptset.core.validate import all_at_once
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments.baselines import ConformalQuantileClassifier
-from aptset.experiments.checks import check_sizes
 from aptset.experiments.datasets import load_data, source_tag
 from aptset.experiments.models import MODELS, Model, draw_labels, make_box
 from aptset.metrics import OF_SPLITS
@@ -70,6 +69,12 @@ class Sample(NamedTuple):
     y_test: NDArray[Any]
     n_classes: int
     model: Model | None
+
+
+def check_sizes(name: str, n: int, n_train: int, n_test: int) -> None:
+    """Refuse to draw more rows than there are."""
+    if n_train + n_test > n:
+        raise ValueError(f"n_train + n_test must be at most the {n} rows of {name}; got {n_train} + {n_test}.")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import hashlib
 import os
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.files import atomic_write
-from aptset.experiments.checks import check_checksum, check_names, check_shape, offline_error, warn_damaged_cache
 
 
 def keep(path: Path, X: NDArray[Any], y: NDArray[Any]) -> None:
@@ -27,6 +26,45 @@ def keep(path: Path, X: NDArray[Any], y: NDArray[Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:
             np.savez(file, X=X, y=y, digest=_digest(X, y))
+
+
+def warn_damaged_cache(path: Path) -> None:
+    """Say that kept data cannot be used."""
+    warnings.warn(f"{path} is damaged and is made again.", stacklevel=2)
+
+
+def check_names(names: Iterable[str], known: Sequence[str], what: str) -> list[str]:
+    """Refuse names that are not known, and say which are."""
+    wanted = list(names)
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"{what} must be among {', '.join(known)}; got {name!r}.")
+    return wanted
+
+
+def check_checksum(path: Path, sha256: str) -> Path:
+    """Refuse a file whose content is not the published one."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != sha256:
+        raise ValueError(f"{path} must have sha256 {sha256[:16]}...; got {digest[:16]}.... Fetch it again.")
+    return path
+
+
+def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], n_classes: int, classes: int) -> None:
+    """Refuse data that are not the ones of the paper."""
+    if shape != wanted or n_classes != classes:
+        raise ValueError(
+            f"data set {name!r} must have shape {wanted} and {classes} classes; got {shape} and {n_classes}."
+        )
+
+
+def offline_error(name: str, source: str, folder: Path | None, files: Sequence[str], error: Exception) -> OSError:
+    """Return the error for data that can be found nowhere."""
+    local = f"{folder} has no {files[0]}" if folder is not None else "no folder was given"
+    return OSError(
+        f"data set {name!r} must come from a local folder, the cache or OpenML; {local}, and OpenML "
+        f"({source}) could not be reached ({type(error).__name__}). Pass --data DIR with {', '.join(files)}."
+    )
 
 
 def kept(path: Path) -> tuple[NDArray[Any], NDArray[Any]] | None:

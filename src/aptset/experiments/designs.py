@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from aptset.core import validate
 from aptset.experiments.cells import FAMILY_OF, METHODS, Cell
-from aptset.experiments.checks import (
-    check_count,
-    check_names,
-    check_something_left,
-    check_whole,
-)
+from aptset.experiments.datasets import check_names
 
 JACKKNIFE_LIMIT = 1000  # the paper runs one fit per row up to this many rows
 
@@ -87,6 +84,26 @@ DESIGNS: dict[str, FigureDesign] = {
 }
 EXPERIMENTS = (*DESIGNS, "all")
 BOXES = ("Oracle", "NNet", "SVC", "RFC")
+
+
+def check_count(value: Any, name: str) -> int:
+    """Return a positive whole number."""
+    return validate.whole(value, name, 1, "a positive whole number")
+
+
+def check_whole(text: Any, name: str) -> int:
+    """Return the positive whole number that a text stands for."""
+    try:
+        return check_count(int(text), name)
+    except ValueError as error:
+        raise ValueError(f"{name} must be positive whole numbers; got {text!r}.") from error
+
+
+def check_something_left(tasks: Sequence[Any], filters: dict[str, Any]) -> None:
+    """Refuse a choice that leaves nothing to do."""
+    if not tasks:
+        chosen = ", ".join(f"{name}={value}" for name, value in filters.items() if value)
+        raise ValueError(f"the experiments must have something to run; nothing is left with {chosen}.")
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +20,6 @@ from aptset.core.runner import Done, check_folder, read_results, run_tasks, vers
 from aptset.core.validate import check_alpha
 from aptset.experiments.baselines import check_packages
 from aptset.experiments.cells import FAMILY_OF, Cell
-from aptset.experiments.checks import check_finished_folder, check_some_finished, warn_left_out
 from aptset.experiments.claims import (
     ABOUT,
     LARGEST_Z,
@@ -295,6 +295,25 @@ def _table(rows: list[list[str]]) -> str:
 
 
 _PACKAGES = {"CQC": "torch", "CQC-RF": "quantile_forest"}
+
+
+def warn_left_out(names: Sequence[str]) -> None:
+    """Say which experiments have nothing to show."""
+    if names:
+        warnings.warn(f"no finished result belongs to {', '.join(names)}: nothing is drawn.", stacklevel=2)
+
+
+def check_finished_folder(folder: Path) -> Path:
+    """Refuse to draw from a folder that is not there."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} must hold finished results to draw; leave out --draw-only to compute them.")
+    return folder
+
+
+def check_some_finished(count: int, folder: Path) -> None:
+    """Refuse to draw nothing."""
+    if count == 0:
+        raise ValueError(f"{folder} must hold at least one finished result at this alpha and seed; it holds none.")
 
 
 def reproduce(

@@ -7,14 +7,15 @@ Angelopoulos, Bates, Jordan and Tibshirani 2023, macro coverage that of Ding, Fe
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from aptset.core import validate
 from aptset.core.validate import check_alpha
-from aptset.metrics.checks import check_bins, check_confidence, check_level
-from aptset.metrics.estimates import Estimate, share_of_count, shares_of_counts
+from aptset.metrics.estimates import Estimate, check_confidence, share_of_count, shares_of_counts
 from aptset.metrics.outcome import Outcome
 
 
@@ -63,6 +64,28 @@ def coverage_by(
     """
     sums, sure = Outcome.of(sets, labels, classes).sums(by), check_confidence(confidence)
     return dict(zip(sums.names, shares_of_counts(sums.covered, sums.rows, sure), strict=True))
+
+
+def check_level(level: Any, alpha: Fraction | None) -> float:
+    """Return the coverage that labels should reach: as given, or twice the misses promised."""
+    if level is None:
+        return max(0.0, float(1 - 2 * (Fraction(1, 10) if alpha is None else alpha)))
+    way_out = "Pass level=0.8, for instance."
+    return validate.number(level, "level", "a coverage in [0, 1]", lambda share: 0 <= share <= 1, way_out)
+
+
+def check_bins(bins: Any) -> NDArray[np.int64]:
+    """Return the smallest size of each class of sizes."""
+    starts = np.asarray(bins)
+    if (
+        starts.ndim != 1
+        or starts.dtype.kind not in "iu"
+        or len(starts) == 0
+        or (np.diff(starts) <= 0).any()
+        or starts[0] != 0
+    ):
+        raise ValueError(f"bins must be whole numbers that start at 0 and rise, e.g. [0, 1, 2, 4]; got {bins!r}.")
+    return starts.astype(np.int64)
 
 
 def size_stratified_coverage(

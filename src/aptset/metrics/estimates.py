@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core import validate
+
 Counts = NDArray[np.int64]
+
+
+def check_confidence(confidence: Any) -> float:
+    """Return the confidence of an interval."""
+    return validate.share(confidence, "confidence", way_out="For 95 % intervals pass 0.95.")
 
 
 class Estimate(float):

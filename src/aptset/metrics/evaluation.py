@@ -15,12 +15,32 @@ from aptset.core.overlapping import Overlapping
 from aptset.core.tables import Backend, html_table, make_table
 from aptset.core.validate import check_alpha
 from aptset.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
-from aptset.metrics.checks import check_confidence, check_level, check_needs_p_values, check_what_is_needed
-from aptset.metrics.estimates import Estimate, share_of_count
+from aptset.metrics.coverages import check_level
+from aptset.metrics.estimates import Estimate, check_confidence, share_of_count
 from aptset.metrics.evaluation_rows import EvaluationRows, as_group_list, show_curve
 from aptset.metrics.outcome import Outcome
 from aptset.metrics.worst_slice import WorstSlice
 from aptset.sets import PredictionSets
+
+
+def check_needs_p_values(p_values: Any, **others: Any) -> None:
+    """Refuse what means something only beside p-values."""
+    given = [name for name, value in others.items() if value is not None]
+    if p_values is None and given:
+        raise ValueError(f"p_values must be given with {given[0]}, which says how they came about; got none.")
+
+
+_NEEDS = {
+    "curve": "p_values: pass p_values=classifier.p_values(X) to evaluate",
+    "by_group": "groups: pass groups=... to evaluate",
+    "size_by_group": "groups: pass groups=... to evaluate",
+}
+
+
+def check_what_is_needed(kind: Any, known: list[str]) -> None:
+    """Say what is missing for a figure that there would be."""
+    if isinstance(kind, str) and kind not in known and kind in _NEEDS:
+        raise ValueError(f"kind {kind!r} needs {_NEEDS[kind]}. Without it there are {', '.join(known)}.")
 
 
 @dataclass(frozen=True)

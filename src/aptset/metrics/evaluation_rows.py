@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core.devices import on_host
 from aptset.core.displays import Display
 from aptset.core.groups import groups_labels
 from aptset.core.labels import as_labels, columns_of, with_one_missing
 from aptset.core.overlapping import Overlapping
-from aptset.core.tables import is_table, plain_list
+from aptset.core.tables import is_table, matrix_of_table, plain_list
+from aptset.core.validate import check_sample_size
 from aptset.kernels.formula import Floats
-from aptset.metrics.checks import check_evidence, check_rows_of_calibration
 from aptset.metrics.coverage_distribution import FoldCounts, simultaneous_band
 from aptset.sets import PredictionSets
 
@@ -136,6 +137,74 @@ def _shares(probabilities: NDArray[Any]) -> Floats:
     """Return probabilities as shares of their row's sum."""
     wide = probabilities.astype(np.float64)
     return np.asarray(wide / np.maximum(wide.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny))
+
+
+class Checked(NamedTuple):
+    """P-values, probabilities if there are any, and the label that empty sets got, if they did."""
+
+    p_values: NDArray[np.float64]
+    probabilities: NDArray[Any] | None
+    filled: NDArray[np.int64] | None
+
+
+def check_rows_of_calibration(n: Any, p_values: NDArray[np.float64]) -> int:
+    """Return the number of calibration rows; refuse one that these p-values cannot come from."""
+    size = check_sample_size(n)
+    if size < 1:
+        raise ValueError(f"n must be at least 1, the number of calibration rows; got {size}.")
+    counts = p_values * (size + 1)
+    off = np.abs(counts - np.rint(counts)) > 1e-6 * (size + 1)
+    if off.any():
+        raise ValueError(
+            f"n must be the number of rows that calibrated: p-values are then multiples of 1 / (n + 1). Got n={size} "
+            f"and a p-value {p_values[off][0]:.6g}. Leave n out for groups and for other calibrations than one split."
+        )
+    return size
+
+
+def check_evidence(
+    sets: Any, p_values: Any, probabilities: Any, alpha: float | None, allow_empty: bool | None
+) -> Checked:
+    """Return p-values, probabilities, and the label that empty sets got, if they did; refuse what does not fit."""
+    shape = (len(sets), len(sets.classes))
+    values = _check_matrix(p_values, shape, "p_values").astype(np.float64, copy=False)
+    chances = None if probabilities is None else _check_matrix(probabilities, shape, "probabilities")
+    if alpha is None:
+        raise ValueError("alpha must be given with p_values: the level of the sets, such as alpha=0.1.")
+    mask, members = values > alpha, sets.mask
+    differ = np.flatnonzero((mask != members).any(axis=1))
+    if allow_empty is None:
+        allow_empty = len(differ) == 0
+    if mask[differ].any() or (members[differ].sum(axis=1) != 1).any() or (allow_empty and len(differ)):
+        raise ValueError(
+            f"p_values must exceed alpha={alpha:g} exactly for the labels in the sets; row {differ[0]} differs. "
+            "Pass what p_values gives for the rows, in the order of the columns sets.classes, and the sets' alpha."
+        )
+    if allow_empty:
+        return Checked(values, chances, None)
+    if chances is None:
+        raise ValueError(
+            "probabilities must be given for sets that are never empty: an empty set gets its most likely label, which "
+            "p-values do not tell. Pass probabilities=classifier.predict_proba(X)."
+        )
+    if not members.any(axis=1).all():
+        raise ValueError("allow_empty must be True for sets of which some are empty; got False.")
+    filled = np.argmax(chances, axis=1).astype(np.int64)
+    filled[differ] = np.argmax(members[differ], axis=1)
+    return Checked(values, chances, filled)
+
+
+def _check_matrix(values: Any, shape: tuple[int, int], name: str) -> NDArray[Any]:
+    matrix: NDArray[Any] | None = matrix_of_table(values)[0] if is_table(values) else np.asarray(on_host(values))
+    if matrix is None or matrix.shape != shape or matrix.dtype.kind not in "fiu":
+        came = "a frame that does not hold numbers only"
+        came = came if matrix is None else f"{matrix.dtype} of shape {matrix.shape}"
+        raise ValueError(f"{name} must be a matrix of numbers (rows, classes) = {shape}; got {came}.")
+    if np.isnan(matrix).any():
+        raise ValueError(f"{name} must not have missing values (NaN); row {np.argwhere(np.isnan(matrix))[0][0]} has.")
+    if len(matrix) and not (matrix.min() >= 0 and matrix.max() <= 1):
+        raise ValueError(f"{name} must be between 0 and 1; got {matrix.min():g} to {matrix.max():g}.")
+    return matrix
 
 
 @dataclass(frozen=True, eq=False, repr=False)

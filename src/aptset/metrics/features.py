@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
@@ -15,9 +15,8 @@ from aptset.core.devices import on_host
 from aptset.core.labels import hashable
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.kernels import engines
-from aptset.kernels.blocks import looked_up, over_blocks, over_numbers, shared_out, width_of
+from aptset.kernels.blocks import all_finite, looked_up, over_blocks, over_numbers, shared_out, width_of
 from aptset.kernels.formula import Floats
-from aptset.metrics.checks import check_features, check_projections
 
 MOST_VALUES = 50  # of a text that slices are made of; one of more values is a name, an id or prose
 _ROWS_OF_A_SUM, _CELLS_OF_A_ROW = 2**14, 8
@@ -73,6 +72,38 @@ class Features:
             return np.asarray(self.matrix[:, number] if rows is None else self.matrix[rows, number])
         column = self.matrix[:, [number]] if rows is None else self.matrix[rows][:, [number]]
         return np.asarray(column.todense() if hasattr(column, "todense") else column, dtype=np.float64).ravel()
+
+
+def check_features(
+    matrix: Any, names: list[str], wanted: list[str] | None, n_rows: int | None, left_out: Sequence[str] = ()
+) -> Any:
+    """Return a matrix of finite numbers with the right rows and columns."""
+    if not hasattr(matrix, "tocsr") and (matrix.ndim != 2 or matrix.dtype.kind not in "fiub"):
+        raise TypeError(f"X must be a matrix of numbers or a data frame; got dtype {matrix.dtype}, {matrix.ndim}-D.")
+    matrix = matrix.astype(np.float64, copy=False)
+    if len(set(names)) != len(names):
+        raise ValueError("X must have distinct column names (values of text columns appear as column=value).")
+    if matrix.shape[0] == 0:
+        raise ValueError("X must have at least one row.")
+    if n_rows is not None and matrix.shape[0] != n_rows:
+        raise ValueError(f"X must have one row per set: {n_rows} sets, but {matrix.shape[0]} rows came.")
+    if matrix.shape[1] == 0:
+        why = f": numbers, dates or texts of few values; left out {', '.join(left_out[:5])}" if left_out else ""
+        raise ValueError(f"X must have at least one column to look for slices in{why}.")
+    values = matrix.data if hasattr(matrix, "tocsr") else matrix
+    if not all_finite(values):
+        raise ValueError("X must be finite to look for slices. Replace infinite values first.")
+    missing = [name for name in wanted or [] if name not in names]
+    if missing:
+        raise ValueError(f"X must have the columns of the slice; {missing[:5]} are missing.")
+    return matrix
+
+
+def check_projections(projections: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Refuse projections that overflow."""
+    if not all_finite(np.ravel(projections)):
+        raise ValueError("X must have values whose sums stay finite; these overflow. Rescale the columns first.")
+    return projections
 
 
 def project(matrix: Any, vectors: Floats) -> Floats:

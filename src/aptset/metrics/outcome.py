@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.core.labels import check_length, numbered
+from aptset.core.labels import as_labels, as_objects, check_length, numbered, with_one_missing
 from aptset.core.overlapping import Overlapping
+from aptset.core.tables import is_table, plain_list
 from aptset.kernels.blocks import least_and_most, over_numbers
 from aptset.kernels.long_arrays import group_sizes, in_groups
-from aptset.metrics.checks import check_by, check_confidence
-from aptset.metrics.estimates import Estimate, mean_of_sizes, mean_of_sums, share_of_count
+from aptset.metrics.estimates import Estimate, check_confidence, mean_of_sizes, mean_of_sums, share_of_count
 from aptset.sets import PredictionSets
 
 _ROWS_OF_A_KIND, _MOST_KINDS = 16, 2**16  # rows on average, for kinds to be worth counting
@@ -224,6 +224,33 @@ class Outcome:
 
     def _times(self, among: Chosen | None) -> NDArray[np.int64] | None:
         return self.times if among is None or self.times is None else self.times[among]
+
+
+def check_by(by: Any, labels: Any) -> NDArray[Any]:
+    """Return the group of each row: its true label, or what was passed."""
+    truth = as_labels(labels, "labels")
+    if isinstance(by, str):
+        if by != "label":
+            raise ValueError(f"by must be 'label' or an array with one value per row; got {by!r}.")
+        return _without_missing(truth)
+    if np.ndim(by) == 0 or getattr(by, "ndim", 1) != 1 or is_table(by):
+        raise ValueError("by must be 'label' or 1-D, with one value per row.")
+    if isinstance(by, np.ndarray) and by.dtype.kind in _NEVER_MISSING:
+        check_length(by, len(truth), "by")
+        return _without_missing(by)
+    groups = with_one_missing(plain_list(by))
+    check_length(groups, len(truth), "by")
+    if any(issubclass(kind, list | tuple | dict | set | np.ndarray) for kind in set(map(type, groups))):
+        raise TypeError("by must hold one plain value per row, no lists or tuples.")
+    return as_objects(groups)
+
+
+_NEVER_MISSING = "biuU"  # kinds of arrays
+
+
+def _without_missing(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values among which every missing one is the same: numbers and texts as they are, others as objects."""
+    return values if values.dtype.kind in _NEVER_MISSING else as_objects(with_one_missing(values.tolist()))
 
 
 def _parts(by: Any, labels: ArrayLike) -> list[Stratum]:

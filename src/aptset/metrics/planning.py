@@ -16,8 +16,8 @@ from aptset.core.displays import Display
 from aptset.core.validate import check_alpha, check_sample_size
 from aptset.kernels.counting import rank_at, size_needed
 from aptset.kernels.formula import Floats
-from aptset.metrics.checks import check_confidence, check_counts, check_size_exists
 from aptset.metrics.coverage_distribution import beta_binomial, central_range, chance_within, realised_coverage
+from aptset.metrics.estimates import check_confidence
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,33 @@ class CoverageTest:
 
     def __float__(self) -> float:
         return self.p_value
+
+
+def check_counts(covered: Any, m: Any) -> tuple[int, int]:
+    """Return how many rows are covered, and of how many."""
+    if np.ndim(covered) == 1:
+        flags = np.asarray(covered)
+        if flags.dtype != np.bool_:
+            raise TypeError(f"covered must be a count or a boolean per row; got dtype {flags.dtype}.")
+        if m is not None and m != len(flags):
+            raise ValueError(f"m must be the number of rows, {len(flags)}; got {m}. It may be left out here.")
+        covered, m = int(flags.sum()), len(flags)
+    for name, value in (("covered", covered), ("m", m)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise TypeError(f"{name} must be a whole number; got {value!r}.")
+    if m < 1 or not 0 <= covered <= m:
+        raise ValueError(f"covered must be between 0 and m, and m at least 1; got covered={covered}, m={m}.")
+    return int(covered), int(m)
+
+
+def check_size_exists(n: int, alpha: Any, within: Any) -> int:
+    """Return a number of samples; refuse one that nobody will ever have, nor floats tell from its neighbour."""
+    if n > 2**50:
+        raise ValueError(
+            "alpha must be in (0, 1) and within wide enough for fewer than 2^50 calibration samples; got "
+            f"alpha={alpha}, within={within}. Pass larger ones."
+        )
+    return n
 
 
 def coverage_test(covered: Any, m: int | None = None, n: int | None = None, alpha: float = 0.1) -> CoverageTest:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aptset.core.labels import as_objects
 from aptset.core.validate import check_alpha
 from aptset.metrics import BREAKDOWNS, METRICS
-from aptset.metrics.checks import check_confidence
+from aptset.metrics.estimates import check_confidence
 from aptset.metrics.evaluation import Evaluation
 from aptset.metrics.outcome import Outcome
 

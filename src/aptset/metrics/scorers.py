@@ -8,9 +8,16 @@ from typing import Any
 from aptset.core import validate
 from aptset.core.validate import all_at_once
 from aptset.metrics import METRICS
-from aptset.metrics.checks import check_can_predict_sets
 from aptset.metrics.outcome import Outcome
 from aptset.sets import PredictionSets
+
+
+def check_can_predict_sets(estimator: Any) -> None:
+    """Refuse a model without prediction sets."""
+    if not hasattr(estimator, "predict_set"):
+        raise TypeError(
+            f"estimator must have predict_set; got {type(estimator).__name__}. Wrap it in aptset.ConformalClassifier."
+        )
 
 
 def predict_set_of(estimator: Any, X: Any) -> tuple[PredictionSets, Any]:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aptset.metrics.checks import check_confidence
-from aptset.metrics.estimates import Estimate, means_of_sums, shares_of_counts
+from aptset.metrics.estimates import Estimate, check_confidence, means_of_sums, shares_of_counts
 from aptset.metrics.outcome import Outcome
 
 

@@ -22,14 +22,8 @@ from aptset.kernels.blocks import least_and_most, looked_up, over_blocks, thread
 from aptset.kernels.formula import Floats
 from aptset.kernels.long_arrays import order_upward
 from aptset.kernels.slabs import Slab, find_slab
-from aptset.metrics.checks import (
-    check_confidence,
-    check_delta,
-    check_directions,
-    check_projections,
-)
-from aptset.metrics.estimates import Estimate, share
-from aptset.metrics.features import Features, features_of, in_words, project
+from aptset.metrics.estimates import Estimate, check_confidence, share
+from aptset.metrics.features import Features, check_projections, features_of, in_words, project
 from aptset.metrics.outcome import Outcome
 
 _FIRST = 32  # directions that tell roughly how bad the worst one is
@@ -205,6 +199,36 @@ class WorstSlice:
         """Tell which rows of X lie in the slab; X must have the columns the slab was found with."""
         (projection,) = project(features_of(X, self.names, fill=self.fill).matrix, self.direction[None, :])
         return np.asarray((projection >= self.low) & (projection <= self.high))
+
+
+def check_delta(delta: Any) -> Fraction:
+    """Return the least share of points in a slab, exactly as written."""
+    rule = "in (0, 1], the least share of the points in a slab"
+    validate.number(delta, "delta", rule, lambda share: 0 < share <= 1)
+    return Fraction(str(delta))
+
+
+def check_directions(directions: Any, n_features: int, generator: np.random.Generator) -> NDArray[np.float64]:
+    """Return unit vectors: random ones, or those that were passed."""
+    if isinstance(directions, int | np.integer) and not isinstance(directions, bool):
+        if directions < 1:
+            raise ValueError(f"directions must be at least 1; got {directions}.")
+        vectors = generator.normal(size=(int(directions), n_features))
+    else:
+        try:
+            vectors = np.array(directions, dtype=np.float64, ndmin=2)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"directions must be a whole number or a matrix of numbers; got {directions!r}.") from error
+        if vectors.ndim != 2 or vectors.shape[1] != n_features or not np.isfinite(vectors).all():
+            raise ValueError(
+                f"directions must be finite, with one entry per feature ({n_features}); got {vectors.shape}."
+            )
+        if len(vectors) == 0 or (vectors == 0).all(axis=1).any():
+            raise ValueError("directions must not be empty or zero.")
+        return vectors  # as they are: dividing by a length would tear exact ties apart
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: NDArray[np.float64] = vectors / norms
+    return unit
 
 
 def worst_slice_coverage(

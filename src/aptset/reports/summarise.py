@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.core.validate import check_generator
 from aptset.metrics import Metric
-from aptset.metrics.checks import check_reportable
 from aptset.metrics.estimates import Estimate
 from aptset.metrics.evaluation import Evaluation
 from aptset.metrics.evaluation_rows import LEVELS, EvaluationRows, Origin, coverage_curve
@@ -138,6 +137,18 @@ class Summary:
 
     page: dict[str, Any]
     data: dict[str, Any]
+
+
+def check_reportable(evaluation: Any) -> Any:
+    """Return the rows of an evaluation that a report can be made of."""
+    if evaluation.evidence is None:
+        raise ValueError(
+            "evaluation must know the p-values; this one holds sets only. Pass p_values=classifier.p_values(X) to "
+            "evaluate, or the classifier itself: aptset.report(classifier, X, y)."
+        )
+    if evaluation.n == 0:
+        raise ValueError("evaluation must have at least one row; got none.")
+    return evaluation.evidence
 
 
 def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state: Any) -> Summary:
