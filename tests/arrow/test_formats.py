@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from aptset.arrow import formats
-from aptset.arrow.formats import table_file
+from aptset.arrow.formats import delimited, table_file
 from aptset.cli.main import main
 
 HEADER = "p_a;p_b;y;note\n"
@@ -30,6 +30,17 @@ def test_a_csv_is_opened_once_to_see_how_it_is_written_and_once_to_read(tmp_path
     monkeypatch.setattr(pa, "input_stream", lambda *given, **more: opened.append(given) or really(*given, **more))
     command(*calibrate(path))
     assert len(opened) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_header_may_be_longer_than_what_is_looked_at_first(tmp_path, monkeypatch, encoding):
+    monkeypatch.setattr(delimited, "_BLOCK", 16)
+    path, names = tmp_path / "f.csv", [*(f"column {k}" for k in range(9)), "two\nlines"]
+    header = ",".join(f'"{name}"' for name in names) + "\n"
+    for text in (header + ",".join("0123456789") + "\n", header):
+        path.write_text(text, encoding=encoding)
+        assert table_file(path).names == names
+        assert table_file(path).rows == (text != header)
 
 
 @pytest.mark.parametrize("broken", ['0,5;0,5;a;"n\n', '0,5;0,5;"a;n\n', '0,5;0,5;a;"n"m\n'])

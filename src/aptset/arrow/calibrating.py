@@ -9,11 +9,11 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from aptset.arrow.checks import check_column
-from aptset.arrow.layout import Layout
+from aptset.arrow.layout import ColumnLayout
 from aptset.arrow.scoring import BatchScorer
 from aptset.arrow.search import ThresholdSearch
 from aptset.arrow.settings import Calibrating, Columns
-from aptset.arrow.sources import Source, peeked
+from aptset.arrow.sources import BatchSource, peeked
 from aptset.arrow.state_checks import check_bucket_count, check_rows_found
 from aptset.calibration.calibration import Calibration
 from aptset.core.bands import LabelBands
@@ -101,7 +101,7 @@ def calibrate_batches(
     >>> calibration.threshold(0.1) == same.threshold(0.1)
     True
     """
-    source = Source.of(batches)
+    source = BatchSource.of(batches)
     first, all_batches = peeked(source.batches())
     check_rows_found(0 if first is None else 1)
     columns = Columns(probabilities, prefix, groups, ids, labels, classes)
@@ -154,7 +154,7 @@ def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Ca
     groups = columns.groups
     refuse_overlapping("overlap" if groups_overlap(groups) else "", "batches", "Use aptset.calibrate.")
     bands = groups if isinstance(groups, LabelBands) else None
-    layout = Layout.of(first, columns)
+    layout = ColumnLayout.of(first, columns)
     score = for_classes(score, layout.classes)
     kind: Kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
     chance = Chance.of(None, columns.ids, check_flag(settings.randomized, "randomized"))

@@ -89,12 +89,12 @@ def check_distinct_names(names: Sequence[str]) -> None:
         raise ValueError(f"batches must have distinct column names; more than once: {twice[:4]}. Rename one of each.")
 
 
-def check_class_columns(found: Sequence[str], names: Sequence[str], how: str) -> None:
+def check_class_columns(columns: Sequence[str], names: Sequence[str], how: str) -> None:
     """Refuse too few columns of probabilities."""
-    if len(found) < 2:
+    if len(columns) < 2:
         shown = ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "")
         raise ValueError(
-            f"batches must have at least 2 columns of probabilities, {how}; found {list(found)} among {shown}. Pass "
+            f"batches must have at least 2 columns of probabilities, {how}; found {list(columns)} among {shown}. Pass "
             "probabilities=... (the columns, or the one column of lists) or prefix=...."
         )
 
@@ -107,12 +107,12 @@ def refuse_unknown_width(name: str) -> NoReturn:
     )
 
 
-def check_width(name: str, found: int, wanted: int) -> None:
+def check_width(name: str, width: int, wanted: int) -> None:
     """Refuse lists of another length than the calibration has classes."""
-    if found != wanted:
+    if width != wanted:
         raise ValueError(
             f"column {name!r} must hold lists with one probability for each of the {wanted} classes of the "
-            f"calibration; they have {found}."
+            f"calibration; they have {width}."
         )
 
 
@@ -121,12 +121,12 @@ def refuse_kind(name: str, kind: Any, what: str) -> NoReturn:
     raise TypeError(f"column {name!r} must hold {what}; it holds {kind}.")
 
 
-def check_classes_known(found: Sequence[Any], wanted: Sequence[Any]) -> list[int]:
+def check_classes_known(known: Sequence[Any], wanted: Sequence[Any]) -> list[int]:
     """Return where each class of a calibration is among the columns of the batches."""
-    where = {name: column for column, name in enumerate(found)}
+    where = {name: column for column, name in enumerate(known)}
     texts = {str(name): column for name, column in where.items()}
     places = [where.get(name, texts.get(str(name), -1)) for name in wanted]
-    if len(found) != len(wanted) or -1 in places:
+    if len(known) != len(wanted) or -1 in places:
         missing = [name for name, place in zip(wanted, places, strict=True) if place < 0]
         extra = sorted(texts.keys() - {str(name) for name in wanted})
         raise ValueError(

@@ -32,8 +32,8 @@ _PLAIN = {pa.float32(): np.float32, pa.float64(): np.float64, pa.int32(): np.int
 def as_numbers(column: Any) -> NDArray[Any]:
     """Return the numbers of a column; a view where there are no missing ones."""
     if column.null_count or column.type not in _PLAIN or not len(column):
-        found: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-        return found
+        numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return numbers
     kind = np.dtype(_PLAIN[column.type])
     return np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize)
 
@@ -84,7 +84,7 @@ def of_texts(values: Sequence[str]) -> Any:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ColumnLayout:
     """The columns of probabilities (one of lists, or one for each class), of labels, groups and ids."""
 
     columns: tuple[str, ...]
@@ -100,7 +100,7 @@ class Layout:
         first: pa.RecordBatch | pa.Schema,
         named: Columns,
         width: int | None = None,
-    ) -> Layout:
+    ) -> ColumnLayout:
         """Find the columns in a schema, or in a first batch: that tells how long lists are, if ``width`` does not."""
         schema = first if isinstance(first, pa.Schema) else first.schema
         names = list(schema.names)
@@ -197,9 +197,9 @@ def _probability_columns(
         return _checked(given, schema, taken), False
     free = [name for name in names if name not in taken]
     if prefix is not None:
-        found = [name for name in free if name.startswith(prefix)]
-        check_class_columns(found, names, f"which start with {prefix!r}")
-        return _checked(found, schema, taken), False
+        columns = [name for name in free if name.startswith(prefix)]
+        check_class_columns(columns, names, f"which start with {prefix!r}")
+        return _checked(columns, schema, taken), False
     lists = [name for name in free if _is_list(kind := schema.field(name).type) and not _is_whole(kind.value_type)]
     if len(lists) == 1:
         return (lists[0],), True
@@ -272,11 +272,11 @@ def _number_of(value: Any, table: dict[Any, int], texts: dict[str, int]) -> int:
     """Return the class number of a label: by what it is, or by its text where classes are texts; NaN is missing."""
     if hashable(value) is None:
         return -2
-    found = table.get(value)
-    if found is None and not isinstance(value, str):
+    number = table.get(value)
+    if number is None and not isinstance(value, str):
         is_whole = isinstance(value, float) and value.is_integer()
-        found = texts.get(str(int(value) if is_whole else value))
-    return -1 if found is None else found
+        number = texts.get(str(int(value) if is_whole else value))
+    return -1 if number is None else number
 
 
 def _are_texts(classes: NDArray[Any]) -> bool:

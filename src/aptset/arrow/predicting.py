@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from aptset.arrow.checks import check_classes_known, check_first_batch, check_room, check_width, rows_of
-from aptset.arrow.layout import Layout, of_numbers, of_texts
+from aptset.arrow.layout import ColumnLayout, of_numbers, of_texts
 from aptset.arrow.scoring import PARTITION_ROWS
 from aptset.arrow.settings import Columns, Predicting
-from aptset.arrow.sources import Source, peeked, pieces, record_batches
+from aptset.arrow.sources import BatchSource, peeked, pieces, record_batches
 from aptset.arrow.state_checks import check_partition
 from aptset.calibration.calibration import Calibration
 from aptset.conformal.histogram import KnownThresholds
@@ -54,7 +54,7 @@ class SetMaker:
     """
 
     calibration: Calibration
-    layout: Layout
+    layout: ColumnLayout
     order: tuple[int, ...]  # where each class of the calibration stands in the layout
     levels: tuple[Fraction, ...]
     schema: pa.Schema
@@ -138,11 +138,11 @@ def maker_for(
     check_without_row_weights(calibration)
     levels, groups = levels_of(calibration, settings.alpha), columns.groups
     schema = first if isinstance(first, pa.Schema) else first.schema
-    layout = Layout.of(first, columns, len(calibration.classes))
+    layout = ColumnLayout.of(first, columns, len(calibration.classes))
     check_same_kind(calibration.held_out.groups.kind, None if labels_decide(groups) else [groups] if groups else None)
-    wanted, found = calibration.classes.tolist(), layout.classes.tolist()
-    check_width(layout.columns[0], len(found) if layout.holds_lists else len(wanted), len(wanted))
-    order = list(range(len(wanted))) if layout.holds_lists else check_classes_known(found, wanted)
+    wanted, classes = calibration.classes.tolist(), layout.classes.tolist()
+    check_width(layout.columns[0], len(classes) if layout.holds_lists else len(wanted), len(wanted))
+    order = list(range(len(wanted))) if layout.holds_lists else check_classes_known(classes, wanted)
     kept = layout.travelling(schema)
     names = names_of_sets([float(level) for level in levels], kept)
     check_room([name for pair in names for name in pair], kept)
@@ -223,7 +223,7 @@ def predict_batches(
     >>> aptset.predict_batches(table, calibration).read_all().column_names
     ['truth', 'size', 'set']
     """
-    first, all_batches = peeked(Source.of(batches).batches())
+    first, all_batches = peeked(BatchSource.of(batches).batches())
     columns = Columns(probabilities, prefix, groups, ids)
     settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, u=u)
     make = maker_for(calibration, check_first_batch(first), columns, settings)

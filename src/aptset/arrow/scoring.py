@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset.arrow.layout import Layout
+from aptset.arrow.layout import ColumnLayout
 from aptset.arrow.state_checks import check_grid_scores
 from aptset.calibration.request import count_copies, make_rows, scores_of_labels
 from aptset.conformal.histogram import Keys, keys_of
@@ -41,7 +41,7 @@ class ScoredPiece(NamedTuple):
 class BatchScorer:
     """How labels are scored: the columns, the score, and where chance comes from."""
 
-    layout: Layout
+    layout: ColumnLayout
     conformity: Score
     kind: Kind
     key: int
@@ -74,13 +74,13 @@ class BatchScorer:
         draw = self.chance.calibrates(None, self.layout.id_values(piece), len(matrix), self.key, 0.0)
         settings = (draw, self.normalize, CALIBRATION, first_row)
         rows = make_rows(matrix, matrix, False, self.logits, self._formula, self.key, *settings)
-        found = scores_of_labels(rows, columns)
-        check_grid_scores(found.scores, self.resolution)
+        scored = scores_of_labels(rows, columns)
+        check_grid_scores(scored.scores, self.resolution)
         names, groups = self._groups(piece, columns)
-        keys = keys_of(found.scores, self.resolution)
-        words = int(found.seeds.sum(dtype=np.uint64)) + int((found.scores + 0.0).view(np.uint64).sum(dtype=np.uint64))
-        ids = found.seeds[:0] if self.layout.ids is None else found.seeds
-        n_copies = found.n_copies
+        keys = keys_of(scored.scores, self.resolution)
+        words = int(scored.seeds.sum(dtype=np.uint64)) + int((scored.scores + 0.0).view(np.uint64).sum(dtype=np.uint64))
+        ids = scored.seeds[:0] if self.layout.ids is None else scored.seeds
+        n_copies = scored.n_copies
         if self.layout.ids is not None:
             share = count_copies(matrix, matrix, False, self.key)
             n_copies = share[0] * len(matrix) // max(1, share[1])

@@ -22,7 +22,7 @@ from aptset.arrow.state_checks import (
     check_same_search,
     check_state,
 )
-from aptset.arrow.states import KEPT_IDS, Collector, State, merged_state
+from aptset.arrow.states import KEPT_IDS, Collector, PartitionState, merged_state
 from aptset.calibration.calibration import Calibration
 from aptset.conformal.histogram import Counted, KnownThresholds, OnGrid, OrderStatistics
 from aptset.core.randomization import refuse_few_ids
@@ -44,7 +44,9 @@ class ThresholdSearch:
     buckets: int
     allow_empty: bool
     statistics: OrderStatistics | None = None
-    first: State | None = None  # the state of the first pass, without its buckets unless they are what is wanted
+    first: PartitionState | None = (
+        None  # the state of the first pass, without its buckets unless they are what is wanted
+    )
     passes: int = 0
 
     def __call__(self, batches: Any, partition: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -59,7 +61,7 @@ class ThresholdSearch:
         """
         yield self.state_of(batches, partition).as_batch()
 
-    def state_of(self, batches: Any, partition: int | None = None) -> State:
+    def state_of(self, batches: Any, partition: int | None = None) -> PartitionState:
         """Return the state of the rows of one partition."""
         check_partition(partition)
         collector = Collector(self.token, self._most, self._names, self.statistics, partition)
@@ -104,7 +106,7 @@ class ThresholdSearch:
         check_same_rows(is_same, int(before.sizes.sum()), n)
         return replace(self, statistics=self.statistics.narrowed(now), passes=self.passes + 1)
 
-    def _after_first(self, state: State, n: int) -> ThresholdSearch:
+    def _after_first(self, state: PartitionState, n: int) -> ThresholdSearch:
         check_rows_found(n)
         if self.scoring.layout.ids is not None and len(state.ids) < KEPT_IDS:
             refuse_few_ids(len(state.ids), n)

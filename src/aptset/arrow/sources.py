@@ -17,14 +17,14 @@ _MOST_ROWS = 2**16
 
 
 @dataclass(frozen=True)
-class Source:
+class BatchSource:
     """Batches that can be looked through, more than once if whoever gave them allows it."""
 
     open: Callable[[], Any]
     is_repeatable: bool
 
     @classmethod
-    def of(cls, batches: Any) -> Source:
+    def of(cls, batches: Any) -> BatchSource:
         """Return what anything that holds batches is.
 
         It may be a function that opens it, a table or frame with ``__arrow_c_stream__``, a list of batches, or an

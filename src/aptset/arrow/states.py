@@ -23,7 +23,7 @@ _WORD = 0xFFFFFFFFFFFFFFFF
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class PartitionState:
     """Counts of scores, how many rows are copies, a fingerprint of all rows, and the smallest seeds of their ids.
 
     It knows the numbers of its partitions, where they have one: none may count twice.
@@ -37,7 +37,7 @@ class State:
     partitions: NDArray[np.int64]
 
     @classmethod
-    def joined(cls, parts: Iterable[State]) -> State:
+    def joined(cls, parts: Iterable[PartitionState]) -> PartitionState:
         """Return the state of all rows of several parts; their order and grouping change nothing."""
         parts = list(parts)
         check_same_search([part.token for part in parts], parts[0].token)
@@ -70,14 +70,14 @@ class State:
         return bytes(sink.getvalue())
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> State:
+    def from_bytes(cls, content: bytes) -> PartitionState:
         """Return the state that was written."""
         with pa.ipc.open_stream(content) as reader:
             batch = reader.read_next_batch()
 
         def array(name: str, kind: Any) -> NDArray[Any]:
-            found: NDArray[Any] = batch.column(name).flatten().to_numpy(zero_copy_only=False).astype(kind)
-            return found
+            values: NDArray[Any] = batch.column(name).flatten().to_numpy(zero_copy_only=False).astype(kind)
+            return values
 
         def number(name: str) -> Any:
             return batch.column(name)[0].as_py()
@@ -90,16 +90,16 @@ class State:
         return cls(number("token"), counts, *of_rows, np.cumsum(array("partitions", np.int64)))
 
 
-def states_in(found: Any) -> Iterator[State]:
+def states_in(states: Any) -> Iterator[PartitionState]:
     """Yield states from record batches, tables, bytes and states, one inside another."""
-    if isinstance(found, State):
-        yield found
-    elif isinstance(found, bytes):
-        yield State.from_bytes(found)
-    elif isinstance(found, pa.RecordBatch | pa.Table):
-        yield from (State.from_bytes(content) for content in found.column("state").to_pylist())
+    if isinstance(states, PartitionState):
+        yield states
+    elif isinstance(states, bytes):
+        yield PartitionState.from_bytes(states)
+    elif isinstance(states, pa.RecordBatch | pa.Table):
+        yield from (PartitionState.from_bytes(content) for content in states.column("state").to_pylist())
     else:
-        for each in found:
+        for each in states:
             yield from states_in(each)
 
 
@@ -114,14 +114,14 @@ def merge_states(batches: Any) -> Iterator[pa.RecordBatch]:
         yield state.as_batch()
 
 
-def merged_state(found: Any) -> State | None:
+def merged_state(states: Any) -> PartitionState | None:
     """Return the merged state of all that come, a few at a time."""
-    waiting: list[State] = []
-    for state in states_in(found):
+    waiting: list[PartitionState] = []
+    for state in states_in(states):
         waiting.append(state)
         if len(waiting) == _AT_A_TIME:
-            waiting = [State.joined(waiting)]
-    return State.joined(waiting) if waiting else None
+            waiting = [PartitionState.joined(waiting)]
+    return PartitionState.joined(waiting) if waiting else None
 
 
 @dataclass
@@ -133,7 +133,7 @@ class Collector:
     names: Sequence[Any]  # of groups that are known beforehand
     statistics: OrderStatistics | None  # which keys matter; None: all of them
     partition: int | None
-    _parts: list[State] = field(default_factory=list)
+    _parts: list[PartitionState] = field(default_factory=list)
     _waiting: list[tuple[Keys, NDArray[np.int32]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -160,18 +160,18 @@ class Collector:
         if self._n_waiting >= _MOST_WAITING:
             self._parts = [self._state()]
 
-    def _state(self) -> State:
+    def _state(self) -> PartitionState:
         """Return what was gathered up to now as one state."""
         keys = np.concatenate([np.empty(0, dtype=np.int64), *(keys for keys, _ in self._waiting)])
         groups = np.concatenate([np.empty(0, dtype=np.int32), *(groups for _, groups in self._waiting)])
         counts = ScoreCounts.of(keys, groups, list(self._numbers), self._sizes, self.most)
         nowhere = np.empty(0, dtype=np.int64)
-        new = State(self.token, counts, self._n_copies, self._fingerprint, self._ids, nowhere)
+        new = PartitionState(self.token, counts, self._n_copies, self._fingerprint, self._ids, nowhere)
         self._waiting, self._n_waiting, self._n_copies, self._fingerprint = [], 0, 0, 0
         self._sizes = np.zeros_like(self._sizes)
-        return State.joined([*self._parts, new])
+        return PartitionState.joined([*self._parts, new])
 
-    def close(self) -> State:
+    def close(self) -> PartitionState:
         """Return the state of all rows."""
         numbers = [] if self.partition is None else [self.partition]
         return replace(self._state(), partitions=np.array(numbers, dtype=np.int64))

@@ -13,7 +13,7 @@ from aptset.audits.audit import Audit, audit
 from aptset.audits.compare import Comparison, compare
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.table_jobs import Settings
-from aptset.cli.tables import Choice, model_for, read_rows
+from aptset.cli.tables import ColumnChoice, model_for, read_rows
 from aptset.core.files import atomic_path, check_other_files
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.reports.render import need_jinja
@@ -27,7 +27,7 @@ def audit_table(
     groups: str | None,
     time: str | None,
     out: Path,
-    choice: Choice,
+    choice: ColumnChoice,
     trust: Sequence[str],
     **settings: Any,
 ) -> tuple[Audit, list[str]]:
@@ -38,7 +38,7 @@ def audit_table(
     raw = takes_raw_columns(estimator)
     rows = read_rows(file, target, groups, time, may_be_grouping=False, choice=choice, raw=raw)
     times = None if time is None else file.table()[time].to_pylist()
-    found = audit(
+    audited = audit(
         model_for(file.path, rows.plan, estimator, calibrations),
         rows.features,
         rows.labels,
@@ -49,8 +49,8 @@ def audit_table(
         folder=out / "splits",
         **settings,
     )
-    found.report(out / "audit.html", f"{file.path.name}: is the promise kept?")
-    return found, ["audit.html", *_write_splits(found, out)]
+    audited.report(out / "audit.html", f"{file.path.name}: is the promise kept?")
+    return audited, ["audit.html", *_write_splits(audited, out)]
 
 
 @dataclass(frozen=True)
@@ -66,17 +66,17 @@ class Alternatives:
 
     def names(self) -> list[tuple[str, ...]]:
         """Return each combination: model, calibration, score, share, and whether chance decides."""
-        found: list[tuple[Any, ...]] = []
+        combinations: list[tuple[Any, ...]] = []
         for one in product(self.models, self.calibrations, self.conformities, self.shares or (None,), self.randomized):
             share = None if one[1] != "split" else one[3]
-            found.append((*one[:3], share, one[4]))
-        return list(dict.fromkeys(found))
+            combinations.append((*one[:3], share, one[4]))
+        return list(dict.fromkeys(combinations))
 
     def candidates(self, made: dict[str, Any]) -> dict[str, ConformalClassifier]:
         """Return a classifier for each combination, named by what differs."""
         every = self.names()
         differs = [len({one[k] for one in every}) > 1 for k in range(5)]
-        found = {}
+        classifiers = {}
         for one in every:
             model, calibration, conformity, share, randomized = one
             words = (model, calibration, conformity, f"share {share}", "randomized" if randomized else "deterministic")
@@ -88,8 +88,8 @@ class Alternatives:
                 randomized=bool(randomized),
                 level=self.level,
             )
-            found[name] = settings.classifier(made[str(model)])
-        return found
+            classifiers[name] = settings.classifier(made[str(model)])
+        return classifiers
 
 
 def compare_table(
@@ -98,7 +98,7 @@ def compare_table(
     alternatives: Alternatives,
     groups: str | None,
     out: Path,
-    choice: Choice,
+    choice: ColumnChoice,
     trust: Sequence[str],
     **settings: Any,
 ) -> tuple[Comparison, list[str]]:
@@ -111,20 +111,20 @@ def compare_table(
     ready = {name: model_for(file.path, rows.plan, model, alternatives.calibrations) for name, model in made.items()}
     candidates = alternatives.candidates(ready)
     settings |= {"features": rows.sliceable()}
-    found = compare(candidates, rows.features, rows.labels, groups=rows.groups, folder=out / "splits", **settings)
-    found.report(out / "compare.html", f"{file.path.name}: which has the better sets?")
-    return found, ["compare.html", *_write_splits(found, out)]
+    comparison = compare(candidates, rows.features, rows.labels, groups=rows.groups, folder=out / "splits", **settings)
+    comparison.report(out / "compare.html", f"{file.path.name}: which has the better sets?")
+    return comparison, ["compare.html", *_write_splits(comparison, out)]
 
 
-def _write_splits(found: Audit | Comparison, out: Path) -> list[str]:
+def _write_splits(result: Audit | Comparison, out: Path) -> list[str]:
     """Write one line for each candidate and split."""
     import pandas as pd
 
     with atomic_path(out / "splits.csv") as path:
-        pd.DataFrame(found.splits.columns()).to_csv(path, index=False)
+        pd.DataFrame(result.splits.columns()).to_csv(path, index=False)
     return ["splits.csv"]
 
 
-def verdicts_as_json(found: Audit | Comparison) -> dict[str, Any]:
+def verdicts_as_json(result: Audit | Comparison) -> dict[str, Any]:
     """Return the verdicts as plain values."""
-    return {name: verdict.as_json() for name, verdict in found.verdicts.items()}
+    return {name: verdict.as_json() for name, verdict in result.verdicts.items()}

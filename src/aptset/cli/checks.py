@@ -21,7 +21,7 @@ def check_columns(path: Path, holds: bool, what: str, names: list[Any], wanted: 
     """Refuse a file without the columns that are needed; one that is nearly called as a ``wanted`` one is named."""
     if not holds:
         shown = ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
-        near = [found for name in wanted if name not in names and (found := _near(name, names)) is not None]
+        near = [similar for name in wanted if name not in names and (similar := _near(name, names)) is not None]
         hint = f" Did you mean {', '.join(map(repr, near[:3]))}?" if near else ""
         raise ValueError(f"{path} must have {what}; it has {shown or 'none'}.{hint}")
 
@@ -29,8 +29,8 @@ def check_columns(path: Path, holds: bool, what: str, names: list[Any], wanted: 
 def _near(name: str, names: list[Any]) -> str | None:
     """Return the name that is nearest to one that is not there, if one is near."""
     plain = {str(other).casefold().strip(): str(other) for other in names}
-    found = get_close_matches(name.casefold().strip(), list(plain), n=1, cutoff=0.75)
-    return plain[found[0]] if found else None
+    matches = get_close_matches(name.casefold().strip(), list(plain), n=1, cutoff=0.75)
+    return plain[matches[0]] if matches else None
 
 
 def check_distinct_columns(path: Path, names: list[str]) -> None:
@@ -105,14 +105,14 @@ def check_label_column(path: Path, column: str, labels: Any, start: int, way_out
 
 def check_weight_column(path: Path, column: str, values: Any, start: int) -> Any:
     """Return weights as numbers; those of a CSV come as texts."""
-    found = np.empty(len(values))
+    weights = np.empty(len(values))
     for row, value in enumerate(values.to_pylist()):
         try:
-            found[row] = float(value)
+            weights[row] = float(value)
         except (TypeError, ValueError):
             what = "missing" if value is None else f"{str(value)[:40]!r}, which is no number"
             raise ValueError(f"{path}, row {start + row}, column {column!r}: the weight is {what}.") from None
-    return found
+    return weights
 
 
 def check_which_sets(path: Path, names: list[str], alpha: float | None) -> str:
@@ -159,10 +159,10 @@ def check_distinct_members(
         raise ValueError(f"{path}, row {number}, column 'set': labels of a set must be distinct; one is there twice.")
 
 
-def check_same_classes(path: Path, found: list[str], wanted: list[str]) -> list[int]:
+def check_same_classes(path: Path, classes: list[str], wanted: list[str]) -> list[int]:
     """Return where each class of the calibration is among the columns of a file."""
-    where = {name: column for column, name in enumerate(found)}
-    if len(found) != len(wanted) or where.keys() != set(wanted):
+    where = {name: column for column, name in enumerate(classes)}
+    if len(classes) != len(wanted) or where.keys() != set(wanted):
         missing = [name for name in wanted if name not in where]
         extra = sorted(where.keys() - set(wanted))
         raise ValueError(
@@ -206,8 +206,8 @@ def check_log(path: Path, log: Any) -> dict[str, Any]:
             f"{path} does not say which rows it has seen: it was saved in Python or by an older version, or it is "
             "damaged. Begin anew with another --state."
         )
-    found: dict[str, Any] = log
-    return found
+    checked: dict[str, Any] = log
+    return checked
 
 
 def check_rotated_state(path: Path, holds: bool) -> None:

@@ -78,13 +78,13 @@ class Plan:
 
     def frame(self, table: pa.Table) -> pd.DataFrame:
         """Return the used columns as models and hashes see them: numbers as float64, everything else as texts."""
-        found: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         for column in self.used:
             values = table[column.name]
-            found[column.name] = (
+            columns[column.name] = (
                 as_floats(values) if column.kind == "number" else _plain_texts(column, as_texts(values))
             )
-        return pd.DataFrame(found)
+        return pd.DataFrame(columns)
 
     def pipeline(self, model: Any) -> Pipeline:
         """Return a model behind the steps that its columns need."""
@@ -152,7 +152,7 @@ def as_floats(values: Any) -> Any:
 
 def plan_columns(table: pa.Table, drop: Sequence[str], features: Sequence[str], keep_text: bool) -> Plan:
     """Look at every column and decide; ``features`` are used whatever they look like, ``drop`` are not."""
-    found = []
+    columns = []
     for name in table.column_names:
         column = _look_at(name, table[name], keep_text or name in features)
         if name in drop:
@@ -160,8 +160,8 @@ def plan_columns(table: pa.Table, drop: Sequence[str], features: Sequence[str], 
         elif features:
             column = _without(column, "" if name in features and column.kind != "text" else column.left_out)
             column = _without(column, "not among --features") if name not in features else column
-        found.append(column)
-    return Plan(tuple(found))
+        columns.append(column)
+    return Plan(tuple(columns))
 
 
 def _without(column: Column, why: str) -> Column:

@@ -168,16 +168,16 @@ class ProbabilityFile:
         for name in named:
             check_columns(self.path, name in names, f"a column {name!r}", names, [name])
         if self.prefix is not None:
-            found = [name for name in own if name.startswith(self.prefix)]
+            columns = [name for name in own if name.startswith(self.prefix)]
             what = f"at least 2 columns that start with {self.prefix!r}"
         else:
             with self.file.errors():
                 kinds = zip(own, self.file.schema.types, strict=True)
-            found = [name for name, kind in kinds if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
+            columns = [name for name, kind in kinds if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
             what = "at least 2 columns of numbers (or pass --prefix)"
-        found = [name for name in found if name not in named]
-        check_columns(self.path, len(found) >= 2, what, names)
-        return found
+        columns = [name for name in columns if name not in named]
+        check_columns(self.path, len(columns) >= 2, what, names)
+        return columns
 
 
 class SetsWriter:

@@ -126,8 +126,8 @@ def _words(name: str, value: Any) -> str:
 
 def in_order(labels: Iterable[Any]) -> list[Any]:
     """Return labels in order: as numbers if all of them are numbers, else as texts."""
-    found = list(labels)
+    ordered = list(labels)
     try:
-        return sorted(found, key=float)
+        return sorted(ordered, key=float)
     except (TypeError, ValueError):
-        return sorted(found, key=str)
+        return sorted(ordered, key=str)

@@ -55,14 +55,14 @@ def read_labels(name: str, quiet: bool) -> dict[str, str]:
 
 def _of_json(name: str, path: Path) -> dict[str, str]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} must be JSON: {error}.") from error
-    if not isinstance(found, dict) or not all(type(value) in (str, int) for value in found.values()):
+    if not isinstance(content, dict) or not all(type(value) in (str, int) for value in content.values()):
         raise ValueError(
             f'{name} must be an object of JSON with a text or a whole number for each label: {{"cat": 12}}.'
         )
-    return {label: str(value) for label, value in found.items()}
+    return {label: str(value) for label, value in content.items()}
 
 
 def _whole_numbers(name: str, table: dict[str, str]) -> dict[str, int]:

@@ -186,9 +186,9 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
-    assert found is not None  # click knows these three
-    click.echo(found(main, {}, "aptset", "_APTSET_COMPLETE").source())
+    completed = get_completion_class(shell)
+    assert completed is not None  # click knows these three
+    click.echo(completed(main, {}, "aptset", "_APTSET_COMPLETE").source())
 
 
 for command in (*predictions.COMMANDS, *cli_reports.COMMANDS, *cli_experiments.COMMANDS):

@@ -30,21 +30,21 @@ def unknown_model(name: str, names: list[str]) -> ValueError:
     )
 
 
-def check_imported(name: str, found: Any) -> Any:
+def check_imported(name: str, model: Any) -> Any:
     """Refuse a name that its module does not have."""
-    if found is None:
+    if model is None:
         raise ValueError(f"there is no such object: {name!r}")
-    return found
+    return model
 
 
-def check_classifier(name: str, found: Any) -> Any:
+def check_classifier(name: str, model: Any) -> Any:
     """Refuse what is no classifier with probabilities."""
     for method in ("fit", "predict_proba", "get_params"):
-        if not hasattr(found, method):
+        if not hasattr(model, method):
             raise ValueError(
-                f"--model must be a classifier with probabilities; {name} is a {type(found).__name__} without {method}."
+                f"--model must be a classifier with probabilities; {name} is a {type(model).__name__} without {method}."
             )
-    return found
+    return model
 
 
 def check_call(name: str, tree: ast.AST | None) -> tuple[str, list[Any], dict[str, Any]]:
@@ -98,14 +98,14 @@ def make_model(name: str, trust: Collection[str] = ()) -> Any:
     if name in MODELS:
         return _made(name)
     if name.endswith((".joblib", ".pkl", ".pickle", ".skops")):
-        found = _of_file(check_exists(Path(name)), name, trust)
+        model = _of_file(check_exists(Path(name)), name, trust)
     elif name.endswith(")"):
-        found = _of_call(name)
+        model = _of_call(name)
     elif ":" in name:
-        found = _of_module(*name.split(":", 1))
+        model = _of_module(*name.split(":", 1))
     else:
         raise unknown_model(name, list(MODELS))
-    return quiet(check_classifier(name, found))
+    return quiet(check_classifier(name, model))
 
 
 def _made(name: str) -> Any:
@@ -136,9 +136,9 @@ def _of_call(name: str) -> Any:
     """Return what module.Class(argument=value, ...) makes; arguments are plain values."""
     path, arguments, settings = check_call(name, _parsed(name))
     module, _, attribute = path.rpartition(".")
-    found = _attribute(module, attribute, name)
+    callee = _attribute(module, attribute, name)
     try:
-        return found(*arguments, **settings)
+        return callee(*arguments, **settings)
     except TypeError as error:
         raise ValueError(f"--model {name} cannot be made: {error}.") from error
 
@@ -152,9 +152,9 @@ def _parsed(name: str) -> ast.AST | None:
 
 def _of_module(module: str, attribute: str) -> Any:
     """Return a copy of an estimator, or what a class or a function makes."""
-    found = _attribute(module, attribute, f"{module}:{attribute}")
-    is_estimator = hasattr(found, "get_params") and not isinstance(found, type)
-    return clone(found) if is_estimator else found()
+    value = _attribute(module, attribute, f"{module}:{attribute}")
+    is_estimator = hasattr(value, "get_params") and not isinstance(value, type)
+    return clone(value) if is_estimator else value()
 
 
 def _attribute(module: str, attribute: str, name: str) -> Any:

@@ -42,7 +42,7 @@ from aptset.metrics.monitor import CoverageMonitor
 _EXACT = 2.0**53  # whole numbers below are the same in every kind of column
 
 
-class Places(NamedTuple):
+class PredictionOrder(NamedTuple):
     """The columns that say which prediction a row is, and how long a label is waited for."""
 
     order: str | None = None
@@ -50,7 +50,7 @@ class Places(NamedTuple):
     mature: int | timedelta | None = None
 
     @classmethod
-    def of(cls, order: str | None, time: str | None, mature: str | None) -> Places:
+    def of(cls, order: str | None, time: str | None, mature: str | None) -> PredictionOrder:
         """Return what the options say."""
         checked = None if mature is None else check_mature_text(mature)
         check_which_order(order, time, checked)
@@ -65,7 +65,7 @@ def monitor_file(
     group: str | None,
     alarm: float,
     state: Path | None,
-    places: Places,
+    places: PredictionOrder,
     progress: bool,
     digest: str = "",
     is_rotated: bool = False,
@@ -224,10 +224,10 @@ class _Digests:
 
     def of(self, columns: Sequence[str]) -> str:
         """Return one digest of what came in these columns."""
-        found, wanted = sha256(), set(columns)
+        digest, wanted = sha256(), set(columns)
         for key in sorted(key for key in self._running if key[0] in wanted):
-            found.update(json.dumps([*key, self._running[key].hexdigest()]).encode())
-        return found.hexdigest()
+            digest.update(json.dumps([*key, self._running[key].hexdigest()]).encode())
+        return digest.hexdigest()
 
 
 def _as_bytes(lengths: Any) -> bytes:
@@ -273,7 +273,11 @@ class _Rows(NamedTuple):
 
 
 def _all_rows(
-    path: Path, parts: Iterable[Outcomes], named: Callable[[Outcomes], list[Any] | None], places: Places, before: int
+    path: Path,
+    parts: Iterable[Outcomes],
+    named: Callable[[Outcomes], list[Any] | None],
+    places: PredictionOrder,
+    before: int,
 ) -> _Rows:
     rows = _Rows([], [], [], [])
     for part in parts:
@@ -292,7 +296,7 @@ def _all_rows(
 
 
 def _take_in_any_order(
-    monitor: CoverageMonitor, rows: _Rows, places: Places
+    monitor: CoverageMonitor, rows: _Rows, places: PredictionOrder
 ) -> tuple[dict[str, Any], NDArray[np.bool_]]:
     """Take in rows by their numbers or times, those without a label too.
 

@@ -107,9 +107,9 @@ def with_options(options: list[Any]) -> Callable[[Callable[..., Any]], Callable[
 
 def choice_of(options: dict[str, Any]) -> Any:
     """Take what the user said about columns out of the options."""
-    from aptset.cli.tables import Choice
+    from aptset.cli.tables import ColumnChoice
 
-    return Choice(options.pop("drop"), options.pop("features"), options.pop("keep_text"))
+    return ColumnChoice(options.pop("drop"), options.pop("features"), options.pop("keep_text"))
 
 
 def workers(_: Any, __: Any, jobs: int | None) -> int | None:
@@ -157,9 +157,9 @@ def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
     from aptset.cli.label_tables import label_settings
 
     names = ["model", "calibration", "share", "alphas", "level", "randomized", "groups", "row_id"]
-    found = {name: options[name] for name in [*names, "seed", "jobs", "trust"]}
+    settings = {name: options[name] for name in [*names, "seed", "jobs", "trust"]}
     conformity, bands = label_settings(options, quiet)
-    return {**found, "conformity": conformity, "bands": bands, "choice": choice_of(options)}
+    return {**settings, "conformity": conformity, "bands": bands, "choice": choice_of(options)}
 
 
 def only_one(alphas: tuple[float, ...]) -> float:

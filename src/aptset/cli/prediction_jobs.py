@@ -64,8 +64,8 @@ class NewTable:
 
     def whole(self) -> NewRows:
         """Return all rows at once."""
-        (found,) = self._pieces(_ALL)
-        return found
+        (rows,) = self._pieces(_ALL)
+        return rows
 
     def pieces(self, batch_rows: int) -> Iterator[NewRows]:
         """Yield the rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""

@@ -81,14 +81,17 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     settings = {"conformity": conformity, "normalize": options["normalize"]}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
-        found = calibrate_files(sources, counter, bands or (options["groups"] == "label" and "label"), **settings)
+        calibration = calibrate_files(sources, counter, bands or (options["groups"] == "label" and "label"), **settings)
     with target_of(out) as target:
-        found.save(target)
-    content, size = {"n": found.n, "classes": len(found.classes), "out": out}, effective_in_words(found.held_out)
+        calibration.save(target)
+    content, size = (
+        {"n": calibration.n, "classes": len(calibration.classes), "out": out},
+        effective_in_words(calibration.held_out),
+    )
     if size:
-        content["effective_size"] = float(found.held_out.effective_sizes.min())
-    rows = f"{found.n:,} rows" + (f" ({size} effective)" if size else "")
-    show(content, f"Calibrated on {rows}, {len(found.classes)} classes: {out}", quiet, as_json)
+        content["effective_size"] = float(calibration.held_out.effective_sizes.min())
+    rows = f"{calibration.n:,} rows" + (f" ({size} effective)" if size else "")
+    show(content, f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}", quiet, as_json)
 
 
 @click.command()
@@ -149,9 +152,9 @@ def predict(
             done = predict_rows(file, artefact, asked, target, **names, progress=not quiet)
         else:
             _, source = sources_of(options, label, quiet)
-            found = load_artefact(artefact, options["trust"])
+            loaded = load_artefact(artefact, options["trust"])
             with counting(source.file.rows, "rows", not quiet) as counter:
-                done = predict_file(source, found, alphas, target, counter, options["normalize"], options["u"])
+                done = predict_file(source, loaded, alphas, target, counter, options["normalize"], options["u"])
     done["out"] = out
     show(done, in_words(done, out), quiet, as_json, err=out == "-")
 
@@ -196,8 +199,8 @@ def evaluate(
     dialect = {name: options[name] for name in ("sep", "encoding")}
     is_one = is_one_file(sets)
     files = [open_table(sets[0], **dialect, quiet=quiet)] if is_one else parts_of(sets, quiet, **dialect).files()
-    found = evaluate_files(files, label, alpha, options["groups"], progress=is_one and not quiet)
-    show(evaluation_as_json(found), repr(found), quiet, as_json)
+    evaluation = evaluate_files(files, label, alpha, options["groups"], progress=is_one and not quiet)
+    show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
 
 
 @click.command()
@@ -240,7 +243,7 @@ def monitor(
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset --rotated
       aptset monitor outcomes.csv --label y -c cal.aptset --time asked --mature 30d
     """
-    from aptset.cli.monitor_jobs import Places, monitor_file
+    from aptset.cli.monitor_jobs import PredictionOrder, monitor_file
     from aptset.cli.probability_jobs import digest_of, load_artefact
     from aptset.core.files import check_other_files
 
@@ -249,14 +252,27 @@ def monitor(
     state = None if options["state"] is None else Path(options["state"])
     check_other_files([] if state is None else [state], [sets, calibration])
     file = open_table(sets, options["sep"], options["encoding"], quiet, is_growing=state is not None)
-    artefact, places = artefact_of(calibration), Places.of(options["order"], options["time"], options["mature"])
+    artefact, places = (
+        artefact_of(calibration),
+        PredictionOrder.of(options["order"], options["time"], options["mature"]),
+    )
     made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
     of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}
-    found = monitor_file(file, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
-    seen = {"rows": found.rows, "misses": found.misses, "alarmed_at": found.alarmed_at, "mature": options["mature"]}
-    waits = {"waiting": found.n_waiting, "unlabelled": found.unlabelled, "ignored": found.ignored}
-    show({**found.settings, **seen, **waits, "log_evidence": found.log_evidence}, found.sentence(), quiet, as_json)
-    if found.alarmed:
+    monitored = monitor_file(file, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
+    seen = {
+        "rows": monitored.rows,
+        "misses": monitored.misses,
+        "alarmed_at": monitored.alarmed_at,
+        "mature": options["mature"],
+    }
+    waits = {"waiting": monitored.n_waiting, "unlabelled": monitored.unlabelled, "ignored": monitored.ignored}
+    show(
+        {**monitored.settings, **seen, **waits, "log_evidence": monitored.log_evidence},
+        monitored.sentence(),
+        quiet,
+        as_json,
+    )
+    if monitored.alarmed:
         sys.exit(ALARMED)
 
 

@@ -60,9 +60,9 @@ def calibrate_files(
             of_rows = {"groups": by_labels or batch.groups, "ids": batch.ids, "logits": source.logits}
             of_rows |= {"weighing": Weighing(batch.weights, is_part=True), "number_copies": number_copies}
             settings |= {"classes": classes, "least_distinct": 0.0, "u": None, **of_rows}
-            found = score_labels(batch.probabilities, batch.labels, **settings)
-        parts.append(calibration_of(found, True, settings["normalize"]))
-        seeds.append(found.seeds if source.row_id is not None else found.seeds[:0])
+            scored = score_labels(batch.probabilities, batch.labels, **settings)
+        parts.append(calibration_of(scored, True, settings["normalize"]))
+        seeds.append(scored.seeds if source.row_id is not None else scored.seeds[:0])
         on_rows(len(batch.probabilities))
     if any(map(len, seeds)):  # of all rows: how they were cut into batches decides nothing
         check_ids(np.concatenate(seeds), sum(map(len, seeds)), least_distinct=0.5)
@@ -101,8 +101,8 @@ def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
     """Read an artefact; its score may come from modules that the user trusts."""
     if trust:
         beside_the_user()
-    found: Calibration = check_one_model(path, load_calibration(path, trust=trust))
-    return found
+    calibration: Calibration = check_one_model(path, load_calibration(path, trust=trust))
+    return calibration
 
 
 def digest_of(artefact: Path) -> str:
@@ -111,11 +111,11 @@ def digest_of(artefact: Path) -> str:
 
     facts, tensors = read_folder(artefact) if artefact.is_dir() else STORE.read(artefact)
     plain = {name: value for name, value in facts.items() if name not in ("created", "library")}
-    found = blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16)
+    digest = blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16)
     for name in sorted(tensors):
-        found.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
-        found.update(np.ascontiguousarray(tensors[name]).tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
+        digest.update(np.ascontiguousarray(tensors[name]).tobytes())
+    return digest.hexdigest()
 
 
 def beside_the_user() -> None:

@@ -157,9 +157,9 @@ with_splits = with_options(SPLITTING)
 def settings_of(options: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a run over many splits."""
     names = {"repetitions": "repetitions", "test_share": "test_share", "jobs": "n_jobs", "groups": "groups"}
-    found = {name: options[option] for option, name in names.items()}
-    found |= {"random_state": options["seed"], "progress": not options["quiet"]}
-    return {**found, "choice": choice_of(options), "trust": options["trust"]}
+    settings = {name: options[option] for option, name in names.items()}
+    settings |= {"random_state": options["seed"], "progress": not options["quiet"]}
+    return {**settings, "choice": choice_of(options), "trust": options["trust"]}
 
 
 def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
@@ -202,10 +202,10 @@ def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> No
     contents, texts = [], []
     for alpha in alphas:
         folder = folder_of(out, alpha, alphas)
-        found, written = audit_table(file, options["target"], options["model"], out=folder, alpha=alpha, **settings)
-        facts = {"verdicts": verdicts_as_json(found), "drift": found.drift.warning, "out": str(folder)}
+        audited, written = audit_table(file, options["target"], options["model"], out=folder, alpha=alpha, **settings)
+        facts = {"verdicts": verdicts_as_json(audited), "drift": audited.drift.warning, "out": str(folder)}
         contents.append({**facts, "written": written})
-        texts.append(f"{found!r}\n\nWritten to {folder}: {', '.join(written)}")
+        texts.append(f"{audited!r}\n\nWritten to {folder}: {', '.join(written)}")
     content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
     show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
 
@@ -246,10 +246,14 @@ def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> 
     settings, contents, texts = settings_of(options), [], []
     for alpha in alphas:
         folder = folder_of(out, alpha, alphas)
-        found, written = compare_table(file, options["target"], alternatives, out=folder, alpha=alpha, **settings)
-        facts = {"ranking": found.ranking, "sentences": found.sentences(), "recommended": found.recommendation()[0]}
-        contents.append({**facts, "verdicts": verdicts_as_json(found), "out": str(folder), "written": written})
-        texts.append(f"{found!r}\n\nWritten to {folder}: {', '.join(written)}")
+        comparison, written = compare_table(file, options["target"], alternatives, out=folder, alpha=alpha, **settings)
+        facts = {
+            "ranking": comparison.ranking,
+            "sentences": comparison.sentences(),
+            "recommended": comparison.recommendation()[0],
+        }
+        contents.append({**facts, "verdicts": verdicts_as_json(comparison), "out": str(folder), "written": written})
+        texts.append(f"{comparison!r}\n\nWritten to {folder}: {', '.join(written)}")
     content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
     show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
 

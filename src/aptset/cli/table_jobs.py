@@ -16,7 +16,7 @@ from aptset.arrow.layout import as_texts
 from aptset.cli.files import SetsWriter
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
-from aptset.cli.tables import Choice, TableRows, model_for, read_rows
+from aptset.cli.tables import ColumnChoice, TableRows, model_for, read_rows
 from aptset.conformal.schemes.split import Split
 from aptset.core.bands import LabelBands
 from aptset.core.files import atomic_path
@@ -52,7 +52,7 @@ class Settings:
     jobs: int | None = None
     progress: bool = False
     trust: tuple[str, ...] = ()
-    choice: Choice = field(default_factory=Choice)
+    choice: ColumnChoice = field(default_factory=ColumnChoice)
 
     def classifier(self, model: Any) -> ConformalClassifier:
         """Return the classifier that the settings stand for."""
@@ -151,9 +151,10 @@ class TableResult:
 
 def _namesakes(target: str, names: Sequence[str]) -> list[str]:
     """Say which columns are called nearly as the target is: they may tell the label, and no new row will have that."""
-    found = [name for name in names if name.casefold().strip() == target.casefold().strip()]
+    namesakes = [name for name in names if name.casefold().strip() == target.casefold().strip()]
     return [
-        f"  look twice {name}: called as the target is; if it tells the label, pass --drop {name!r}" for name in found
+        f"  look twice {name}: called as the target is; if it tells the label, pass --drop {name!r}"
+        for name in namesakes
     ]
 
 
@@ -183,10 +184,12 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
     with all_at_once():
         sets = classifier.predict_set(X, settings.alphas, groups=of_test, ids=test_ids)
     shown = of_test if settings.bands is None else settings.bands.of(y)
-    found = [evaluate(some, y, groups=shown, alpha=alpha) for some, alpha in zip(sets, settings.alphas, strict=True)]
+    evaluations = [
+        evaluate(some, y, groups=shown, alpha=alpha) for some, alpha in zip(sets, settings.alphas, strict=True)
+    ]
     p_value = None
     if classifier.fitted_.rule.scheme.name == "split" and groups is None and settings.bands is None:
         n, alpha = classifier.n_calibration_, settings.alphas[0]
         p_value = coverage_test(sets[0].covers(y), n=n, alpha=alpha).p_value
     is_raw = classifier.estimator is model
-    return TableResult(classifier, rows, settings, target, test, sets, found, p_value, test_ids, is_raw)
+    return TableResult(classifier, rows, settings, target, test, sets, evaluations, p_value, test_ids, is_raw)

@@ -71,7 +71,7 @@ def check_number_columns(path: Path, table: Any, names: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ColumnChoice:
     """What the user said about columns."""
 
     drop: tuple[str, ...] = ()
@@ -91,11 +91,11 @@ class TableRows:
     def sliceable(self, rows: Any = None) -> pd.DataFrame | None:
         """Return the columns that slices are made of, dates as dates; texts of many values are left out."""
         frame = self.features if rows is None else self.features.iloc[rows]
-        found = {name: frame[name] for name in self.plan.names("number", "category")}
+        columns = {name: frame[name] for name in self.plan.names("number", "category")}
         for column in self.plan.used:
             if column.kind == "date":
-                found[column.name] = dates_of(frame[column.name], column.format)
-        return pd.DataFrame(found, index=frame.index) if found else None
+                columns[column.name] = dates_of(frame[column.name], column.format)
+        return pd.DataFrame(columns, index=frame.index) if columns else None
 
 
 def read_rows(
@@ -104,7 +104,7 @@ def read_rows(
     groups: str | None,
     left_out: str | None = None,
     may_be_grouping: bool = True,
-    choice: Choice | None = None,
+    choice: ColumnChoice | None = None,
     raw: bool = False,
 ) -> TableRows:
     """Return the features, the labels as texts, and the groups as texts if they are a column.
@@ -113,7 +113,7 @@ def read_rows(
     Where the calibration may group rows itself, "label" stands for that and not for a column. With ``raw``, for a model
     that prepares its columns itself, no column is left out but those that the user named.
     """
-    choice, path = Choice() if choice is None else choice, file.path
+    choice, path = ColumnChoice() if choice is None else choice, file.path
     is_column = groups is not None and not (is_grouping(groups) and may_be_grouping)
     guessed = file.table()
     names = guessed.column_names

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from aptset.arrow import ThresholdSearch, merge_states
 from aptset.arrow.calibrating import search_for
 from aptset.arrow.checks import check_column
-from aptset.arrow.layout import Layout
+from aptset.arrow.layout import ColumnLayout
 from aptset.arrow.settings import Calibrating, Columns, Conformity
 from aptset.arrow.state_checks import check_rows_found
 from aptset.calibration.calibration import Calibration
@@ -123,7 +123,7 @@ def calibrate(
     schema = rows.arrow_schema
     check_column(schema.names, labels, "labels")
     columns = Columns(rows.probabilities, prefix, groups, ids, labels)
-    names, layout = None, Layout.of(schema, columns, width=2)
+    names, layout = None, ColumnLayout.of(schema, columns, width=2)
     if layout.holds_lists:
         with plain_errors():
             classes, names = rows.class_names(layout.columns[0], labels, classes)

@@ -151,10 +151,10 @@ def check_rows_present(path: Path, n_rows: int) -> None:
         raise ValueError(f"{path} must have at least one row; it has a header only, or nothing.")
 
 
-def check_row_count(path: Path, found: int, wanted: int) -> None:
+def check_row_count(path: Path, n_rows: int, wanted: int) -> None:
     """Refuse to go on with fewer or more rows than a file has."""
-    if found != wanted:
-        raise ValueError(f"{path} must give back every row: it has {wanted}, but {found} were read. Check its quotes.")
+    if n_rows != wanted:
+        raise ValueError(f"{path} must give back every row: it has {wanted}, but {n_rows} were read. Check its quotes.")
 
 
 def in_whole_blocks(n_rows: int) -> int:
@@ -187,9 +187,9 @@ def format_of(path: Path) -> type[TableFile]:
 
 def table_file(path: Path, separator: str | None = None, encoding: str | None = None, keys: Keys = ()) -> TableFile:
     """Return a file as a source of rows; ``separator`` and ``encoding`` are for formats that are text."""
-    found = format_of(path)
-    dialect: dict[str, Any] = {"separator": separator, "encoding": encoding} if found.is_text else {}
+    kind = format_of(path)
+    dialect: dict[str, Any] = {"separator": separator, "encoding": encoding} if kind.is_text else {}
     for option, value in (("--sep", separator), ("--encoding", encoding)):
-        if value is not None and not found.is_text:
+        if value is not None and not kind.is_text:
             raise ValueError(f"{option} is for CSV files; {path} is none.")
-    return found(path, keys=keys, **dialect)
+    return kind(path, keys=keys, **dialect)

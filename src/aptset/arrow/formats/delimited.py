@@ -72,7 +72,7 @@ class DelimitedText(TableFile):
         with self.errors():
             lines = io.TextIOWrapper(io.BytesIO(self._head), "utf-8-sig", errors="surrogateescape", newline="")
             names = next(self._cells(lines), None)
-            if len(self._head) == _BLOCK and not next(lines, ""):  # a header that is longer than what was looked at
+            if not next(lines, ""):  # the header may be longer than what was looked at
                 names = next(self._records(), None)
             if names is None:
                 raise ValueError("Empty CSV file")
@@ -83,9 +83,9 @@ class DelimitedText(TableFile):
     @cached_property
     def schema(self) -> pa.Schema:
         """The names of the columns, and the types that the first rows look like; takes a second for many thousands."""
-        found = pa_csv.open_csv(pa.BufferReader(self._head), parse_options=self._parse).schema
-        kinds = [pa.float64() if field.name in self._decimals else field.type for field in found]
-        return pa.schema(list(zip(found.names, kinds, strict=True)))
+        guessed = pa_csv.open_csv(pa.BufferReader(self._head), parse_options=self._parse).schema
+        kinds = [pa.float64() if field.name in self._decimals else field.type for field in guessed]
+        return pa.schema(list(zip(guessed.names, kinds, strict=True)))
 
     def _count(self) -> int:
         """Return how many rows there are below the header; refuse a quote that does not close.
@@ -307,10 +307,10 @@ def check_encoding(encoding: str) -> str:
 
 def check_separator(separator: str) -> str:
     """Return what stands between cells: one letter, or the word for a tab."""
-    found = {"tab": "\t", "\\t": "\t"}.get(separator, separator)
-    if len(found) != 1 or not found.isascii() or found in '"\r\n':
+    mark = {"tab": "\t", "\\t": "\t"}.get(separator, separator)
+    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n':
         raise ValueError(f"--sep must be one ASCII character, such as ; or |, or the word tab; got {separator!r}.")
-    return found
+    return mark
 
 
 def check_utf8_columns(path: Path, table: Any) -> None:

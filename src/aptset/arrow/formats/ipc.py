@@ -35,8 +35,8 @@ class ArrowTable(TableFile):
         with pa.memory_map(as_utf8(self.path)) as source:
             reader = _reader(source)
             is_file = hasattr(reader, "num_record_batches")
-            found = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
-            yield from (batch if is_whole else batch.select(list(columns)) for batch in found)
+            batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
+            yield from (batch if is_whole else batch.select(list(columns)) for batch in batches)
 
 
 def _reader(source: Any) -> Any:

@@ -29,7 +29,7 @@ _NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")  # the second is what Hive and Sp
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """A file among several, and its name below the folder that all have in common."""
 
     name: str
@@ -50,10 +50,10 @@ class Part:
         return name if kind in ("csv", "parquet") else posixpath.splitext(name)[0] + ".parquet"
 
 
-def find_parts(names: Sequence[str]) -> list[Part]:
+def find_parts(names: Sequence[str]) -> list[FilePart]:
     """Return the files that names stand for, sorted by name; refuse what is no part, and what is named twice."""
     searches = [_search(name) for name in names]
-    locations = [(location, info) for _, found in searches for location, info in found]
+    locations = [(location, info) for _, files in searches for location, info in files]
     if any(
         location.store != locations[0][0].store for location, _ in locations
     ):  # their names have no folder in common
@@ -61,7 +61,7 @@ def find_parts(names: Sequence[str]) -> list[Part]:
     check_told_apart([(location.real_path, location.shown) for location, _ in locations])
     root = _without_keys(posixpath.commonpath([root for root, _ in searches]))
     start = len(root.rstrip("/")) + 1 if root else 0
-    parts = [Part(location.path[start:], location) for location, _ in locations]
+    parts = [FilePart(location.path[start:], location) for location, _ in locations]
     check_endings([(part.name, part.location.shown) for part in parts])
     return sorted(parts, key=lambda part: part.name.split("/"))
 
@@ -106,19 +106,19 @@ def _search(name: str) -> tuple[str, list[tuple[Location, Any]]]:
         return posixpath.dirname(location.path), [(location, info)]
     if info.type == FileType.Directory:
         inside = [(inner, one) for inner, one in location.listed(recursive=True) if inner and not _is_hidden(inner)]
-        found = [(location.below(inner), one) for inner, one in inside if one.type != FileType.Directory]
-        check_files([(inner.shown, one.type == FileType.File) for inner, one in found])
-        if not found:
+        files = [(location.below(inner), one) for inner, one in inside if one.type != FileType.Directory]
+        check_files([(inner.shown, one.type == FileType.File) for inner, one in files])
+        if not files:
             raise FileNotFoundError(
                 f"{name} must hold at least one file; it holds none (names that begin with . or _ are left out)."
             )
-        return location.path, found
+        return location.path, files
     if not has_magic(name):
         raise FileNotFoundError(f"{name} must be a file or a folder; there is none of that name.")
-    found = _matching(location)
-    if not found:
+    files = _matching(location)
+    if not files:
         raise FileNotFoundError(f"{name!r} must match at least one file; it matches none.")
-    return _fixed(location.path)[0], found
+    return _fixed(location.path)[0], files
 
 
 def _is_hidden(name: str) -> bool:
@@ -139,9 +139,9 @@ def _matching(location: Location) -> list[tuple[Location, Any]]:
     given = location.shown.rstrip("/").split("/")
     shown = "/".join(given[: len(given) - len(patterns)])
     base = replace(location, path=folder, shown=shown or ("/" if location.shown.startswith("/") else ""))
-    found = {one.path: (one, info) for one, info in _descend(base, patterns) if info.type != FileType.Directory}
-    check_files([(one.shown, info.type == FileType.File) for one, info in found.values()])
-    return list(found.values())
+    files = {one.path: (one, info) for one, info in _descend(base, patterns) if info.type != FileType.Directory}
+    check_files([(one.shown, info.type == FileType.File) for one, info in files.values()])
+    return list(files.values())
 
 
 def _descend(folder: Location, patterns: Sequence[str]) -> Iterator[tuple[Location, Any]]:
@@ -173,7 +173,7 @@ class Reader:
     is_growing: bool = False  # the last line of a CSV waits until it has its end
 
     @contextmanager
-    def file_of(self, part: Part) -> Iterator[TableFile]:
+    def file_of(self, part: FilePart) -> Iterator[TableFile]:
         """Give a file of this machine with the rows of a part."""
         with ExitStack() as stack:
             path = stack.enter_context(local_copy(part.location))

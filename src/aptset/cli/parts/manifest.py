@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from pyarrow.fs import FileType
 
-from aptset.cli.parts.discovery import Part
+from aptset.cli.parts.discovery import FilePart
 from aptset.cli.parts.stores import Location, is_of_all_bytes
 
 try:
@@ -134,7 +134,7 @@ class Manifest:
     @classmethod
     @contextmanager
     def open(
-        cls, out: Location, settings: dict[str, Any], parts: Sequence[Part], folders: Sequence[Location]
+        cls, out: Location, settings: dict[str, Any], parts: Sequence[FilePart], folders: Sequence[Location]
     ) -> Iterator[Manifest]:
         """Begin a run in a folder, or go on with one of the same settings; ``folders`` are those that are read."""
         check_output_names([(part.output_name, part.location.shown) for part in parts])
@@ -159,13 +159,13 @@ class Manifest:
     def _holds_something(self) -> bool:
         """Tell whether parts were finished here; refuse a folder that is not ours."""
         there = {name for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
-        found = any(name != _MANIFEST and not _is_hidden(name) for name in there)
-        if found and _MANIFEST not in there:
+        has_parts = any(name != _MANIFEST and not _is_hidden(name) for name in there)
+        if has_parts and _MANIFEST not in there:
             raise ValueError(
                 f"{self.out.shown} must be an empty folder, or hold an earlier run of the same command; it holds other "
                 "files. Name another folder."
             )
-        return found
+        return has_parts
 
     def _begin(self, settings: dict[str, Any], is_alone: bool) -> None:
         """Write down the settings of the run; those of one that is at work or finished something stay."""
@@ -178,13 +178,13 @@ class Manifest:
         else:  # nothing was finished: what went wrong may have been the settings
             manifest.write(_as_json(settings))
 
-    def looks(self, parts: Sequence[Part]) -> Iterator[Look]:
+    def looks(self, parts: Sequence[FilePart]) -> Iterator[Look]:
         """Yield for each part what an earlier run left of it; files are hashed in several threads, ahead."""
         there = {name for name, info in self.out.listed(recursive=True) if info.type == FileType.File}
         with ThreadPoolExecutor(_READERS) as readers:
             yield from readers.map(partial(self._look, there), parts)
 
-    def _look(self, there: set[str], part: Part) -> Look:
+    def _look(self, there: set[str], part: FilePart) -> Look:
         """Compare a part with its record: the input by its name and its content, the output by its content."""
         name = part.output_name
         if _record_of(part) not in there:
@@ -206,7 +206,7 @@ class Manifest:
         return Look(record, is_copy=not is_same_name)
 
     @contextmanager
-    def claimed(self, part: Part, digest: str) -> Iterator[None]:
+    def claimed(self, part: FilePart, digest: str) -> Iterator[None]:
         """Keep a part to one input while it is written: runs at the same time look at each other's claims and records.
 
         A claim is an empty file whose name tells the input. Who finds another one beside his own gives up, so of two at
@@ -235,14 +235,14 @@ class Manifest:
         finally:
             claim.unlink(missing_ok=True)
 
-    def others(self, parts: Sequence[Part]) -> int:
+    def others(self, parts: Sequence[FilePart]) -> int:
         """Return how many parts were finished here that this run does not know."""
         known = {_record_of(part) for part in parts}
         noted = self.out.below(f"{_FOLDER}/parts").listed(recursive=True)
         names = [name for name, info in noted if info.type == FileType.File and not _is_hidden(name)]
         return sum(f"{_FOLDER}/parts/{name}" not in known for name in names)
 
-    def note(self, part: Part, input_digest: str, counts: dict[str, int]) -> None:
+    def note(self, part: FilePart, input_digest: str, counts: dict[str, int]) -> None:
         """Write down that a part is finished, from what and to what."""
         facts = {"part": part.name, "input": part.location.full_name, "input_digest": input_digest}
         facts["output_digest"] = self.out.below(part.output_name).digest()
@@ -254,16 +254,16 @@ def _is_hidden(name: str) -> bool:
     return name.rpartition("/")[2].startswith(".")
 
 
-def _record_of(part: Part) -> str:
+def _record_of(part: FilePart) -> str:
     """Return the name of a record; it goes by the output, which a.csv and a.csv.gz have in common."""
     return f"{_FOLDER}/parts/{part.output_name}.json"
 
 
-def _read_record(out: Location, part: Part) -> dict[str, Any] | None:
-    found = _read(out.below(_record_of(part)))
+def _read_record(out: Location, part: FilePart) -> dict[str, Any] | None:
+    record = _read(out.below(_record_of(part)))
     kinds = {**dict.fromkeys(_FACTS, str), **dict.fromkeys(COUNTS, int)}
-    is_record = isinstance(found, dict) and all(type(found.get(name)) is kind for name, kind in kinds.items())
-    return found if is_record and all(0 <= found[name] < 2**63 for name in COUNTS) else None
+    is_record = isinstance(record, dict) and all(type(record.get(name)) is kind for name, kind in kinds.items())
+    return record if is_record and all(0 <= record[name] < 2**63 for name in COUNTS) else None
 
 
 def _read(location: Location) -> Any:

@@ -21,7 +21,7 @@ from aptset.arrow.formats import BATCH_ROWS, TableFile, check_rows_present, form
 from aptset.cli.checks import check_columns, check_distinct_columns
 from aptset.cli.files import ProbabilityFile, SetsWriter
 from aptset.cli.inputs import parts_of, source_of
-from aptset.cli.parts.discovery import Part, Reader, local_target, scratch_folder
+from aptset.cli.parts.discovery import FilePart, Reader, local_target, scratch_folder
 from aptset.cli.parts.manifest import COUNTS, Look, Manifest, check_same_inputs
 from aptset.cli.parts.stores import Location, location_of, refuse_changing_input
 from aptset.cli.probability_jobs import digest_of, load_artefact, predict_file
@@ -50,7 +50,7 @@ def warn_anew(out: str, reasons: Sequence[tuple[str, str]]) -> None:
 class Parts:
     """Many files, each of which is opened when its turn has come."""
 
-    parts: Sequence[Part]
+    parts: Sequence[FilePart]
     reader: Reader
     progress: bool
 
@@ -111,7 +111,7 @@ class Parts:
         warn_anew(manifest.out.shown, [(part.output_name, look.anew) for part, look in named if look.anew])
         return looks
 
-    def _write_one(self, manifest: Manifest, part: Part, one: OnePart) -> dict[str, Any]:
+    def _write_one(self, manifest: Manifest, part: FilePart, one: OnePart) -> dict[str, Any]:
         location = manifest.out.below(part.output_name)
         if location.is_local:
             Path(location.path).parent.mkdir(parents=True, exist_ok=True)
@@ -262,8 +262,8 @@ def _others_without_rows(source: ProbabilityFile, classes: list[str]) -> list[st
     if not source.file.is_text or source.prefix is not None:
         source.classes()
         return source.other_columns()
-    found, names = replace(source, prefix="").classes(), source.file.names
-    check_columns(source.path, set(classes) <= set(found), "a column for each class", names, classes)
+    columns, names = replace(source, prefix="").classes(), source.file.names
+    check_columns(source.path, set(classes) <= set(columns), "a column for each class", names, classes)
     return [name for name in [*names, *dict(source.file.keys)] if name not in classes]
 
 

@@ -74,9 +74,9 @@ class Location:
         """Return what is in the folder, by names relative to it; nothing where there is no folder."""
         if self.is_local:
             return list(self._tree("")) if recursive else self._entries()
-        found = self.store.get_file_info(FileSelector(self.path, recursive=recursive, allow_not_found=True))
+        entries = self.store.get_file_info(FileSelector(self.path, recursive=recursive, allow_not_found=True))
         start = len(self.path.rstrip("/")) + 1
-        return [(info.path[start:], info) for info in found]
+        return [(info.path[start:], info) for info in entries]
 
     def _entries(self) -> list[tuple[str, FileInfo]]:
         """Return what is in a folder of this machine; pyarrow itself says nothing about links that lead nowhere."""
@@ -100,8 +100,8 @@ class Location:
         """Return what changes whenever the content does, told at once where it is here: for looks before and after."""
         if not self.is_local:
             return self.digest()
-        found = os.stat(self.path)
-        return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+        status = os.stat(self.path)
+        return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
     def digest(self) -> str:
         """Return what tells this content from any other: of all bytes, where they are on this machine.
@@ -113,11 +113,11 @@ class Location:
         if info is not None and (tag := self._tag()):
             return f"tag {tag}, {info.size} bytes"
         if info is None or info.mtime_ns is None:
-            found = sha256()
+            hashed = sha256()
             with self.store.open_input_stream(self.path, compression=None) as stream:
                 while block := stream.read(_BLOCK):
-                    found.update(block)
-            return _WHOLE + found.hexdigest()
+                    hashed.update(block)
+            return _WHOLE + hashed.hexdigest()
         with self.store.open_input_file(self.path) as file:
             ends = file.read_at(_END, 0) + file.read_at(_END, max(0, file.size() - _END))
         return f"{info.size} bytes, changed at {info.mtime_ns}, ends {sha256(ends).hexdigest()}"
@@ -205,8 +205,8 @@ def location_of(name: str) -> Location:
 def _store_of(url: str) -> tuple[Any, str]:
     """Return a file system and a path in it: pyarrow's own, else one of fsspec's."""
     try:
-        found: tuple[Any, str] = FileSystem.from_uri(url)
-        return found
+        store_and_path: tuple[Any, str] = FileSystem.from_uri(url)
+        return store_and_path
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         if "Unrecognized filesystem" not in str(error) and not isinstance(error, pa.ArrowNotImplementedError):
             raise ValueError(f"{url} cannot be reached: {error}") from error
