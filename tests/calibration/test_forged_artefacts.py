@@ -192,7 +192,8 @@ def test_compiled_loops_stay_inside_of_their_arrays():
     """Even if a calibration is put together wrongly, nothing outside of its arrays is read."""
     from dataclasses import replace
 
-    from aptset.conformal.measure import FoldScores, HeldOut
+    from aptset.conformal.fold_scores import FoldScores
+    from aptset.conformal.measure import HeldOut
     from aptset.core.groups import Groups
     from aptset.kernels import engines
 

@@ -118,7 +118,7 @@ def test_a_trillion_scores_on_a_grid():
     points, of_point = np.arange(1000), generator.integers(10**8, 2 * 10**9, size=1000)
     n = int(of_point.sum())
     counts = ScoreCounts(("all",), np.array([n]), np.zeros(1000, np.int32), points, of_point, 0, None)
-    held_out = OnGrid.of(counts, EVERYONE, 2.0**-10)
+    held_out = OnGrid(counts, EVERYONE, 2.0**-10)
     running = np.cumsum(of_point).tolist()
     for alpha in (Fraction(1, 10), Fraction(1, 1000), Fraction("0.123456789012")):
         k = ceil((1 - alpha) * (n + 1))

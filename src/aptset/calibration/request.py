@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import HeldOut
 from aptset.conformal.weight_checks import (
     check_label_weights,
     check_one_kind_of_weights,
@@ -22,6 +20,7 @@ from aptset.conformal.weight_checks import (
     check_weights,
     warn_of_uncertain_ratios,
 )
+from aptset.conformal.weights import Whole
 from aptset.core.devices import is_on_device, on_host, stand_in, tensor_of
 from aptset.core.groups import Ids
 from aptset.core.matrix import check_new_probabilities, check_rows, softmax_of, tolerance_of
@@ -206,7 +205,7 @@ class Prepared(NamedTuple):
 
     rows: Rows | OnDevice
     cells: Ids | None
-    held_out: HeldOut
+    mass: Whole | None  # that new rows or labels bring; None: one each
     allow_empty: bool
 
 
@@ -215,18 +214,10 @@ def prepare(
 ) -> Prepared:
     """Check what is asked of one model about new rows; without levels nothing is said about too few samples."""
     rows, _, matrix = new_rows(face, formula, probabilities, request)
-    return Prepared(rows, *resolve(face, request, len(matrix), levels))
-
-
-def resolve(face: Face, request: Request, n_rows: int, levels: Sequence[Fraction]) -> tuple[Ids | None, HeldOut, bool]:
-    """Return the cells of new rows, the scores as their weights meet them, and whether sets may be empty."""
-    cells, sizes = face.held_out.meet(request.groups, n_rows)
-    held_out = face.held_out.facing(request.weights, n_rows)
-    if levels:
-        held_out.warn(sizes, cells, list(levels), stacklevel=5)
+    cells, mass = face.held_out.place(request.groups, request.weights, len(matrix), levels, stacklevel=4)
     if request.allow_empty is None:
-        return cells, held_out, face.allow_empty
-    return cells, held_out, check_flag(request.allow_empty, "allow_empty")
+        return Prepared(rows, cells, mass, face.allow_empty)
+    return Prepared(rows, cells, mass, check_flag(request.allow_empty, "allow_empty"))
 
 
 def new_rows(
@@ -248,8 +239,8 @@ def new_rows(
     ids = request.ids
     if ids is not None:
         probabilities, ids = take_ids(probabilities, ids)
-    is_weighted = isinstance(face.held_out, Weighted)
-    factors = face.held_out.factors if isinstance(face.held_out, Weighted) else None
+    is_weighted = face.held_out.is_weighted
+    factors = face.held_out.factors
     is_plain = type(probabilities) is np.ndarray and request.logits is False and factors is None
     stays = may_stay and not is_plain and not is_weighted and stays_on_device(probabilities, formula)
     shape = probabilities if is_plain else looked_at(probabilities, stays)

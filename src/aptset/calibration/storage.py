@@ -55,9 +55,8 @@ from aptset.calibration.stored_fields import (
     weights_of,
 )
 from aptset.calibration.stored_scores import check_counted_classes, describe_score, find_score
-from aptset.conformal.histogram import Counted
-from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import FoldScores, HeldOut
+from aptset.conformal.fold_scores import FoldScores
+from aptset.conformal.measure import HeldOut, Thresholds
 from aptset.core.files import atomic_path, check_plain_file
 from aptset.core.groups import Groups, flat_groups
 from aptset.core.randomization import Chance
@@ -93,7 +92,7 @@ def read_calibration(
     columns, score = facts["columns"], find_score(path, facts["score"], scores, trust)
     check_counted_classes(path, score, len(classes))
     if facts["kind"] in COUNTED:
-        held_out: HeldOut = counts_from(path, facts, tensors, groups, score)
+        held_out: Thresholds = counts_from(path, facts, tensors, groups, score)
     elif "weights" in facts:
         held_out = weighted_from(path, facts, tensors, groups, len(classes))
     else:
@@ -124,14 +123,14 @@ def _folds(tensors: dict[str, NDArray[Any]], groups: Groups) -> tuple[FoldScores
     return tuple(FoldScores(part, starts, groups) for part, starts in zip(parts, offsets, strict=True))
 
 
-def _tensors(held_out: HeldOut) -> dict[str, NDArray[Any]]:
-    if isinstance(held_out, Counted):
+def _tensors(held_out: Thresholds) -> dict[str, NDArray[Any]]:
+    if not isinstance(held_out, HeldOut):
         return tensors_of(held_out)
     (first, *others) = held_out.folds
     scores = np.concatenate([first.scores, *(fold.scores for fold in others)]) if others else first.scores
     offsets = np.array([fold.offsets for fold in held_out.folds], dtype=np.int64)
     tensors = {"scores": np.ascontiguousarray(scores), "offsets": offsets if others else offsets[0]}
-    if isinstance(held_out, Weighted):
+    if held_out.is_weighted:
         return {**tensors, "weights": weights_of(held_out)}
     if held_out.judges is None:
         return tensors
@@ -165,7 +164,7 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 def _describe(fields: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
     from importlib.metadata import version  # takes as long to load as a third of numpy
 
-    held_out: HeldOut = fields["held_out"]
+    held_out: Thresholds = fields["held_out"]
     score, columns, chance = fields["conformity"], fields["columns"], fields["chance"]
     counted = kind_of_counts(held_out)
     facts = {
@@ -184,7 +183,7 @@ def _describe(fields: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[
         "parts": [str(part) for part in fields["parts"]],
         "n": held_out.n,
         "scores_hash": hash_of_counts(tensors) if counted else hash_of(held_out.scores),
-        **({"weights": describe_weights(held_out)} if isinstance(held_out, Weighted) else {}),
+        **({"weights": describe_weights(held_out)} if isinstance(held_out, HeldOut) and held_out.is_weighted else {}),
         "library": version("aptset"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }

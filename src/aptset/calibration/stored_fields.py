@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from aptset.calibration.stored_checks import damaged, is_storable, unknown_kind
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.histogram import Counted, KnownThresholds, OnGrid, ScoreCounts
-from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import Fold, HeldOut
+from aptset.conformal.fold_scores import Fold, FoldScores
+from aptset.conformal.histogram import KnownThresholds, OnGrid, ScoreCounts
+from aptset.conformal.measure import HeldOut, Thresholds
 from aptset.conformal.scheme import FoldSizes, Line, Scheme
-from aptset.conformal.weights import Scale, WeightedScores
+from aptset.conformal.weights import Scale
 from aptset.core.groups import Groups
 from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
@@ -93,7 +93,7 @@ def find_scheme(path: str | Path, stored: dict[str, Any]) -> Scheme:
 _KEYS = {"ratios", "prior_correction", "effective_size"}
 
 
-def describe_weights(held_out: Weighted) -> dict[str, Any]:
+def describe_weights(held_out: HeldOut) -> dict[str, Any]:
     """Return all about weights but the weights themselves."""
     return {
         "ratios": None if held_out.ratios is None else held_out.ratios.tolist(),
@@ -102,14 +102,14 @@ def describe_weights(held_out: Weighted) -> dict[str, Any]:
     }
 
 
-def weights_of(held_out: Weighted) -> Floats:
+def weights_of(held_out: HeldOut) -> Floats:
     """Return the weight of each score, fold by fold."""
-    return np.concatenate([part.weights for part in held_out.parts])
+    return held_out.weights
 
 
 def weighted_from(
     path: str | Path, facts: dict[str, Any], tensors: dict[str, NDArray[Any]], groups: Groups, n_classes: int
-) -> Weighted:
+) -> HeldOut:
     """Return the scores with their weights; refuse what no calibration has."""
     weights, ratios = tensors["weights"], facts["weights"].get("ratios")
     if facts["weights"].keys() != _KEYS or not isinstance(facts["weights"]["prior_correction"], bool):
@@ -126,8 +126,8 @@ def weighted_from(
         tensors[name].flags.writeable = False
     cuts = np.cumsum(offsets[:, -1])[:-1]
     of_folds = zip(np.split(tensors["scores"], cuts), np.split(weights, cuts), offsets, strict=True)
-    folds = tuple(WeightedScores(scores, some, starts, groups, scale) for scores, some, starts in of_folds)
-    found = Weighted(folds, groups, None, known, facts["weights"]["prior_correction"])
+    folds = tuple(FoldScores(part, starts, groups, True, mass, scale) for part, mass, starts in of_folds)
+    found = HeldOut(folds, groups, None, known, facts["weights"]["prior_correction"])
     _check_size(path, facts["weights"]["effective_size"], found.effective_sizes)
     return found
 
@@ -168,12 +168,12 @@ Tensors = dict[str, NDArray[Any]]
 Shapes = dict[str, tuple[str, list[int]]]
 
 
-def kind_of_counts(held_out: HeldOut) -> str | None:
+def kind_of_counts(held_out: Thresholds) -> str | None:
     """Return the kind of what was kept instead of scores; None if scores were."""
-    return (THRESHOLDS if isinstance(held_out, KnownThresholds) else GRID) if isinstance(held_out, Counted) else None
+    return THRESHOLDS if isinstance(held_out, KnownThresholds) else GRID if isinstance(held_out, OnGrid) else None
 
 
-def tensors_of(held_out: HeldOut) -> Tensors:
+def tensors_of(held_out: Thresholds) -> Tensors:
     """Return what was kept as arrays."""
     if isinstance(held_out, KnownThresholds):
         return {"thresholds": np.ascontiguousarray(held_out.found), "sizes": np.ascontiguousarray(held_out.sizes)}
@@ -185,7 +185,7 @@ def tensors_of(held_out: HeldOut) -> Tensors:
     return {"lowest": lowest, "offsets": counts.starts, "gaps": _narrow(gaps), "counts": _narrow(counts.counts)}
 
 
-def facts_of(held_out: HeldOut) -> dict[str, Any]:
+def facts_of(held_out: Thresholds) -> dict[str, Any]:
     """Return the facts that only such a calibration has."""
     if not isinstance(held_out, KnownThresholds):
         return {}
@@ -261,12 +261,12 @@ def _level(text: Any) -> Fraction | None:
     return level if level is not None and level < 1 else None
 
 
-def counts_from(path: str | Path, facts: dict[str, Any], tensors: Tensors, groups: Groups, score: Any) -> Counted:
+def counts_from(path: str | Path, facts: dict[str, Any], tensors: Tensors, groups: Groups, score: Any) -> Thresholds:
     """Return what was kept, from tensors that were checked."""
     if facts["kind"] == THRESHOLDS:
         levels = tuple(level for text in facts["levels"] if (level := _level(text)) is not None)
         found, sizes = tensors["thresholds"], tensors["sizes"]
-        return KnownThresholds((), groups, group_sizes=sizes, levels=levels, found=found)
+        return KnownThresholds(groups=groups, group_sizes=sizes, levels=levels, found=found)
     if not isinstance(score, Gridded):
         raise damaged(path, "its score must be on a grid, as its counts are")
     offsets, counts = tensors["offsets"], tensors["counts"].astype(np.int64)
@@ -276,7 +276,7 @@ def counts_from(path: str | Path, facts: dict[str, Any], tensors: Tensors, group
     sizes = np.zeros(len(groups.names), dtype=np.int64)
     np.add.at(sizes, group, counts)
     names = groups.names if groups.kind == "row" else _counted_names(groups)
-    return OnGrid.of(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, float(score.resolution))
+    return OnGrid(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, float(score.resolution))
 
 
 def _counted_names(groups: Groups) -> tuple[Any, ...]:

@@ -55,7 +55,7 @@ class OnDevice:
         if ids is None:
             return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), at_least)
         if held_out.groups.kind == "all":
-            return mask_at(rows, _moved(held_out.thresholds(alpha)[:1], rows), at_least)
+            return mask_at(rows, _moved(held_out.by_cell(alpha)[:1], rows), at_least)
 
         def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
             return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[mine], [alpha])[:, 0], rows), at_least)

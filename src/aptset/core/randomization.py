@@ -220,6 +220,8 @@ class Chance:
         self, u: ArrayLike | None, ids: ArrayLike | None, n_rows: int, key: int, least_distinct: float = 0.5
     ) -> Draw:
         """Return the draw of calibration rows."""
+        if u is None and ids is None:
+            return NO_DRAW if self.randomized else Draw(None, np.ones(n_rows))
         refuse_fresh(u, "at calibration: its rows have u of their own, copy by copy")
         return self._draw(u, check_ids(ids, n_rows, least_distinct), n_rows, key)
 
@@ -273,5 +275,6 @@ _ALL_ROWS = 2**16  # up to here every row counts; of more, one in 64 does: a fin
 def fingerprint_of(seeds: Words, scores: Floats) -> int:
     """Return a number that tells calibration rows apart from others; of rows together it is the sum."""
     step = 1 if len(seeds) <= _ALL_ROWS else 64
-    words = (seeds[::step], scores.view(np.uint64)[::step])
-    return sum(int(word.sum(dtype=np.uint64)) for word in words) & 0xFFFFFFFFFFFFFFFF
+    of_seeds = int(seeds[::step].sum(dtype=np.uint64))
+    of_scores = int(scores.view(np.uint64)[::step].sum(dtype=np.uint64))
+    return (of_seeds + of_scores) & 0xFFFFFFFFFFFFFFFF

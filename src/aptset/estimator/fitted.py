@@ -14,11 +14,12 @@ from sklearn.utils.validation import _num_samples
 
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.cross_calibration import CrossCalibration
-from aptset.conformal.aggregation import Tally, chunks, p_values_of_one_model, sets_of_one_model
+from aptset.conformal.aggregation import Tally, chunks
 from aptset.conformal.guarantees import Promises
-from aptset.conformal.importance import effective_in_words
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.importance import effective_in_words, warn_of_weights
+from aptset.conformal.measure import HeldOut, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.scheme import Scheme
+from aptset.conformal.weights import Whole
 from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import Groups, GroupValues
 from aptset.core.matrix import OF_ESTIMATOR
@@ -128,9 +129,9 @@ class Fitted:
         """What is promised."""
         return Promises.of(self.rule.scheme, self.held_out)
 
-    def facing(self, samples: fitting.Samples) -> HeldOut:
-        """Return the scores as some new samples meet them."""
-        return self.held_out.facing(samples.weights, len(samples))
+    def mass(self, samples: fitting.Samples) -> Whole | None:
+        """Return the mass that new samples bring; None where each brings one."""
+        return self.held_out.test_mass(samples.weights, len(samples))
 
     def warn(
         self,
@@ -141,11 +142,12 @@ class Fitted:
         stacklevel: int = 4,
     ) -> None:
         """Say once if calibration samples are too few for some of the new ones."""
-        met = self.held_out.meet(values, len(samples))[1]
-        if samples.weights is not None:
-            self.facing(samples).warn(met, samples.ids, alphas, stacklevel)
+        sizes = self.held_out.resolve_groups(values, len(samples))[1]
+        mass = self.mass(samples)
+        if mass is not None:
+            warn_of_weights(self.held_out, sizes, samples.ids, alphas, mass, stacklevel)
         else:
-            warn_if_too_few(met, alphas, self.rule.groups.kind, stacklevel, levels)
+            warn_if_too_few(sizes, alphas, self.rule.groups.kind, stacklevel, levels)
 
     def in_words(self) -> str:
         """Say how it was calibrated."""
@@ -181,25 +183,26 @@ class Fitted:
     ) -> list[PredictionSets]:
         """Return the sets at each level, in pieces that keep the memory bounded."""
         classes, parts = self.rule.classes, []
-        for some in self._pieces(samples):
+        for piece in self._pieces(samples):
             if len(self.models) == 1:
-                rows = some.under(self.models[0], classes)
-                met = self.facing(some)
-                found = sets_of_one_model(met, rows, some.ids, levels, classes, allow_empty, OF_ESTIMATOR)
+                rows = piece.under(self.models[0], classes)
+                of_rows = (rows, piece.ids, levels, classes, allow_empty, OF_ESTIMATOR, self.mass(piece))
+                parts.append(sets_of_one_model(self.held_out, *of_rows))
             else:
-                found = self._tally(some, n_jobs).sets(self.facing(some), some.ids, levels, classes, allow_empty)
-            parts.append(found)
+                of_folds = (piece.ids, levels, classes, allow_empty, self.mass(piece))
+                parts.append(self._tally(piece, n_jobs).sets(self.held_out, *of_folds))
         return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
 
     def p_values(self, samples: fitting.Samples, n_jobs: int | None) -> Floats:
         """Return the p-value of every label."""
         parts = []
-        for some in self._pieces(samples):
+        for piece in self._pieces(samples):
             if len(self.models) == 1:
-                rows = some.under(self.models[0], self.rule.classes)
-                parts.append(p_values_of_one_model(self.facing(some), rows, some.ids, OF_ESTIMATOR))
+                rows = piece.under(self.models[0], self.rule.classes)
+                of_rows = (rows, piece.ids, OF_ESTIMATOR, self.mass(piece))
+                parts.append(p_values_of_one_model(self.held_out, *of_rows))
             else:
-                parts.append(self._tally(some, n_jobs).p_values(self.facing(some), some.ids))
+                parts.append(self._tally(piece, n_jobs).p_values(self.held_out, piece.ids, self.mass(piece)))
         return np.concatenate(parts)
 
     def answer(
@@ -207,17 +210,17 @@ class Fitted:
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
         """Return sets, p-values and probabilities, and ask every model once."""
         parts = []
-        for some in self._pieces(samples):
-            common, met = (some.ids, [level], self.rule.classes, allow_empty), self.facing(some)
+        for piece in self._pieces(samples):
+            common, mass = (piece.ids, [level], self.rule.classes, allow_empty), self.mass(piece)
             if len(self.models) == 1:
-                rows = some.under(self.models[0], self.rule.classes)
-                (sets,) = sets_of_one_model(met, rows, *common, OF_ESTIMATOR)
-                p_values = p_values_of_one_model(met, rows, some.ids, OF_ESTIMATOR)
+                rows = piece.under(self.models[0], self.rule.classes)
+                (sets,) = sets_of_one_model(self.held_out, rows, *common, OF_ESTIMATOR, mass)
+                p_values = p_values_of_one_model(self.held_out, rows, piece.ids, OF_ESTIMATOR, mass)
                 parts.append((sets, p_values, rows.probabilities))
             else:
-                tally = self._tally(some, n_jobs)
-                (sets,) = tally.sets(met, *common)
-                parts.append((sets, tally.p_values(met, some.ids), tally.mass / len(self.models)))
+                tally = self._tally(piece, n_jobs)
+                (sets,) = tally.sets(self.held_out, *common, mass)
+                parts.append((sets, tally.p_values(self.held_out, piece.ids, mass), tally.mass / len(self.models)))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
         return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
 

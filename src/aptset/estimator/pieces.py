@@ -38,7 +38,7 @@ class SetsOfPieces:
         """Return the sets of the next piece at each level."""
         is_whole = self.rows == 0 and len(X) == self._n_rows
         samples, values = self._fitted.rule.samples(X, groups, u, ids, self.rows, is_whole)
-        self._met |= self._fitted.held_out.meet(values, len(samples))[1]
+        self._met |= self._fitted.held_out.resolve_groups(values, len(samples))[1]
         if ids is not None:
             self._seeds.append(samples.seeds)
         self.rows += len(samples)

@@ -29,10 +29,10 @@ from aptset.calibration.stored_checks import unknown_kind
 from aptset.calibration.stored_fields import weights_of
 from aptset.calibration.stored_scores import describe_score, find_score
 from aptset.conformal import CALIBRATIONS
-from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import FoldScores, HeldOut
+from aptset.conformal.fold_scores import FoldScores
+from aptset.conformal.measure import HeldOut
 from aptset.conformal.scheme import Scheme
-from aptset.conformal.weights import Scale, WeightedScores
+from aptset.conformal.weights import Scale
 from aptset.core.bands import LabelBands
 from aptset.core.files import atomic_path, atomic_write, check_target_folder
 from aptset.core.groups import Groups, flat_groups, full_groups, groups_labels
@@ -70,7 +70,7 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
         "scores": np.concatenate([fold.scores for fold in held_out.folds]),
         "offsets": np.array([fold.offsets for fold in held_out.folds], dtype=np.int64),
         "judges": held_out.judges,
-        "weights": weights_of(held_out) if isinstance(held_out, Weighted) else None,
+        "weights": weights_of(held_out) if held_out.is_weighted else None,
         "weighing": rule.weighing,
         "n_members": n_members,
         "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
@@ -106,8 +106,10 @@ def _scores_of(state: dict[str, Any], groups: Groups) -> HeldOut:
     if weights is None:
         folds = tuple(FoldScores(*fold, groups) for fold in zip(parts, state["offsets"], strict=True))
         return HeldOut(folds, groups, state["judges"])
-    of_folds, scale = zip(parts, np.split(weights, starts), state["offsets"], strict=True), Scale.of(weights)
-    return Weighted(tuple(WeightedScores(*of_fold, groups, scale) for of_fold in of_folds), groups)
+    of_folds, scale = zip(parts, state["offsets"], np.split(weights, starts), strict=True), Scale.of(weights)
+    return HeldOut(
+        tuple(FoldScores(part, offsets, groups, True, mass, scale) for part, offsets, mass in of_folds), groups
+    )
 
 
 def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
