@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.merging import merged
 from aptset.calibration.request import NAME, Request, prepare, sets_as_given
-from aptset.conformal.importance import effective_in_words, refuse_weighted
-from aptset.conformal.measure import HeldOut, Thresholds, mask_of_one_model, p_values_of_one_model, sets_of_one_model
+from aptset.conformal.checks import check_offers
+from aptset.conformal.importance import effective_in_words
+from aptset.conformal.measure import Measure, Thresholds, mask_of_one_model, p_values_of_one_model, sets_of_one_model
 from aptset.core.devices import as_given
-from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import BY_CONTENT, Chance, NewU
 from aptset.core.tables import html_table
 from aptset.core.validate import check_alpha, check_alphas
@@ -310,7 +310,7 @@ class Calibration:
         With groups it is a dictionary with the threshold of each, and with ``label_weights`` one with that of each
         label. With ``weights`` every row has a threshold of its own, and there is nothing to return.
         """
-        if isinstance(self.held_out, HeldOut) and self.held_out.is_weighted:
+        if isinstance(self.held_out, Measure) and self.held_out.is_weighted:
             return dict(zip(self.classes.tolist(), self.held_out.by_label(check_alpha(alpha)), strict=True))
         by_cell: list[float] = self.held_out.by_cell(check_alpha(alpha)).tolist()
         return self.held_out.groups.by_name(by_cell)
@@ -343,8 +343,7 @@ class Calibration:
         prediction in any order (and with the groups of the rows, if there are groups: the labels themselves for
         ``groups="label"``). ``mature`` is how long a label is waited for: see :class:`CoverageMonitor`.
         """
-        refuse_overlapping(self.held_out.groups.kind, "monitor", "Watch one group with a calibration of its own.")
-        refuse_weighted(self.held_out, "a monitor counts misses by a law that does not hold with weights")
+        check_offers(self.held_out, "monitor")
         from aptset.metrics.monitor import CoverageMonitor  # with figures and files, which sets do not need
 
         self.threshold(alpha)  # of a level that it knows

@@ -17,7 +17,7 @@ from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_same_shape, folds_in_order, warn_no_promise
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import effective_in_words
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
 from aptset.conformal.weights import Whole
@@ -72,7 +72,7 @@ class CrossCalibration:
     True
     """
 
-    held_out: HeldOut
+    held_out: Measure
     folds: NDArray[Any]
     classes: NDArray[Any]
     conformity: Score
@@ -311,7 +311,7 @@ class CrossCalibration:
             assert isinstance(rows, Rows)  # the counts of the folds are added on the host
             if tally is None:
                 tally = self.scheme.combine(*matrix.shape)
-                cells, mass = self.held_out.place(request.groups, request.weights, len(matrix), levels, stacklevel=4)
+                cells, mass = self.held_out.place(request.groups, request.weights, len(matrix), levels, 4)
             check_same_shape(matrix, tally.mass, number)
             first_bad = tally.add(self.held_out.of_models[number], rows.seeded(), cells)
             check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)

@@ -24,7 +24,7 @@ from aptset.calibration.request import (
     with_own_seeds,
 )
 from aptset.conformal.fold_scores import FoldScores
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.measure import Measure
 from aptset.conformal.tuning import Trial, Tuning, choose, some_rows
 from aptset.conformal.weights import Scale
 from aptset.core.group_values import check_group_values
@@ -61,14 +61,14 @@ class Scored:
     reserved: NDArray[np.bool_] | None = None
     weighed: Weighed | None = None
 
-    def held_out(self, members: Sequence[NDArray[np.intp] | slice] = (slice(None),)) -> HeldOut:
+    def held_out(self, members: Sequence[NDArray[np.intp] | slice] = (slice(None),)) -> Measure:
         """Return the scores of the rows of each fold; by default there is one that holds them all."""
         groups, weighed = self.groups, self.weighed
         if weighed is None:
             folds = [FoldScores.sort(self.scores[rows], self.group_of_row[rows], groups) for rows in members]
-            return HeldOut(tuple(folds), groups)
+            return Measure(tuple(folds), groups)
         weights, scale = weighed.of_rows, Scale.of(weighed.of_rows)
-        return HeldOut(
+        return Measure(
             tuple(
                 FoldScores.weighted(self.scores[rows], weights[rows], self.group_of_row[rows], groups, scale)
                 for rows in members

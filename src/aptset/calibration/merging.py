@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibration.stored_checks import check_mergeable, check_own_folds, check_same_face
-from aptset.conformal.checks import check_fold_ids, refuse_without_scores
+from aptset.conformal.checks import check_fold_ids, check_offers
 from aptset.conformal.importance import same_kind_of_weights
 from aptset.conformal.measure import join_groups, join_measures
 from aptset.core.labels import as_objects
@@ -26,8 +26,7 @@ def merged(one: Calibration, other: Calibration) -> Calibration:
     _check(one, other)
     if one.chance.source == "content" and {*one.first_rows} & {*other.first_rows}:
         warn_of_equal_shards(min(one.chance.copies, other.chance.copies), stacklevel=4)
-    if one.held_out.merge is None:
-        refuse_without_scores("what merging takes")
+    check_offers(one.held_out, "merge")
     together = {**_together(one, other), "first_rows": one.first_rows + other.first_rows}
     return replace(one, held_out=one.held_out.merge(other.held_out), **together)
 

@@ -15,7 +15,7 @@ from aptset.calibration.adaptive_level import Law, Shown, Track, check_count, ch
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.online_state import Numbering, State, Waiting, first_scores, read_state, write_state
 from aptset.calibration.request import NAME, Request, content_seeds, new_rows, scores_of_labels, sets_as_given
-from aptset.conformal.histogram import KnownThresholds
+from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.measure import mask_of_one_model, sets_of_one_model
 from aptset.core.devices import as_given
 from aptset.core.groups import Ids
@@ -322,11 +322,11 @@ class Online:
             warn_if_too_few(asked.unknown, [self._state.law.alpha], "row", stacklevel=4)
         return asked, may_be_empty
 
-    def _known(self) -> KnownThresholds:
+    def _known(self) -> FixedThresholds:
         """Return the thresholds that are in force as a calibration knows them; sizes are not looked at."""
         thresholds, groups = self._state.shown.thresholds, self.calibration.held_out.groups
         sizes, levels = self.calibration.held_out.sizes, (self._state.law.alpha,)
-        return KnownThresholds(groups=groups, group_sizes=sizes, levels=levels, found=thresholds[None])
+        return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, found=thresholds[None])
 
     def __repr__(self) -> str:
         law = self._state.law

@@ -192,32 +192,18 @@ class Request(NamedTuple):
     allow_empty: bool | None = None
 
 
-class NewRows(NamedTuple):
-    """New rows as the loops take them, where their u comes from, and the matrix that they were made of."""
-
-    rows: Rows | OnDevice
-    draw: Draw
-    matrix: NDArray[Any]
-
-
-class Prepared(NamedTuple):
-    """New rows as the loops take them, and what they are compared with."""
-
-    rows: Rows | OnDevice
-    cells: Ids | None
-    mass: Whole | None  # that new rows or labels bring; None: one each
-    allow_empty: bool
-
-
 def prepare(
     face: Calibration, formula: Formula, probabilities: Any, request: Request, levels: Sequence[Fraction]
-) -> Prepared:
-    """Check what is asked of one model about new rows; without levels nothing is said about too few samples."""
+) -> tuple[Rows | OnDevice, Ids | None, Whole | None, bool]:
+    """Return the rows, cells and masses that one model is asked about, and whether sets may be empty.
+
+    Without levels nothing is said about too few samples. A mass of None is one for each row.
+    """
     rows, _, matrix = new_rows(face, formula, probabilities, request)
-    cells, mass = face.held_out.place(request.groups, request.weights, len(matrix), levels, stacklevel=4)
+    cells, mass = face.held_out.place(request.groups, request.weights, len(matrix), levels, 4)
     if request.allow_empty is None:
-        return Prepared(rows, cells, mass, face.allow_empty)
-    return Prepared(rows, cells, mass, check_flag(request.allow_empty, "allow_empty"))
+        return rows, cells, mass, face.allow_empty
+    return rows, cells, mass, check_flag(request.allow_empty, "allow_empty")
 
 
 def new_rows(
@@ -230,8 +216,8 @@ def new_rows(
     *,
     is_whole: bool | None = None,
     may_stay: bool = True,
-) -> NewRows:
-    """Check the probabilities of new rows and what their u comes from.
+) -> tuple[Rows | OnDevice, Draw, NDArray[Any]]:
+    """Return new rows as the loops take them, where their u comes from, and the matrix that they are made of.
 
     A ``draw`` that was made for the rows of another fold is used again. ``is_whole`` says that the rows are no piece of
     a longer table; by default those that start at row 0 are none. ``may_stay`` allows rows to stay on their device.
@@ -239,10 +225,10 @@ def new_rows(
     ids = request.ids
     if ids is not None:
         probabilities, ids = take_ids(probabilities, ids)
-    is_weighted = face.held_out.is_weighted
     factors = face.held_out.factors
     is_plain = type(probabilities) is np.ndarray and request.logits is False and factors is None
-    stays = may_stay and not is_plain and not is_weighted and stays_on_device(probabilities, formula)
+    may_stay = may_stay and not is_plain and not face.held_out.is_weighted
+    stays = may_stay and stays_on_device(probabilities, formula)
     shape = probabilities if is_plain else looked_at(probabilities, stays)
     matrix = check_new_probabilities(shape, NAME, face.classes, face.columns)
     starts = request.first_row == 0  # the last piece of a file may well be one row
@@ -252,11 +238,10 @@ def new_rows(
     divide = face.normalize if request.normalize is None else check_flag(request.normalize, "normalize")
     start = 0 if type(request.first_row) is int and starts else check_first_row(request.first_row, BLOCK_ROWS)
     if is_plain:
-        rows = Rows(matrix, formula, face.key, tolerance_of(matrix), *draw, divide, PREDICTION, start)
-        return NewRows(rows, draw, matrix)
+        return Rows(matrix, formula, face.key, tolerance_of(matrix), *draw, divide, PREDICTION, start), draw, matrix
     soft = check_flag(request.logits, "logits")
     of_rows = (formula, face.key, draw, divide, PREDICTION, start, factors, name)
-    return NewRows(make_rows(matrix, probabilities, stays, soft, *of_rows), draw, matrix)
+    return make_rows(matrix, probabilities, stays, soft, *of_rows), draw, matrix
 
 
 def content_seeds(rows: Rows, matrix: NDArray[Any], logits: bool) -> Words:

@@ -56,7 +56,7 @@ from aptset.calibration.stored_fields import (
 )
 from aptset.calibration.stored_scores import check_counted_classes, describe_score, find_score
 from aptset.conformal.fold_scores import FoldScores
-from aptset.conformal.measure import HeldOut, Thresholds
+from aptset.conformal.measure import Measure, Thresholds
 from aptset.core.files import atomic_path, check_plain_file
 from aptset.core.groups import Groups, flat_groups
 from aptset.core.randomization import Chance
@@ -96,7 +96,7 @@ def read_calibration(
     elif "weights" in facts:
         held_out = weighted_from(path, facts, tensors, groups, len(classes))
     else:
-        held_out = HeldOut(_folds(tensors, groups), groups, tensors.get("judges"))
+        held_out = Measure(_folds(tensors, groups), groups, tensors.get("judges"))
     fields = {
         "held_out": held_out,
         "classes": classes,
@@ -124,7 +124,7 @@ def _folds(tensors: dict[str, NDArray[Any]], groups: Groups) -> tuple[FoldScores
 
 
 def _tensors(held_out: Thresholds) -> dict[str, NDArray[Any]]:
-    if not isinstance(held_out, HeldOut):
+    if not isinstance(held_out, Measure):
         return tensors_of(held_out)
     (first, *others) = held_out.folds
     scores = np.concatenate([first.scores, *(fold.scores for fold in others)]) if others else first.scores
@@ -183,7 +183,7 @@ def _describe(fields: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[
         "parts": [str(part) for part in fields["parts"]],
         "n": held_out.n,
         "scores_hash": hash_of_counts(tensors) if counted else hash_of(held_out.scores),
-        **({"weights": describe_weights(held_out)} if isinstance(held_out, HeldOut) and held_out.is_weighted else {}),
+        **({"weights": describe_weights(held_out)} if isinstance(held_out, Measure) and held_out.is_weighted else {}),
         "library": version("aptset"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }

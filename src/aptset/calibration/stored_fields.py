@@ -16,8 +16,8 @@ from aptset.calibration.stored_checks import damaged, is_storable, unknown_kind
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.fold_scores import Fold, FoldScores
-from aptset.conformal.histogram import KnownThresholds, OnGrid, ScoreCounts
-from aptset.conformal.measure import HeldOut, Thresholds
+from aptset.conformal.histogram import FixedThresholds, Histogram, ScoreCounts
+from aptset.conformal.measure import Measure, Thresholds
 from aptset.conformal.scheme import FoldSizes, Line, Scheme
 from aptset.conformal.weights import Scale
 from aptset.core.groups import Groups
@@ -93,7 +93,7 @@ def find_scheme(path: str | Path, stored: dict[str, Any]) -> Scheme:
 _KEYS = {"ratios", "prior_correction", "effective_size"}
 
 
-def describe_weights(held_out: HeldOut) -> dict[str, Any]:
+def describe_weights(held_out: Measure) -> dict[str, Any]:
     """Return all about weights but the weights themselves."""
     return {
         "ratios": None if held_out.ratios is None else held_out.ratios.tolist(),
@@ -102,14 +102,14 @@ def describe_weights(held_out: HeldOut) -> dict[str, Any]:
     }
 
 
-def weights_of(held_out: HeldOut) -> Floats:
+def weights_of(held_out: Measure) -> Floats:
     """Return the weight of each score, fold by fold."""
     return held_out.weights
 
 
 def weighted_from(
     path: str | Path, facts: dict[str, Any], tensors: dict[str, NDArray[Any]], groups: Groups, n_classes: int
-) -> HeldOut:
+) -> Measure:
     """Return the scores with their weights; refuse what no calibration has."""
     weights, ratios = tensors["weights"], facts["weights"].get("ratios")
     if facts["weights"].keys() != _KEYS or not isinstance(facts["weights"]["prior_correction"], bool):
@@ -127,7 +127,7 @@ def weighted_from(
     cuts = np.cumsum(offsets[:, -1])[:-1]
     of_folds = zip(np.split(tensors["scores"], cuts), np.split(weights, cuts), offsets, strict=True)
     folds = tuple(FoldScores(part, starts, groups, True, mass, scale) for part, mass, starts in of_folds)
-    found = HeldOut(folds, groups, None, known, facts["weights"]["prior_correction"])
+    found = Measure(folds, groups, None, known, facts["weights"]["prior_correction"])
     _check_size(path, facts["weights"]["effective_size"], found.effective_sizes)
     return found
 
@@ -170,14 +170,14 @@ Shapes = dict[str, tuple[str, list[int]]]
 
 def kind_of_counts(held_out: Thresholds) -> str | None:
     """Return the kind of what was kept instead of scores; None if scores were."""
-    return THRESHOLDS if isinstance(held_out, KnownThresholds) else GRID if isinstance(held_out, OnGrid) else None
+    return THRESHOLDS if isinstance(held_out, FixedThresholds) else GRID if isinstance(held_out, Histogram) else None
 
 
 def tensors_of(held_out: Thresholds) -> Tensors:
     """Return what was kept as arrays."""
-    if isinstance(held_out, KnownThresholds):
+    if isinstance(held_out, FixedThresholds):
         return {"thresholds": np.ascontiguousarray(held_out.found), "sizes": np.ascontiguousarray(held_out.sizes)}
-    assert isinstance(held_out, OnGrid)
+    assert isinstance(held_out, Histogram)
     counts = held_out.counts
     starts, filled = counts.starts[:-1], np.diff(counts.starts) > 0
     gaps, lowest = np.diff(counts.buckets, prepend=np.int64(0)), np.zeros(len(starts), dtype=np.int64)
@@ -187,7 +187,7 @@ def tensors_of(held_out: Thresholds) -> Tensors:
 
 def facts_of(held_out: Thresholds) -> dict[str, Any]:
     """Return the facts that only such a calibration has."""
-    if not isinstance(held_out, KnownThresholds):
+    if not isinstance(held_out, FixedThresholds):
         return {}
     return {"levels": [f"{level.numerator}/{level.denominator}" for level in held_out.levels]}
 
@@ -266,7 +266,7 @@ def counts_from(path: str | Path, facts: dict[str, Any], tensors: Tensors, group
     if facts["kind"] == THRESHOLDS:
         levels = tuple(level for text in facts["levels"] if (level := _level(text)) is not None)
         found, sizes = tensors["thresholds"], tensors["sizes"]
-        return KnownThresholds(groups=groups, group_sizes=sizes, levels=levels, found=found)
+        return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, found=found)
     if not isinstance(score, Gridded):
         raise damaged(path, "its score must be on a grid, as its counts are")
     offsets, counts = tensors["offsets"], tensors["counts"].astype(np.int64)
@@ -276,7 +276,7 @@ def counts_from(path: str | Path, facts: dict[str, Any], tensors: Tensors, group
     sizes = np.zeros(len(groups.names), dtype=np.int64)
     np.add.at(sizes, group, counts)
     names = groups.names if groups.kind == "row" else _counted_names(groups)
-    return OnGrid(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, float(score.resolution))
+    return Histogram(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, float(score.resolution))
 
 
 def _counted_names(groups: Groups) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from aptset.calibration.device_rows import MOST_ROWS, DeviceRows
 from aptset.calibration.tensor_sets import TensorSets
 from aptset.conformal.aggregation import by_label_thresholds, thresholds_of
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.measure import Measure
 from aptset.core.groups import Ids
 from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.rows import LabelScores
@@ -49,7 +49,7 @@ class OnDevice:
         rows.check(_first(bads))
         return LabelScores(rows.formula.on_grid(np.concatenate(scores)), -1, n_copies, np.concatenate(seeds))
 
-    def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Tensor:
+    def mask(self, held_out: Measure, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Tensor:
         """Return the sets at one level as a boolean matrix."""
         rows, at_least = self.rows, 0 if allow_empty else 1
         if ids is None:
@@ -62,7 +62,7 @@ class OnDevice:
 
         return _filled(rows, work, torch.bool, MOST_ROWS)
 
-    def p_values(self, held_out: HeldOut, ids: Ids | None) -> Tensor:
+    def p_values(self, held_out: Measure, ids: Ids | None) -> Tensor:
         """Return the p-value of every label."""
         rows, (fold,) = self.rows, held_out.folds
         if held_out.groups.of_columns is not None:
@@ -77,7 +77,7 @@ class OnDevice:
         return _filled(rows, work, torch.float64, _at_a_time(held_out))
 
     def sets(
-        self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
+        self, held_out: Measure, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
     ) -> list[TensorSets]:
         """Return the sets at each level."""
         rows, at_least = self.rows, 0 if allow_empty else 1
@@ -209,7 +209,7 @@ def _filled(rows: DeviceRows, work: Work, dtype: Any, most_rows: int | None = No
     return found
 
 
-def _at_a_time(held_out: HeldOut, n_levels: int = 1) -> int | None:
+def _at_a_time(held_out: Measure, n_levels: int = 1) -> int | None:
     """Return how many rows may come at a time: all of them unless each has a threshold or a group of its own."""
     return None if held_out.groups.kind == "all" else max(4096, MOST_ROWS // n_levels // 4096 * 4096)
 

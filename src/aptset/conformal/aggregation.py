@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aptset.conformal import importance
 from aptset.conformal.fold_scores import Fold, FoldScores
-from aptset.conformal.measure import HeldOut, Thresholds
+from aptset.conformal.measure import Measure, Thresholds
 from aptset.conformal.weights import Whole
 from aptset.core.groups import Groups, Ids
 from aptset.kernels.counting import p_values_of
@@ -74,7 +74,7 @@ class Tally:
         self.counts = self.counts + other.counts  # which are wider where they are weights
         self.mass += other.mass
 
-    def finish(self, held_out: HeldOut, ids: Ids | None) -> NDArray[Any]:
+    def finish(self, held_out: Measure, ids: Ids | None) -> NDArray[Any]:
         """Return the counts over all folds."""
         return self.counts
 
@@ -84,11 +84,11 @@ class Tally:
         return scores
 
     @staticmethod
-    def assemble(kept: Sequence[Any], folds: Sequence[Fold], n_rows: int, score: ScoreAll, groups: Groups) -> HeldOut:
+    def assemble(kept: Sequence[Any], folds: Sequence[Fold], n_rows: int, score: ScoreAll, groups: Groups) -> Measure:
         """Put together what was remembered of all folds."""
-        return HeldOut(tuple(kept), groups)
+        return Measure(tuple(kept), groups)
 
-    def p_values(self, held_out: HeldOut, ids: Ids | None, mass: Whole | None = None) -> Floats:
+    def p_values(self, held_out: Measure, ids: Ids | None, mass: Whole | None = None) -> Floats:
         """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
         counts = self.finish(held_out, ids)
         if mass is None:
@@ -97,7 +97,7 @@ class Tally:
 
     def masks(
         self,
-        held_out: HeldOut,
+        held_out: Measure,
         ids: Ids | None,
         alphas: list[Fraction],
         allow_empty: bool,
@@ -114,7 +114,7 @@ class Tally:
 
     def sets(
         self,
-        held_out: HeldOut,
+        held_out: Measure,
         ids: Ids | None,
         alphas: list[Fraction],
         classes: NDArray[Any],
@@ -132,7 +132,7 @@ class Tally:
 
 
 def _inside(
-    counts: NDArray[Any], held_out: HeldOut, ids: Ids | None, mass: Whole | None, alpha: Fraction
+    counts: NDArray[Any], held_out: Measure, ids: Ids | None, mass: Whole | None, alpha: Fraction
 ) -> NDArray[np.bool_]:
     """Return which counts are small enough for their labels to be in the set."""
     if mass is not None:
@@ -141,7 +141,7 @@ def _inside(
     return is_in
 
 
-def _by_group(counts: NDArray[np.int32], held_out: HeldOut, ids: Ids | None) -> Floats:
+def _by_group(counts: NDArray[np.int32], held_out: Measure, ids: Ids | None) -> Floats:
     """Return the p-value of every count among the scores of its group."""
     sizes = [*held_out.sizes.tolist(), 0]
     if held_out.groups.kind == "all":

@@ -165,7 +165,7 @@ def _first_difference(groups: NDArray[np.int32], buckets: Keys) -> NDArray[np.in
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class KnownThresholds(Thresholds):
+class FixedThresholds(Thresholds):
     """Thresholds of a few levels, (levels, cells), to the last bit what the scores themselves would give.
 
     It cannot be merged: order statistics of parts say nothing about those of the whole.
@@ -184,7 +184,7 @@ class KnownThresholds(Thresholds):
     @property
     def scores(self) -> Floats:
         """Not there."""
-        refuse_without_scores("its scores")
+        refuse_without_scores("scores")
 
     def find_by_cell(self, alpha: Fraction) -> Floats:
         """Look up the threshold of each cell at one of the levels that were calibrated."""
@@ -203,7 +203,7 @@ class _Table(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class OnGrid(Thresholds):
+class Histogram(Thresholds):
     """How many scores stand on each point of a grid: every level and every p-value, whatever n is."""
 
     counts: ScoreCounts
@@ -218,13 +218,13 @@ class OnGrid(Thresholds):
     @property
     def scores(self) -> Floats:
         """Not there."""
-        refuse_without_scores("its scores")
+        refuse_without_scores("scores")
 
-    def merge(self, *others: OnGrid) -> OnGrid:
+    def merge(self, *others: Histogram) -> Histogram:
         """Join the counts of other rows."""
         counts = ScoreCounts.joined([self.counts, *(other.counts for other in others)])
         names = self.groups.names if self.groups.kind != "row" else counts.names
-        return OnGrid(counts, replace(self.groups, names=names), self.resolution)
+        return Histogram(counts, replace(self.groups, names=names), self.resolution)
 
     def find_by_cell(self, alpha: Fraction) -> Floats:
         """Work out the point of the grid on which the k-th smallest score of each cell stands."""
@@ -237,41 +237,41 @@ class OnGrid(Thresholds):
 
     def p_values(self, rows: Rows, ids: Ids | None, mass: Whole | None) -> tuple[Floats, int]:
         """Return the p-value of every label by looking it up, and the first bad row or -1."""
-        rows, found = rows.seeded(), np.ones(rows.probabilities.shape)
+        rows, p_values = rows.seeded(), np.ones(rows.probabilities.shape)
 
         def work(block: Rows, start: int, stop: int) -> int:
             scores = np.empty(block.probabilities.shape)
             bad = block.engine.all_scores(block, scores)
             if bad < 0:
-                self._look_up(scores, None if ids is None else ids[start:stop], found[start:stop])
+                self._look_up(scores, None if ids is None else ids[start:stop], p_values[start:stop])
             return start + bad if bad >= 0 else -1
 
-        return found, first_bad_row(rows.over_blocks(work))
+        return p_values, first_bad_row(rows.over_blocks(work))
 
-    def _look_up(self, scores: Floats, ids: Ids | None, found: Floats) -> None:
-        """Write the p-values of some rows; those of a group never seen stay 1."""
+    def _look_up(self, scores: Floats, ids: Ids | None, out: Floats) -> None:
+        """Write the p-values of rows; those of a group never seen stay 1."""
         for group in range(len(self.sizes)) if ids is None else np.unique(ids[ids >= 0]).tolist():
             of_labels = columns_in(group, self.groups.of_columns)
-            mine: Any = np.s_[:, of_labels] if ids is None else np.flatnonzero(ids == group)
+            inside: Any = np.s_[:, of_labels] if ids is None else np.flatnonzero(ids == group)
             points, below, p_values = self._table(group)
-            place = np.searchsorted(points, scores[mine])  # points below a score are below it on the grid as well
-            met = np.unique(place)
-            new = met[np.isnan(p_values[met])]
+            place = np.searchsorted(points, scores[inside])  # points below a score are below it on the grid as well
+            present = np.unique(place)
+            new = present[np.isnan(p_values[present])]
             p_values[new] = by_counts(int(self.sizes[group]), below[new])
-            found[mine] = p_values[place]
+            out[inside] = p_values[place]
 
     def _table(self, group: int) -> _Table:
-        found = self._tables.get(group)
-        if found is None:
+        table = self._tables.get(group)
+        if table is None:
             start, stop = self.counts.starts[group : group + 2].tolist()
             points = scores_of_keys(self.counts.buckets[start:stop], self.resolution)
             below = np.concatenate([[0], np.cumsum(self.counts.counts[start:stop])])
-            found = self._tables[group] = _Table(points, below, np.full(len(below), np.nan))
-        return found
+            table = self._tables[group] = _Table(points, below, np.full(len(below), np.nan))
+        return table
 
     @cached_property
     def _tables(self) -> dict[int, _Table]:
-        """Those of groups that were met. Threads that come at once write the same numbers."""
+        """Those of groups that rows were in. Threads that come at once write the same numbers."""
         return {}
 
 

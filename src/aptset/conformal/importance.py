@@ -31,7 +31,6 @@ MassBelow = Callable[[NDArray[Any], Ids | None], Whole]  # from what is known of
 _LONGEST = 2**63
 _BLOCK_ROWS = 2**15
 _FEW_CELLS = 256  # of a group: fewer are not worth a look at the group alone
-NO_THRESHOLD = "this asks for a threshold for all rows, and with weights every row has its own"
 
 
 def rows_of(spread: NDArray[Any], start: int, stop: int) -> NDArray[Any]:

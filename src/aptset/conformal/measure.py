@@ -18,17 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal import importance
-from aptset.conformal.checks import refuse_on_device, refuse_without_scores
-from aptset.conformal.conditional_quantile import OverlappingScores
+from aptset.conformal.checks import check_offers, refuse_on_device
+from aptset.conformal.conditional_quantile import ConditionalQuantile
 from aptset.conformal.fold_scores import FoldScores, Part, join_folds, weights_of
 from aptset.conformal.importance import rows_of
-from aptset.conformal.weight_checks import check_new_weights, refuse_with_weights
+from aptset.conformal.weight_checks import check_new_weights
 from aptset.conformal.weights import Scale, Whole
 from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import EVERYONE, ONE_CELL, Groups, Ids, Overlap
 from aptset.core.labels import Coded, hashable
 from aptset.core.matrix import check_rows
-from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.validate import warn_if_too_few
 from aptset.kernels.counting import p_values_of_rows, rank_at
 from aptset.kernels.formula import Floats
@@ -52,13 +51,13 @@ def join_overlaps(several: Sequence[Overlap | None]) -> Overlap | None:
     return None if first is None else first._replace(names=tuple(dict.fromkeys(every)))
 
 
-def join_measures(folds: Sequence[Sequence[Part]], groups: Groups, like: HeldOut) -> HeldOut:
+def join_measures(folds: Sequence[Sequence[Part]], groups: Groups, like: Measure) -> Measure:
     """Return scores of other rows, fold by fold, as if all rows had been calibrated at once."""
     scale = None
     if like.is_weighted:
         scale = Scale.of(weights_of([fold for parts in folds for fold, _ in parts]))
     joined = tuple(join_folds(parts, groups, scale) for parts in folds)
-    return HeldOut(joined, groups, None, like.ratios, like.corrects)
+    return Measure(joined, groups, None, like.ratios, like.corrects)
 
 
 class Thresholds(ABC):
@@ -105,9 +104,9 @@ class Thresholds(ABC):
         return sum(map(len, self.folds)) if self.folds else int(self.sizes.sum())
 
     @cached_property
-    def overlapping(self) -> OverlappingScores | None:
+    def overlapping(self) -> ConditionalQuantile | None:
         """The scores by combinations of groups, where groups overlap."""
-        return OverlappingScores(self.groups, self.folds[0]) if self.groups.kind == "overlap" else None
+        return ConditionalQuantile(self.groups, self.folds[0]) if self.groups.kind == "overlap" else None
 
     @property
     def promised_sizes(self) -> NDArray[np.int64]:
@@ -168,8 +167,8 @@ class Thresholds(ABC):
             return importance.thresholds(self.folds[0], self.totals, levels, cells, mass)
         if self.overlapping is not None:
             return np.array([self.overlapping.thresholds(cells[:, 0], alpha) for alpha in levels])[:, :, None]
-        if len(levels) == 1:
-            return np.asarray(self.by_cell(levels[0])[cells][None])
+        if cells is ONE_CELL and len(levels) == 1:  # the usual case: one row must not wait for anything else
+            return self.by_cell(levels[0])[None, None, :1].copy()
         return np.array([*map(self.by_cell, levels)])[:, cells]
 
     def by_cell(self, alpha: Fraction) -> Floats:
@@ -191,7 +190,11 @@ class Thresholds(ABC):
         self, groups: Any, weights: Any, n_rows: int, levels: Sequence[Fraction], stacklevel: int
     ) -> tuple[Ids | None, Whole | None]:
         """Return the group of each new row and the mass that rows bring; say if samples are too few for the levels."""
-        ids, sizes = self.resolve_groups(groups, n_rows)
+        if groups is None and self.groups.kind == "all":
+            ids: Ids | None = np.zeros(n_rows, dtype=np.int32)
+            sizes = self.size_of_group
+        else:
+            ids, sizes = self.resolve_groups(groups, n_rows)
         if self.is_weighted or weights is not None:
             mass = self.test_mass(weights, n_rows)
             if levels and mass is not None:
@@ -227,7 +230,7 @@ class Thresholds(ABC):
 
 @final
 @dataclass(frozen=True)
-class HeldOut(Thresholds):
+class Measure(Thresholds):
     """Scores of all folds. A label is in iff less mass than (1 - alpha)(total + own) is below its own score.
 
     How the folds combine when they are compared with a new row is the scheme's to say. ``judges`` says which models'
@@ -259,7 +262,7 @@ class HeldOut(Thresholds):
             return self.folds[0].scores
         return np.sort(np.concatenate([fold.scores for fold in self.folds]), kind="stable")  # merges what is sorted
 
-    def merge(self, *others: HeldOut) -> HeldOut:
+    def merge(self, *others: Measure) -> Measure:
         """Join the scores of one-fold calibrations, cell by cell."""
         parts = (self, *others)
         groups = join_groups([part.groups for part in parts])
@@ -274,14 +277,12 @@ class HeldOut(Thresholds):
 
     def ranks(self, alpha: Fraction) -> NDArray[np.int64]:
         """Return for each cell, and last for one never seen, the count that a label must stay below."""
-        if self.is_weighted:
-            refuse_with_weights("this asks for the rank of a threshold, and with weights there is none")
+        check_offers(self, "rank")
         return np.array([rank_at(int(n), alpha) for n in [*self.sizes, 0]])
 
     def find_by_cell(self, alpha: Fraction) -> Floats:
         """Work out the k-th smallest score of each cell; infinite if k exceeds n, and for a cell never seen."""
-        if self.is_weighted:
-            refuse_with_weights(importance.NO_THRESHOLD)
+        check_offers(self, "threshold")
         if self.overlapping is not None:
             numbers = np.arange(len(self.groups.names), dtype=np.int32)
             return np.append(self.overlapping.thresholds(numbers, alpha), np.inf)
@@ -292,7 +293,7 @@ class HeldOut(Thresholds):
     def by_label(self, alpha: Fraction) -> list[float]:
         """Return the threshold of each label with masses, where labels alone decide it."""
         if self.ratios is None or self.groups.kind == "row":
-            refuse_with_weights(importance.NO_THRESHOLD)
+            check_offers(self, "threshold")
         ids = np.zeros(1, dtype=np.int32) if self.groups.kind == "all" else None
         of_labels: list[float] = self.thresholds([alpha], self.groups.index(ids), self.test_mass(None, 1))[
             0, 0
@@ -394,13 +395,14 @@ def p_values_of_one_model(
     held_out: Thresholds, rows: Rows | RowsElsewhere, ids: Ids | None, name: str, mass: Whole | None = None
 ) -> Any:
     """Return the p-value of every label under the only model."""
-    refuse_overlapping(held_out.groups.kind, "p-values", WITHOUT_P_VALUES)
+    if held_out.overlapping is not None:
+        check_offers(held_out, "p_values")
     if not isinstance(rows, Rows):
         if not held_out.folds:
             refuse_on_device()
         return rows.p_values(held_out, ids)
     if held_out.p_values is None:
-        refuse_without_scores("p-values")
+        check_offers(held_out, "p_values")
     p_values, first_bad = held_out.p_values(rows, ids, mass)
     check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
     return p_values

@@ -17,7 +17,7 @@ from aptset.calibration.cross_calibration import CrossCalibration
 from aptset.conformal.aggregation import Tally, chunks
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import effective_in_words, warn_of_weights
-from aptset.conformal.measure import HeldOut, p_values_of_one_model, sets_of_one_model
+from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.weights import Whole
 from aptset.core.group_values import check_group_values, check_same_kind
@@ -116,7 +116,7 @@ class Fitted:
     """Models and the scores of their held-out rows; the models may have been dropped."""
 
     rule: Rule
-    held_out: HeldOut
+    held_out: Measure
     models: list[Any]
 
     def with_models(self) -> Fitted:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_method_params, _is_arraylike, _num_s
 
 from aptset.conformal.aggregation import Tally, on_mean_grid
 from aptset.conformal.fold_scores import Fold, FoldScores, score_fold, scores_of
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.measure import Measure
 from aptset.conformal.weight_checks import check_some_weight, check_weights
 from aptset.conformal.weights import Scale
 from aptset.core.groups import Groups, Ids
@@ -130,10 +130,10 @@ class Training:
         held_out = np.concatenate([fold.held_out for fold in self.folds])
         return Scale.of(check_some_weight(self.samples.weights[held_out], "what weights returns"))
 
-    def join(self, kept: list[Any]) -> HeldOut:
+    def join(self, kept: list[Any]) -> Measure:
         """Put together what was remembered of all folds."""
         if self.samples.weights is not None:
-            return HeldOut(tuple(kept), self.groups)
+            return Measure(tuple(kept), self.groups)
         return self.combine.assemble(kept, self.folds, len(self.y), self._score, self.groups)
 
     def _score(self, probabilities: Floats) -> tuple[Floats, NDArray[np.intp]]:

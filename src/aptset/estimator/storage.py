@@ -30,7 +30,7 @@ from aptset.calibration.stored_fields import weights_of
 from aptset.calibration.stored_scores import describe_score, find_score
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.fold_scores import FoldScores
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.weights import Scale
 from aptset.core.bands import LabelBands
@@ -97,7 +97,7 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     return Fitted(rule, held_out, models)
 
 
-def _scores_of(state: dict[str, Any], groups: Groups) -> HeldOut:
+def _scores_of(state: dict[str, Any], groups: Groups) -> Measure:
     """Return the scores of all folds, with their weights if there are any."""
     starts = np.cumsum(state["offsets"][:, -1])[:-1]
     parts, weights = np.split(state["scores"], starts), state.get("weights")
@@ -105,9 +105,9 @@ def _scores_of(state: dict[str, Any], groups: Groups) -> HeldOut:
         scores.flags.writeable = False
     if weights is None:
         folds = tuple(FoldScores(*fold, groups) for fold in zip(parts, state["offsets"], strict=True))
-        return HeldOut(folds, groups, state["judges"])
+        return Measure(folds, groups, state["judges"])
     of_folds, scale = zip(parts, state["offsets"], np.split(weights, starts), strict=True), Scale.of(weights)
-    return HeldOut(
+    return Measure(
         tuple(FoldScores(part, offsets, groups, True, mass, scale) for part, offsets, mass in of_folds), groups
     )
 

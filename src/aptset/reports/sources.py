@@ -17,7 +17,7 @@ from aptset.conformal.checks import folds_in_order
 from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import effective_in_words
-from aptset.conformal.measure import HeldOut, Thresholds, p_values_of_one_model, sets_of_one_model
+from aptset.conformal.measure import Measure, Thresholds, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.split import Split
 from aptset.conformal.weight_checks import check_new_weights
@@ -128,7 +128,7 @@ def folds_of_calibration(
     """Return what each fold by itself says: the p-values of a calibration of one fold tell how many lie below."""
     folds = []
     for number, (fold, matrix) in enumerate(zip(calibration.held_out.folds, probabilities, strict=True)):
-        alone = HeldOut((fold,), calibration.held_out.groups)
+        alone = Measure((fold,), calibration.held_out.groups)
         one = replace(calibration, held_out=alone, folds=calibration.folds[number : number + 1])
         p_values = one.p_values([matrix], **of_rows)
         of_truth = np.take_along_axis(p_values, np.maximum(columns, 0)[:, None], axis=1)[:, 0]

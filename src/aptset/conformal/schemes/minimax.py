@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_count, reason_of_no_promise
 from aptset.conformal.fold_scores import Fold, FoldScores
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import FoldSizes, Line, minimax_lines
 from aptset.conformal.schemes.cross import JackknifePlus, folds_of_splitter, random_folds
 from aptset.core.groups import Ids
@@ -35,7 +35,7 @@ class LowestScores(Tally):
         super().merge(other)
         np.minimum(self.lowest, other.lowest, out=self.lowest)
 
-    def finish(self, held_out: HeldOut, ids: Ids | None) -> NDArray[np.int32]:
+    def finish(self, held_out: Measure, ids: Ids | None) -> NDArray[np.int32]:
         """Return how many scores of all folds are below the lowest."""
         return count_below(self.lowest, held_out.pooled().calibrated, ids)
 
