@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 else:
     _MODULES = {
         "calibrating": ("calibrate_batches", "start_search"),
-        "predicting": ("predict_batches",),
+        "predicting": ("SetMaker", "predict_batches", "set_maker"),
         "search": ("ThresholdSearch",),
-        "sets": ("SetMaker", "set_maker"),
         "states": ("STATE_SCHEMA", "merge_states"),
     }
     _HOMES = {name: module for module, names in _MODULES.items() for name in names}
