@@ -178,16 +178,17 @@ def test_compiled_loops_stay_inside_of_their_arrays():
     """Even if a calibration is put together wrongly, nothing outside of its arrays is read."""
     from dataclasses import replace
 
-    from aptset.conformal.measure import FoldScores, HeldOut
+    from aptset.conformal.fold_scores import FoldScores
+    from aptset.conformal.measure import Measure
     from aptset.core.groups import Groups
     from aptset.kernels import engines
 
     if engines.chosen.name != "compiled":
         pytest.skip("the loops were not built")
     good = aptset.calibrate(P, Y, random_state=0)
-    few = HeldOut((FoldScores(good.scores, np.array([0, 120])),), Groups("label", ("x",)))
-    far = HeldOut((FoldScores(good.scores, np.array([0, 10**12, 10**12, 10**12])),), Groups("label", (0, 1, 2)))
-    back = HeldOut((FoldScores(good.scores, np.array([0, 90, 30, 120])),), Groups("label", (0, 1, 2)))
+    few = Measure((FoldScores(good.scores, np.array([0, 120])),), Groups("label", ("x",)))
+    far = Measure((FoldScores(good.scores, np.array([0, 10**12, 10**12, 10**12])),), Groups("label", (0, 1, 2)))
+    back = Measure((FoldScores(good.scores, np.array([0, 90, 30, 120])),), Groups("label", (0, 1, 2)))
     for held_out in (few, far, back):
         with pytest.raises(ValueError, match="arrays must fit together"):
             replace(good, held_out=held_out).p_values(P)

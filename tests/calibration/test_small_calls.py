@@ -35,8 +35,8 @@ def trace(work):
 @pytest.mark.parametrize("verb", ["predict_set", "predict_mask", "p_values"])
 def test_few_calls_in_few_files(verb):
     calls = trace(lambda: getattr(CALIBRATION, verb)(P[:100]))
-    assert len(calls) <= 46
-    assert len({file for file, _ in calls}) <= 11
+    assert len(calls) <= 44
+    assert len({file for file, _ in calls}) <= 10
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint16", "int64", "bool", "U3", "object"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aptset.conformal.histogram import TOP_LEVEL, OnGrid, OrderStatistics, ScoreCounts, keys_of, scores_of_keys
+from aptset.conformal.histogram import TOP_LEVEL, Histogram, OrderStatistics, ScoreCounts, keys_of, scores_of_keys
 from aptset.core.groups import EVERYONE
 from aptset.kernels.p_value_rounding import by_counts
 
@@ -118,12 +118,12 @@ def test_a_trillion_scores_on_a_grid():
     points, of_point = np.arange(1000), generator.integers(10**8, 2 * 10**9, size=1000)
     n = int(of_point.sum())
     counts = ScoreCounts(("all",), np.array([n]), np.zeros(1000, np.int32), points, of_point, 0, None)
-    held_out = OnGrid.of(counts, EVERYONE, 2.0**-10)
+    held_out = Histogram(counts, EVERYONE, 2.0**-10)
     running = np.cumsum(of_point).tolist()
     for alpha in (Fraction(1, 10), Fraction(1, 1000), Fraction("0.123456789012")):
         k = ceil((1 - alpha) * (n + 1))
         expected = next(point for point, total in enumerate(running) if total >= k) / 1024
-        assert held_out.thresholds(alpha).tolist() == [expected, inf]
+        assert held_out.by_cell(alpha).tolist() == [expected, inf]
     below = np.array([0, *running])
     for count, value in zip(below.tolist(), by_counts(n, below).tolist(), strict=True):
         exact = Fraction(n + 1 - count, n + 1)

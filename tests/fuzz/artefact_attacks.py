@@ -16,7 +16,6 @@ from sklearn.naive_bayes import GaussianNB
 import aptset
 from aptset.calibration.storage import STORE
 from aptset.calibration.stored_fields import hash_of
-from aptset.conformal.importance import Weighted
 from aptset.estimator.storage import FACTS
 from forging import forge, taken_apart
 from fuzz.odd_facts import JSON, PATHS
@@ -184,7 +183,7 @@ def _use(calibration, file):
     if n_classes > 200:
         return
     new = np.random.default_rng(1).dirichlet(np.ones(n_classes), size=9)
-    kind, weighted = calibration.held_out.groups.kind, isinstance(calibration.held_out, Weighted)
+    kind, weighted = calibration.held_out.groups.kind, calibration.held_out.is_weighted
     by_row = kind == "row"
     more = {"groups": [*calibration.held_out.groups.names, "never seen", None][:9] * 9} if by_row else {}
     more = {name: values[:9] for name, values in more.items()}
@@ -215,7 +214,7 @@ def _use_rows(calibration, new, more):
     p_values, ratios = calibration.p_values(new, **more), getattr(calibration.held_out, "ratios", None)
     assert ((p_values > 0) | (ratios == 0 if ratios is not None else False)).all()
     assert (p_values <= 1).all()
-    if not isinstance(calibration.held_out, Weighted):
+    if not calibration.held_out.is_weighted:
         calibration.threshold(0.3)
     assert calibration.merge(replace(calibration, parts=())).n == 2 * calibration.n
 

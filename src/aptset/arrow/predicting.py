@@ -18,8 +18,7 @@ from aptset.arrow.settings import Columns, Predicting
 from aptset.arrow.sources import BatchSource, peeked, pieces, record_batches
 from aptset.arrow.state_checks import check_partition
 from aptset.calibration.calibration import Calibration
-from aptset.conformal.histogram import KnownThresholds
-from aptset.conformal.importance import Weighted
+from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.weight_checks import refuse_with_weights
 from aptset.core.group_values import check_same_kind
 from aptset.core.groups import labels_decide
@@ -161,7 +160,7 @@ def refuse_copied_generator(u: Any) -> None:
 def check_without_row_weights(calibration: Calibration) -> None:
     """Refuse a calibration that asks for a weight with every row: batches have no column for it."""
     held_out = calibration.held_out
-    if isinstance(held_out, Weighted) and held_out.ratios is None:
+    if held_out.is_weighted and held_out.ratios is None:
         refuse_with_weights(
             "batches bring no weights with their rows, and this calibration asks for them. Call predict_set on pieces"
         )
@@ -170,7 +169,7 @@ def check_without_row_weights(calibration: Calibration) -> None:
 def levels_of(calibration: Calibration, alpha: float | Sequence[float] | None) -> list[Fraction]:
     """Return the levels to predict at: by default those that were calibrated, or 0.1."""
     held_out = calibration.held_out
-    if alpha is None and isinstance(held_out, KnownThresholds):
+    if alpha is None and isinstance(held_out, FixedThresholds):
         return list(held_out.levels)
     return list(dict.fromkeys(check_alphas(0.1 if alpha is None else alpha)[0]))
 

@@ -24,7 +24,8 @@ from aptset.arrow.state_checks import (
 )
 from aptset.arrow.states import KEPT_IDS, Collector, PartitionState, merged_state
 from aptset.calibration.calibration import Calibration
-from aptset.conformal.histogram import Counted, KnownThresholds, OnGrid, OrderStatistics
+from aptset.conformal.histogram import FixedThresholds, Histogram, OrderStatistics
+from aptset.conformal.measure import Thresholds
 from aptset.core.randomization import refuse_few_ids
 
 _FEWEST = 16  # buckets for each that is looked into: every pass then gains bits, however many there are
@@ -125,10 +126,10 @@ class ThresholdSearch:
         groups, chance = scoring.groups_of(counts.names), scoring.chance.with_copies(self.first.n_copies, n)
         if self.statistics is None:
             assert scoring.resolution is not None
-            held_out: Counted = OnGrid.of(counts, groups, scoring.resolution)
+            held_out: Thresholds = Histogram(counts, groups, scoring.resolution)
         else:
             found = self.statistics.found
-            held_out = KnownThresholds((), groups, group_sizes=counts.sizes, levels=self.levels, found=found)
+            held_out = FixedThresholds(groups=groups, group_sizes=counts.sizes, levels=self.levels, found=found)
         columns = None if scoring.layout.holds_lists else np.array(scoring.layout.columns)
         of_rows = (scoring.layout.classes, scoring.conformity, scoring.key, chance, self.allow_empty, columns)
         return Calibration(held_out, *of_rows, scoring.normalize, (self.first.fingerprint,))

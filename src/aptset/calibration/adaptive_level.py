@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aptset.calibration.calibration import Calibration
-from aptset.conformal.measure import HeldOut
 from aptset.kernels.formula import Floats
 
 
@@ -181,7 +180,8 @@ def check_streamable(calibration: Any) -> Calibration:
             f"calibration='split'; got {type(calibration).__name__}. Sets of several folds have no single threshold "
             "that could move."
         )
-    if type(calibration.held_out) is not HeldOut or calibration.held_out.groups.kind not in _OF_GROUPS:
+    held_out = calibration.held_out
+    if not held_out.folds or held_out.is_weighted or held_out.groups.kind not in _OF_GROUPS:
         raise ValueError(
             "calibration must have kept its scores, one threshold for each group; got one of another kind. Calibrate "
             "with aptset.calibrate, without weights or overlapping groups."

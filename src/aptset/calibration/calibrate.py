@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike
 
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.cross_calibration import CrossCalibration
-from aptset.calibration.labelled_rows import Scored, score_labels
+from aptset.calibration.labelled_rows import LabelledRequest, Scored, score_labels
 from aptset.calibration.request import EQUAL, NAME, Weighing, looked_at, make_rows, stays_on_device
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_ids
-from aptset.conformal.measure import FoldScores, HeldOut
+from aptset.conformal.fold_scores import FoldScores
+from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
 from aptset.conformal.schemes.minimax import Minimax
@@ -133,8 +134,8 @@ def calibrate(
         if there is not None:
             return there
     weighing = EQUAL if equal else Weighing(weights, label_weights, prior_correction)
-    found = score_labels(probabilities, labels, *settings, tuning, weighing=weighing)
-    return calibration_of(found, may_be_empty, bool(normalize), first_row)
+    scored = score_labels(probabilities, labels, LabelledRequest(*settings, tuning, weighing=weighing))
+    return calibration_of(scored, may_be_empty, bool(normalize), first_row)
 
 
 def _calibrated_there(
@@ -165,15 +166,15 @@ def _calibrated_there(
     if scored is None:
         return None
     scores, n_copies, fingerprint = scored
-    held_out = HeldOut((FoldScores.of_device(scores, EVERYONE),), EVERYONE)
+    held_out = Measure((FoldScores.of_device(scores, EVERYONE),), EVERYONE)
     of_score = (known, score, key, chance.with_copies(n_copies, n_rows), allow_empty, None)
     return Calibration(held_out, *of_score, divide, (fingerprint,), (start,))
 
 
-def calibration_of(found: Scored, allow_empty: bool, normalize: bool, first_row: int = 0) -> Calibration:
+def calibration_of(scored: Scored, allow_empty: bool, normalize: bool, first_row: int = 0) -> Calibration:
     """Keep what was scored."""
-    held_out, parts = found.held_out(), (found.fingerprint,)
-    of_rows = (found.classes, found.conformity, found.key, found.chance, allow_empty, found.columns)
+    held_out, parts = scored.held_out(), (scored.fingerprint,)
+    of_rows = (scored.classes, scored.conformity, scored.key, scored.chance, allow_empty, scored.columns)
     return Calibration(held_out, *of_rows, normalize, parts, (int(first_row),))
 
 
@@ -248,10 +249,18 @@ def calibrate_cv(
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
     check_weights_of_scheme(weights is not None, scheme.combine is Tally, f"combine={combine!r}")
     weighing = EQUAL if weights is None else Weighing(weights)
-    found = score_labels(probabilities, labels, *settings, logits=logits, weighing=weighing)
-    refuse_overlapping(found.groups.kind, "cross calibration", "Use aptset.calibrate, or give each row one group.")
-    names, fold_of_row = check_fold_ids(folds, len(found.scores))
+    scored = score_labels(probabilities, labels, LabelledRequest(*settings, logits=logits, weighing=weighing))
+    refuse_overlapping(scored.groups.kind, "cross calibration", "Use aptset.calibrate, or give each row one group.")
+    names, fold_of_row = check_fold_ids(folds, len(scored.scores))
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
-    held_out = found.held_out(members)
-    common = (found.classes, found.conformity, found.key, found.chance, may_be_empty, found.columns, bool(normalize))
-    return CrossCalibration(held_out, names, *common, scheme, (found.fingerprint,))
+    held_out = scored.held_out(members)
+    common = (
+        scored.classes,
+        scored.conformity,
+        scored.key,
+        scored.chance,
+        may_be_empty,
+        scored.columns,
+        bool(normalize),
+    )
+    return CrossCalibration(held_out, names, *common, scheme, (scored.fingerprint,))

@@ -12,11 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.merging import merged
 from aptset.calibration.request import NAME, Request, prepare, sets_as_given
-from aptset.conformal.aggregation import mask_of_one_model, p_values_of_one_model, sets_of_one_model
-from aptset.conformal.importance import Weighted, effective_in_words, refuse_weighted
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.checks import check_offers
+from aptset.conformal.importance import effective_in_words
+from aptset.conformal.measure import Measure, Thresholds, mask_of_one_model, p_values_of_one_model, sets_of_one_model
 from aptset.core.devices import as_given
-from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import BY_CONTENT, Chance, NewU
 from aptset.core.tables import html_table
 from aptset.core.validate import check_alpha, check_alphas
@@ -67,7 +66,7 @@ class Calibration:
     array([0])
     """
 
-    held_out: HeldOut
+    held_out: Thresholds
     classes: NDArray[Any]
     conformity: Score
     key: int
@@ -193,8 +192,8 @@ class Calibration:
         """
         levels, is_sequence = check_alphas(alpha)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        rows, cells, held_out, may_be_empty = prepare(self, self._formula, probabilities, request, levels)
-        sets = sets_of_one_model(held_out, rows, cells, levels, self.classes, may_be_empty, NAME)
+        rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, levels)
+        sets = sets_of_one_model(self.held_out, rows, cells, levels, self.classes, may_be_empty, NAME, mass)
         if type(probabilities) is not np.ndarray:
             sets = [sets_as_given(of_level, probabilities) for of_level in sets]
         return sets if is_sequence else sets[0]
@@ -226,8 +225,8 @@ class Calibration:
         """
         level = check_alpha(alpha)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        rows, cells, held_out, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
-        mask: NDArray[np.bool_] = mask_of_one_model(held_out, rows, cells, level, may_be_empty, NAME)
+        rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
+        mask: NDArray[np.bool_] = mask_of_one_model(self.held_out, rows, cells, level, may_be_empty, NAME, mass)
         return mask if type(probabilities) is np.ndarray else as_given(mask, probabilities)
 
     def p_values(
@@ -248,8 +247,8 @@ class Calibration:
         its most likely label, whatever its p-value.) For a tensor it is a tensor.
         """
         request = Request(groups, u, ids, normalize, logits, first_row, weights)
-        rows, cells, held_out, _ = prepare(self, self._formula, probabilities, request, ())
-        p_values: Floats = p_values_of_one_model(held_out, rows, cells, NAME)
+        rows, cells, mass, _ = prepare(self, self._formula, probabilities, request, ())
+        p_values: Floats = p_values_of_one_model(self.held_out, rows, cells, NAME, mass)
         return p_values if type(probabilities) is np.ndarray else as_given(p_values, probabilities)
 
     def sets_and_p_values(
@@ -280,10 +279,10 @@ class Calibration:
         """
         level = check_alpha(alpha)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        rows, cells, held_out, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
+        rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
         rows = rows.seeded()
-        (sets,) = sets_of_one_model(held_out, rows, cells, [level], self.classes, may_be_empty, NAME)
-        p_values = p_values_of_one_model(held_out, rows, cells, NAME)
+        (sets,) = sets_of_one_model(self.held_out, rows, cells, [level], self.classes, may_be_empty, NAME, mass)
+        p_values = p_values_of_one_model(self.held_out, rows, cells, NAME, mass)
         return sets_as_given(sets, probabilities), as_given(p_values, probabilities)
 
     @property
@@ -302,8 +301,8 @@ class Calibration:
         >>> calibration.effective_size
         16.0
         """
-        found, groups = self.held_out.effective_sizes.tolist(), self.held_out.groups
-        return found[0] if groups.kind == "all" else dict(zip(groups.names, found, strict=True))
+        sizes: list[float] = self.held_out.effective_sizes.tolist()
+        return self.held_out.groups.by_name(sizes)
 
     def threshold(self, alpha: float = 0.1) -> float | dict[Any, float]:
         """Return the score up to which labels are in the set at this level; infinite if there are too few samples.
@@ -311,11 +310,10 @@ class Calibration:
         With groups it is a dictionary with the threshold of each, and with ``label_weights`` one with that of each
         label. With ``weights`` every row has a threshold of its own, and there is nothing to return.
         """
-        if isinstance(self.held_out, Weighted):
-            return dict(zip(self.classes.tolist(), self.held_out.of_labels(check_alpha(alpha)), strict=True))
-        found = self.held_out.thresholds(check_alpha(alpha)).tolist()
-        groups = self.held_out.groups
-        return found[0] if groups.kind == "all" else dict(zip(groups.names, found, strict=False))
+        if isinstance(self.held_out, Measure) and self.held_out.is_weighted:
+            return dict(zip(self.classes.tolist(), self.held_out.by_label(check_alpha(alpha)), strict=True))
+        by_cell: list[float] = self.held_out.by_cell(check_alpha(alpha)).tolist()
+        return self.held_out.groups.by_name(by_cell)
 
     def guarantee(self, alpha: float = 0.1) -> float:
         """Return the coverage that Theorem 1 promises at this level (within each group, if there are groups).
@@ -345,8 +343,7 @@ class Calibration:
         prediction in any order (and with the groups of the rows, if there are groups: the labels themselves for
         ``groups="label"``). ``mature`` is how long a label is waited for: see :class:`CoverageMonitor`.
         """
-        refuse_overlapping(self.held_out.groups.kind, "monitor", "Watch one group with a calibration of its own.")
-        refuse_weighted(self.held_out, "a monitor counts misses by a law that does not hold with weights")
+        check_offers(self.held_out, "monitor")
         from aptset.metrics.monitor import CoverageMonitor  # with figures and files, which sets do not need
 
         self.threshold(alpha)  # of a level that it knows

@@ -12,19 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.merging import merged_folds
-from aptset.calibration.request import NAME, Request, new_rows, resolve
+from aptset.calibration.request import NAME, Request, new_rows
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_same_shape, folds_in_order, warn_no_promise
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import effective_in_words
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
+from aptset.conformal.weights import Whole
 from aptset.core.groups import Ids
 from aptset.core.matrix import check_rows
 from aptset.core.randomization import BY_CONTENT, Chance, NewU
 from aptset.core.tables import html_table
-from aptset.core.validate import check_alpha, check_alphas
+from aptset.core.validate import check_alpha, check_alphas, check_flag_or_none
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
@@ -71,7 +72,7 @@ class CrossCalibration:
     True
     """
 
-    held_out: HeldOut
+    held_out: Measure
     folds: NDArray[Any]
     classes: NDArray[Any]
     conformity: Score
@@ -118,8 +119,8 @@ class CrossCalibration:
     @property
     def effective_size(self) -> float | dict[Any, float]:
         """So many samples of equal weight would say as much about the coverage; see Calibration.effective_size."""
-        found, groups = self.held_out.effective_sizes.tolist(), self.held_out.groups
-        return found[0] if groups.kind == "all" else dict(zip(groups.names, found, strict=True))
+        sizes: list[float] = self.held_out.effective_sizes.tolist()
+        return self.held_out.groups.by_name(sizes)
 
     def guarantee(self, alpha: float = 0.1) -> float:
         """Return the coverage that Theorem 2 (or the minimax bound) promises at this level, in every group.
@@ -129,9 +130,9 @@ class CrossCalibration:
         folds the number is 0, and a warning says why. With weights it is 1 - 2 alpha where every fold has one row, if
         the weights are right, and nothing otherwise.
         """
-        found = self._promises.coverage(check_alpha(alpha))
+        coverage = self._promises.coverage(check_alpha(alpha))
         warn_no_promise(self._promises.reason_of_nothing(check_alpha(alpha)))
-        return float(found)
+        return float(coverage)
 
     @property
     def _promises(self) -> Promises:
@@ -182,8 +183,8 @@ class CrossCalibration:
         """
         levels, is_sequence = check_alphas(alpha)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        tally, cells, held_out, may_be_empty = self._prepare(fold_probabilities, request, levels)
-        sets = tally.sets(held_out, cells, levels, self.classes, may_be_empty)
+        tally, cells, mass, may_be_empty = self._prepare(fold_probabilities, request, levels)
+        sets = tally.sets(self.held_out, cells, levels, self.classes, may_be_empty, mass)
         return sets if is_sequence else sets[0]
 
     def predict_mask(
@@ -215,8 +216,8 @@ class CrossCalibration:
         """
         level = check_alpha(alpha)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        tally, cells, held_out, may_be_empty = self._prepare(fold_probabilities, request, [level])
-        return next(tally.masks(held_out, cells, [level], may_be_empty))
+        tally, cells, mass, may_be_empty = self._prepare(fold_probabilities, request, [level])
+        return next(tally.masks(self.held_out, cells, [level], may_be_empty, mass))
 
     def p_values(
         self,
@@ -237,8 +238,8 @@ class CrossCalibration:
         probability at most ``1 - guarantee(t)``; with one row per fold that is 2t: twice the value is a p-value.
         """
         request = Request(groups, u, ids, normalize, logits, first_row, weights)
-        tally, cells, held_out, _ = self._prepare(fold_probabilities, request, ())
-        return tally.p_values(held_out, cells)
+        tally, cells, mass, _ = self._prepare(fold_probabilities, request, ())
+        return tally.p_values(self.held_out, cells, mass)
 
     def sets_and_p_values(
         self,
@@ -260,9 +261,9 @@ class CrossCalibration:
         """
         level = check_alpha(alpha)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        tally, cells, held_out, may_be_empty = self._prepare(fold_probabilities, request, [level])
-        (sets,) = tally.sets(held_out, cells, [level], self.classes, may_be_empty)
-        return sets, tally.p_values(held_out, cells)
+        tally, cells, mass, may_be_empty = self._prepare(fold_probabilities, request, [level])
+        (sets,) = tally.sets(self.held_out, cells, [level], self.classes, may_be_empty, mass)
+        return sets, tally.p_values(self.held_out, cells, mass)
 
     def merge(self, other: CrossCalibration) -> CrossCalibration:
         """Join with a calibration of other rows under the same models: as if all rows had been calibrated at once.
@@ -301,7 +302,7 @@ class CrossCalibration:
         fold_probabilities: Iterable[Any] | Mapping[Any, Any],
         request: Request,
         levels: Sequence[Fraction],
-    ) -> tuple[Tally, Ids | None, HeldOut, bool]:
+    ) -> tuple[Tally, Ids | None, Whole | None, bool]:
         """Take in what the folds say about new rows, one at a time; the first of them is checked with all the rest."""
         tally, draw, formula = None, None, formula_of(self.conformity)
         for number, probabilities in enumerate(folds_in_order(fold_probabilities, self.folds)):
@@ -310,9 +311,9 @@ class CrossCalibration:
             assert isinstance(rows, Rows)  # the counts of the folds are added on the host
             if tally is None:
                 tally = self.scheme.combine(*matrix.shape)
-                cells, held_out, may_be_empty = resolve(self, request, len(matrix), levels)
+                cells, mass = self.held_out.place(request.groups, request.weights, len(matrix), levels, 4)
             check_same_shape(matrix, tally.mass, number)
             first_bad = tally.add(self.held_out.of_models[number], rows.seeded(), cells)
             check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
         assert tally is not None  # there are at least two folds
-        return tally, cells, held_out, may_be_empty
+        return tally, cells, mass, check_flag_or_none(request.allow_empty, self.allow_empty, "allow_empty")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,12 @@ from aptset.calibration.request import (
     take_ids,
     with_own_seeds,
 )
-from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import FoldScores, HeldOut
+from aptset.conformal.fold_scores import FoldScores
+from aptset.conformal.measure import Measure
 from aptset.conformal.tuning import Trial, Tuning, choose, some_rows
-from aptset.conformal.weights import Scale, WeightedScores
+from aptset.conformal.weights import Scale
 from aptset.core.group_values import check_group_values
-from aptset.core.groups import Groups, groups_labels
+from aptset.core.groups import Groups, GroupValues, groups_labels
 from aptset.core.labels import Coded, check_labels
 from aptset.core.matrix import check_named_columns, check_probabilities
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
@@ -40,7 +40,7 @@ from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, Rows, label_scores
 from aptset.scores import Adaptive, Score
 from aptset.scores.conformity import check_conformity, for_classes, formula_of
 
-__all__ = ["NAME", "Scored", "score_labels", "take_ids"]
+__all__ = ["NAME", "LabelledRequest", "Scored", "score_labels", "take_ids"]
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,16 @@ class Scored:
     reserved: NDArray[np.bool_] | None = None
     weighed: Weighed | None = None
 
-    def held_out(self, members: Sequence[NDArray[np.intp] | slice] = (slice(None),)) -> HeldOut:
+    def held_out(self, members: Sequence[NDArray[np.intp] | slice] = (slice(None),)) -> Measure:
         """Return the scores of the rows of each fold; by default there is one that holds them all."""
         groups, weighed = self.groups, self.weighed
         if weighed is None:
             folds = [FoldScores.sort(self.scores[rows], self.group_of_row[rows], groups) for rows in members]
-            return HeldOut(tuple(folds), groups)
+            return Measure(tuple(folds), groups)
         weights, scale = weighed.of_rows, Scale.of(weighed.of_rows)
-        return Weighted(
+        return Measure(
             tuple(
-                WeightedScores.of(self.scores[rows], weights[rows], self.group_of_row[rows], groups, scale)
+                FoldScores.weighted(self.scores[rows], weights[rows], self.group_of_row[rows], groups, scale)
                 for rows in members
             ),
             groups,
@@ -79,70 +79,86 @@ class Scored:
         )
 
 
-def score_labels(
-    probabilities: Any,
-    labels: Any,
-    conformity: Any,
-    classes: Any,
-    groups: Any,
-    randomized: bool,
-    normalize: bool,
-    u: Any,
-    ids: Any,
-    random_state: Any,
-    first_row: Any = 0,
-    logits: Any = False,
-    tuning: Tuning | None = None,
-    least_distinct: float = 0.5,
-    weighing: Weighing = EQUAL,
-    number_copies: Callable[[Words], Words] | None = None,
-) -> Scored:
-    """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them.
+class LabelledRequest(NamedTuple):
+    """What comes with the probabilities and labels of calibration rows, the same for every way to calibrate.
 
-    ``number_copies`` turns the seeds of contents into those of copies, where rows come after others, as in many files.
+    ``least_distinct`` is the share of ids that must differ. ``number_copies`` turns the seeds of contents into those of
+    copies, where rows come after others, as in many files. With ``tuning`` the score is chosen on a part of the rows.
     """
-    score = check_conformity(conformity) if tuning is None else Adaptive()
-    randomized, normalize = check_flag(randomized, "randomized"), check_flag(normalize, "normalize")
-    probabilities, ids = take_ids(probabilities, ids)
-    soft = check_flag(logits, "logits")
+
+    conformity: Any
+    classes: Any = None
+    groups: Any = None
+    randomized: bool = True
+    normalize: bool = False
+    u: Any = None
+    ids: Any = None
+    random_state: Any = None
+    first_row: Any = 0
+    logits: Any = False
+    tuning: Tuning | None = None
+    least_distinct: float = 0.5
+    weighing: Weighing = EQUAL
+    number_copies: Callable[[Words], Words] | None = None
+
+
+def score_labels(probabilities: Any, labels: Any, request: LabelledRequest) -> Scored:
+    """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them."""
+    tuning, weighing, groups = request.tuning, request.weighing, request.groups
+    score = check_conformity(request.conformity) if tuning is None else Adaptive()
+    formula = formula_of(score)
+    randomized, normalize = check_flag(request.randomized, "randomized"), check_flag(request.normalize, "normalize")
+    ids = request.ids
+    if ids is not None:
+        probabilities, ids = take_ids(probabilities, ids)
+    soft = check_flag(request.logits, "logits")
     # A score is chosen on the host, and columns are corrected there.
-    stays = tuning is None and weighing is EQUAL and stays_on_device(probabilities, formula_of(score))
-    matrix, names = check_probabilities(looked_at(probabilities, stays), NAME)
-    matrix, known = check_named_columns(matrix, names, classes, labels, NAME)
+    stays = tuning is None and weighing is EQUAL and stays_on_device(probabilities, formula)
+    matrix, names = check_probabilities(looked_at(probabilities, stays) if stays else probabilities, NAME)
+    matrix, known = check_named_columns(matrix, names, request.classes, labels, NAME)
     columns = check_labels(labels, known, len(matrix))
-    score = for_classes(score, known)
-    formula, weighed = formula_of(score), weighing.of(columns, known)
-    by_name = isinstance(groups, str) or groups_labels(groups)
-    values = check_group_values(groups if by_name else None, None if by_name else groups, None, len(matrix))
-    generator = check_generator(random_state)
-    key, chance = draw_key(generator), Chance.of(u, ids, randomized)
-    start = check_first_row(first_row, BLOCK_ROWS)
-    draw = chance.calibrates(u, ids, len(matrix), key, least_distinct)
+    bound = for_classes(score, known)
+    score, formula = bound, formula if bound is score else formula_of(bound)
+    weighed = None if weighing is EQUAL else weighing.of(columns, known)
+    values = None if groups is None else _group_values(groups, len(matrix))
+    generator = check_generator(request.random_state)
+    key, chance = draw_key(generator), Chance.of(request.u, ids, randomized)
+    start = check_first_row(request.first_row, BLOCK_ROWS)
+    draw = chance.calibrates(request.u, ids, len(matrix), key, request.least_distinct)
     factors = None if weighed is None else weighed.factors
     of_rows = (formula, key, draw, normalize, CALIBRATION, start, factors)
     rows = make_rows(matrix, probabilities, stays, soft, *of_rows)
-    if number_copies is not None and draw.seeds is None and isinstance(rows, Rows):
+    if request.number_copies is not None and draw.seeds is None and isinstance(rows, Rows):
         keys = content_seeds(rows, matrix)
-        rows = with_own_seeds(rows, keys, number_copies(keys))
-    found = scores_of_labels(rows, columns)
-    n_copies, n_rows = (found.n_copies, len(rows)) if ids is None else count_copies(matrix, probabilities, stays, key)
+        rows = with_own_seeds(rows, keys, request.number_copies(keys))
+    scored = scores_of_labels(rows, columns)
+    n_rows = n_all = len(matrix)
+    n_copies = scored.n_copies
+    if ids is not None:
+        n_copies, n_all = count_copies(matrix, probabilities, stays, key)
     trials: tuple[Trial, ...] = ()
     reserved = None
     if tuning is not None and isinstance(rows, Rows):
-        reserved = tuning.reserve(len(matrix), generator)
+        reserved = tuning.reserve(n_rows, generator)
         tuning = replace(tuning, candidates=tuple(for_classes(one, known) for one in tuning.candidates))
         score, trials = choose(some_rows(rows, reserved), columns[reserved], tuning, NAME)
         rows, columns = some_rows(rows, ~reserved), columns[~reserved]
-        values = _some(values, ~reserved)
+        values, n_rows = _some(values, ~reserved), len(columns)
         weighed = None if weighed is None else weighed.some(~reserved)
-        found = label_scores(replace(rows, formula=formula_of(score)), columns)
-    found_groups = Groups.of(values, groups, known)
+        scored = label_scores(replace(rows, formula=formula_of(score)), columns)
+    cells = Groups.of(values, groups, known)
     if weighed is not None:
-        refuse_overlapping(found_groups.kind, *WITHOUT_WEIGHTS)
-    group_of_row = found_groups.ids_of_labels(found_groups.ids(values, len(rows)), columns)
-    chance, fingerprint = chance.with_copies(n_copies, n_rows), fingerprint_of(found.seeds, found.scores)
-    of_score = (score, key, chance, fingerprint, found.seeds, trials, reserved, weighed)
-    return Scored(found.scores, group_of_row, found_groups, known, names, *of_score)
+        refuse_overlapping(cells.kind, *WITHOUT_WEIGHTS)
+    group_of_row = cells.ids_of_labels(cells.ids(values, n_rows), columns)
+    chance, fingerprint = chance.with_copies(n_copies, n_all), fingerprint_of(scored.seeds, scored.scores)
+    of_score = (score, key, chance, fingerprint, scored.seeds, trials, reserved, weighed)
+    return Scored(scored.scores, group_of_row, cells, known, names, *of_score)
+
+
+def _group_values(groups: Any, n_rows: int) -> GroupValues | None:
+    """Return the group of each calibration row; None where labels decide, by name or by bands."""
+    by_labels = isinstance(groups, str) or groups_labels(groups)
+    return check_group_values(groups if by_labels else None, None if by_labels else groups, None, n_rows)
 
 
 def _some(values: Any, rows: NDArray[np.bool_]) -> Any:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.checks import check_fold_ids
-from aptset.conformal.importance import joined, same_kind_of_weights
-from aptset.conformal.measure import join_groups
+from aptset.conformal.checks import check_fold_ids, check_offers
+from aptset.conformal.importance import same_kind_of_weights
+from aptset.conformal.measure import join_groups, join_measures
 from aptset.core.labels import as_objects
 from aptset.core.randomization import warn_of_equal_shards
 
@@ -25,6 +25,7 @@ def merged(one: Calibration, other: Calibration) -> Calibration:
     _check(one, other)
     if one.chance.source == "content" and {*one.first_rows} & {*other.first_rows}:
         warn_of_equal_shards(min(one.chance.copies, other.chance.copies), stacklevel=4)
+    check_offers(one.held_out, "merge")
     together = {**_together(one, other), "first_rows": one.first_rows + other.first_rows}
     return replace(one, held_out=one.held_out.merge(other.held_out), **together)
 
@@ -43,7 +44,7 @@ def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibra
             scores_of.setdefault(name, []).append((fold, each.held_out.groups))
     both = _as_they_are(one.folds, other.folds)
     names, _ = check_fold_ids(both, len(both))
-    held_out = joined([scores_of[name] for name in names.tolist()], groups, one.held_out)
+    held_out = join_measures([scores_of[name] for name in names.tolist()], groups, one.held_out)
     return replace(one, held_out=held_out, folds=names, **_together(one, other))
 
 
@@ -58,7 +59,7 @@ def _check(one: Any, other: Any) -> None:
         "normalize": one.normalize == other.normalize,
         "allow_empty": one.allow_empty == other.allow_empty,
         "classes": np.array_equal(one.classes, other.classes),
-        "what was kept (scores, thresholds, counts)": type(one.held_out) is type(other.held_out),
+        "what was kept (scores, thresholds, counts)": _kept(one) == _kept(other),
         "weights (weights, label_weights, prior_correction)": same_kind_of_weights(one.held_out, other.held_out),
         "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
         "bands of labels": _bands_of(one) == _bands_of(other),
@@ -69,6 +70,10 @@ def _check(one: Any, other: Any) -> None:
     }
     mine, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
     _check_mergeable([name for name, equal in same.items() if not equal], bool(mine & theirs))
+
+
+def _kept(calibration: Any) -> Any:
+    return type(calibration.held_out), calibration.held_out.is_weighted
 
 
 def _bands_of(calibration: Any) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,8 +15,8 @@ from aptset.calibration.adaptive_level import Law, Shown, Track, check_count, ch
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.online_state import Numbering, State, Waiting, first_scores, read_state, write_state
 from aptset.calibration.request import NAME, Request, content_seeds, new_rows, scores_of_labels, sets_as_given
-from aptset.conformal.aggregation import mask_of_one_model, sets_of_one_model
-from aptset.conformal.histogram import KnownThresholds
+from aptset.conformal.histogram import FixedThresholds
+from aptset.conformal.measure import mask_of_one_model, sets_of_one_model
 from aptset.core.devices import as_given
 from aptset.core.groups import Ids
 from aptset.core.labels import check_labels
@@ -61,8 +61,8 @@ def ask(
     request = Request(groups, u, ids, normalize, logits)
     rows, draw, matrix = new_rows(calibration, formula, probabilities, request, is_whole=False, may_stay=False)
     assert isinstance(rows, Rows)  # nothing stays on a device
-    of_rows, met = calibration.held_out.meet(groups, len(rows))
-    unknown = {name: n for name, n in met.items() if n == 0 and name not in calibration.held_out.size_of_group}
+    of_rows, sizes = calibration.held_out.resolve_groups(groups, len(rows))
+    unknown = {name: n for name, n in sizes.items() if n == 0 and name not in calibration.held_out.size_of_group}
     if draw.seeds is not None:
         return Question(rows, draw.seeds, of_rows, True, unknown)
     keys = content_seeds(rows, matrix)
@@ -111,9 +111,6 @@ def _met(numbers: NDArray[np.intp]) -> list[int]:
 def _scores(asked: Question, seeds: Words, columns: NDArray[np.int64]) -> Floats:
     """Return the scores of the true labels, with the chance that each row was asked about with."""
     return scores_of_labels(replace(asked.rows, seeds=seeds), columns).scores
-
-
-Value = TypeVar("Value")
 
 
 class Online:
@@ -224,26 +221,28 @@ class Online:
     @property
     def level(self) -> Fraction | dict[Any, Fraction]:
         """The level that is in force, as an exact fraction; with groups that of each."""
-        return self._by_group([track.level for track in self._state.tracks])
+        return self.calibration.held_out.groups.by_name([track.level for track in self._state.tracks])
 
     @property
     def alpha_now(self) -> float | dict[Any, float]:
         """The level that is in force; with groups that of each."""
-        return self._by_group([float(track.level) for track in self._state.tracks])
+        return self.calibration.held_out.groups.by_name([float(track.level) for track in self._state.tracks])
 
     @property
     def miss_rate(self) -> float | dict[Any, float]:
         """The share of misses so far, not a number before the first row; with groups that of each."""
-        return self._by_group([track.misses / track.rows if track.rows else nan for track in self._state.tracks])
+        return self.calibration.held_out.groups.by_name(
+            [track.misses / track.rows if track.rows else nan for track in self._state.tracks]
+        )
 
     @property
     def delay(self) -> int | dict[Any, int]:
         """The largest number of labels that came between a set and its own label; with groups in each."""
-        return self._by_group([track.delay for track in self._state.tracks])
+        return self.calibration.held_out.groups.by_name([track.delay for track in self._state.tracks])
 
     def bound(self) -> float | dict[Any, float]:
         """Return how far the share of misses can be from alpha, whatever came; with groups in each."""
-        return self._by_group([track.bound for track in self._state.tracks])
+        return self.calibration.held_out.groups.by_name([track.bound for track in self._state.tracks])
 
     def predict_set(
         self,
@@ -323,15 +322,11 @@ class Online:
             warn_if_too_few(asked.unknown, [self._state.law.alpha], "row", stacklevel=4)
         return asked, may_be_empty
 
-    def _known(self) -> KnownThresholds:
+    def _known(self) -> FixedThresholds:
         """Return the thresholds that are in force as a calibration knows them; sizes are not looked at."""
         thresholds, groups = self._state.shown.thresholds, self.calibration.held_out.groups
         sizes, levels = self.calibration.held_out.sizes, (self._state.law.alpha,)
-        return KnownThresholds((), groups, group_sizes=sizes, levels=levels, found=thresholds[None])
-
-    def _by_group(self, values: list[Value]) -> Value | dict[Any, Value]:
-        groups = self.calibration.held_out.groups
-        return values[0] if groups.kind == "all" else dict(zip(groups.names, values, strict=True))
+        return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, found=thresholds[None])
 
     def __repr__(self) -> str:
         law = self._state.law

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import HeldOut
 from aptset.conformal.weight_checks import (
     check_label_weights,
     check_one_kind_of_weights,
@@ -22,6 +20,7 @@ from aptset.conformal.weight_checks import (
     check_weights,
     warn_of_uncertain_ratios,
 )
+from aptset.conformal.weights import Whole
 from aptset.core.devices import is_on_device, on_host, stand_in, tensor_of
 from aptset.core.groups import Ids
 from aptset.core.matrix import check_new_probabilities, check_rows, softmax_of, tolerance_of
@@ -190,40 +189,18 @@ class Request(NamedTuple):
     allow_empty: bool | None = None
 
 
-class NewRows(NamedTuple):
-    """New rows as the loops take them, where their u comes from, and the matrix that they were made of."""
-
-    rows: Rows | OnDevice
-    draw: Draw
-    matrix: NDArray[Any]
-
-
-class Prepared(NamedTuple):
-    """New rows as the loops take them, and what they are compared with."""
-
-    rows: Rows | OnDevice
-    cells: Ids | None
-    held_out: HeldOut
-    allow_empty: bool
-
-
 def prepare(
     face: Calibration, formula: Formula, probabilities: Any, request: Request, levels: Sequence[Fraction]
-) -> Prepared:
-    """Check what is asked of one model about new rows; without levels nothing is said about too few samples."""
+) -> tuple[Rows | OnDevice, Ids | None, Whole | None, bool]:
+    """Return the rows, cells and masses that one model is asked about, and whether sets may be empty.
+
+    Without levels nothing is said about too few samples. A mass of None is one for each row.
+    """
     rows, _, matrix = new_rows(face, formula, probabilities, request)
-    return Prepared(rows, *resolve(face, request, len(matrix), levels))
-
-
-def resolve(face: Face, request: Request, n_rows: int, levels: Sequence[Fraction]) -> tuple[Ids | None, HeldOut, bool]:
-    """Return the cells of new rows, the scores as their weights meet them, and whether sets may be empty."""
-    cells, sizes = face.held_out.meet(request.groups, n_rows)
-    held_out = face.held_out.facing(request.weights, n_rows)
-    if levels:
-        held_out.warn(sizes, cells, list(levels), stacklevel=5)
+    cells, mass = face.held_out.place(request.groups, request.weights, len(matrix), levels, 4)
     if request.allow_empty is None:
-        return cells, held_out, face.allow_empty
-    return cells, held_out, check_flag(request.allow_empty, "allow_empty")
+        return rows, cells, mass, face.allow_empty
+    return rows, cells, mass, check_flag(request.allow_empty, "allow_empty")
 
 
 def new_rows(
@@ -236,8 +213,8 @@ def new_rows(
     *,
     is_whole: bool | None = None,
     may_stay: bool = True,
-) -> NewRows:
-    """Check the probabilities of new rows and what their u comes from.
+) -> tuple[Rows | OnDevice, Draw, NDArray[Any]]:
+    """Return new rows as the loops take them, where their u comes from, and the matrix that they are made of.
 
     A ``draw`` that was made for the rows of another fold is used again. ``is_whole`` says that the rows are no piece of
     a longer table; by default those that start at row 0 are none. ``may_stay`` allows rows to stay on their device.
@@ -245,10 +222,10 @@ def new_rows(
     ids = request.ids
     if ids is not None:
         probabilities, ids = take_ids(probabilities, ids)
-    is_weighted = isinstance(face.held_out, Weighted)
-    factors = face.held_out.factors if isinstance(face.held_out, Weighted) else None
+    factors = face.held_out.factors
     is_plain = type(probabilities) is np.ndarray and request.logits is False and factors is None
-    stays = may_stay and not is_plain and not is_weighted and stays_on_device(probabilities, formula)
+    may_stay = may_stay and not is_plain and not face.held_out.is_weighted
+    stays = may_stay and stays_on_device(probabilities, formula)
     shape = probabilities if is_plain else looked_at(probabilities, stays)
     matrix = check_new_probabilities(shape, NAME, face.classes, face.columns)
     starts = request.first_row == 0  # the last piece of a file may well be one row
@@ -258,11 +235,10 @@ def new_rows(
     divide = face.normalize if request.normalize is None else check_flag(request.normalize, "normalize")
     start = 0 if type(request.first_row) is int and starts else check_first_row(request.first_row, BLOCK_ROWS)
     if is_plain:
-        rows = Rows(matrix, formula, face.key, tolerance_of(matrix), *draw, divide, PREDICTION, start)
-        return NewRows(rows, draw, matrix)
+        return Rows(matrix, formula, face.key, tolerance_of(matrix), *draw, divide, PREDICTION, start), draw, matrix
     soft = check_flag(request.logits, "logits")
     of_rows = (formula, face.key, draw, divide, PREDICTION, start, factors, name)
-    return NewRows(make_rows(matrix, probabilities, stays, soft, *of_rows), draw, matrix)
+    return make_rows(matrix, probabilities, stays, soft, *of_rows), draw, matrix
 
 
 def content_seeds(rows: Rows, matrix: NDArray[Any]) -> Words:

@@ -18,7 +18,7 @@ from aptset.calibration.stored_scores import (
     find_scheme,
     find_score,
 )
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.measure import Thresholds
 from aptset.core.groups import Groups, flat_groups, full_groups
 from aptset.core.overlapping import MOST_INDICATORS
 from aptset.core.randomization import Chance
@@ -98,7 +98,7 @@ class Common(NamedTuple):
     chance: Chance
 
 
-def common_facts(score: Score, classes: NDArray[Any], held_out: HeldOut, key: int, chance: Chance) -> Facts:
+def common_facts(score: Score, classes: NDArray[Any], held_out: Thresholds, key: int, chance: Chance) -> Facts:
     """Return what calibrations and classifiers share as plain values, with who writes them, and when."""
     from importlib.metadata import version  # takes as long to load as a third of numpy
 

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibration.stored_scores import is_score
-from aptset.conformal.histogram import KnownThresholds, OnGrid, ScoreCounts
-from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import FoldScores, HeldOut
-from aptset.conformal.weights import Scale, WeightedScores
+from aptset.conformal.fold_scores import FoldScores
+from aptset.conformal.histogram import FixedThresholds, Histogram, ScoreCounts
+from aptset.conformal.measure import Measure, Thresholds
+from aptset.conformal.weights import Scale
 from aptset.core.groups import Groups
 from aptset.core.overlapping import are_addable
 from aptset.core.store import (
@@ -46,68 +46,69 @@ _FARTHEST = 2**62
 _WEIGHTS = {"ratios", "prior_correction", "effective_size"}
 
 
-def measure_fields(held_out: HeldOut) -> tuple[str, Facts, Tensors]:
+def measure_fields(held_out: Thresholds) -> tuple[str, Facts, Tensors]:
     """Return the kind, the facts and the tensors of what was kept of the scores."""
-    if isinstance(held_out, KnownThresholds):
+    if isinstance(held_out, FixedThresholds):
         levels = [f"{level.numerator}/{level.denominator}" for level in held_out.levels]
         tensors = {"thresholds": held_out.found, "sizes": held_out.sizes}
         return THRESHOLDS, {"n": held_out.n, "scores_hash": hash_of_counts(tensors), "levels": levels}, tensors
-    if isinstance(held_out, OnGrid):
+    if isinstance(held_out, Histogram):
         tensors = _tensors_of_grid(held_out.counts)
         return GRID, {"n": held_out.n, "scores_hash": hash_of_counts(tensors)}, tensors
-    weights = _describe_weights(held_out) if isinstance(held_out, Weighted) else None
+    assert isinstance(held_out, Measure)
+    weights = _describe_weights(held_out) if held_out.is_weighted else None
     facts = {"n": held_out.n, "scores_hash": hash_of(held_out.scores), "weights": weights}
     return "split", facts, score_tensors(held_out)
 
 
 def measure_from(
     path: str | Path, facts: Facts, tensors: Tensors, groups: Groups, score: Any, n_classes: int
-) -> HeldOut:
+) -> Thresholds:
     """Return what was kept of the scores, from fields whose own rules hold."""
     if facts["kind"] == THRESHOLDS:
         levels, sizes = tuple(map(stored_fraction, facts["levels"])), tensors["sizes"]
-        return KnownThresholds((), groups, group_sizes=sizes, levels=levels, found=tensors["thresholds"])
+        return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, found=tensors["thresholds"])
     if facts["kind"] == GRID:
         return _grid_from(path, tensors, groups, score)
     if facts["weights"] is None:
         return scores_from(tensors, groups)
     ratios = _check_weights(path, facts["weights"], tensors, n_classes)
     held_out = scores_from(tensors, groups, ratios, facts["weights"]["prior_correction"])
-    assert isinstance(held_out, Weighted)
     stored, sizes = _numbers(facts["weights"]["effective_size"], len(groups.names)), held_out.effective_sizes
     if stored is None or not np.allclose(stored, sizes, rtol=1e-9, atol=0):
         raise damaged(path, "its effective_size must be that of its weights")
     return held_out
 
 
-def score_tensors(held_out: HeldOut) -> Tensors:
+def score_tensors(held_out: Measure) -> Tensors:
     """Return the scores of all folds, where groups start in each, who judges them and what they weigh."""
     (first, *others) = held_out.folds
     tensors: Tensors = {
         "scores": np.concatenate([first.scores, *(fold.scores for fold in others)]) if others else first.scores,
         "offsets": np.array([fold.offsets for fold in held_out.folds], dtype=np.int64),
     }
-    if isinstance(held_out, Weighted):
-        tensors["weights"] = np.concatenate([part.weights for part in held_out.parts])
+    if held_out.is_weighted:
+        tensors["weights"] = held_out.weights
     elif held_out.judges is not None:
         tensors["judges"] = np.asarray(held_out.judges, dtype=np.bool_)
     return tensors
 
 
-def scores_from(tensors: Tensors, groups: Groups, ratios: Floats | None = None, corrects: bool = False) -> HeldOut:
+def scores_from(tensors: Tensors, groups: Groups, ratios: Floats | None = None, corrects: bool = False) -> Measure:
     """Return the scores of all folds: views of one array, which nobody may change."""
     scores, offsets, weights = tensors["scores"], tensors["offsets"], tensors.get("weights")
     starts = np.cumsum(offsets[:, -1])[:-1]
     scores.flags.writeable = False
     if weights is None:
         of_folds = zip(np.split(scores, starts), offsets, strict=True)
-        return HeldOut(tuple(FoldScores(*fold, groups) for fold in of_folds), groups, tensors.get("judges"))
+        return Measure(tuple(FoldScores(*fold, groups) for fold in of_folds), groups, tensors.get("judges"))
     weights.flags.writeable = False
-    scale, weighted = Scale.of(weights), zip(np.split(scores, starts), np.split(weights, starts), offsets, strict=True)
-    return Weighted(tuple(WeightedScores(*fold, groups, scale) for fold in weighted), groups, None, ratios, corrects)
+    scale, weighted = Scale.of(weights), zip(np.split(scores, starts), offsets, np.split(weights, starts), strict=True)
+    folds = tuple(FoldScores(part, bounds, groups, True, masses, scale) for part, bounds, masses in weighted)
+    return Measure(folds, groups, None, ratios, corrects)
 
 
-def _describe_weights(held_out: Weighted) -> Facts:
+def _describe_weights(held_out: Measure) -> Facts:
     """Return all about weights but the weights themselves."""
     return {
         "ratios": None if held_out.ratios is None else held_out.ratios.tolist(),
@@ -161,7 +162,7 @@ def _narrow(values: NDArray[np.int64]) -> NDArray[Any]:
     return values.astype(next(kind for kind in _NARROW.values() if most <= np.iinfo(kind).max))
 
 
-def _grid_from(path: str | Path, tensors: Tensors, groups: Groups, score: Any) -> OnGrid:
+def _grid_from(path: str | Path, tensors: Tensors, groups: Groups, score: Any) -> Histogram:
     if not isinstance(score, Gridded):
         raise damaged(path, "its score must be on a grid, as its counts are")
     offsets, counts = tensors["offsets"], tensors["counts"].astype(np.int64)
@@ -172,7 +173,7 @@ def _grid_from(path: str | Path, tensors: Tensors, groups: Groups, score: Any) -
     np.add.at(sizes, group, counts)
     # Labels and bands are counted by their numbers.
     names = tuple(range(len(groups.names))) if groups.kind in ("label", "band") else groups.names
-    return OnGrid.of(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, float(score.resolution))
+    return Histogram(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, float(score.resolution))
 
 
 def hash_of(scores: Floats) -> str:

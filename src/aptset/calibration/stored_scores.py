@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.measure import Fold
+from aptset.conformal.fold_scores import Fold
 from aptset.conformal.scheme import FoldSizes, Line, Scheme
 from aptset.core.store import Facts, check_stored_values, damaged, is_storable, unknown_kind
 from aptset.scores import SCORES, Gridded, OfFunction, Prevalence, Score, Tempered

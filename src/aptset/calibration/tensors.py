@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aptset.calibration.device_rows import MOST_ROWS, DeviceRows
 from aptset.calibration.tensor_sets import TensorSets
 from aptset.conformal.aggregation import by_label_thresholds, thresholds_of
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.measure import Measure
 from aptset.core.groups import Ids
 from aptset.core.randomization import fingerprint_step
 from aptset.kernels.engines.interface import Calibrated
@@ -101,20 +101,20 @@ class OnDevice:
         rows.check(torch.tensor(report[5:]))
         return ScoresThere(every), report[2], (report[0] + report[1]) % 2**64
 
-    def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Tensor:
+    def mask(self, held_out: Measure, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Tensor:
         """Return the sets at one level as a boolean matrix."""
         rows, at_least = self.rows, 0 if allow_empty else 1
         if ids is None:
             return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), at_least)
         if held_out.groups.kind == "all":
-            return mask_at(rows, _threshold_on(float(held_out.thresholds(alpha)[0]), rows.device), at_least)
+            return mask_at(rows, _threshold_on(float(held_out.by_cell(alpha)[0]), rows.device), at_least)
 
         def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
             return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[mine], [alpha])[:, 0], rows), at_least)
 
         return _filled(rows, "mask", work, torch.bool, MOST_ROWS)
 
-    def p_values(self, held_out: HeldOut, ids: Ids | None) -> Tensor:
+    def p_values(self, held_out: Measure, ids: Ids | None) -> Tensor:
         """Return the p-value of every label."""
         rows, (fold,) = self.rows, held_out.folds
         if held_out.groups.of_columns is not None:
@@ -129,7 +129,7 @@ class OnDevice:
         return _filled(rows, "p_values", work, torch.float64, _at_a_time(held_out))
 
     def sets(
-        self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
+        self, held_out: Measure, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
     ) -> list[TensorSets]:
         """Return the sets at each level."""
         rows, at_least = self.rows, 0 if allow_empty else 1
@@ -290,7 +290,7 @@ def _worked_out(
     return found, _first(bads)
 
 
-def _at_a_time(held_out: HeldOut, n_levels: int = 1) -> int | None:
+def _at_a_time(held_out: Measure, n_levels: int = 1) -> int | None:
     """Return how many rows may come at a time: all of them unless each has a threshold or a group of its own."""
     return None if held_out.groups.kind == "all" else max(4096, MOST_ROWS // n_levels // 4096 * 4096)
 

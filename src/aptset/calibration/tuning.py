@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.calibrate import calibration_of
 from aptset.calibration.calibration import Calibration
-from aptset.calibration.labelled_rows import score_labels
+from aptset.calibration.labelled_rows import LabelledRequest, score_labels
 from aptset.conformal.tuning import Trial, Tuning
 from aptset.core.bands import LabelBands
 from aptset.core.overlapping import Overlapping
@@ -118,6 +118,6 @@ def tune(
     chosen = tuple(check_conformity(candidate) for candidate in check_list(candidates or (), "candidates"))
     tuning = Tuning(check_alpha(alpha), check_share(share), check_slack(slack), chosen)
     settings = (AUTO, classes, groups, randomized, normalize, u, ids, random_state)
-    found = score_labels(probabilities, labels, *settings, tuning=tuning)
+    found = score_labels(probabilities, labels, LabelledRequest(*settings, tuning=tuning))
     assert found.reserved is not None
     return Tuned(calibration_of(found, allow_empty, normalize), found.trials, found.reserved)

@@ -9,7 +9,6 @@ from typing import Any
 
 from aptset.calibration.storage import STORE, read_calibration
 from aptset.conformal.guarantees import Promises
-from aptset.conformal.importance import Weighted
 from aptset.estimator.storage import check_table, read_folder
 
 
@@ -71,7 +70,7 @@ def _fewest_rows(held_out: Any) -> int:
 
 
 def _promise(fields: dict[str, Any], in_groups: str) -> str:
-    within = in_groups + (", if the weights are right" if isinstance(fields["held_out"], Weighted) else "")
+    within = in_groups + (", if the weights are right" if fields["held_out"].is_weighted else "")
     if "scheme" not in fields:
         return f"coverage >= 1 - alpha{within}"
     promises, alpha = Promises.of(fields["scheme"], fields["held_out"]), Fraction(1, 10)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from aptset.calibration.calibrate import calibrate, calibration_of, load_calibration
 from aptset.calibration.calibration import Calibration
-from aptset.calibration.labelled_rows import score_labels
+from aptset.calibration.labelled_rows import LabelledRequest, score_labels
 from aptset.calibration.online_state import Numbering
 from aptset.calibration.request import Weighing
 from aptset.calibration.storage import STORE
@@ -28,7 +28,6 @@ from aptset.cli.checks import (
     shifted_rows,
 )
 from aptset.cli.files import Batch, ProbabilityFile, SetsWriter
-from aptset.conformal.importance import Weighted
 from aptset.conformal.weight_checks import check_some_weight
 from aptset.core.files import atomic_write
 from aptset.core.randomization import check_ids
@@ -60,7 +59,7 @@ def calibrate_files(
             of_rows = {"groups": by_labels or batch.groups, "ids": batch.ids, "logits": source.logits}
             of_rows |= {"weighing": Weighing(batch.weights, is_part=True), "number_copies": number_copies}
             settings |= {"classes": classes, "least_distinct": 0.0, "u": None, **of_rows}
-            scored = score_labels(batch.probabilities, batch.labels, **settings)
+            scored = score_labels(batch.probabilities, batch.labels, LabelledRequest(**settings))
         parts.append(calibration_of(scored, True, settings["normalize"]))
         seeds.append(scored.seeds if source.row_id is not None else scored.seeds[:0])
         on_rows(len(batch.probabilities))
@@ -69,8 +68,8 @@ def calibrate_files(
     first, *others = parts
     n_copies = sum(part.chance.copies * part.n for part in parts)
     held_out = first.held_out.merge(*(part.held_out for part in others))
-    if isinstance(held_out, Weighted):
-        check_some_weight(np.concatenate([part.weights for part in held_out.parts]))
+    if held_out.is_weighted:
+        check_some_weight(held_out.weights)
     chance, fingerprint = first.chance.with_copies(n_copies, held_out.n), sum(part.parts[0] for part in parts) % 2**64
     return replace(first, held_out=held_out, chance=chance, parts=(fingerprint,))
 
@@ -183,7 +182,7 @@ def predict_file(
 def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> ProbabilityFile:
     """Return a file that has a column of weights where calibration rows had one, and none where they had none."""
     held_out = calibration.held_out
-    is_wanted = isinstance(held_out, Weighted) and held_out.ratios is None
+    is_wanted = held_out.is_weighted and held_out.ratios is None
     if is_wanted != (source.weight is not None):
         what = "with --weights COLUMN, as at calibration" if is_wanted else "without --weights, as at calibration"
         raise ValueError(f"{source.path} must come {what}.")

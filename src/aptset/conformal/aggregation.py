@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.checks import refuse_on_device
-from aptset.conformal.histogram import Counted
-from aptset.conformal.importance import Facing
-from aptset.conformal.measure import Fold, FoldScores, HeldOut
+from aptset.conformal import importance
+from aptset.conformal.fold_scores import Fold, FoldScores
+from aptset.conformal.measure import Measure, Thresholds
+from aptset.conformal.weights import Whole
 from aptset.core.groups import Groups, Ids
-from aptset.core.matrix import check_rows
-from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
-from aptset.kernels.counting import p_values_of, p_values_of_rows
+from aptset.kernels.counting import p_values_of
 from aptset.kernels.engines.interface import columns_in
 from aptset.kernels.formula import Floats
-from aptset.kernels.membership import Cut, FreeCut, cut, cut_by_label, masks, masks_by_label
 from aptset.kernels.rows import Rows
 from aptset.sets import PredictionSets
 
@@ -49,8 +46,9 @@ ScoreAll = Callable[[Floats], tuple[Floats, NDArray[np.intp]]]
 class Tally:
     """What the folds seen so far say about every label of some new rows: here the sum of their counts.
 
-    A scheme names the tally that combines its folds. One that combines them otherwise overrides ``take``, ``merge`` and
-    ``close``, for new rows, and where models do not judge alone ``keep`` and ``join`` as well, for calibration rows.
+    A scheme names the tally that combines its folds. One that combines them otherwise overrides ``count``, ``merge``
+    and ``finish``, for new rows, and where models do not judge alone ``remember`` and ``assemble`` as well, for
+    calibration rows.
     """
 
     holds_all_models: ClassVar[bool] = False  # whether nothing is counted before every model has spoken
@@ -61,12 +59,12 @@ class Tally:
 
     def add(self, fold: Any, rows: Rows, ids: Ids | None) -> int:
         """Take in the probabilities that the model of one fold gives the new rows; return the first bad row or -1."""
-        first_bad = self.take(fold, rows, ids)
+        first_bad = self.count(fold, rows, ids)
         if first_bad < 0:
             self.mass += plain_mass(rows)
         return first_bad
 
-    def take(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
+    def count(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
         """Count the fold's scores below those of the new rows under its model; return the first bad row or -1."""
         self.counts, first_bad = fold.added(rows, ids, self.counts)
         return first_bad
@@ -76,59 +74,74 @@ class Tally:
         self.counts = self.counts + other.counts  # which are wider where they are weights
         self.mass += other.mass
 
-    def close(self, held_out: HeldOut, ids: Ids | None) -> NDArray[Any]:
+    def finish(self, held_out: Measure, ids: Ids | None) -> NDArray[Any]:
         """Return the counts over all folds."""
         return self.counts
 
     @staticmethod
-    def keep(scores: FoldScores, rows: Rows) -> Any:
+    def remember(scores: FoldScores, rows: Rows) -> Any:
         """Return what must be remembered of a fold's calibration rows: their scores under its model."""
         return scores
 
     @staticmethod
-    def join(kept: Sequence[Any], folds: Sequence[Fold], n_rows: int, score: ScoreAll, groups: Groups) -> HeldOut:
+    def assemble(kept: Sequence[Any], folds: Sequence[Fold], n_rows: int, score: ScoreAll, groups: Groups) -> Measure:
         """Put together what was remembered of all folds."""
-        return HeldOut(tuple(kept), groups)
+        return Measure(tuple(kept), groups)
 
-    def p_values(self, held_out: HeldOut, ids: Ids | None) -> Floats:
+    def p_values(self, held_out: Measure, ids: Ids | None, mass: Whole | None = None) -> Floats:
         """Return the share of n + 1 scores, the label's own among them, that are at least as large as the label's."""
-        counts = self.close(held_out, ids)
-        return held_out.p_values_of(counts, ids) if isinstance(held_out, Facing) else _by_group(counts, held_out, ids)
+        counts = self.finish(held_out, ids)
+        if mass is None:
+            return _by_group(counts, held_out, ids)
+        return importance.p_values(held_out, counts, ids, mass, lambda below, _: below)
 
     def masks(
-        self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], allow_empty: bool
+        self,
+        held_out: Measure,
+        ids: Ids | None,
+        alphas: list[Fraction],
+        allow_empty: bool,
+        mass: Whole | None = None,
     ) -> Iterator[NDArray[np.bool_]]:
         """Yield which labels are in the set at each level."""
-        counts = self.close(held_out, ids)
+        counts = self.finish(held_out, ids)
         for alpha in alphas:
-            mask = _inside(counts, held_out, ids, alpha)
+            mask = _inside(counts, held_out, ids, mass, alpha)
             if not allow_empty:
                 empty = np.flatnonzero(~mask.any(axis=1))
                 mask[empty, self.mass[empty].argmax(axis=1)] = True
             yield mask
 
     def sets(
-        self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
+        self,
+        held_out: Measure,
+        ids: Ids | None,
+        alphas: list[Fraction],
+        classes: NDArray[Any],
+        allow_empty: bool,
+        mass: Whole | None = None,
     ) -> list[PredictionSets]:
         """Return the sets at each level, labels by their mean probability downward."""
-        found = []
-        for mask in self.masks(held_out, ids, alphas, allow_empty):
+        sets = []
+        for mask in self.masks(held_out, ids, alphas, allow_empty, mass):
             row, column = np.nonzero(mask)
             order = np.lexsort((-self.mass[row, column], row))
             indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1), dtype=np.int64)])
-            found.append(PredictionSets.trusted(indptr, column[order].astype(np.int32), classes))
-        return found
+            sets.append(PredictionSets.trusted(indptr, column[order].astype(np.int32), classes))
+        return sets
 
 
-def _inside(counts: NDArray[Any], held_out: HeldOut, ids: Ids | None, alpha: Fraction) -> NDArray[np.bool_]:
+def _inside(
+    counts: NDArray[Any], held_out: Measure, ids: Ids | None, mass: Whole | None, alpha: Fraction
+) -> NDArray[np.bool_]:
     """Return which counts are small enough for their labels to be in the set."""
-    if isinstance(held_out, Facing):
-        return held_out.inside(counts, ids, alpha)
-    inside: NDArray[np.bool_] = counts < _by_label(held_out.ranks(alpha), held_out.groups, ids)
-    return inside
+    if mass is not None:
+        return importance.inside(held_out, counts, ids, mass, alpha)
+    is_in: NDArray[np.bool_] = counts < held_out.ranks(alpha)[held_out.groups.index(ids)]
+    return is_in
 
 
-def _by_group(counts: NDArray[np.int32], held_out: HeldOut, ids: Ids | None) -> Floats:
+def _by_group(counts: NDArray[np.int32], held_out: Measure, ids: Ids | None) -> Floats:
     """Return the p-value of every count among the scores of its group."""
     sizes = [*held_out.sizes.tolist(), 0]
     if held_out.groups.kind == "all":
@@ -149,100 +162,17 @@ def _as_id(group: int, sizes: list[int]) -> int:
     return -1 if group == len(sizes) - 1 else group
 
 
-def _by_label(of_groups: Any, groups: Groups, ids: Ids | None) -> NDArray[np.int64]:
-    """Spread values of groups (last: never seen) over a matrix of labels: by row, or by column."""
-    values = np.asarray(of_groups, dtype=np.int64)
-    return groups.by_column(values)[None, :] if ids is None else values[ids][:, None]
-
-
 def chunks(n_rows: int, n_classes: int) -> list[slice]:
     """Return pieces of rows small enough for a matrix or two of their labels (one empty piece if there are none)."""
     step = max(1, CHUNK_CELLS // n_classes)
     return [slice(start, min(start + step, n_rows)) for start in range(0, max(n_rows, 1), step)]
 
 
-class RowsElsewhere(Protocol):
-    """Rows that are not numpy's, and answer for themselves where they lie."""
-
-    def sets(
-        self, held_out: HeldOut, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
-    ) -> list[Any]:
-        """Return the sets at each level."""
-        ...
-
-    def mask(self, held_out: HeldOut, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Any:
-        """Return the sets at one level as a boolean matrix."""
-        ...
-
-    def p_values(self, held_out: HeldOut, ids: Ids | None) -> Any:
-        """Return the p-value of every label."""
-        ...
-
-
-def sets_of_one_model(
-    held_out: HeldOut,
-    rows: Rows | RowsElsewhere,
-    ids: Ids | None,
-    alphas: list[Fraction],
-    classes: NDArray[Any],
-    allow_empty: bool,
-    name: str,
-) -> list[PredictionSets]:
-    """Return the sets at each level under the only model."""
-    if not isinstance(rows, Rows):
-        return rows.sets(held_out, ids, alphas, classes, allow_empty)
-    at_least = 0 if allow_empty else 1
-    if isinstance(held_out, Facing):
-        found: Cut | FreeCut = held_out.cut(rows, ids, alphas, at_least)
-    elif ids is None:
-        found = cut_by_label(rows, by_label_thresholds(held_out, alphas), at_least)
-    else:
-        found = cut(rows, thresholds_of(held_out, ids, alphas), at_least)
-    check_rows(rows.probabilities, found.first_bad, name, rows.normalize, rows.tolerance)
-    return [PredictionSets.trusted(pointers, members, classes) for pointers, members in found.at_each()]
-
-
-def thresholds_of(held_out: HeldOut, ids: Ids, alphas: list[Fraction]) -> Floats:
+def thresholds_of(held_out: Thresholds, ids: Ids, alphas: list[Fraction]) -> Floats:
     """Return the thresholds of each row, or one row for all: count < k is the same as score <= k-th smallest score."""
-    if held_out.groups.kind == "all":
-        return np.array([held_out.thresholds(alpha)[:1] for alpha in alphas]).T
-    found = [held_out.thresholds_by_row(ids, alpha) for alpha in alphas]
-    return found[0][:, None] if len(found) == 1 else np.array(found).T
+    return held_out.thresholds(alphas, held_out.groups.index(ids))[:, :, 0].T
 
 
-def by_label_thresholds(held_out: HeldOut, alphas: list[Fraction]) -> Floats:
-    """Return the thresholds of each label, (levels, labels): what comes last is for groups never seen."""
-    return held_out.groups.by_column(np.array([held_out.thresholds(alpha) for alpha in alphas]))
-
-
-def mask_of_one_model(
-    held_out: HeldOut, rows: Rows | RowsElsewhere, ids: Ids | None, alpha: Fraction, allow_empty: bool, name: str
-) -> Any:
-    """Return the sets at one level under the only model as a boolean matrix."""
-    if not isinstance(rows, Rows):
-        return rows.mask(held_out, ids, alpha, allow_empty)
-    at_least = 0 if allow_empty else 1
-    if isinstance(held_out, Facing):
-        flags, first_bad = held_out.mask(rows, ids, alpha, at_least)
-    elif ids is None:
-        flags, first_bad = masks_by_label(rows, by_label_thresholds(held_out, [alpha])[0], at_least)
-    else:
-        flags, first_bad = masks(rows, thresholds_of(held_out, ids, [alpha]), at_least)
-    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
-    return flags
-
-
-def p_values_of_one_model(held_out: HeldOut, rows: Rows | RowsElsewhere, ids: Ids | None, name: str) -> Any:
-    """Return the p-value of every label under the only model."""
-    refuse_overlapping(held_out.groups.kind, "p-values", WITHOUT_P_VALUES)
-    if not isinstance(rows, Rows):
-        if isinstance(held_out, Counted):
-            refuse_on_device()
-        return rows.p_values(held_out, ids)
-    if isinstance(held_out, Counted | Facing):
-        p_values, first_bad = held_out.p_values(rows, ids)
-    else:
-        (fold,) = held_out.folds
-        p_values, first_bad = p_values_of_rows(rows, fold.calibrated, ids)
-    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
-    return p_values
+def by_label_thresholds(held_out: Thresholds, alphas: list[Fraction]) -> Floats:
+    """Return the thresholds of each label, (levels, labels)."""
+    return held_out.thresholds(alphas, held_out.groups.index(None))[:, 0]

@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.conformal.weight_checks import refuse_with_weights
 from aptset.core.labels import as_labels, check_hashable, check_length, columns_of, distinct, hashable, some
+from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 
 
 def check_fold_count(n_folds: Any, n_rows: int) -> int:
@@ -184,12 +186,35 @@ def check_same_shape(matrix: NDArray[Any], first: NDArray[Any], fold: int) -> No
         )
 
 
-def refuse_without_scores(what: str) -> NoReturn:
+# What a maker of thresholds cannot offer, by verb, and why: with overlapping groups, with weights, without scores.
+OVERLAPPING = {
+    "p_values": ("p-values", WITHOUT_P_VALUES),
+    "monitor": ("monitor", "Watch one group with a calibration of its own."),
+}
+WITH_WEIGHTS = {
+    "threshold": "this asks for a threshold for all rows, and with weights every row has its own",
+    "rank": "this asks for the rank of a threshold, and with weights there is none",
+    "monitor": "a monitor counts misses by a law that does not hold with weights",
+}
+WITHOUT_SCORES = {"scores": "its scores", "p_values": "p-values", "merge": "what merging takes"}
+
+
+def check_offers(measure: Any, verb: str) -> None:
+    """Refuse a verb that a maker of thresholds does not offer, and say why in words."""
+    if verb in OVERLAPPING:
+        refuse_overlapping(measure.groups.kind, *OVERLAPPING[verb])
+    if verb in WITH_WEIGHTS and measure.is_weighted:
+        refuse_with_weights(WITH_WEIGHTS[verb])
+    if verb in WITHOUT_SCORES and getattr(measure, verb) is None:
+        refuse_without_scores(verb)
+
+
+def refuse_without_scores(verb: str) -> NoReturn:
     """Say that only thresholds were kept."""
     raise ValueError(
-        f"this calibration cannot give {what}: it kept the thresholds of its levels, and no scores. Calibrate with "
-        "resolution=2**-20 for p-values, every level and merging, or with aptset.calibrate where scores fit into "
-        "memory."
+        f"this calibration cannot give {WITHOUT_SCORES[verb]}: it kept the thresholds of its levels, and no scores. "
+        "Calibrate with resolution=2**-20 for p-values, every level and merging, or with aptset.calibrate where scores "
+        "fit into memory."
     )
 
 

@@ -1,57 +1,47 @@
-"""What a calibration by overlapping groups knows: scores by combination, and thresholds when rows first ask."""
+"""Thresholds of overlapping groups: the conditional quantile of Gibbs, Cherian and Candès (2023), by combination."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.linear_programme import Design, Programme
 from aptset.core.groups import Groups, Ids
 from aptset.core.overlapping import check_addable
 from aptset.kernels.formula import Floats
 
 
-class ScoresOfCells(Protocol):
-    """The scores of one fold, by combination of groups."""
-
-    offsets: NDArray[np.int64]
-
-    @property
-    def scores(self) -> Floats:
-        """The scores, by combination and upward."""
-        ...
-
-
-class OverlappingScores:
+class ConditionalQuantile:
     """Thresholds of combinations of groups; each is worked out when a row first has it."""
 
-    def __init__(self, groups: Groups, fold: ScoresOfCells) -> None:
+    def __init__(self, groups: Groups, fold: FoldScores) -> None:
         check_addable(fold.scores)
         self._groups, self._fold = groups, fold
         self._programmes: dict[Fraction, Programme] = {}
-        self._found: dict[tuple[Fraction, int], float] = {}
+        self._known: dict[tuple[Fraction, int], float] = {}
 
     def thresholds(self, ids: Ids, alpha: Fraction) -> Floats:
         """Return the threshold of each row from the number of its combination; infinite for groups never seen."""
-        met = np.flatnonzero(np.bincount(ids + 1)) - 1
+        present = np.flatnonzero(np.bincount(ids + 1)) - 1
         cells = self._groups.combinations
-        found = np.full(len(cells) + 1, np.inf)  # last: of groups never seen
-        found[met] = [self._threshold(number, cells, alpha) for number in met.tolist()]
-        return found[ids]
+        by_cell = np.full(len(cells) + 1, np.inf)  # last: of groups never seen
+        by_cell[present] = [self._threshold(number, cells, alpha) for number in present.tolist()]
+        return by_cell[ids]
 
     def _threshold(self, number: int, cells: list[Any], alpha: Fraction) -> float:
         if number < 0:
             return float("inf")
-        found = self._found.get((alpha, number))  # threads that come at once work it out twice, nothing worse
-        if found is None:
+        known = self._known.get((alpha, number))  # threads that come at once work it out twice, nothing worse
+        if known is None:
             if alpha not in self._programmes:
                 self._programmes[alpha] = Programme(self._design, alpha)
-            found = self._found[alpha, number] = self._programmes[alpha].threshold(self._flags([cells[number]])[0])
-        return found
+            known = self._known[alpha, number] = self._programmes[alpha].threshold(self._flags([cells[number]])[0])
+        return known
 
     def sizes_of(self, names: set[Any]) -> dict[Any, int]:
         """Return how many calibration rows are in each of some groups, and how many there are."""

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.checks import FOLDS_WITH_WEIGHTS
-from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import Fold, HeldOut
+from aptset.conformal.fold_scores import Fold
+from aptset.conformal.measure import Thresholds
 from aptset.conformal.scheme import FoldSizes, Line, Scheme, bound, input_level, sizes_by_group
 from aptset.core.groups import EVERYONE, Groups, Ids
 from aptset.core.validate import check_reachable
@@ -35,9 +35,9 @@ class Promises:
         self.groups: list[FoldSizes] = sizes_by_group(sizes)
 
     @classmethod
-    def of(cls, scheme: Scheme, held_out: HeldOut) -> Promises:
+    def of(cls, scheme: Scheme, held_out: Thresholds) -> Promises:
         """Return what is promised of scores that were held out."""
-        return cls(scheme, held_out.promised_sizes, isinstance(held_out, Weighted))
+        return cls(scheme, held_out.promised_sizes, held_out.is_weighted)
 
     @classmethod
     def before_fit(

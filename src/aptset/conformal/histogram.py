@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.checks import refuse_other_level, refuse_without_scores
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.measure import Thresholds
+from aptset.conformal.weights import Whole
 from aptset.core.groups import Groups, Ids
 from aptset.kernels.counting import rank_at
 from aptset.kernels.engines.interface import columns_in
@@ -162,54 +163,34 @@ def _first_difference(groups: NDArray[np.int32], buckets: Keys) -> NDArray[np.in
     return np.concatenate([np.full(min(len(buckets), 1), 65), widths]).astype(np.int64)
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
-class Counted(HeldOut):
-    """Scores that were counted instead of kept: no folds to look at, but sizes and thresholds as ever."""
+class FixedThresholds(Thresholds):
+    """Thresholds of a few levels, (levels, cells), to the last bit what the scores themselves would give.
 
+    It cannot be merged: order statistics of parts say nothing about those of the whole.
+    """
+
+    groups: Groups
     group_sizes: NDArray[np.int64]
-
-    @cached_property
-    def sizes(self) -> NDArray[np.int64]:
-        """Number of calibration samples in each group."""
-        return self.group_sizes
+    levels: tuple[Fraction, ...]
+    found: Floats
 
     @property
     def sizes_of_folds(self) -> NDArray[np.int64]:
-        """Number of calibration samples of each group, of the one model."""
-        return self.sizes[None, :]
-
-    @property
-    def n(self) -> int:
-        """Number of calibration samples."""
-        return int(self.sizes.sum())
+        """Number of calibration rows of each cell, of the one model."""
+        return self.group_sizes[None, :]
 
     @property
     def scores(self) -> Floats:
         """Not there."""
-        refuse_without_scores("its scores")
+        refuse_without_scores("scores")
 
-    def p_values(self, rows: Rows, ids: Ids | None) -> tuple[Floats, int]:
-        """Return the p-value of every label, and the first bad row or -1."""
-        refuse_without_scores("p-values")
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnownThresholds(Counted):
-    """Thresholds of a few levels, (levels, groups), to the last bit what the scores themselves would give."""
-
-    levels: tuple[Fraction, ...]
-    found: Floats
-
-    def merge(self, *others: HeldOut) -> NoReturn:
-        """Refuse: order statistics of parts say nothing about those of the whole."""
-        refuse_without_scores("what merging takes")
-
-    def _find_thresholds(self, alpha: Fraction) -> Floats:
+    def find_by_cell(self, alpha: Fraction) -> Floats:
+        """Look up the threshold of each cell at one of the levels that were calibrated."""
         if alpha not in self.levels:
             refuse_other_level(alpha, self.levels)
-        found = np.append(self.found[self.levels.index(alpha)], np.inf)
-        found.flags.writeable = False
-        return found
+        return np.append(self.found[self.levels.index(alpha)], np.inf)
 
 
 class _Table(NamedTuple):
@@ -220,70 +201,77 @@ class _Table(NamedTuple):
     p_values: Floats
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnGrid(Counted):
+@final
+@dataclass(frozen=True)
+class Histogram(Thresholds):
     """How many scores stand on each point of a grid: every level and every p-value, whatever n is."""
 
     counts: ScoreCounts
+    groups: Groups
     resolution: float
 
-    @classmethod
-    def of(cls, counts: ScoreCounts, groups: Groups, resolution: float) -> OnGrid:
-        """Keep counts of scores in the order of their groups."""
-        return cls((), groups, group_sizes=counts.sizes, counts=counts, resolution=resolution)
+    @property
+    def sizes_of_folds(self) -> NDArray[np.int64]:
+        """Number of calibration rows of each cell, of the one model."""
+        return self.counts.sizes[None, :]
 
-    def merge(self, *others: HeldOut) -> OnGrid:
+    @property
+    def scores(self) -> Floats:
+        """Not there."""
+        refuse_without_scores("scores")
+
+    def merge(self, *others: Histogram) -> Histogram:
         """Join the counts of other rows."""
-        counts = ScoreCounts.joined([self.counts, *(other.counts for other in others if isinstance(other, OnGrid))])
+        counts = ScoreCounts.joined([self.counts, *(other.counts for other in others)])
         names = self.groups.names if self.groups.kind != "row" else counts.names
-        return OnGrid.of(counts, replace(self.groups, names=names), self.resolution)
+        return Histogram(counts, replace(self.groups, names=names), self.resolution)
 
-    def _find_thresholds(self, alpha: Fraction) -> Floats:
-        found = np.full(len(self.sizes) + 1, np.inf)
-        for group, n in enumerate(self.sizes.tolist()):
+    def find_by_cell(self, alpha: Fraction) -> Floats:
+        """Work out the point of the grid on which the k-th smallest score of each cell stands."""
+        points = np.full(len(self.sizes) + 1, np.inf)
+        for cell, n in enumerate(self.sizes.tolist()):
             if (rank := rank_at(n, alpha)) <= n:
-                bucket, _ = self.counts.place(group, EVERYTHING, rank)
-                found[group] = bucket.number * self.resolution
-        found.flags.writeable = False
-        return found
+                bucket, _ = self.counts.place(cell, EVERYTHING, rank)
+                points[cell] = bucket.number * self.resolution
+        return points
 
-    def p_values(self, rows: Rows, ids: Ids | None) -> tuple[Floats, int]:
+    def p_values(self, rows: Rows, ids: Ids | None, mass: Whole | None) -> tuple[Floats, int]:
         """Return the p-value of every label by looking it up, and the first bad row or -1."""
-        rows, found = rows.seeded(), np.ones(rows.probabilities.shape)
+        rows, p_values = rows.seeded(), np.ones(rows.probabilities.shape)
 
         def work(block: Rows, start: int, stop: int) -> int:
             scores = np.empty(block.probabilities.shape)
             bad = block.engine.all_scores(block, scores)
             if bad < 0:
-                self._look_up(scores, None if ids is None else ids[start:stop], found[start:stop])
+                self._look_up(scores, None if ids is None else ids[start:stop], p_values[start:stop])
             return start + bad if bad >= 0 else -1
 
-        return found, first_bad_row(rows.over_blocks(work))
+        return p_values, first_bad_row(rows.over_blocks(work))
 
-    def _look_up(self, scores: Floats, ids: Ids | None, found: Floats) -> None:
-        """Write the p-values of some rows; those of a group never seen stay 1."""
+    def _look_up(self, scores: Floats, ids: Ids | None, out: Floats) -> None:
+        """Write the p-values of rows; those of a group never seen stay 1."""
         for group in range(len(self.sizes)) if ids is None else np.unique(ids[ids >= 0]).tolist():
             of_labels = columns_in(group, self.groups.of_columns)
-            mine: Any = np.s_[:, of_labels] if ids is None else np.flatnonzero(ids == group)
+            inside: Any = np.s_[:, of_labels] if ids is None else np.flatnonzero(ids == group)
             points, below, p_values = self._table(group)
-            place = np.searchsorted(points, scores[mine])  # points below a score are below it on the grid as well
-            met = np.unique(place)
-            new = met[np.isnan(p_values[met])]
+            place = np.searchsorted(points, scores[inside])  # points below a score are below it on the grid as well
+            present = np.unique(place)
+            new = present[np.isnan(p_values[present])]
             p_values[new] = by_counts(int(self.sizes[group]), below[new])
-            found[mine] = p_values[place]
+            out[inside] = p_values[place]
 
     def _table(self, group: int) -> _Table:
-        found = self._tables.get(group)
-        if found is None:
+        table = self._tables.get(group)
+        if table is None:
             start, stop = self.counts.starts[group : group + 2].tolist()
             points = scores_of_keys(self.counts.buckets[start:stop], self.resolution)
             below = np.concatenate([[0], np.cumsum(self.counts.counts[start:stop])])
-            found = self._tables[group] = _Table(points, below, np.full(len(below), np.nan))
-        return found
+            table = self._tables[group] = _Table(points, below, np.full(len(below), np.nan))
+        return table
 
     @cached_property
     def _tables(self) -> dict[int, _Table]:
-        """Those of groups that were met. Threads that come at once write the same numbers."""
+        """Those of groups that rows were in. Threads that come at once write the same numbers."""
         return {}
 
 

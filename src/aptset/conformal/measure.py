@@ -1,156 +1,42 @@
-"""Sorted scores of held-out samples, by fold and by group: all that a calibration remembers of its data."""
+"""The measure: sorted scores of held-out rows by fold and cell, with whole-number masses where rows do not count alike.
+
+A calibration is a measure and a set is a comparison of masses: p = (mass at or above the score + own mass) / (total +
+own mass), and a label is in the set iff p > alpha. Whatever knows thresholds stands behind :class:`Thresholds`: the
+measure here, a histogram and fixed thresholds in :mod:`aptset.conformal.histogram`.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.conditional_quantile import OverlappingScores
+from aptset.conformal import importance
+from aptset.conformal.checks import check_offers, refuse_on_device
+from aptset.conformal.conditional_quantile import ConditionalQuantile
+from aptset.conformal.fold_scores import FoldScores, Part, join_folds, weights_of
+from aptset.conformal.importance import rows_of
 from aptset.conformal.weight_checks import check_new_weights
+from aptset.conformal.weights import Scale, Whole
 from aptset.core.group_values import check_group_values, check_same_kind
-from aptset.core.groups import EVERYONE, Groups, Ids, Overlap, of_one_group
+from aptset.core.groups import EVERYONE, ONE_CELL, Groups, Ids, Overlap, of_one_group
 from aptset.core.labels import Coded, hashable
 from aptset.core.matrix import check_rows
 from aptset.core.validate import warn_if_too_few
-from aptset.kernels.counting import Calibrated, add_counts, index_of, rank_at
+from aptset.kernels.counting import p_values_of_rows, rank_at
 from aptset.kernels.formula import Floats
-from aptset.kernels.long_arrays import in_groups, of_rank, sort_upward
-from aptset.kernels.rows import Rows, label_scores
+from aptset.kernels.membership import Cut, FreeCut, cut, cut_by_cell, cut_by_label, mask_of, masks, masks_by_label
+from aptset.kernels.rows import Rows
+from aptset.sets import PredictionSets
 
 _FEW = 2**12  # rows
 _MOST_LEVELS = 256  # whose thresholds are kept
-_MOST_SELECTED = 3  # order statistics before all scores are put in order
-
-
-class ScoresElsewhere(Protocol):
-    """Scores of one group that lie on a device."""
-
-    def __len__(self) -> int:
-        """How many there are."""
-        ...
-
-    def of_rank(self, rank: int) -> float:
-        """Return the rank-th smallest one."""
-        ...
-
-    def upward(self) -> Floats:
-        """Return all of them, sorted."""
-        ...
-
-
-class FoldScores:
-    """Scores of one fold: those of group g are ``scores[offsets[g]:offsets[g + 1]]``, upward.
-
-    Scores of a group are put in order when they are first looked at: calibrating costs one pass, and no sort. Those
-    that lie on a device come from there when all of them are asked for.
-    """
-
-    _elsewhere: ScoresElsewhere | None = None
-
-    def __init__(
-        self, scores: Floats, offsets: NDArray[np.int64], groups: Groups = EVERYONE, is_sorted: bool = True
-    ) -> None:
-        self._scores, self.offsets, self._is_sorted = scores, offsets, is_sorted
-        self._of_columns = groups.of_columns
-        self._calibrated: Calibrated | None = None
-        self._n_selected = 0
-
-    @classmethod
-    def of_device(cls, scores: ScoresElsewhere, groups: Groups) -> FoldScores:
-        """Keep scores of one group where they lie."""
-        fold = cls(np.empty(0), np.array([0, len(scores)]), groups)
-        fold._elsewhere = scores
-        return fold
-
-    def _fetch(self) -> None:
-        elsewhere = self._elsewhere
-        if elsewhere is not None:
-            self._scores = elsewhere.upward()
-            self._elsewhere = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what goes to another process, or into a copy: nothing that lies on a device."""
-        self._fetch()
-        return self.__dict__ | {"_calibrated": None}
-
-    @property
-    def scores(self) -> Floats:
-        """The scores, by group and upward."""
-        self._fetch()
-        if not self._is_sorted:  # a copy is sorted: two threads that come at once do the work twice, nothing worse
-            parts = [sort_upward(self._scores[start:stop]) for start, stop in pairwise(self.offsets.tolist())]
-            ordered = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            ordered.flags.writeable = False
-            self._scores, self._is_sorted = ordered, True
-        return self._scores
-
-    @property
-    def unsorted(self) -> Floats:
-        """The scores by group, in any order within one: for whoever joins them, and sorts afterwards."""
-        self._fetch()
-        return self._scores
-
-    def of_rank(self, group: int, rank: int) -> float:
-        """Return the rank-th smallest score of a group; infinite if there are fewer.
-
-        The first few are selected, which is quicker than a sort.
-        """
-        start, stop = self.offsets[group : group + 2].tolist()
-        if rank > stop - start:
-            return float("inf")
-        if self._elsewhere is not None:
-            return self._elsewhere.of_rank(rank)
-        if self._is_sorted or self._n_selected >= _MOST_SELECTED * (len(self.offsets) - 1):
-            return float(self.scores[start + rank - 1])
-        self._n_selected += 1
-        return of_rank(self._scores[start:stop], rank)
-
-    @property
-    def calibrated(self) -> Calibrated:
-        """The scores as the loops take them, with an index if there are many."""
-        if self._calibrated is None:
-            index = index_of(self.scores, self.offsets)
-            self._calibrated = Calibrated(self.scores, self.offsets, index, of_columns=self._of_columns)
-        return self._calibrated
-
-    def added(self, rows: Rows, ids: Ids | None, counts: NDArray[Any]) -> tuple[NDArray[Any], int]:
-        """Add to the count of every label the scores below its own; return the first bad row or -1 as well."""
-        return counts, add_counts(rows, self.calibrated, ids, counts)
-
-    def __len__(self) -> int:
-        return int(self.offsets[-1])
-
-    @classmethod
-    def of_one_group(cls, scores: Floats, groups: Groups) -> FoldScores:
-        """Keep scores of one group, which the caller does not change."""
-        return cls(scores, np.array([0, len(scores)]), groups, is_sorted=False)
-
-    @classmethod
-    def sort(cls, scores: Floats, group: NDArray[np.intp], groups: Groups) -> FoldScores:
-        """Put scores in the order of their groups; those of one group are kept, and the caller does not change them."""
-        n_groups = len(groups.names)
-        if n_groups == 1:
-            return cls.of_one_group(scores, groups)
-        return cls(*in_groups(scores, group.astype(np.int32), n_groups), groups, is_sorted=False)
-
-
-def score_fold(rows: Rows, columns: NDArray[np.int64], ids: Ids | None, groups: Groups, name: str) -> FoldScores:
-    """Score the true label of each held-out row."""
-    return FoldScores.sort(scores_of(rows, columns, name), groups.ids_of_labels(ids, columns), groups)
-
-
-def scores_of(rows: Rows, columns: NDArray[np.int64], name: str) -> Floats:
-    """Score one label of each row; refuse rows that are no probabilities."""
-    found = label_scores(rows, columns)
-    check_rows(rows.probabilities, found.first_bad, name, rows.normalize)
-    return found.scores
 
 
 def join_groups(several: Sequence[Groups]) -> Groups:
@@ -166,58 +52,210 @@ def join_overlaps(several: Sequence[Overlap | None]) -> Overlap | None:
     return None if first is None else first._replace(names=tuple(dict.fromkeys(every)))
 
 
-def join_folds(parts: Sequence[tuple[FoldScores, Groups]], groups: Groups) -> FoldScores:
-    """Return the scores of other rows under one model as those of one fold, group by group."""
-    if len(groups.names) == 1:
-        return FoldScores.of_one_group(np.concatenate([fold.unsorted for fold, _ in parts]), groups)
-    number_of = {name: number for number, name in enumerate(groups.names)}
-    places = [np.array([number_of[name] for name in of_part.names], dtype=np.int32) for _, of_part in parts]
-    group = [np.repeat(place, np.diff(fold.offsets)) for place, (fold, _) in zip(places, parts, strict=True)]
-    return FoldScores.sort(np.concatenate([fold.unsorted for fold, _ in parts]), np.concatenate(group), groups)
+def join_measures(folds: Sequence[Sequence[Part]], groups: Groups, like: Measure) -> Measure:
+    """Return scores of other rows, fold by fold, as if all rows had been calibrated at once."""
+    scale = None
+    if like.is_weighted:
+        scale = Scale.of(weights_of([fold for parts in folds for fold, _ in parts]))
+    joined = tuple(join_folds(parts, groups, scale) for parts in folds)
+    return Measure(joined, groups, None, like.ratios, like.corrects)
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """Scores of all folds. A label is in iff fewer than (1 - alpha)(n + 1) scores of its group are below its own.
+class Thresholds(ABC):
+    """What knows thresholds in cells. The classes that make them are final, and override no method that is here.
 
-    How the folds combine when they are compared with a new row is the scheme's to say. ``judges`` says which models'
-    mean judges each fold, (folds, models); None: each fold has a model of its own.
+    ``p_values`` and ``merge`` are None where a maker of thresholds cannot give them.
     """
 
-    folds: tuple[FoldScores, ...]
-    groups: Groups = EVERYONE
-    judges: NDArray[np.bool_] | None = None
+    groups: Groups
+    folds: Any = ()  # the scores of each fold; nothing where none were kept
+    ratios: Floats | None = None  # the weight of each label, where labels decide it
+    corrects: bool = False  # whether columns of probabilities are multiplied by the ratios
+    p_values: Any = None  # from rows, ids and test mass to the p-value of every label, and the first bad row or -1
+    merge: Any = None  # with others of the same kind, of other rows
+
+    @property
+    @abstractmethod
+    def sizes_of_folds(self) -> NDArray[np.int64]:
+        """Number of calibration rows of each cell in each fold, (folds, cells)."""
+
+    @property
+    @abstractmethod
+    def scores(self) -> Floats:
+        """All scores, upward."""
+
+    @abstractmethod
+    def find_by_cell(self, alpha: Fraction) -> Floats:
+        """Work out the threshold of each cell, and last of one never seen."""
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """Number of calibration samples in each group."""
+        """Number of calibration rows in each cell."""
         total: NDArray[np.int64] = self.sizes_of_folds.sum(axis=0)
         return total
 
     @cached_property
     def size_of_group(self) -> dict[Any, int]:
-        """Number of calibration samples in each group, by its name."""
+        """Number of calibration rows in each cell, by its name."""
         return dict(zip(self.groups.names, self.sizes.tolist(), strict=True))
 
-    @property
-    def sizes_of_folds(self) -> NDArray[np.int64]:
-        """Number of calibration samples of each group in each fold, (folds, groups)."""
-        return np.array([np.diff(fold.offsets) for fold in self.folds])
+    @cached_property
+    def n(self) -> int:
+        """Number of calibration rows."""
+        return sum(map(len, self.folds)) if self.folds else int(self.sizes.sum())
+
+    @cached_property
+    def overlapping(self) -> ConditionalQuantile | None:
+        """The scores by combinations of groups, where groups overlap."""
+        return ConditionalQuantile(self.groups, self.folds[0]) if self.groups.kind == "overlap" else None
 
     @property
     def promised_sizes(self) -> NDArray[np.int64]:
-        """Number of calibration samples in each fold for each promise: overlapping groups have one together."""
+        """Number of calibration rows in each fold for each promise: overlapping groups have one together."""
         return self.sizes_of_folds if self.overlapping is None else self.sizes_of_folds.sum(axis=1, keepdims=True)
+
+    @cached_property
+    def is_weighted(self) -> bool:
+        """Whether calibration rows have masses of their own."""
+        return bool(self.folds) and self.folds[0].weights is not None
+
+    @property
+    def weights(self) -> Floats:
+        """The weight of each score, fold by fold."""
+        return weights_of(self.folds)
+
+    @cached_property
+    def factors(self) -> Floats | None:
+        """What columns of probabilities are multiplied by; None: nothing."""
+        return self.ratios if self.corrects else None
+
+    @cached_property
+    def totals(self) -> NDArray[np.int64]:
+        """The mass of each cell, and 0 for one never seen."""
+        sums = [np.diff(fold.cumulative[fold.offsets]) for fold in self.folds if fold.cumulative is not None]
+        return np.append(np.sum(sums, axis=0), 0)
+
+    @cached_property
+    def effective_sizes(self) -> Floats:
+        """So many rows of equal mass would say as much about the coverage, in each cell: W^2 / sum w^2."""
+        if not self.is_weighted:
+            return self.sizes.astype(np.float64)
+        weights = self.weights / self._scale.largest
+        cell = np.concatenate([fold.cell_of_score for fold in self.folds])
+        first, second = (np.bincount(cell, w, minlength=len(self.groups.names)) for w in (weights, weights**2))
+        return np.divide(first**2, second, out=np.zeros(len(first)), where=second > 0)
+
+    @property
+    def _scale(self) -> Scale:
+        scale: Scale = self.folds[0].scale
+        return scale
+
+    def test_mass(self, weights: Any, n_rows: int) -> Whole | None:
+        """Return the mass that new rows, (rows, 1), or labels, (1, labels), bring; None where each brings one."""
+        if not self.is_weighted:
+            if weights is not None:
+                check_new_weights(weights, n_rows, are_wanted=False)
+            return None
+        own = check_new_weights(weights, n_rows, self.ratios is None, "with label_weights, which say it all")
+        if own is not None:
+            return self._scale.whole(own)[:, None]
+        assert self.ratios is not None
+        return self._scale.whole(self.ratios)[None, :]
+
+    def thresholds(self, levels: Sequence[Fraction], cells: NDArray[Any], mass: Whole | None = None) -> Floats:
+        """Return the thresholds of cells, an index that broadcasts: (levels, 1 or rows, 1 or labels)."""
+        if mass is not None:
+            return importance.thresholds(self.folds[0], self.totals, levels, cells, mass)
+        if self.overlapping is not None:
+            return np.array([self.overlapping.thresholds(cells[:, 0], alpha) for alpha in levels])[:, :, None]
+        if cells is ONE_CELL and len(levels) == 1:  # the usual case: one row must not wait for anything else
+            return self.by_cell(levels[0])[None, None, :1].copy()
+        return np.array([*map(self.by_cell, levels)])[:, cells]
+
+    def by_cell(self, alpha: Fraction) -> Floats:
+        """Return the threshold of each cell, and last of one never seen; infinite where there are too few rows."""
+        known = self._by_cell.get(alpha)
+        if known is None:
+            known = self.find_by_cell(alpha)
+            known.flags.writeable = False
+            if len(self._by_cell) < _MOST_LEVELS:
+                self._by_cell[alpha] = known
+        return known
+
+    @cached_property
+    def _by_cell(self) -> dict[Fraction, Floats]:
+        """Those that were asked for: a level comes again with every batch."""
+        return {}
+
+    def place(
+        self, groups: Any, weights: Any, n_rows: int, levels: Sequence[Fraction], stacklevel: int
+    ) -> tuple[Ids | None, Whole | None]:
+        """Return the group of each new row and the mass that rows bring; say if samples are too few for the levels."""
+        if groups is None and self.groups.kind == "all":
+            few = n_rows < _FEW  # the short way of small calls
+            ids: Ids | None = np.zeros(n_rows, dtype=np.int32) if few else of_one_group(n_rows, np.int32)
+            sizes = self.size_of_group
+        else:
+            ids, sizes = self.resolve_groups(groups, n_rows)
+        if self.is_weighted or weights is not None:
+            mass = self.test_mass(weights, n_rows)
+            if levels and mass is not None:
+                importance.warn_of_weights(self, sizes, ids, levels, mass, stacklevel + 1)
+            return ids, mass
+        if levels:
+            warn_if_too_few(sizes, levels, self.groups.kind, stacklevel + 1)
+        return ids, None
+
+    def index(self, ids: Ids | None) -> NDArray[np.integer[Any]]:
+        """Return the cell of every label of every row, as :meth:`Groups.index` does."""
+        return ONE_CELL if self.groups.kind == "all" else self.groups.index(ids)
+
+    def resolve_groups(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
+        """Return the group of each new row, and the number of calibration rows of each group that they can be in."""
+        if values is None and self.groups.kind == "all":
+            return of_one_group(n_rows, np.int32), self.size_of_group
+        checked = None if values is None else check_group_values(None, values, None, n_rows, self.groups)
+        check_same_kind(self.groups.kind, checked)
+        ids, sizes = self.groups.ids(checked, n_rows), self.sizes.tolist()
+        if checked is None or ids is None:
+            return ids, self.size_of_group
+        if self.overlapping is not None:
+            assert isinstance(checked, Coded)
+            return ids, self.overlapping.sizes_of({name for cell in checked.distinct() for name in cell})
+        present = np.flatnonzero(np.bincount(ids + 1, minlength=len(sizes) + 1)[1:]).tolist()
+        seen = {self.groups.names[number]: sizes[number] for number in present}
+        unknown = np.flatnonzero(ids < 0)
+        others = checked.some(unknown).distinct() if isinstance(checked, Coded) else (checked[r] for r in unknown)
+        never = {hashable(other.item() if isinstance(other, np.generic) else other): 0 for other in others}
+        return ids, seen | never
+
+
+@final
+@dataclass(frozen=True)
+class Measure(Thresholds):
+    """Scores of all folds. A label is in iff less mass than (1 - alpha)(total + own) is below its own score.
+
+    How the folds combine when they are compared with a new row is the scheme's to say. ``judges`` says which models'
+    mean judges each fold, (folds, models); None: each fold has a model of its own. With masses, ``ratios`` has the
+    weight of each label where labels decide; else rows bring their own. With ``corrects`` the probabilities of labels
+    are multiplied by the ratios before anything is scored.
+    """
+
+    folds: tuple[FoldScores, ...]
+    groups: Groups = EVERYONE
+    judges: NDArray[np.bool_] | None = None
+    ratios: Floats | None = None
+    corrects: bool = False
+
+    @property
+    def sizes_of_folds(self) -> NDArray[np.int64]:
+        """Number of calibration rows of each cell in each fold, (folds, cells)."""
+        return np.array([np.diff(fold.offsets) for fold in self.folds])
 
     @property
     def of_models(self) -> Sequence[FoldScores | None]:
         """The scores that each model judges alone, if models do."""
         return self.folds if self.judges is None else [None] * self.judges.shape[1]
-
-    @property
-    def n(self) -> int:
-        """Number of calibration samples."""
-        return sum(len(fold) for fold in self.folds)
 
     @property
     def scores(self) -> Floats:
@@ -226,106 +264,147 @@ class HeldOut:
             return self.folds[0].scores
         return np.sort(np.concatenate([fold.scores for fold in self.folds]), kind="stable")  # merges what is sorted
 
-    def merge(self, *others: HeldOut) -> HeldOut:
-        """Join the scores of one-fold calibrations, group by group."""
+    def merge(self, *others: Measure) -> Measure:
+        """Join the scores of one-fold calibrations, cell by cell."""
         parts = (self, *others)
         groups = join_groups([part.groups for part in parts])
-        return HeldOut((join_folds([(part.folds[0], part.groups) for part in parts], groups),), groups)
+        return join_measures([[(part.folds[0], part.groups) for part in parts]], groups, self)
 
     def pooled(self) -> FoldScores:
         """Return the scores of all folds as if they were one."""
         if len(self.folds) == 1:
             return self.folds[0]
-        group = np.concatenate(
-            [np.repeat(np.arange(len(fold.offsets) - 1), np.diff(fold.offsets)) for fold in self.folds]
-        )
-        return FoldScores.sort(np.concatenate([fold.unsorted for fold in self.folds]), group, self.groups)
-
-    def meet(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
-        """Return the group ids of new rows, and the calibration sample size of each group that they can meet."""
-        if values is None and self.groups.kind == "all":
-            few = n_rows < _FEW  # the short way of small calls
-            return np.zeros(n_rows, dtype=np.int32) if few else of_one_group(n_rows, np.int32), self.size_of_group
-        found = None if values is None else check_group_values(None, values, None, n_rows, self.groups)
-        check_same_kind(self.groups.kind, found)
-        ids, sizes = self.groups.ids(found, n_rows), self.sizes.tolist()
-        if found is None or ids is None:
-            return ids, self.size_of_group
-        if self.overlapping is not None:
-            assert isinstance(found, Coded)
-            return ids, self.overlapping.sizes_of({name for cell in found.distinct() for name in cell})
-        met = np.flatnonzero(np.bincount(ids + 1, minlength=len(sizes) + 1)[1:]).tolist()
-        seen = {self.groups.names[number]: sizes[number] for number in met}
-        unknown = np.flatnonzero(ids < 0)
-        others = (
-            found.some(unknown).distinct() if isinstance(found, Coded) else (found[row] for row in unknown.tolist())
-        )
-        never = {hashable(other.item() if isinstance(other, np.generic) else other): 0 for other in others}
-        return ids, seen | never
-
-    def facing(self, weights: Any, n_rows: int) -> HeldOut:
-        """Return the scores as new rows of some weights meet them: here all weigh the same."""
-        if weights is not None:
-            check_new_weights(weights, n_rows, are_wanted=False)
-        return self
-
-    @cached_property
-    def effective_sizes(self) -> Floats:
-        """How many samples of equal weight each group stands for: here as many as it has."""
-        return self.sizes.astype(np.float64)
-
-    def warn(self, met: dict[Any, int], ids: Ids | None, alphas: list[Fraction], stacklevel: int = 3) -> None:
-        """Say once if calibration samples, or those of some groups that rows met, are too few for a level."""
-        warn_if_too_few(met, alphas, self.groups.kind, stacklevel + 1)
+        cell = np.concatenate([fold.cell_of_score for fold in self.folds])
+        return FoldScores.sort(np.concatenate([fold.unsorted for fold in self.folds]), cell, self.groups)
 
     def ranks(self, alpha: Fraction) -> NDArray[np.int64]:
-        """Return for each group, and last for a group never seen, the count that a label must stay below."""
+        """Return for each cell, and last for one never seen, the count that a label must stay below."""
+        check_offers(self, "rank")
         return np.array([rank_at(int(n), alpha) for n in [*self.sizes, 0]])
 
-    def thresholds(self, alpha: Fraction) -> Floats:
-        """Return for each group, and last for a group never seen, the k-th smallest score; infinite if k exceeds n."""
-        found = self._thresholds.get(alpha)
-        if found is None:
-            found = self._find_thresholds(alpha)
-            if len(self._thresholds) < _MOST_LEVELS:
-                self._thresholds[alpha] = found
-        return found
-
-    def thresholds_by_row(self, ids: Ids, alpha: Fraction) -> Floats:
-        """Return the threshold of each row from the number of its group, or of its combination of groups."""
-        return self.thresholds(alpha)[ids] if self.overlapping is None else self.overlapping.thresholds(ids, alpha)
-
-    @cached_property
-    def overlapping(self) -> OverlappingScores | None:
-        """The scores by combinations of groups, where groups overlap."""
-        return OverlappingScores(self.groups, self.folds[0]) if self.groups.kind == "overlap" else None
-
-    @cached_property
-    def _thresholds(self) -> dict[Fraction, Floats]:
-        """Those that were asked for: a level comes again with every batch."""
-        return {}
-
-    def _find_thresholds(self, alpha: Fraction) -> Floats:
+    def find_by_cell(self, alpha: Fraction) -> Floats:
+        """Work out the k-th smallest score of each cell; infinite if k exceeds n, and for a cell never seen."""
+        check_offers(self, "threshold")
         if self.overlapping is not None:
             numbers = np.arange(len(self.groups.names), dtype=np.int32)
             return np.append(self.overlapping.thresholds(numbers, alpha), np.inf)
         pooled = self.pooled()
         *ranks, _ = self.ranks(alpha).tolist()
-        found = np.array([*(pooled.of_rank(group, rank) for group, rank in enumerate(ranks)), np.inf])
-        found.flags.writeable = False
-        return found
+        return np.array([*(pooled.of_rank(cell, rank) for cell, rank in enumerate(ranks)), np.inf])
+
+    def by_label(self, alpha: Fraction) -> list[float]:
+        """Return the threshold of each label with masses, where labels alone decide it."""
+        if self.ratios is None or self.groups.kind == "row":
+            check_offers(self, "threshold")
+        ids = np.zeros(1, dtype=np.int32) if self.groups.kind == "all" else None
+        of_labels: list[float] = self.thresholds([alpha], self.groups.index(ids), self.test_mass(None, 1))[
+            0, 0
+        ].tolist()
+        return of_labels
+
+    def p_values(self, rows: Rows, ids: Ids | None, mass: Whole | None) -> tuple[Floats, int]:
+        """Return the p-value of every label under the only model, and the first bad row or -1."""
+        (fold,) = self.folds
+        if mass is None:
+            return p_values_of_rows(rows, fold.calibrated, ids)
+        counts, first_bad = fold.counted(rows.seeded(), ids)
+        if first_bad >= 0:
+            return np.empty(counts.shape), first_bad
+        return importance.p_values(self, counts, ids, mass, fold.mass_below), first_bad
 
 
-class Fold(NamedTuple):
-    """Rows that a model is calibrated on, and those that train it: by default all others."""
+class RowsElsewhere(Protocol):
+    """Rows that are not numpy's, and answer for themselves where they lie."""
 
-    held_out: NDArray[np.intp]
-    train: NDArray[np.intp] | None = None
+    def sets(
+        self, held_out: Any, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
+    ) -> list[Any]:
+        """Return the sets at each level."""
+        ...
 
-    def train_rows(self, n: int) -> NDArray[np.intp]:
-        """Return the rows that train; n folds would take n^2 memory if each kept its own list."""
-        if self.train is not None:
-            return self.train
-        trains = np.ones(n, dtype=np.bool_)
-        trains[self.held_out] = False
-        return np.flatnonzero(trains)
+    def mask(self, held_out: Any, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Any:
+        """Return the sets at one level as a boolean matrix."""
+        ...
+
+    def p_values(self, held_out: Any, ids: Ids | None) -> Any:
+        """Return the p-value of every label."""
+        ...
+
+
+def sets_of_one_model(
+    held_out: Thresholds,
+    rows: Rows | RowsElsewhere,
+    ids: Ids | None,
+    alphas: list[Fraction],
+    classes: NDArray[Any],
+    allow_empty: bool,
+    name: str,
+    mass: Whole | None = None,
+) -> list[PredictionSets]:
+    """Return the sets at each level under the only model: the shape of the thresholds decides which loop is run."""
+    if not isinstance(rows, Rows):
+        return rows.sets(held_out, ids, alphas, classes, allow_empty)
+    at_least, cells = 0 if allow_empty else 1, held_out.index(ids)
+    n_rows, n_labels = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
+    if n_labels == 1:
+        chosen: Cut | FreeCut = cut(rows, held_out.thresholds(alphas, cells, mass)[:, :, 0].T, at_least)
+    elif n_rows == 1:
+        chosen = cut_by_label(rows, held_out.thresholds(alphas, cells, mass)[:, 0], at_least)
+    else:
+        chosen = _cut_by_cell(held_out, rows, cells, alphas, mass, at_least)
+    check_rows(rows.probabilities, chosen.first_bad, name, rows.normalize, rows.tolerance)
+    return [PredictionSets.trusted(pointers, members, classes) for pointers, members in chosen.at_each()]
+
+
+def _cut_by_cell(
+    held_out: Thresholds, rows: Rows, cells: NDArray[Any], alphas: list[Fraction], mass: Whole | None, at_least: int
+) -> FreeCut:
+    """Return the sets where every label of every row has a threshold of its own, worked out block by block."""
+
+    def of_block(start: int, stop: int) -> list[Floats]:
+        own = None if mass is None else rows_of(mass, start, stop)
+        return list(held_out.thresholds(alphas, rows_of(cells, start, stop), own))
+
+    return cut_by_cell(rows, of_block, at_least)
+
+
+def mask_of_one_model(
+    held_out: Thresholds,
+    rows: Rows | RowsElsewhere,
+    ids: Ids | None,
+    alpha: Fraction,
+    allow_empty: bool,
+    name: str,
+    mass: Whole | None = None,
+) -> Any:
+    """Return the sets at one level under the only model as a boolean matrix."""
+    if not isinstance(rows, Rows):
+        return rows.mask(held_out, ids, alpha, allow_empty)
+    at_least, cells = 0 if allow_empty else 1, held_out.index(ids)
+    n_rows, n_labels = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
+    if n_labels == 1:
+        flags, first_bad = masks(rows, held_out.thresholds([alpha], cells, mass)[0], at_least)
+    elif n_rows == 1:
+        flags, first_bad = masks_by_label(rows, held_out.thresholds([alpha], cells, mass)[0, 0], at_least)
+    else:
+        chosen = _cut_by_cell(held_out, rows, cells, [alpha], mass, at_least)
+        flags, first_bad = mask_of(chosen, rows.n_columns), chosen.first_bad
+    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
+    return flags
+
+
+def p_values_of_one_model(
+    held_out: Thresholds, rows: Rows | RowsElsewhere, ids: Ids | None, name: str, mass: Whole | None = None
+) -> Any:
+    """Return the p-value of every label under the only model."""
+    if held_out.overlapping is not None:
+        check_offers(held_out, "p_values")
+    if not isinstance(rows, Rows):
+        if not held_out.folds:
+            refuse_on_device()
+        return rows.p_values(held_out, ids)
+    if held_out.p_values is None:
+        check_offers(held_out, "p_values")
+    p_values, first_bad = held_out.p_values(rows, ids, mass)
+    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
+    return p_values

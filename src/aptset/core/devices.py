@@ -47,6 +47,8 @@ def tensor_of(values: Any) -> Any:
 
 def on_host(values: Any) -> Any:
     """Return a tensor as numpy can take it: from its device, without its gradients, and in a type that numpy has."""
+    if type(values) is np.ndarray:
+        return values
     if not (hasattr(values, "detach") and hasattr(values, "cpu")):
         return np.asarray(tensor_of(values).cpu()) if is_on_device(values) else values
     values = values.detach().cpu()

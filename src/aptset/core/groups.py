@@ -8,17 +8,18 @@ Mondrian conformal prediction: Vovk, Gammerman and Shafer 2005, "Algorithmic lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.labels import Coded, hashable, plain_value
 
+Value = TypeVar("Value")
 Ids = NDArray[np.int32]
 GroupValues = list[Any] | NDArray[Any] | Coded  # of rows; whole numbers may come as an array
 Kind = Literal["all", "label", "band", "row", "overlap"]
@@ -62,6 +63,8 @@ class Groups:
     @classmethod
     def of(cls, values: Iterable[Any] | None, setting: Any, classes: NDArray[Any]) -> Groups:
         """Return the groups that occur among the values (in order of first appearance), or the labels, or one group."""
+        if values is None and setting is None:
+            return EVERYONE
         if isinstance(values, Cells):
             return cls("overlap", tuple(values.distinct()), overlap=values.overlap)
         if values is not None:
@@ -124,9 +127,18 @@ class Groups:
         is_own = self.bands is None or self.bands == tuple(range(len(self.names)))
         return None if is_own else np.array(self.bands, dtype=np.intp)
 
-    def by_column(self, of_groups: NDArray[Any]) -> NDArray[Any]:
-        """Spread values of groups, last for one never seen, over the labels that decide them."""
-        return of_groups[..., :-1] if self.of_columns is None else of_groups[..., self.of_columns]
+    def by_name(self, values: Sequence[Value]) -> Value | dict[Any, Value]:
+        """Return the value of the only cell, or a dictionary with that of each; what follows the last is left out."""
+        return values[0] if self.kind == "all" else dict(zip(self.names, values, strict=False))
+
+    def index(self, ids: Ids | None) -> NDArray[np.integer[Any]]:
+        """Return the cell of every label of every row, -1 for one never seen: it broadcasts to (rows, labels).
+
+        It is (1, 1) where there is one cell, (rows, 1) where rows have groups and (1, labels) where labels decide.
+        """
+        if ids is None:
+            return np.arange(len(self.names))[None, :] if self.of_columns is None else self.of_columns[None, :]
+        return ONE_CELL if self.kind == "all" else ids[:, None]
 
 
 def flat_groups(groups: Groups) -> dict[str, Any]:
@@ -199,6 +211,8 @@ def labels_decide(setting: Any) -> bool:
 
 
 EVERYONE = Groups("all", ("all",))
+ONE_CELL = np.zeros((1, 1), dtype=np.int32)
+ONE_CELL.flags.writeable = False
 
 
 def of_one_group(n_rows: int, kind: type[Any]) -> NDArray[Any]:

@@ -221,6 +221,8 @@ class Chance:
         self, u: ArrayLike | None, ids: ArrayLike | None, n_rows: int, key: int, least_distinct: float = 0.5
     ) -> Draw:
         """Return the draw of calibration rows."""
+        if u is None and ids is None:
+            return NO_DRAW if self.randomized else Draw(None, np.ones(n_rows))
         refuse_fresh(u, "at calibration: its rows have u of their own, copy by copy")
         return self._draw(u, check_ids(ids, n_rows, least_distinct), n_rows, key)
 

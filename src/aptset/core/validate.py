@@ -118,10 +118,10 @@ def check_generator(random_state: Any) -> np.random.Generator:
 
 def warn_if_too_few(
     sizes: Mapping[Any, int],
-    alphas: list[Fraction],
+    alphas: Sequence[Fraction],
     kind: str,
     stacklevel: int = 3,
-    levels: list[Fraction] | None = None,
+    levels: Sequence[Fraction] | None = None,
 ) -> None:
     """Say once that sets hold every label because their calibration samples, or those of some groups, are too few.
 

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
 from aptset.conformal.checks import check_bag_count
-from aptset.conformal.measure import Fold
+from aptset.conformal.fold_scores import Fold
 from aptset.conformal.schemes.bootstrap import number_of_bags
 from aptset.estimator.encoding import LabelledModel
 

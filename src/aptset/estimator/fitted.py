@@ -15,11 +15,12 @@ from sklearn.utils.validation import _num_samples
 
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.cross_calibration import CrossCalibration
-from aptset.conformal.aggregation import Tally, chunks, p_values_of_one_model, sets_of_one_model
+from aptset.conformal.aggregation import Tally, chunks
 from aptset.conformal.guarantees import Promises
-from aptset.conformal.importance import effective_in_words
-from aptset.conformal.measure import HeldOut
+from aptset.conformal.importance import effective_in_words, warn_of_weights
+from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.scheme import Scheme
+from aptset.conformal.weights import Whole
 from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import Groups, GroupValues
 from aptset.core.matrix import OF_ESTIMATOR
@@ -122,7 +123,7 @@ class Fitted:
     """Models and the scores of their held-out rows; the models may have been dropped."""
 
     rule: Rule
-    held_out: HeldOut
+    held_out: Measure
     models: list[Any]
 
     def with_models(self) -> Fitted:
@@ -135,9 +136,9 @@ class Fitted:
         """What is promised."""
         return Promises.of(self.rule.scheme, self.held_out)
 
-    def facing(self, samples: fitting.Samples) -> HeldOut:
-        """Return the scores as some new samples meet them."""
-        return self.held_out.facing(samples.weights, len(samples))
+    def mass(self, samples: fitting.Samples) -> Whole | None:
+        """Return the mass that new samples bring; None where each brings one."""
+        return self.held_out.test_mass(samples.weights, len(samples))
 
     def warn(
         self,
@@ -148,9 +149,10 @@ class Fitted:
         stacklevel: int = 4,
     ) -> None:
         """Say once if calibration samples are too few for some of the new ones."""
-        sizes = self.held_out.meet(values, len(samples))[1]
-        if samples.weights is not None:
-            self.facing(samples).warn(sizes, samples.ids, alphas, stacklevel)
+        sizes = self.held_out.resolve_groups(values, len(samples))[1]
+        mass = self.mass(samples)
+        if mass is not None:
+            warn_of_weights(self.held_out, sizes, samples.ids, alphas, mass, stacklevel)
         else:
             warn_if_too_few(sizes, alphas, self.rule.groups.kind, stacklevel, levels)
 
@@ -188,25 +190,26 @@ class Fitted:
     ) -> list[PredictionSets]:
         """Return the sets at each level, in pieces that keep the memory bounded."""
         classes, parts = self.rule.classes, []
-        for chunk in self._pieces(samples):
+        for piece in self._pieces(samples):
             if len(self.models) == 1:
-                rows = chunk.under(self.models[0], classes)
-                measure = self.facing(chunk)
-                sets = sets_of_one_model(measure, rows, chunk.ids, levels, classes, allow_empty, OF_ESTIMATOR)
+                rows = piece.under(self.models[0], classes)
+                of_rows = (rows, piece.ids, levels, classes, allow_empty, OF_ESTIMATOR, self.mass(piece))
+                parts.append(sets_of_one_model(self.held_out, *of_rows))
             else:
-                sets = self._tally(chunk, n_jobs).sets(self.facing(chunk), chunk.ids, levels, classes, allow_empty)
-            parts.append(sets)
+                of_folds = (piece.ids, levels, classes, allow_empty, self.mass(piece))
+                parts.append(self._tally(piece, n_jobs).sets(self.held_out, *of_folds))
         return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
 
     def p_values(self, samples: fitting.Samples, n_jobs: int | None) -> Floats:
         """Return the p-value of every label."""
         parts = []
-        for chunk in self._pieces(samples):
+        for piece in self._pieces(samples):
             if len(self.models) == 1:
-                rows = chunk.under(self.models[0], self.rule.classes)
-                parts.append(p_values_of_one_model(self.facing(chunk), rows, chunk.ids, OF_ESTIMATOR))
+                rows = piece.under(self.models[0], self.rule.classes)
+                of_rows = (rows, piece.ids, OF_ESTIMATOR, self.mass(piece))
+                parts.append(p_values_of_one_model(self.held_out, *of_rows))
             else:
-                parts.append(self._tally(chunk, n_jobs).p_values(self.facing(chunk), chunk.ids))
+                parts.append(self._tally(piece, n_jobs).p_values(self.held_out, piece.ids, self.mass(piece)))
         return np.concatenate(parts)
 
     def answer(
@@ -214,17 +217,17 @@ class Fitted:
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
         """Return sets, p-values and probabilities, and ask every model once."""
         parts = []
-        for chunk in self._pieces(samples):
-            common, measure = (chunk.ids, [level], self.rule.classes, allow_empty), self.facing(chunk)
+        for piece in self._pieces(samples):
+            common, mass = (piece.ids, [level], self.rule.classes, allow_empty), self.mass(piece)
             if len(self.models) == 1:
-                rows = chunk.under(self.models[0], self.rule.classes)
-                (sets,) = sets_of_one_model(measure, rows, *common, OF_ESTIMATOR)
-                p_values = p_values_of_one_model(measure, rows, chunk.ids, OF_ESTIMATOR)
+                rows = piece.under(self.models[0], self.rule.classes)
+                (sets,) = sets_of_one_model(self.held_out, rows, *common, OF_ESTIMATOR, mass)
+                p_values = p_values_of_one_model(self.held_out, rows, piece.ids, OF_ESTIMATOR, mass)
                 parts.append((sets, p_values, rows.probabilities))
             else:
-                tally = self._tally(chunk, n_jobs)
-                (sets,) = tally.sets(measure, *common)
-                parts.append((sets, tally.p_values(measure, chunk.ids), tally.mass / len(self.models)))
+                tally = self._tally(piece, n_jobs)
+                (sets,) = tally.sets(self.held_out, *common, mass)
+                parts.append((sets, tally.p_values(self.held_out, piece.ids, mass), tally.mass / len(self.models)))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
         return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
 
@@ -266,7 +269,7 @@ class SetsOfPieces:
         """Return the sets of the next piece at each level."""
         is_whole = self.rows == 0 and len(X) == self._n_rows
         samples, values = self._fitted.rule.samples(X, groups, u, ids, self.rows, is_whole)
-        self._met |= self._fitted.held_out.meet(values, len(samples))[1]
+        self._met |= self._fitted.held_out.resolve_groups(values, len(samples))[1]
         if ids is not None:
             self._seeds.append(samples.seeds)
         self.rows += len(samples)

@@ -20,10 +20,10 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _is_arraylike, _num_samples
 
 from aptset.conformal.aggregation import Tally, on_mean_grid
-from aptset.conformal.importance import Weighted
-from aptset.conformal.measure import Fold, HeldOut, score_fold, scores_of
+from aptset.conformal.fold_scores import Fold, FoldScores, score_fold, scores_of
+from aptset.conformal.measure import Measure
 from aptset.conformal.weight_checks import check_some_weight, check_weights
-from aptset.conformal.weights import Scale, WeightedScores
+from aptset.conformal.weights import Scale
 from aptset.core.groups import Groups, Ids
 from aptset.core.labels import columns_of, some
 from aptset.core.matrix import OF_ESTIMATOR, check_rows, tolerance_of
@@ -162,9 +162,9 @@ class Training:
         nothing = np.zeros((0, len(self.classes)))  # few rows: a bag may hold them all, and models take no empty X
         rows = samples.under(model, self.classes) if len(samples) else samples.rows(nothing)
         if samples.weights is None:
-            return self.combine.keep(score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR), rows)
+            return self.combine.remember(score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR), rows)
         group, scores = self.groups.ids_of_labels(samples.ids, columns), scores_of(rows, columns, OF_ESTIMATOR)
-        return WeightedScores.of(scores, samples.weights, group, self.groups, self.scale)
+        return FoldScores.weighted(scores, samples.weights, group, self.groups, self.scale)
 
     @cached_property
     def scale(self) -> Scale:
@@ -173,11 +173,11 @@ class Training:
         held_out = np.concatenate([fold.held_out for fold in self.folds])
         return Scale.of(check_some_weight(self.samples.weights[held_out], "what weights returns"))
 
-    def join(self, kept: list[Any]) -> HeldOut:
+    def join(self, kept: list[Any]) -> Measure:
         """Put together what was remembered of all folds."""
         if self.samples.weights is not None:
-            return Weighted(tuple(kept), self.groups)
-        return self.combine.join(kept, self.folds, len(self.y), self._score, self.groups)
+            return Measure(tuple(kept), self.groups)
+        return self.combine.assemble(kept, self.folds, len(self.y), self._score, self.groups)
 
     def _score(self, probabilities: Floats) -> tuple[Floats, NDArray[np.intp]]:
         """Score the labels of all rows, given probabilities for each; return the group of each row as well."""

@@ -12,8 +12,8 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
+from aptset.conformal.fold_scores import Fold
 from aptset.conformal.guarantees import Promises
-from aptset.conformal.measure import Fold
 from aptset.conformal.scheme import Scheme, opens_ensemble
 from aptset.conformal.schemes.cross import random_folds
 from aptset.conformal.schemes.split import Split
@@ -271,4 +271,4 @@ def fit_and_predict(
         return Fitted(rule, fitted.held_out, []), fitted.sets(samples, levels, allow_empty, n_jobs)
     folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.combine, n_jobs, progress)
     fitted = Fitted(rule, training.join(folds), [])
-    return fitted, tally.sets(fitted.facing(samples), samples.ids, levels, classes, allow_empty)
+    return fitted, tally.sets(fitted.held_out, samples.ids, levels, classes, allow_empty, fitted.mass(samples))

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.cross_calibration import CrossCalibration
 from aptset.calibration.labelled_rows import NAME, take_ids
-from aptset.conformal.aggregation import p_values_of_one_model, sets_of_one_model
 from aptset.conformal.checks import folds_in_order
+from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.guarantees import Promises
-from aptset.conformal.importance import Weighted, effective_in_words
-from aptset.conformal.measure import FoldScores, HeldOut
+from aptset.conformal.importance import effective_in_words
+from aptset.conformal.measure import Measure, Thresholds, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.split import Split
 from aptset.conformal.weight_checks import check_new_weights
@@ -61,21 +61,21 @@ def ask(
     on_rows: Callable[[float], None],
 ) -> Answer:
     """Return what a fitted classifier says about rows whose true labels are these columns, -1 for unknown ones."""
-    classes, held_out, ids = fitted.rule.classes, fitted.facing(samples), samples.ids
+    classes, held_out, ids, mass = fitted.rule.classes, fitted.held_out, samples.ids, fitted.mass(samples)
     if len(fitted.models) == 1:
         rows = _under(fitted.models[0], samples, classes, on_rows)
-        sets = sets_of_one_model(held_out, rows, ids, levels, classes, may_be_empty, OF_ESTIMATOR)
-        return Answer(sets, p_values_of_one_model(held_out, rows, ids, OF_ESTIMATOR), rows.probabilities, None)
+        sets = sets_of_one_model(held_out, rows, ids, levels, classes, may_be_empty, OF_ESTIMATOR, mass)
+        return Answer(sets, p_values_of_one_model(held_out, rows, ids, OF_ESTIMATOR, mass), rows.probabilities, None)
     tally = fitted.rule.scheme.combine(len(samples), len(classes))
     of_row, folds = group_of_rows(held_out.groups, columns, ids), []
     for model, fold in zip(fitted.models, held_out.of_models, strict=True):
         rows = _under(model, samples, classes, on_rows)
         check_rows(rows.probabilities, tally.add(fold, rows, ids), OF_ESTIMATOR, normalize=False)
         # A model that judges by itself is a split by itself; with weights it has no law.
-        if fold is not None and not isinstance(held_out, Weighted):
+        if fold is not None and not held_out.is_weighted:
             folds.append(_counts(fold, _below(fold, rows, columns, of_row), of_row))
-    sets = tally.sets(held_out, ids, levels, classes, may_be_empty)
-    return Answer(sets, tally.p_values(held_out, ids), tally.mass / len(fitted.models), tuple(folds) or None)
+    sets = tally.sets(held_out, ids, levels, classes, may_be_empty, mass)
+    return Answer(sets, tally.p_values(held_out, ids, mass), tally.mass / len(fitted.models), tuple(folds) or None)
 
 
 def _under(model: Any, samples: Any, classes: NDArray[Any], on_rows: Callable[[float], None]) -> Rows:
@@ -129,7 +129,7 @@ def folds_of_calibration(
     """Return what each fold by itself says: the p-values of a calibration of one fold tell how many lie below."""
     folds = []
     for number, (fold, matrix) in enumerate(zip(calibration.held_out.folds, probabilities, strict=True)):
-        alone = HeldOut((fold,), calibration.held_out.groups)
+        alone = Measure((fold,), calibration.held_out.groups)
         one = replace(calibration, held_out=alone, folds=calibration.folds[number : number + 1])
         p_values = one.p_values([matrix], **of_rows)
         of_truth = np.take_along_axis(p_values, np.maximum(columns, 0)[:, None], axis=1)[:, 0]
@@ -255,9 +255,9 @@ def _of_calibration(
     settings |= _settings(scheme.name, held_out, str(calibration.conformity), calibration.chance, may_be_empty)
     columns = columns_of(as_labels(y, "y"), calibration.classes)
     check_length(columns, len(sets), "y")
-    of_row = group_of_rows(held_out.groups, columns, held_out.meet(by, len(sets))[0])
+    of_row = group_of_rows(held_out.groups, columns, held_out.resolve_groups(by, len(sets))[0])
     folds = None
-    if isinstance(calibration, CrossCalibration) and not isinstance(held_out, Weighted):
+    if isinstance(calibration, CrossCalibration) and not held_out.is_weighted:
         folds = folds_of_calibration(calibration, probabilities, {"groups": by, **chance}, columns, of_row)
     groups, are_bands = _groups_shown(groups, held_out.groups, of_row)
     are_shown = are_bands or by is not None
@@ -297,7 +297,7 @@ def _with_rows(
 
 def _origin(
     scheme: Scheme,
-    held_out: HeldOut,
+    held_out: Thresholds,
     randomized: bool,
     may_be_empty: bool,
     settings: Any,
@@ -311,8 +311,8 @@ def _origin(
     kind = held_out.groups.kind
     upper_open = not randomized or not may_be_empty
     within = "label" if kind == "label" else "group" if are_groups_shown else None
-    law: dict[str, Any] = {"folds": folds, "is_weighted": isinstance(held_out, Weighted)}
-    if folds is None and not isinstance(held_out, Weighted):
+    law: dict[str, Any] = {"folds": folds, "is_weighted": held_out.is_weighted}
+    if folds is None and not held_out.is_weighted:
         sizes = (*held_out.sizes.tolist(), 0)  # a group never seen comes last: its sets hold every label
         of_row = np.where(of_row < 0, len(sizes) - 1, of_row) if kind == "row" else of_row
         law |= {"group_of_row": of_row, "group_sizes": sizes}
@@ -331,14 +331,14 @@ def _groups_shown(groups: Any, known: Groups, of_row: NDArray[np.int64]) -> tupl
 _SOURCES = {"content": "the content of the row", "ids": "the id of the row", "given": "the caller"}
 
 
-def _settings(name: str, held_out: HeldOut, score: str, chance: Chance, may_be_empty: bool) -> dict[str, str]:
+def _settings(name: str, held_out: Thresholds, score: str, chance: Chance, may_be_empty: bool) -> dict[str, str]:
     kinds = {"all": "one promise for all rows", "label": "within every true label", "row": "within every group"}
     kinds["band"] = f"within every band of labels, {len(held_out.groups.names)} of them"
     folds = len(held_out.folds)
     return {
         "Calibration": name + (f", {folds} folds" if folds > 1 else ""),
         "Calibration rows": f"{held_out.n:,}",
-        **({"Effective size": effective_in_words(held_out)} if isinstance(held_out, Weighted) else {}),
+        **({"Effective size": effective_in_words(held_out)} if held_out.is_weighted else {}),
         "Calibrated": kinds[held_out.groups.kind],
         "Score": score,
         "Randomised": f"yes, by {_SOURCES[chance.source]}" if chance.randomized else "no",

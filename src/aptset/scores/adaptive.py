@@ -9,6 +9,8 @@ import numpy as np
 
 from aptset.kernels.formula import Floats, Places, Weights
 
+_WEIGHTS = Weights(above=1.0, own=1.0, own_u=-1.0)  # one object, whose numbers are laid out once
+
 
 @dataclass(frozen=True)
 class Adaptive:
@@ -27,7 +29,7 @@ class Adaptive:
     @property
     def weights(self) -> Weights:
         """The fast form."""
-        return Weights(above=1.0, own=1.0, own_u=-1.0)
+        return _WEIGHTS
 
     def of(self, places: Places) -> Floats:
         """Return the score of every label."""

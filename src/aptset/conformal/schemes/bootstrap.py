@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import ScoreAll, Tally, plain_mass
 from aptset.conformal.checks import check_bag_count, check_some_bags
-from aptset.conformal.measure import Fold, FoldScores, HeldOut
+from aptset.conformal.fold_scores import Fold, FoldScores
+from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import FoldSizes, Line
 from aptset.core.groups import Groups, Ids
 from aptset.kernels.counting import add_counts
@@ -47,7 +48,7 @@ class OfBags(Tally):
         self.said.extend(other.said)
         self.mass += other.mass
 
-    def close(self, held_out: HeldOut, ids: Ids | None) -> NDArray[np.int32]:
+    def finish(self, held_out: Measure, ids: Ids | None) -> NDArray[np.int32]:
         """Return how many calibration rows score lower than each label, each under the models that never saw it."""
         assert self.rows is not None
         assert held_out.judges is not None
@@ -63,12 +64,12 @@ class OfBags(Tally):
         return counts
 
     @staticmethod
-    def keep(scores: FoldScores, rows: Rows) -> Any:
+    def remember(scores: FoldScores, rows: Rows) -> Any:
         """Remember what a model says about the rows outside its bag: it is one voice of several."""
         return plain_mass(rows)
 
     @staticmethod
-    def join(kept: Sequence[Any], folds: Sequence[Fold], n_rows: int, score: ScoreAll, groups: Groups) -> HeldOut:
+    def assemble(kept: Sequence[Any], folds: Sequence[Fold], n_rows: int, score: ScoreAll, groups: Groups) -> Measure:
         """Score each row under the mean of the models that never saw it; rows with the same judges make a fold."""
         lacks, total = np.zeros((n_rows, len(kept)), dtype=np.bool_), np.zeros((n_rows, kept[0].shape[1]))
         for number, (fold, said) in enumerate(zip(folds, kept, strict=True)):
@@ -78,7 +79,7 @@ class OfBags(Tally):
         judges, fold_of_row = np.unique(lacks, axis=0, return_inverse=True)
         members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
         parts = tuple(FoldScores.sort(scores[rows], group[rows], groups) for rows in members)
-        return HeldOut(parts, groups, judges)
+        return Measure(parts, groups, judges)
 
 
 def mean_of_judges(total: Floats, times: NDArray[np.int64], n_classes: int) -> Floats:

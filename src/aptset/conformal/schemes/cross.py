@@ -17,7 +17,7 @@ from aptset.conformal.checks import (
     reason_of_no_promise,
     split_without_groups,
 )
-from aptset.conformal.measure import Fold
+from aptset.conformal.fold_scores import Fold
 from aptset.conformal.scheme import FoldSizes, Line, cross_lines
 
 

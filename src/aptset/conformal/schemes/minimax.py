@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_count, reason_of_no_promise
-from aptset.conformal.measure import Fold, FoldScores, HeldOut
+from aptset.conformal.fold_scores import Fold, FoldScores
+from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import FoldSizes, Line, minimax_lines
 from aptset.conformal.schemes.cross import JackknifePlus, folds_of_splitter, random_folds
 from aptset.core.groups import Ids
@@ -25,7 +26,7 @@ class LowestScores(Tally):
         super().__init__(n_rows, n_classes)
         self.lowest = np.full((n_rows, n_classes), np.inf)
 
-    def take(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
+    def count(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
         """Keep the scores that are lower than all before."""
         return lower(rows, self.lowest)
 
@@ -34,7 +35,7 @@ class LowestScores(Tally):
         super().merge(other)
         np.minimum(self.lowest, other.lowest, out=self.lowest)
 
-    def close(self, held_out: HeldOut, ids: Ids | None) -> NDArray[np.int32]:
+    def finish(self, held_out: Measure, ids: Ids | None) -> NDArray[np.int32]:
         """Return how many scores of all folds are below the lowest."""
         return count_below(self.lowest, held_out.pooled().calibrated, ids)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.measure import Fold
+from aptset.conformal.fold_scores import Fold
 from aptset.conformal.scheme import FoldSizes, Line
 from aptset.core.validate import check_share
 
