@@ -368,7 +368,7 @@ def forged_nodes(model, forgery):
             content = stored.read(name)
             if name.endswith(".npy") and {"left_child", "left"} & {*(np.load(io.BytesIO(content)).dtype.names or ())}:
                 nodes, buffer = np.load(io.BytesIO(content)), io.BytesIO()
-                change(nodes)
+                forgery(nodes)
                 np.save(buffer, nodes)
                 content = buffer.getvalue()
             file.writestr(name, content)
