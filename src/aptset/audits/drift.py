@@ -44,9 +44,9 @@ def path_test(columns: NDArray[np.float64], generator: np.random.Generator, perm
     return (1 + as_far) / (1 + permutations)
 
 
-def _count_as_far(steps: NDArray[np.float64], orders: NDArray[np.intp], found: float, start: int, stop: int) -> int:
+def _count_as_far(steps: NDArray[np.float64], orders: NDArray[np.intp], reached: float, start: int, stop: int) -> int:
     """Count the orders that get as far."""
-    return int((_reach(steps[orders[start:stop]]) >= found).sum())
+    return int((_reach(steps[orders[start:stop]]) >= reached).sum())
 
 
 def _reach(steps: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -18,9 +18,9 @@ from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
 
-def check_trees(where: str, found: Any) -> None:
+def check_trees(where: str, loaded: Any) -> None:
     """Refuse models with a tree that leads out of itself, or that asks for a feature which its model does not have."""
-    everything = list(_parts(found))
+    everything = list(_parts(loaded))
     try:
         is_sound = all(map(_is_sound, everything)) and all(map(_has_its_columns, everything))
     except (AttributeError, TypeError, ValueError, LookupError):  # of objects that were not filled as they should be
@@ -32,9 +32,9 @@ def check_trees(where: str, found: Any) -> None:
         )
 
 
-def _parts(found: Any) -> Iterator[Any]:
+def _parts(loaded: Any) -> Iterator[Any]:
     """Give everything that a model holds, at any depth, each thing once."""
-    waiting, known = [found], dict[int, Any]()
+    waiting, known = [loaded], dict[int, Any]()
     while waiting:
         value = waiting.pop()
         if id(value) in known or isinstance(value, str | bytes | int | float | type(None)):

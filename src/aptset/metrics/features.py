@@ -178,8 +178,8 @@ def _spread(matrix: Any) -> Floats:
 
 def _has_gaps(matrix: NDArray[Any]) -> bool:
     """Tell whether a number is missing."""
-    found = over_numbers(len(matrix), lambda start, stop: np.isnan(matrix[start:stop]).any(), width_of(matrix))
-    return any(found)
+    have_gaps = over_numbers(len(matrix), lambda start, stop: np.isnan(matrix[start:stop]).any(), width_of(matrix))
+    return any(have_gaps)
 
 
 class _Columns:

@@ -54,8 +54,8 @@ class Kinds(NamedTuple):
         size = self.times * self.sizes
         every = [self.times, self.times * self.covered, size, size * self.sizes, size * self.covered]
         every.append(every[3] * self.covered)
-        found = (np.bincount(self.part, weight, minlength=len(names)).astype(np.int64) for weight in every)
-        return PartSums(names, *found)
+        sums = (np.bincount(self.part, weight, minlength=len(names)).astype(np.int64) for weight in every)
+        return PartSums(names, *sums)
 
 
 @dataclass(frozen=True, eq=False)

@@ -272,10 +272,10 @@ def _chances(calibration: Calibration | CrossCalibration, probabilities: Any, fo
     known = (NAME, calibration.classes, calibration.columns)
     divides = check_flag_or_none(form.get("normalize"), calibration.normalize, "normalize")
     matrices = [probabilities] if isinstance(calibration, Calibration) else probabilities
-    found = [check_new_probabilities(one, *known) for one in matrices]
-    found = [softmax_of(one, NAME) for one in found] if form.get("logits") else found
-    found = [normalised(one.astype(np.float64)) for one in found] if divides else found
-    return found[0] if len(found) == 1 else np.mean([one.astype(np.float64) for one in found], axis=0)
+    shares = [check_new_probabilities(one, *known) for one in matrices]
+    shares = [softmax_of(one, NAME) for one in shares] if form.get("logits") else shares
+    shares = [normalised(one.astype(np.float64)) for one in shares] if divides else shares
+    return shares[0] if len(shares) == 1 else np.mean([one.astype(np.float64) for one in shares], axis=0)
 
 
 def _with_rows(

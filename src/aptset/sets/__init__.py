@@ -194,7 +194,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:
         """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
         names = check_set_classes(classes)
-        lists = read_lists(frame["labels"], lambda found: columns_of(found, names))
+        lists = read_lists(frame["labels"], lambda labels: columns_of(labels, names))
         if lists is None or (columns_of(lists.names, names) < 0).any():  # which says what is wrong
             return cls.from_labels(plain_list(frame["labels"]), classes)
         refuse_repeated(lists.pointers, lists.positions, len(names))
