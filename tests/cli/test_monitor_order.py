@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import aptset
 from aptset.cli.main import main
+from forging import forge, taken_apart
 
 ROWS = 500
 ASKED = [datetime(2026, 1, 1) + timedelta(hours=6) * row for row in range(ROWS)]
@@ -152,12 +153,10 @@ def test_a_label_that_was_judged_may_not_change(log, options, name):
         found = log(range(250), *state, name=name, y=changed)
         assert found.exit_code == 1
         assert "must keep the labels that the monitor was given; at least one of them was changed" in found.output
-    before = log.state.read_text()
+    facts, tensors = taken_apart(log.state)
     seen(log(range(250), *state, known={*range(250)} - {30}, name=name))  # 7 is filled in, 30 not yet
     for damaged in ("", "AAAA", "%", None):
-        log.state.write_text(
-            json.dumps({**json.loads(before), "log": {**json.loads(before)["log"], "judged": damaged}})
-        )
+        forge(log.state, {**facts, "log": {**facts["log"], "judged": damaged}}, tensors)
         found = log(range(250), *state, name=name)
         assert found.exit_code == 1
         assert "must keep the labels" in found.output or "does not say which rows it has seen" in found.output

@@ -11,8 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aptset
-from aptset.cli import evaluation_jobs
-from aptset.cli.evaluation_jobs import evaluate_file
+from aptset.arrow.formats import parquet, table_file
+from aptset.cli.evaluation_jobs import evaluate_files
+
+
+def evaluate_file(path, *arguments):
+    return evaluate_files([table_file(path)], *arguments)
+
 
 LABELS = ["a", "b", "c d", "é"]
 ROWS = st.lists(
@@ -77,7 +82,7 @@ def test_how_a_file_keeps_its_texts_decides_nothing(tmp_path, monkeypatch, kind,
     of_truth, of_sets = TEXTS[kind]
     same = pa.table({"y": table["y"].cast(of_truth), "set": table["set"].cast(of_sets), "g": table["g"].cast(of_truth)})
     pq.write_table(same, tmp_path / "s.parquet", row_group_size=25, **pages)
-    monkeypatch.setattr(evaluation_jobs, "_LONG_GROUP", long_group)
+    monkeypatch.setattr(parquet, "_LONG_GROUP", long_group)
     found = evaluate_file(tmp_path / "s.parquet", "y", None, "g")
     assert [(row[:3], repr(row[3])) for row in found.rows()] == [(row[:3], repr(row[3])) for row in expected.rows()]
 
