@@ -79,3 +79,13 @@ HEAVY = {"sklearn", "scipy", "pandas", "narwhals"}
 )
 def test_light(code, absent):
     assert not modules_after(code) & absent
+
+
+def test_modules_that_pages_name_stay():
+    """Pages and the promise of stability name these modules, wherever their content stands."""
+    from aptset import arrow, baselines, batches
+    from aptset.experiments import baselines as written
+
+    assert {name for name in vars(batches) if name in arrow.__all__} == set(arrow.__all__)
+    assert {name for name in vars(baselines) if name in written.__all__} == set(written.__all__)
+    assert batches.set_maker is arrow.set_maker

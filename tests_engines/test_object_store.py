@@ -11,7 +11,7 @@ import pyarrow.fs
 import pytest
 
 import aptset
-from aptset.cli.parts.stores import Place, is_of_all_bytes
+from aptset.cli.parts.stores import Location, is_of_all_bytes
 from shell import failure, run, table
 
 COMMON = ("--prefix", "p_")
@@ -190,7 +190,7 @@ def test_a_store_without_tags_tells_objects_by_length_time_and_ends(tmp_path):
     for content, changed in ((b"abc", 1), (b"abd", 1), (b"abc", 2), (b"abcd", 1), (b"", 1)):
         (tmp_path / "part.csv").write_bytes(content)
         os.utime(tmp_path / "part.csv", ns=(changed, changed * 10**9))
-        place = Place(store, str(tmp_path / "part.csv"), "file")
+        place = Location(store, str(tmp_path / "part.csv"), "file")
         assert place.digest() == place.digest()
         found.add(place.digest())
     assert len(found) == 5

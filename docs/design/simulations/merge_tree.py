@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from aptset.arrow import merge_states, start_search
-from aptset.arrow.states import State
+from aptset.arrow.states import PartitionState
 from aptset.conformal.histogram import OrderStatistics, ScoreCounts, keys_of
 
 BUCKETS = 2**18
@@ -70,7 +70,7 @@ def search(n, generator):
     counts = first_pass(n, generator)
     found, sizes = OrderStatistics.of(counts, [Fraction(1, 10)]), []
     while True:
-        sizes.append(len(State("", counts, 0, 0, np.empty(0, np.uint64), np.arange(10_000)).as_bytes()))
+        sizes.append(len(PartitionState("", counts, 0, 0, np.empty(0, np.uint64), np.arange(10_000)).as_bytes()))
         if not found.wanted:
             return sizes, float(found.found[0, 0]) - 0.9
         (one,) = found.wanted
