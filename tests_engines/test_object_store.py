@@ -11,7 +11,7 @@ import pyarrow.fs
 import pytest
 
 import aptset
-from aptset.cli.parts.stores import Location, is_of_all_bytes
+from aptset.cli.stores import Location, is_of_all_bytes
 from shell import failure, run, table
 
 COMMON = ("--prefix", "p_")

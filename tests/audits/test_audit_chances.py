@@ -10,10 +10,9 @@ from scipy import stats
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.audits.dataset import prepare
+from aptset.audits.dataset import prepare, split_and_measure
 from aptset.audits.drift import path_test
-from aptset.audits.splits import split_and_measure
-from aptset.audits.verdicts import judge
+from aptset.audits.pages import judge
 from aptset.metrics.estimates import paired_mean, resampled_mean
 
 ALPHA = Fraction(1, 10)

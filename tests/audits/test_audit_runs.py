@@ -15,9 +15,8 @@ from sklearn.preprocessing import FunctionTransformer
 from test_audit_chances import rows
 
 import aptset
-from aptset.audits.dataset import prepare
+from aptset.audits.dataset import RandomSplit, as_conformal, prepare
 from aptset.audits.results import SplitResult
-from aptset.audits.splits import RandomSplit, as_conformal
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.estimates import resampled_share
 from shell import failure, run

@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.conformal import tuning
+from aptset.calibration import tuning
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "scores"
 
@@ -125,7 +125,7 @@ def test_the_classifier_sets_rows_aside(calibration):
 def test_the_classifier_keeps_its_promise(monkeypatch):
     """Covered of m after split calibration on n is Beta-binomial; chi-square of 150 fits, p-value above 1e-6."""
     few = (aptset.Adaptive(), aptset.Homogeneous(), aptset.Rank())
-    monkeypatch.setattr("aptset.conformal.tuning.usual_candidates", lambda: few)
+    monkeypatch.setattr("aptset.calibration.tuning.usual_candidates", lambda: few)
     generator = np.random.default_rng(1)
     m, k = 30, aptset.conformal_rank(80, 0.2)
     covered = np.empty(150, dtype=int)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import aptset
-from aptset.conformal.weights import Scale
+from aptset.conformal.importance import Scale
 from aptset.kernels.formula import Formula
 from aptset.kernels.rows import CALIBRATION, PREDICTION, Rows, all_scores_of_block
 from reference import adaptive_score, exact_row, weighted_p_value, weighted_threshold

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from parts_data import COMMON, NAMES, scores, write
 
-from aptset.cli.parts.manifest import check_output_names
+from aptset.cli.manifest import check_output_names
 from shell import failure, run, table
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import aptset
 from aptset.cli.main import main
-from aptset.core import progress
+from aptset.core import runner as progress
 
 N = 9000  # three blocks of 4096, the last of which is short
 

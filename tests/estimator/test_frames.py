@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.core.progress import Bar, with_bar
+from aptset.core.runner import Bar, with_bar
 
 generator = np.random.default_rng(0)
 X = pd.DataFrame(generator.normal(size=(200, 3)), columns=list("abc"), index=[f"row {k}" for k in range(200)][::-1])

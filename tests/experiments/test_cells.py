@@ -8,9 +8,9 @@ from sklearn.frozen import FrozenEstimator
 
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import seed_unseeded
-from aptset.experiments import cells
+from aptset.experiments import designs as cells
 from aptset.experiments.baselines import ConformalQuantileClassifier
-from aptset.experiments.cells import FAMILY_OF, Cell, measure
+from aptset.experiments.designs import FAMILY_OF, Cell, measure
 from aptset.experiments.models import Mixed, make_box
 from aptset.metrics import OF_SPLITS
 from aptset.sets import PredictionSets

@@ -7,9 +7,8 @@ from sklearn.dummy import DummyClassifier
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.experiments.cells import Cell
 from aptset.experiments.claims import as_markdown, listing
-from aptset.experiments.designs import FigureDesign
+from aptset.experiments.designs import Cell, FigureDesign
 from aptset.metrics import BREAKDOWNS, METRICS, OF_SPLITS, Breakdown, Metric, Outcome, as_estimate
 from aptset.metrics.running_sums import Codes, RunningSums
 

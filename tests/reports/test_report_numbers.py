@@ -19,8 +19,8 @@ from sklearn.pipeline import make_pipeline
 import aptset
 from aptset.metrics.evaluation_rows import coverage_curve
 from aptset.reports import measures
+from aptset.reports.making import as_json
 from aptset.reports.measures import pack
-from aptset.reports.render import as_json
 from shell import failure, run
 
 

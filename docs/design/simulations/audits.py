@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.audits import splits
+from aptset.audits import dataset as splits
 
 warnings.simplefilter("ignore")
 # The worst slice takes most of the time and decides nothing here.

@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 
 from aptset import ConformalClassifier
-from aptset.experiments.cells import Cell
+from aptset.experiments.designs import Cell
 from aptset.experiments.models import make_box
 
 

@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from aptset.arrow.calibrating import ThresholdSearch as ThresholdSearch
     from aptset.arrow.calibrating import calibrate_batches as calibrate_batches
     from aptset.arrow.calibrating import start_search as start_search
     from aptset.arrow.predicting import SetMaker as SetMaker
     from aptset.arrow.predicting import predict_batches as predict_batches
     from aptset.arrow.predicting import set_maker as set_maker
-    from aptset.arrow.search import ThresholdSearch as ThresholdSearch
     from aptset.arrow.states import STATE_SCHEMA as STATE_SCHEMA
     from aptset.arrow.states import merge_states as merge_states
 else:

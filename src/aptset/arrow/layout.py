@@ -21,7 +21,7 @@ from aptset.arrow.checks import (
     refuse_kind,
     refuse_unknown_width,
 )
-from aptset.arrow.settings import Columns
+from aptset.arrow.scoring import Columns
 from aptset.core.groups import labels_decide
 from aptset.core.labels import Coded, check_classes, hashable
 

@@ -13,15 +13,13 @@ import pyarrow as pa
 
 from aptset.arrow.checks import check_classes_known, check_first_batch, check_room, check_width, rows_of
 from aptset.arrow.layout import ColumnLayout, of_numbers, of_texts
-from aptset.arrow.scoring import PARTITION_ROWS
-from aptset.arrow.settings import Columns, Predicting
+from aptset.arrow.scoring import PARTITION_ROWS, Columns, Predicting
 from aptset.arrow.sources import BatchSource, peeked, pieces, record_batches
-from aptset.arrow.state_checks import check_partition
+from aptset.arrow.states import check_partition
 from aptset.calibration.calibration import Calibration
 from aptset.conformal.histogram import FixedThresholds
-from aptset.conformal.weight_checks import refuse_with_weights
-from aptset.core.group_values import check_same_kind
-from aptset.core.groups import labels_decide
+from aptset.conformal.importance import refuse_with_weights
+from aptset.core.groups import check_same_kind, labels_decide
 from aptset.core.labels import as_objects
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.validate import check_alphas

@@ -10,13 +10,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aptset.audits.dataset import Pool, check_calibrations, check_repetitions, groups_shown, prepare, warn_drift
+from aptset.audits.dataset import (
+    Pool,
+    as_conformal,
+    check_calibrations,
+    check_repetitions,
+    groups_shown,
+    prepare,
+    split_and_measure,
+    warn_drift,
+)
 from aptset.audits.drift import FALSE_ALARMS as OF_DRIFT
 from aptset.audits.drift import Drift, look_for_drift
-from aptset.audits.pages import splits_page
+from aptset.audits.pages import FALSE_ALARMS, Verdict, judge, splits_page
 from aptset.audits.results import Distribution, Records, Splits, distribution
-from aptset.audits.splits import as_conformal, split_and_measure
-from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
 from aptset.conformal import CALIBRATIONS
 from aptset.core import validate
 from aptset.core.displays import Display
@@ -25,7 +32,7 @@ from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.estimator.classifier import ConformalClassifier
 from aptset.metrics import OF_SPLITS
-from aptset.reports.render import check_page_path, save_page
+from aptset.reports.making import check_page_path, save_page
 
 ENDING = "  All checks together speak up for nothing in at most one of 100 audits of independent rows from one source."
 

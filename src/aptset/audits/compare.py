@@ -9,11 +9,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aptset.audits.dataset import check_candidates, check_repetitions, check_same_level, groups_shown, prepare
-from aptset.audits.pages import splits_page
+from aptset.audits.dataset import (
+    as_conformal,
+    check_candidates,
+    check_repetitions,
+    check_same_level,
+    groups_shown,
+    prepare,
+    split_and_measure,
+)
+from aptset.audits.pages import FALSE_ALARMS, Verdict, judge, splits_page
 from aptset.audits.results import Difference, Records, Splits
-from aptset.audits.splits import as_conformal, split_and_measure
-from aptset.audits.verdicts import FALSE_ALARMS, Verdict, judge
 from aptset.core import validate
 from aptset.core.displays import Display
 from aptset.core.tables import Backend, html_table
@@ -21,7 +27,7 @@ from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.estimates import Estimate, paired_mean, resampled_mean
-from aptset.reports.render import check_page_path, save_page
+from aptset.reports.making import check_page_path, save_page
 
 
 def headline(comparison: Comparison) -> str:

@@ -12,15 +12,15 @@ from aptset.calibration.calibration import Calibration
 from aptset.calibration.cross_calibration import CrossCalibration
 from aptset.calibration.labelled_rows import LabelledRequest, Scored, score_labels
 from aptset.calibration.request import EQUAL, NAME, Weighing, looked_at, make_rows, stays_on_device
+from aptset.calibration.tuning import Tuning
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_ids
 from aptset.conformal.fold_scores import FoldScores
+from aptset.conformal.importance import check_weights_of_scheme
 from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
 from aptset.conformal.schemes.minimax import Minimax
-from aptset.conformal.tuning import Tuning
-from aptset.conformal.weight_checks import check_weights_of_scheme
 from aptset.core.bands import LabelBands
 from aptset.core.devices import is_on_device, is_tensor
 from aptset.core.groups import EVERYONE

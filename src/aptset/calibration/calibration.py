@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.calibration.merging import merged
 from aptset.calibration.request import NAME, Request, prepare, sets_as_given
+from aptset.calibration.storage import merged
 from aptset.conformal.checks import check_offers
 from aptset.conformal.importance import effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, mask_of_one_model, p_values_of_one_model, sets_of_one_model

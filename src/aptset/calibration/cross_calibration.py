@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.calibration.merging import merged_folds
 from aptset.calibration.request import NAME, Request, new_rows
+from aptset.calibration.storage import merged_folds
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_same_shape, folds_in_order, warn_no_promise
 from aptset.conformal.guarantees import Promises
-from aptset.conformal.importance import effective_in_words
+from aptset.conformal.importance import Whole, effective_in_words
 from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
-from aptset.conformal.weights import Whole
 from aptset.core.groups import Ids
 from aptset.core.matrix import check_rows
 from aptset.core.randomization import BY_CONTENT, Chance, NewU

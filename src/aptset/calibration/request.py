@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.weight_checks import (
+from aptset.conformal.importance import (
+    Whole,
     check_label_weights,
     check_one_kind_of_weights,
     check_some_weight,
     check_weights,
     warn_of_uncertain_ratios,
 )
-from aptset.conformal.weights import Whole
 from aptset.core.devices import is_on_device, on_host, stand_in, tensor_of
 from aptset.core.groups import Ids
 from aptset.core.matrix import check_new_probabilities, check_rows, softmax_of, tolerance_of

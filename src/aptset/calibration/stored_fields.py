@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from aptset.calibration.stored_scores import is_score
 from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.histogram import FixedThresholds, Histogram, ScoreCounts
+from aptset.conformal.importance import Scale
 from aptset.conformal.measure import Measure, Thresholds
-from aptset.conformal.weights import Scale
 from aptset.core.groups import Groups
 from aptset.core.overlapping import are_addable
 from aptset.core.store import (

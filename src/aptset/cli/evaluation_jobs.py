@@ -23,7 +23,7 @@ from aptset.cli.checks import (
     check_sets_column,
     check_which_sets,
 )
-from aptset.core.progress import counting
+from aptset.core.runner import counting
 from aptset.core.validate import check_alpha
 from aptset.metrics.evaluation import Evaluation
 from aptset.metrics.running_sums import Codes, RunningSums

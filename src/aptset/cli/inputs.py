@@ -42,7 +42,7 @@ def is_one_file(names: Sequence[str]) -> bool:
     if len(names) != 1 or names[0] == "-":
         return len(names) == 1
     if is_url(names[0]):
-        from aptset.cli.parts.stores import location_of
+        from aptset.cli.stores import location_of
 
         return location_of(names[0]).is_file
     path = Path(names[0])
@@ -70,7 +70,7 @@ def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool, is
     from aptset.arrow.formats import table_file
 
     if not is_one_file([name]):
-        from aptset.cli.parts.many import join
+        from aptset.cli.many_files import join
 
         path = join(parts_of([name], quiet, sep, encoding, is_growing), name)
         is_called(path, name)
@@ -85,7 +85,7 @@ def _open_file(name: str, sep: str | None, encoding: str | None, quiet: bool, is
     given = path_of(name)
     path = given
     if is_growing:
-        from aptset.cli.parts.discovery import finished_lines
+        from aptset.cli.discovery import finished_lines
 
         path = finished_lines(given, encoding)
     _GIVEN[str(path)] = _GIVEN.get(str(given), name)
@@ -105,7 +105,7 @@ def open_only(names: Sequence[str], sep: str | None, encoding: str | None, quiet
 def path_of(name: str) -> Path:
     """Return the path of an input, which is copied from where a URL points to; messages call it as the user does."""
     if "://" in name:
-        from aptset.cli.parts.discovery import fetch_once
+        from aptset.cli.discovery import fetch_once
 
         path = fetch_once(name)
     else:
@@ -153,8 +153,8 @@ def parts_of(
     names: Sequence[str], quiet: bool, sep: str | None = None, encoding: str | None = None, is_growing: bool = False
 ) -> Any:
     """Return the parts that several names, a folder or a glob stand for."""
-    from aptset.cli.parts.discovery import Reader, find_parts
-    from aptset.cli.parts.many import Parts
+    from aptset.cli.discovery import Reader, find_parts
+    from aptset.cli.many_files import Parts
 
     told: list[str] = []
 
@@ -177,8 +177,8 @@ def target_of(out: str) -> Iterator[Path]:
     if "://" not in out:
         yield Path(out)
         return
-    from aptset.cli.parts.discovery import local_target
-    from aptset.cli.parts.stores import location_of
+    from aptset.cli.discovery import local_target
+    from aptset.cli.stores import location_of
 
     with local_target(location_of(out)) as path:
         is_called(path, out)

@@ -147,7 +147,7 @@ def inspect(artefact: str, as_json: bool) -> None:
       aptset inspect cal.aptset
       aptset inspect results
     """
-    from aptset.cli.inspecting import facts_in_words, facts_of
+    from aptset.cli.models import facts_in_words, facts_of
 
     facts = facts_of(artefact_of(artefact))
     facts["file"] = as_given(facts["file"])

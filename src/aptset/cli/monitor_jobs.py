@@ -36,7 +36,7 @@ from aptset.cli.checks import (
     check_which_order,
 )
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
-from aptset.cli.parts.stores import location_of, refuse_changing_input
+from aptset.cli.stores import location_of, refuse_changing_input
 from aptset.metrics.monitor import CoverageMonitor
 
 _EXACT = 2.0**53  # whole numbers below are the same in every kind of column

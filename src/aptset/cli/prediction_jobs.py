@@ -20,7 +20,7 @@ from aptset.cli.files import SetsWriter
 from aptset.cli.probability_jobs import beside_the_user
 from aptset.cli.tables import TableRows, check_finite_features, check_number_columns, check_target, some_of
 from aptset.core.labels import as_objects
-from aptset.core.progress import counting
+from aptset.core.runner import counting
 from aptset.estimator.fitted import SetsOfPieces
 from aptset.estimator.loading import load_folder
 from aptset.estimator.storage import check_table

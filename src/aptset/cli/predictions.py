@@ -69,11 +69,11 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
       aptset calibrate validation.parquet --label y --bands 4 --counts training_counts.csv -o cal.aptset
       aptset calibrate validation.csv --label y --weights ratio -o cal.aptset
     """
-    from aptset.cli.label_tables import label_settings
+    from aptset.cli.options import label_settings
     from aptset.cli.probability_jobs import calibrate_files
     from aptset.conformal.importance import effective_in_words
     from aptset.core.files import check_other_files
-    from aptset.core.progress import counting
+    from aptset.core.runner import counting
 
     check_other_files([Path(out)], files_read(options, label))
     sources, one = sources_of(options, label, quiet)
@@ -128,7 +128,7 @@ def predict(
     """
     from aptset.cli.probability_jobs import load_artefact, predict_file
     from aptset.core.files import check_other_files
-    from aptset.core.progress import counting
+    from aptset.core.runner import counting
 
     artefact = artefact_of(calibration)
     is_run = artefact.is_dir()
@@ -137,7 +137,7 @@ def predict(
         raise click.UsageError("--u fresh and --id exclude each other: with an id the chance of a row comes from it.")
     asked = alphas if not is_run or is_given("alphas") else None
     if goes_to_folder(options["probs"], out):
-        from aptset.cli.parts.many import predict_parts
+        from aptset.cli.many_files import predict_parts
 
         done = predict_parts(artefact, out, asked, label, quiet, options)
         show({**done, "out": out}, in_words(done, out), quiet, as_json)

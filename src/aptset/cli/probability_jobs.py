@@ -28,7 +28,7 @@ from aptset.cli.checks import (
     shifted_rows,
 )
 from aptset.cli.files import Batch, ProbabilityFile, SetsWriter
-from aptset.conformal.weight_checks import check_some_weight
+from aptset.conformal.importance import check_some_weight
 from aptset.core.files import atomic_write
 from aptset.core.randomization import check_ids
 from aptset.core.validate import check_alphas

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from aptset.arrow.formats import TableFile
+from aptset.audits.audit import Audit, audit
+from aptset.audits.compare import Comparison, compare
 from aptset.calibration.calibration import Calibration
 from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile
+from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.prediction_jobs import labelled_rows
 from aptset.cli.probability_jobs import all_rows, check_weights_wanted, labelled_batches
 from aptset.cli.table_jobs import Settings, TableResult, run_table
-from aptset.core.progress import counting
-from aptset.reports.making import Report, report
-from aptset.reports.render import need_jinja
+from aptset.cli.tables import ColumnChoice, model_for, read_rows
+from aptset.core.files import atomic_path, check_other_files
+from aptset.core.runner import counting
+from aptset.estimator.classifier import ConformalClassifier
+from aptset.reports.making import Report, need_jinja, report
 
 
 def report_table(
@@ -78,3 +85,114 @@ def report_demo(alpha: float, seed: int, out: Path, title: str | None, progress:
     classifier, X, y, features, groups = demo_classifier(alpha, seed)
     title = title or "Handwritten digits: what the prediction sets are worth"
     return report(classifier, X, y, out, groups=groups, features=features, title=title, progress=progress)
+
+
+def audit_table(
+    file: TableFile,
+    target: str,
+    model: str,
+    calibrations: tuple[str, ...],
+    groups: str | None,
+    time: str | None,
+    out: Path,
+    choice: ColumnChoice,
+    trust: Sequence[str],
+    **settings: Any,
+) -> tuple[Audit, list[str]]:
+    """Audit a model on a table; return what was found, and the names of the files that were written."""
+    need_jinja()  # now, not after all splits
+    check_other_files([out / "audit.html", out / "splits.csv"], [file.path])
+    estimator = make_model(model, trust)
+    raw = takes_raw_columns(estimator)
+    rows = read_rows(file, target, groups, time, may_be_grouping=False, choice=choice, raw=raw)
+    times = None if time is None else file.table()[time].to_pylist()
+    audited = audit(
+        model_for(file.path, rows.plan, estimator, calibrations),
+        rows.features,
+        rows.labels,
+        calibrations=list(calibrations),
+        groups=rows.groups,
+        features=rows.sliceable(),
+        time=times,
+        folder=out / "splits",
+        **settings,
+    )
+    audited.report(out / "audit.html", f"{file.path.name}: is the promise kept?")
+    return audited, ["audit.html", *_write_splits(audited, out)]
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """What is compared: every combination of these."""
+
+    models: tuple[str, ...] = ("logistic",)
+    calibrations: tuple[str, ...] = ("split",)
+    conformities: tuple[str, ...] = ("adaptive",)
+    shares: tuple[float, ...] = ()
+    randomized: tuple[bool, ...] = (True,)
+    level: str = "nominal"
+
+    def names(self) -> list[tuple[str, ...]]:
+        """Return each combination: model, calibration, score, share, and whether chance decides."""
+        combinations: list[tuple[Any, ...]] = []
+        for one in product(self.models, self.calibrations, self.conformities, self.shares or (None,), self.randomized):
+            share = None if one[1] != "split" else one[3]
+            combinations.append((*one[:3], share, one[4]))
+        return list(dict.fromkeys(combinations))
+
+    def candidates(self, made: dict[str, Any]) -> dict[str, ConformalClassifier]:
+        """Return a classifier for each combination, named by what differs."""
+        every = self.names()
+        differs = [len({one[k] for one in every}) > 1 for k in range(5)]
+        classifiers = {}
+        for one in every:
+            model, calibration, conformity, share, randomized = one
+            words = (model, calibration, conformity, f"share {share}", "randomized" if randomized else "deterministic")
+            name = "/".join(str(word) for word, is_told in zip(words, differs, strict=True) if is_told) or str(model)
+            settings = Settings(
+                calibration=str(calibration),
+                conformity=str(conformity),
+                share=None if share is None else float(share),
+                randomized=bool(randomized),
+                level=self.level,
+            )
+            classifiers[name] = settings.classifier(made[str(model)])
+        return classifiers
+
+
+def compare_table(
+    file: TableFile,
+    target: str,
+    alternatives: Alternatives,
+    groups: str | None,
+    out: Path,
+    choice: ColumnChoice,
+    trust: Sequence[str],
+    **settings: Any,
+) -> tuple[Comparison, list[str]]:
+    """Compare models and settings on a table; return what was found, and the names of the files that were written."""
+    need_jinja()
+    check_other_files([out / "compare.html", out / "splits.csv"], [file.path])
+    made = {name: make_model(name, trust) for name in alternatives.models}
+    raw = any(map(takes_raw_columns, made.values()))
+    rows = read_rows(file, target, groups, may_be_grouping=False, choice=choice, raw=raw)
+    ready = {name: model_for(file.path, rows.plan, model, alternatives.calibrations) for name, model in made.items()}
+    candidates = alternatives.candidates(ready)
+    settings |= {"features": rows.sliceable()}
+    comparison = compare(candidates, rows.features, rows.labels, groups=rows.groups, folder=out / "splits", **settings)
+    comparison.report(out / "compare.html", f"{file.path.name}: which has the better sets?")
+    return comparison, ["compare.html", *_write_splits(comparison, out)]
+
+
+def _write_splits(result: Audit | Comparison, out: Path) -> list[str]:
+    """Write one line for each candidate and split."""
+    import pandas as pd
+
+    with atomic_path(out / "splits.csv") as path:
+        pd.DataFrame(result.splits.columns()).to_csv(path, index=False)
+    return ["splits.csv"]
+
+
+def verdicts_as_json(result: Audit | Comparison) -> dict[str, Any]:
+    """Return the verdicts as plain values."""
+    return {name: verdict.as_json() for name, verdict in result.verdicts.items()}

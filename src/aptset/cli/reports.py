@@ -193,8 +193,8 @@ def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> No
     Example:
       aptset audit patients.csv --target diagnosis --model forest --time admitted
     """
-    from aptset.cli.audit_jobs import audit_table, verdicts_as_json
     from aptset.cli.probability_jobs import imported_score
+    from aptset.cli.report_jobs import audit_table, verdicts_as_json
 
     file = open_table(table, options["sep"], options["encoding"], options["quiet"])
     settings = settings_of(options) | {name: options[name] for name in ("level", "randomized", "calibrations", "time")}
@@ -232,7 +232,7 @@ def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> 
       aptset compare patients.csv --target diagnosis --conformity adaptive --conformity raps --randomized both
       aptset compare patients.csv --target diagnosis --share 0.3 --share 0.5 --calibration split --calibration cv+
     """
-    from aptset.cli.audit_jobs import Alternatives, compare_table, verdicts_as_json
+    from aptset.cli.report_jobs import Alternatives, compare_table, verdicts_as_json
 
     names = ("models", "calibrations", "conformities", "shares", "level")
     chance = {"yes": (True,), "no": (False,), "both": (True, False)}[options["randomized"]]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from aptset.conformal import importance
 from aptset.conformal.fold_scores import Fold, FoldScores
+from aptset.conformal.importance import Whole
 from aptset.conformal.measure import Measure, Thresholds
-from aptset.conformal.weights import Whole
 from aptset.core.groups import Groups, Ids
 from aptset.kernels.counting import p_values_of
 from aptset.kernels.engines.interface import columns_in

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.weight_checks import refuse_with_weights
+from aptset.conformal.importance import refuse_with_weights
 from aptset.core.labels import as_labels, check_hashable, check_length, columns_of, distinct, hashable, some
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.weights import Scale
+from aptset.conformal.importance import Scale
 from aptset.core.groups import EVERYONE, Groups, Ids
 from aptset.core.matrix import check_rows
 from aptset.kernels.counting import Calibrated, add_counts, index_of

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.checks import refuse_other_level, refuse_without_scores
+from aptset.conformal.importance import Whole
 from aptset.conformal.measure import Thresholds
-from aptset.conformal.weights import Whole
 from aptset.core.groups import Groups, Ids
 from aptset.kernels.counting import rank_at
 from aptset.kernels.engines.interface import columns_in

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 if find_spec("dask") is None:
     raise ModuleNotFoundError("aptset.dask needs dask: pip install 'aptset[dask]'")
 
-from aptset.dask.calibrating import calibrate
-from aptset.dask.predicting import predict_set
+from aptset.dask.calibrating import calibrate, predict_set
 
 __all__ = ["calibrate", "predict_set"]

@@ -21,15 +21,13 @@ from sklearn.utils.validation import _check_method_params, _is_arraylike, _num_s
 
 from aptset.conformal.aggregation import Tally, on_mean_grid
 from aptset.conformal.fold_scores import Fold, FoldScores, score_fold, scores_of
+from aptset.conformal.importance import Scale, check_some_weight, check_weights
 from aptset.conformal.measure import Measure
-from aptset.conformal.weight_checks import check_some_weight, check_weights
-from aptset.conformal.weights import Scale
 from aptset.core.groups import Groups, Ids
 from aptset.core.labels import columns_of, some
 from aptset.core.matrix import OF_ESTIMATOR, check_rows, tolerance_of
-from aptset.core.progress import with_bar
 from aptset.core.row_seeds import row_seeds
-from aptset.core.runner import Shared
+from aptset.core.runner import Shared, with_bar
 from aptset.estimator.encoding import Encoding
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words, hash_words, keys_of_columns, mix, seeds_of

@@ -18,7 +18,7 @@ from aptset.calibration.calibration import Calibration
 from aptset.calibration.cross_calibration import CrossCalibration
 from aptset.conformal.checks import warn_no_promise
 from aptset.conformal.guarantees import Promises
-from aptset.conformal.weight_checks import refuse_guaranteed
+from aptset.conformal.importance import refuse_guaranteed
 from aptset.core import validate
 from aptset.core.labels import as_labels, check_length, columns_of
 from aptset.core.randomization import NewU

@@ -58,8 +58,8 @@ from aptset.core.store import (
     write,
 )
 from aptset.estimator.encoding import LabelledModel
-from aptset.estimator.ensembles import Member
 from aptset.estimator.fitted import Fitted, Rule
+from aptset.estimator.learning import Member
 from aptset.estimator.stored_models import need_skops
 from aptset.scores import SCORES as SCORES_BY_NAME
 from aptset.scores import Gridded, Prevalence, Score, Tempered

@@ -15,11 +15,9 @@ import numpy as np
 
 from aptset.core import validate
 from aptset.core.files import atomic_path, atomic_write
-from aptset.core.progress import as_time
-from aptset.core.runner import Done, check_folder, read_results, run_tasks, versions
+from aptset.core.runner import Done, as_time, check_folder, read_results, run_tasks, versions
 from aptset.core.validate import check_alpha
 from aptset.experiments.baselines import check_packages
-from aptset.experiments.cells import FAMILY_OF, Cell
 from aptset.experiments.claims import (
     ABOUT,
     LARGEST_Z,
@@ -33,7 +31,7 @@ from aptset.experiments.claims import (
     listing,
 )
 from aptset.experiments.datasets import load_data
-from aptset.experiments.designs import FigureDesign, Selection, cells_of, designs_of
+from aptset.experiments.designs import FAMILY_OF, Cell, FigureDesign, Selection, cells_of, designs_of
 from aptset.experiments.models import MODELS
 from aptset.metrics import OF_SPLITS
 

@@ -13,14 +13,10 @@ from aptset.metrics.coverages import (
     coverage,
     coverage_by,
     coverage_gap,
+    empty_rate,
     gap_of_counts,
     labels_below,
     macro_coverage,
-    size_stratified_coverage,
-)
-from aptset.metrics.outcome import Outcome
-from aptset.metrics.sizes import (
-    empty_rate,
     mean_size,
     mean_size_by,
     singleton_accuracy,
@@ -28,7 +24,9 @@ from aptset.metrics.sizes import (
     size_distribution,
     size_given_coverage,
     size_given_coverage_by,
+    size_stratified_coverage,
 )
+from aptset.metrics.outcome import Outcome
 from aptset.metrics.table import Breakdown, Measured, Metric, as_estimate, breakdown
 from aptset.metrics.worst_slice import worst_slice_coverage
 

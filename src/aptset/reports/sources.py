@@ -16,11 +16,10 @@ from aptset.calibration.labelled_rows import NAME, take_ids
 from aptset.conformal.checks import folds_in_order
 from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.guarantees import Promises
-from aptset.conformal.importance import effective_in_words
+from aptset.conformal.importance import check_new_weights, effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.split import Split
-from aptset.conformal.weight_checks import check_new_weights
 from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, columns_of
@@ -34,7 +33,7 @@ from aptset.metrics.coverage_distribution import FoldCounts
 from aptset.metrics.evaluation import Evaluation, evaluate
 from aptset.metrics.evaluation_rows import EvaluationRows, Origin, as_group_list
 from aptset.metrics.features import can_be_sliced
-from aptset.reports.render import check_report_source
+from aptset.reports.making import check_report_source
 from aptset.sets import PredictionSets
 
 Columns = NDArray[np.int64]

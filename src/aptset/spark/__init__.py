@@ -13,8 +13,7 @@ from importlib.util import find_spec
 if find_spec("pyspark") is None:
     raise ModuleNotFoundError("aptset.spark needs pyspark, and Java: pip install 'aptset[spark]'")
 
-from aptset.spark.calibrating import calibrate, plain_errors
+from aptset.spark.calibrating import calibrate, plain_errors, predict_set
 from aptset.spark.ml import ConformalSets, ConformalSetsModel
-from aptset.spark.predicting import predict_set
 
 __all__ = ["ConformalSets", "ConformalSetsModel", "calibrate", "plain_errors", "predict_set"]

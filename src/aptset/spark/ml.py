@@ -23,9 +23,8 @@ from pyspark.ml.util import (
 
 from aptset.calibration.calibrate import load_calibration
 from aptset.calibration.calibration import Calibration
-from aptset.spark.calibrating import calibrate
+from aptset.spark.calibrating import calibrate, predict_set
 from aptset.spark.frames import check_calibration, check_saved_class, column
-from aptset.spark.predicting import predict_set
 
 _CONTENT = "calibration binary"
 

@@ -12,7 +12,7 @@ from torch import distributed
 
 from aptset.calibration.calibrate import calibrate
 from aptset.calibration.calibration import Calibration
-from aptset.core.progress import Bar
+from aptset.core.runner import Bar
 from aptset.core.validate import check_generator
 from aptset.kernels.rows import BLOCK_ROWS
 from aptset.torch.checks import check_column_numbers, check_outputs, check_pair, raise_for_all, refuse_empty_loader

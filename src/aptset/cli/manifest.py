@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from pyarrow.fs import FileType
 
-from aptset.cli.parts.discovery import FilePart
-from aptset.cli.parts.stores import Location, is_of_all_bytes
+from aptset.cli.discovery import FilePart
+from aptset.cli.stores import Location, is_of_all_bytes
 
 try:
     import fcntl

@@ -19,15 +19,14 @@ import pyarrow.parquet as pq
 
 from aptset.arrow.formats import BATCH_ROWS, TableFile, check_rows_present, format_of
 from aptset.cli.checks import check_columns, check_distinct_columns
+from aptset.cli.discovery import FilePart, Reader, local_target, scratch_folder
 from aptset.cli.files import ProbabilityFile, SetsWriter
 from aptset.cli.inputs import parts_of, source_of
-from aptset.cli.parts.discovery import FilePart, Reader, local_target, scratch_folder
-from aptset.cli.parts.manifest import COUNTS, Look, Manifest, check_same_inputs
-from aptset.cli.parts.stores import Location, location_of, refuse_changing_input
+from aptset.cli.manifest import COUNTS, Look, Manifest, check_same_inputs
 from aptset.cli.probability_jobs import digest_of, load_artefact, predict_file
+from aptset.cli.stores import Location, location_of, refuse_changing_input
 from aptset.core.files import as_utf8
-from aptset.core.progress import Bar
-from aptset.core.runner import versions
+from aptset.core.runner import Bar, versions
 from aptset.core.validate import check_alphas
 from aptset.sets import PredictionSets
 

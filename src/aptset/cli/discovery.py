@@ -22,7 +22,7 @@ from pyarrow.fs import FileType
 from aptset.arrow.formats import Keys, TableFile, format_of, table_file
 from aptset.arrow.formats.delimited import check_encoding, encoding_of
 from aptset.cli.inputs import has_magic
-from aptset.cli.parts.stores import Location, location_of, refuse_changing_input
+from aptset.cli.stores import Location, location_of, refuse_changing_input
 from aptset.core.files import claim, undisturbed
 
 _NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")  # the second is what Hive and Spark write for a key that is missing

@@ -1,1 +1,0 @@
-"""Inputs of many files: discovery, the manifest of a run, and one output for each."""
