@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from aptset import Calibration, Gridded, LabelBands
 from aptset.arrow.checks import check_column, rows_of
 from aptset.arrow.layout import ColumnLayout
 from aptset.arrow.scoring import PARTITION_ROWS, BatchScorer, Calibrating, Columns
@@ -29,15 +30,13 @@ from aptset.arrow.states import (
     check_state,
     merged_state,
 )
-from aptset.calibration.calibration import Calibration
 from aptset.conformal.histogram import FixedThresholds, Histogram, OrderStatistics
 from aptset.conformal.measure import Thresholds
-from aptset.core.bands import LabelBands
 from aptset.core.groups import Kind, groups_overlap, is_grouping
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import Chance, refuse_few_ids
 from aptset.core.validate import check_alphas, check_flag, check_generator, draw_key
-from aptset.scores import Conformity, Gridded
+from aptset.scores import Conformity
 from aptset.scores.conformity import check_conformity, for_classes
 
 _FEWEST = 16  # buckets for each that is looked into: every pass then gains bits, however many there are

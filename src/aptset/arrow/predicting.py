@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from aptset import Calibration
 from aptset.arrow.checks import check_classes_known, check_first_batch, check_room, check_width, rows_of
 from aptset.arrow.layout import ColumnLayout, of_numbers, of_texts
 from aptset.arrow.scoring import PARTITION_ROWS, Columns, Predicting
 from aptset.arrow.sources import BatchSource, peeked, pieces, record_batches
 from aptset.arrow.states import check_partition
-from aptset.calibration.calibration import Calibration
 from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.importance import refuse_with_weights
 from aptset.core.groups import check_same_kind, labels_decide

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from aptset import Gridded
 from aptset.arrow.layout import ColumnLayout
 from aptset.arrow.states import check_grid_scores
 from aptset.calibration.request import count_copies, make_rows, scores_of_labels
@@ -21,7 +22,7 @@ from aptset.kernels.formula import Formula
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import CALIBRATION
 from aptset.scores import Conformity as Conformity
-from aptset.scores import Gridded, Score
+from aptset.scores import Score
 from aptset.scores.conformity import formula_of
 
 PARTITION_ROWS = 2**40  # rows of partition p are numbered from p times this: their copies are copies of their own

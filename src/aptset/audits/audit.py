@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aptset import ConformalClassifier
 from aptset.audits.dataset import (
     Pool,
     as_conformal,
@@ -30,7 +31,6 @@ from aptset.core.displays import Display
 from aptset.core.tables import Backend, html_table, make_table
 from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
-from aptset.estimator.classifier import ConformalClassifier
 from aptset.metrics import OF_SPLITS
 from aptset.reports.making import check_page_path, save_page
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aptset import Estimate
 from aptset.audits.dataset import (
     as_conformal,
     check_candidates,
@@ -26,7 +27,7 @@ from aptset.core.tables import Backend, html_table
 from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.metrics import OF_SPLITS
-from aptset.metrics.estimates import Estimate, paired_mean, resampled_mean
+from aptset.metrics.estimates import paired_mean, resampled_mean
 from aptset.reports.making import check_page_path, save_page
 
 

@@ -17,10 +17,10 @@ from joblib import wrap_non_picklable_objects
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
+from aptset import ConformalClassifier, CoverageMonitor, LabelBands
 from aptset.audits.results import PartResult, SplitResult, Splits, TestedRows
 from aptset.conformal.importance import refuse_with_weights
 from aptset.core import validate
-from aptset.core.bands import LabelBands
 from aptset.core.groups import groups_overlap
 from aptset.core.labels import check_length, coded_list, columns_of
 from aptset.core.overlapping import refuse_overlapping
@@ -28,12 +28,11 @@ from aptset.core.runner import run_tasks
 from aptset.core.tables import plain_list
 from aptset.core.validate import all_at_once
 from aptset.estimator.checks import check_training_data
-from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import fresh, pair_seeds, take
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.evaluation_rows import as_group_list
 from aptset.metrics.features import can_be_sliced, features_of
-from aptset.metrics.monitor import CoverageMonitor, rows_to_monitor
+from aptset.metrics.monitor import rows_to_monitor
 from aptset.metrics.outcome import Outcome
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset import Estimate
 from aptset.audits.drift import Drift
 from aptset.audits.results import Difference, Records, SplitResult, Splits
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.coverage_distribution import CENTRE, chances_of_sum
-from aptset.metrics.estimates import Estimate, resampled_share
+from aptset.metrics.estimates import resampled_share
 from aptset.reports.making import SPLITS, render_page
 
 # All that an audit or a comparison says is wrong for a valid calibration in at most this share of cases.

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset import Estimate
 from aptset.core.tables import Backend, make_table
 from aptset.metrics import OF_SPLITS
-from aptset.metrics.estimates import Estimate, resampled_mean, resampled_share
+from aptset.metrics.estimates import resampled_mean, resampled_share
 
 Value = TypeVar("Value")
 

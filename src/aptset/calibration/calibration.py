@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from pathlib import Path
 
-    from aptset.metrics.monitor import CoverageMonitor
+    from aptset import CoverageMonitor
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -344,7 +344,7 @@ class Calibration:
         ``groups="label"``). ``mature`` is how long a label is waited for: see :class:`CoverageMonitor`.
         """
         check_offers(self.held_out, "monitor")
-        from aptset.metrics.monitor import CoverageMonitor  # with figures and files, which sets do not need
+        from aptset import CoverageMonitor  # with figures and files, which sets do not need
 
         self.threshold(alpha)  # of a level that it knows
         sizes = self.held_out.size_of_group

@@ -17,12 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from aptset import ConformalClassifier, PredictionSets, coverage, mean_size, size_given_coverage
 from aptset.cli.probability_jobs import write_json
 from aptset.core.validate import all_at_once, check_alpha
-from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.storage import save_classifier
-from aptset.metrics import coverage, mean_size, size_given_coverage
-from aptset.sets import PredictionSets
 
 NAMES = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
 

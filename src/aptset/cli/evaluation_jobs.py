@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from aptset import Evaluation
 from aptset.arrow.formats import TableFile, check_row_count, check_rows_present
 from aptset.arrow.layout import as_texts, filled_numbers
 from aptset.cli.checks import (
@@ -25,7 +26,6 @@ from aptset.cli.checks import (
 )
 from aptset.core.runner import counting
 from aptset.core.validate import check_alpha
-from aptset.metrics.evaluation import Evaluation
 from aptset.metrics.running_sums import Codes, RunningSums
 
 

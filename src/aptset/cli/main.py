@@ -166,7 +166,7 @@ def plan(alpha: float, within: float, confidence: float, as_json: bool) -> None:
     Example:
       aptset plan --alpha 0.1 --within 0.01
     """
-    from aptset.metrics.planning import calibration_size
+    from aptset import calibration_size
 
     size = calibration_size(alpha, within, confidence)
     content = {"n": int(size), "alpha": alpha, "within": within, "confidence": confidence, "achieved": size.achieved}

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from aptset import PredictionSets
 from aptset.arrow.formats import BATCH_ROWS, TableFile, check_rows_present, format_of
 from aptset.cli.checks import check_columns, check_distinct_columns
 from aptset.cli.discovery import FilePart, Reader, local_target, scratch_folder
@@ -28,7 +29,6 @@ from aptset.cli.stores import Location, location_of, refuse_changing_input
 from aptset.core.files import as_utf8
 from aptset.core.runner import Bar, versions
 from aptset.core.validate import check_alphas
-from aptset.sets import PredictionSets
 
 OnePart = Callable[[TableFile, Path], dict[str, Any]]  # what is done with one part, and the file to write
 

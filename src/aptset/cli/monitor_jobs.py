@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from aptset import Calibration, CoverageMonitor
 from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import as_texts, filled_numbers
-from aptset.calibration.calibration import Calibration
 from aptset.cli.checks import (
     check_begins_with,
     check_is_rotated,
@@ -37,7 +37,6 @@ from aptset.cli.checks import (
 )
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
 from aptset.cli.stores import location_of, refuse_changing_input
-from aptset.metrics.monitor import CoverageMonitor
 
 _EXACT = 2.0**53  # whole numbers below are the same in every kind of column
 

@@ -11,11 +11,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from aptset import LabelBands, Prevalence
 from aptset.arrow.layout import as_texts
 from aptset.cli.checks import check_columns
 from aptset.cli.inputs import open_table, path_of
-from aptset.core.bands import LabelBands
-from aptset.scores import Prevalence, Score
+from aptset.scores import Score
 
 ALPHA = click.option("--alpha", default=0.1, show_default=True, help="Miscoverage level: 0.1 means 9 times out of 10.")
 ALPHAS = click.option(

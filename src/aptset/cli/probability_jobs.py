@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.calibrate import calibrate, calibration_of, load_calibration
-from aptset.calibration.calibration import Calibration
+from aptset import Calibration, Evaluation, calibrate
+from aptset.calibration.calibrate import calibration_of, load_calibration
 from aptset.calibration.labelled_rows import LabelledRequest, score_labels
 from aptset.calibration.online_state import Numbering
 from aptset.calibration.request import Weighing
@@ -33,7 +33,6 @@ from aptset.core.files import atomic_write
 from aptset.core.randomization import check_ids
 from aptset.core.validate import check_alphas
 from aptset.kernels.rows import CALIBRATION
-from aptset.metrics.evaluation import Evaluation
 from aptset.scores import Score
 from aptset.scores.conformity import AUTO, check_conformity
 

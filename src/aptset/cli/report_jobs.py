@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from aptset import Calibration, ConformalClassifier, audit, compare, report
 from aptset.arrow.formats import TableFile
-from aptset.audits.audit import Audit, audit
-from aptset.audits.compare import Comparison, compare
-from aptset.calibration.calibration import Calibration
+from aptset.audits.audit import Audit
+from aptset.audits.compare import Comparison
 from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile
 from aptset.cli.models import make_model, takes_raw_columns
@@ -23,8 +23,7 @@ from aptset.cli.table_jobs import Settings, TableResult, run_table
 from aptset.cli.tables import ColumnChoice, model_for, read_rows
 from aptset.core.files import atomic_path, check_other_files
 from aptset.core.runner import counting
-from aptset.estimator.classifier import ConformalClassifier
-from aptset.reports.making import Report, need_jinja, report
+from aptset.reports.making import Report, need_jinja
 
 
 def report_table(

@@ -11,25 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
+from aptset import ConformalClassifier, Evaluation, LabelBands, PredictionSets, Split, coverage_test, evaluate
 from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import as_texts
 from aptset.cli.files import SetsWriter
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
 from aptset.cli.tables import ColumnChoice, TableRows, model_for, read_rows
-from aptset.conformal.schemes.split import Split
-from aptset.core.bands import LabelBands
 from aptset.core.files import atomic_path
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
 from aptset.core.validate import all_at_once, check_share_of_split
-from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.storage import FACTS, save_classifier
 from aptset.metrics.estimates import in_p
-from aptset.metrics.evaluation import Evaluation, evaluate
-from aptset.metrics.planning import coverage_test
 from aptset.scores import Score
-from aptset.sets import PredictionSets
 
 WRITTEN = ("sets.parquet", "evaluation.json", FACTS)
 

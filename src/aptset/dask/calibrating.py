@@ -12,11 +12,11 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from aptset import Calibration
 from aptset.arrow import ThresholdSearch, merge_states
 from aptset.arrow.calibrating import search_for
 from aptset.arrow.predicting import SetMaker, maker_for
 from aptset.arrow.scoring import Calibrating, Columns, Conformity, Predicting
-from aptset.calibration.calibration import Calibration
 from aptset.dask.partitions import ArrayReader, FrameReader, partitions_of
 
 _MERGED_AT_ONCE = 8

@@ -10,15 +10,14 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
+from aptset import LabelBands, PredictionSets
 from aptset.conformal.scheme import Scheme
-from aptset.core.bands import LabelBands
 from aptset.core.randomization import NewU
 from aptset.core.validate import check_alpha, check_alphas
 from aptset.estimator.learning import fit, fit_and_predict, prepare
 from aptset.estimator.predicting import Answering
 from aptset.estimator.storage import save_classifier
 from aptset.scores import Conformity
-from aptset.sets import PredictionSets
 
 
 def warn_unseen_labels(chance: float, alpha: Fraction) -> None:

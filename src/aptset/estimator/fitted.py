@@ -13,8 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples
 
-from aptset.calibration.calibration import Calibration
-from aptset.calibration.cross_calibration import CrossCalibration
+from aptset import Calibration, CrossCalibration, PredictionSets
 from aptset.conformal.aggregation import Tally, chunks
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import Whole, effective_in_words, warn_of_weights
@@ -31,7 +30,7 @@ from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
-from aptset.sets import PredictionSets, concatenate
+from aptset.sets import concatenate
 
 
 def check_models_kept(models: Any) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
 
+from aptset import Adaptive, PredictionSets, Split
 from aptset.calibration.tuning import Tuning, choose
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
@@ -22,7 +23,6 @@ from aptset.conformal.importance import check_weighing, check_weights_of_scheme
 from aptset.conformal.scheme import Scheme, opens_ensemble
 from aptset.conformal.schemes.bootstrap import number_of_bags
 from aptset.conformal.schemes.cross import random_folds
-from aptset.conformal.schemes.split import Split
 from aptset.core import validate
 from aptset.core.groups import EVERYONE, Groups, check_group_values, groups_overlap
 from aptset.core.labels import as_labels, check_hashable, columns_of, hashable, in_order, some
@@ -38,9 +38,8 @@ from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.fitting import canonical_places
 from aptset.kernels.rows import Rows
-from aptset.scores import Adaptive, Score
+from aptset.scores import Score
 from aptset.scores.conformity import AUTO, check_conformity, for_classes, formula_of
-from aptset.sets import PredictionSets
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from aptset.calibration.calibration import Calibration
-from aptset.calibration.cross_calibration import CrossCalibration
+from aptset import Calibration, CrossCalibration, PredictionSets
 from aptset.conformal.checks import warn_no_promise
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import refuse_guaranteed
@@ -29,7 +28,6 @@ from aptset.estimator.fitted import Fitted
 from aptset.estimator.fitting import mean_probabilities
 from aptset.estimator.storage import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
 from aptset.kernels.formula import Floats
-from aptset.sets import PredictionSets
 
 _LEARNED = ("fitted_", "classes_", "models_", "n_calibration_", "unseen_label_chance_", "conformity_")
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset import Gridded, LabelBands, Prevalence, Tempered
 from aptset.calibration.storage import chance_facts, check_stored_groups, common_facts
 from aptset.calibration.stored_fields import (
     COMMON,
@@ -36,7 +37,6 @@ from aptset.calibration.stored_fields import (
 from aptset.calibration.stored_scores import describe_scheme, describe_score, find_scheme, find_score
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.scheme import Scheme
-from aptset.core.bands import LabelBands
 from aptset.core.files import atomic_path, check_target_folder
 from aptset.core.groups import Groups, flat_groups, full_groups, groups_labels
 from aptset.core.labels import columns_of
@@ -62,7 +62,7 @@ from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.learning import Member
 from aptset.estimator.stored_models import need_skops
 from aptset.scores import SCORES as SCORES_BY_NAME
-from aptset.scores import Gridded, Prevalence, Score, Tempered
+from aptset.scores import Score
 
 STATE = "state of aptset"  # where a pickle or a skops file keeps it, instead of objects of ours
 

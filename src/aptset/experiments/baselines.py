@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aptset.calibration.formulas import conformal_rank
+from aptset import PredictionSets, conformal_rank
 from aptset.core import validate
 from aptset.core.labels import columns_of
 from aptset.core.validate import check_alpha, check_choice, check_generator, warn_if_too_few
 from aptset.estimator.checks import check_estimator_can, check_training_data
 from aptset.estimator.fitting import probabilities_of, seed_unseeded, take
-from aptset.sets import PredictionSets
 
 __all__ = ["ConformalQuantileClassifier", "ForestQuantiles", "NetworkQuantiles"]
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset import Estimate
 from aptset.experiments.designs import FigureDesign
 from aptset.metrics import OF_SPLITS
-from aptset.metrics.estimates import Estimate, mean
+from aptset.metrics.estimates import mean
 
 if TYPE_CHECKING:
     import pandas as pd

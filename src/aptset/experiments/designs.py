@@ -13,17 +13,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from aptset.calibration.formulas import oracle_sets
+from aptset import ConformalClassifier, PredictionSets, oracle_sets
 from aptset.core import validate
 from aptset.core.validate import all_at_once
-from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments.baselines import ConformalQuantileClassifier
 from aptset.experiments.datasets import check_names, load_data, source_tag
 from aptset.experiments.models import MODELS, Model, draw_labels, make_box
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.outcome import Outcome
-from aptset.sets import PredictionSets
 
 
 def measure(

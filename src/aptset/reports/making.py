@@ -13,10 +13,10 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from aptset import Evaluation
 from aptset.core import validate
 from aptset.core.files import atomic_write
 from aptset.core.runner import counting
-from aptset.metrics.evaluation import Evaluation
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import Summary, summarise
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.calibration import Calibration
-from aptset.calibration.cross_calibration import CrossCalibration
+from aptset import Calibration, CrossCalibration, Evaluation, PredictionSets, Split, evaluate
 from aptset.calibration.labelled_rows import NAME, take_ids
 from aptset.conformal.checks import folds_in_order
 from aptset.conformal.fold_scores import FoldScores
@@ -19,7 +18,6 @@ from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import check_new_weights, effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.scheme import Scheme
-from aptset.conformal.schemes.split import Split
 from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, columns_of
@@ -30,11 +28,9 @@ from aptset.core.validate import all_at_once, check_flag, check_flag_or_none
 from aptset.kernels.formula import Floats, normalised
 from aptset.kernels.rows import Rows, label_scores
 from aptset.metrics.coverage_distribution import FoldCounts
-from aptset.metrics.evaluation import Evaluation, evaluate
 from aptset.metrics.evaluation_rows import EvaluationRows, Origin, as_group_list
 from aptset.metrics.features import can_be_sliced
 from aptset.reports.making import check_report_source
-from aptset.sets import PredictionSets
 
 Columns = NDArray[np.int64]
 _PIECES = 20  # that a model is asked in: enough for a bar, few enough to cost nothing

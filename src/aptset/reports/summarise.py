@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset import CoverageMonitor, Estimate, Evaluation, WorstSlice
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.core.validate import check_generator
 from aptset.metrics import Metric
-from aptset.metrics.estimates import Estimate
-from aptset.metrics.evaluation import Evaluation
 from aptset.metrics.evaluation_rows import LEVELS, EvaluationRows, Origin, coverage_curve
-from aptset.metrics.monitor import CoverageMonitor, rows_to_monitor
-from aptset.metrics.worst_slice import WorstSlice
+from aptset.metrics.monitor import rows_to_monitor
 from aptset.reports import measures, words
 from aptset.reports.measures import pack
 from aptset.reports.words import laws_of_parts

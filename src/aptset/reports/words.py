@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aptset import Estimate
 from aptset.core.validate import check_alpha
 from aptset.metrics.coverage_distribution import NEGLIGIBLE, FoldCounts, chance_of_so_few, coverage_law, folds_chance
-from aptset.metrics.estimates import Estimate, share_of_count
+from aptset.metrics.estimates import share_of_count
 from aptset.metrics.evaluation_rows import EvaluationRows, Origin
 from aptset.reports.measures import Partition
 

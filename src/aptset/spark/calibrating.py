@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from aptset import Calibration
 from aptset.arrow import ThresholdSearch, merge_states
 from aptset.arrow.calibrating import search_for
 from aptset.arrow.checks import check_column
@@ -22,7 +23,6 @@ from aptset.arrow.layout import ColumnLayout
 from aptset.arrow.predicting import SetMaker, maker_for
 from aptset.arrow.scoring import Calibrating, Columns, Conformity, Predicting
 from aptset.arrow.states import check_rows_found
-from aptset.calibration.calibration import Calibration
 from aptset.spark.frames import Frame, make_sets
 
 _KINDS: dict[str, type[Exception]] = {"ValueError": ValueError, "TypeError": TypeError}

@@ -21,8 +21,8 @@ from pyspark.ml.util import (
     MLWriter,
 )
 
+from aptset import Calibration
 from aptset.calibration.calibrate import load_calibration
-from aptset.calibration.calibration import Calibration
 from aptset.spark.calibrating import calibrate, predict_set
 from aptset.spark.frames import check_calibration, check_saved_class, column
 
