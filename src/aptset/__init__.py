@@ -55,9 +55,9 @@ def __getattr__(name: str) -> object:
     room = _ROOMS.get(name) or ("" if name.startswith("_") else _rooms().get(name))
     if not room:
         raise AttributeError(f"module 'aptset' has no attribute {name!r}")
-    found = getattr(import_module(f"aptset.{room}"), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module(f"aptset.{room}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

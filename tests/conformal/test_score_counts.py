@@ -96,7 +96,7 @@ def test_order_statistics_are_exact(rows, most, alphas):
         for group, name in enumerate(found.names):
             scores = sorted(score for other, score in rows if other == name)
             k = ceil((1 - level) * (len(scores) + 1))
-            assert found.found[number, group] == (scores[k - 1] if k <= len(scores) else inf)
+            assert found.values[number, group] == (scores[k - 1] if k <= len(scores) else inf)
 
 
 def test_ties_and_atoms_need_one_pass():
@@ -109,7 +109,7 @@ def test_ties_and_atoms_need_one_pass():
     assert merged.sizes.tolist() == [10**12 + 7000]
     found = OrderStatistics.of(merged, [Fraction(1, 10), Fraction(6, 10), Fraction("0.999999999999")])
     assert not found.wanted
-    assert found.found[:, 0].tolist() == [0.5, 0.25, 0.0]
+    assert found.values[:, 0].tolist() == [0.5, 0.25, 0.0]
 
 
 def test_a_trillion_scores_on_a_grid():

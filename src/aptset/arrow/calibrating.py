@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 from aptset import Calibration, Gridded, LabelBands
 from aptset.arrow.checks import check_column, rows_of
-from aptset.arrow.layout import ColumnLayout
-from aptset.arrow.scoring import PARTITION_ROWS, BatchScorer, Calibrating, Columns
+from aptset.arrow.layout import Calibrating, ColumnLayout, Columns
+from aptset.arrow.scoring import PARTITION_ROWS, BatchScorer
 from aptset.arrow.sources import BatchSource, peeked, pieces, record_batches
 from aptset.arrow.states import (
     KEPT_IDS,
@@ -139,8 +139,8 @@ class ThresholdSearch:
             assert scoring.resolution is not None
             held_out: Thresholds = Histogram(counts, groups, scoring.resolution)
         else:
-            found = self.statistics.found
-            held_out = FixedThresholds(groups=groups, group_sizes=counts.sizes, levels=self.levels, found=found)
+            values = self.statistics.values
+            held_out = FixedThresholds(groups=groups, group_sizes=counts.sizes, levels=self.levels, values=values)
         columns = None if scoring.layout.holds_lists else np.array(scoring.layout.columns)
         of_rows = (scoring.layout.classes, scoring.conformity, scoring.key, chance, self.allow_empty, columns)
         return Calibration(held_out, *of_rows, scoring.normalize, (self.first.fingerprint,))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from aptset.arrow.checks import (
     check_class_columns,
@@ -21,9 +21,55 @@ from aptset.arrow.checks import (
     refuse_kind,
     refuse_unknown_width,
 )
-from aptset.arrow.scoring import Columns
 from aptset.core.groups import labels_decide
 from aptset.core.labels import Coded, check_classes, hashable
+from aptset.core.randomization import NewU
+from aptset.scores import Conformity as Conformity
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold what, as the caller named them."""
+
+    probabilities: str | Sequence[str] | None = None
+    prefix: str | None = None
+    groups: Any = None
+    ids: str | None = None
+    labels: str | None = None
+    classes: ArrayLike | None = None
+
+
+@dataclass(frozen=True)
+class Calibrating:
+    """The levels, the score and the flags of a calibration, as they were given."""
+
+    alpha: float | Sequence[float]
+    conformity: Conformity
+    resolution: float | None
+    randomized: bool
+    allow_empty: bool
+    normalize: bool
+    logits: bool
+    random_state: Any
+    buckets: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicting:
+    """The levels and the flags of a prediction, as they were given."""
+
+    alpha: float | Sequence[float] | None
+    normalize: bool | None
+    logits: bool
+    allow_empty: bool | None
+    u: NewU = None
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """What :meth:`Calibration.predict_set` takes by name."""
+        flags = {"normalize": self.normalize, "logits": self.logits, "allow_empty": self.allow_empty}
+        return {**flags, "u": self.u}
+
 
 _TYPES = {np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
 _PLAIN = {pa.float32(): np.float32, pa.float64(): np.float64, pa.int32(): np.int32, pa.int64(): np.int64}

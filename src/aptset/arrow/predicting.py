@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from aptset import Calibration
 from aptset.arrow.checks import check_classes_known, check_first_batch, check_room, check_width, rows_of
-from aptset.arrow.layout import ColumnLayout, of_numbers, of_texts
-from aptset.arrow.scoring import PARTITION_ROWS, Columns, Predicting
+from aptset.arrow.layout import ColumnLayout, Columns, Predicting, of_numbers, of_texts
+from aptset.arrow.scoring import PARTITION_ROWS
 from aptset.arrow.sources import BatchSource, peeked, pieces, record_batches
 from aptset.arrow.states import check_partition
 from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.importance import refuse_with_weights
-from aptset.core.groups import check_same_kind, labels_decide
+from aptset.core.group_values import check_same_kind
+from aptset.core.groups import labels_decide
 from aptset.core.labels import as_objects
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.validate import check_alphas
@@ -37,9 +38,12 @@ def names_of_sets(alphas: Sequence[float], taken: Sequence[str]) -> list[tuple[s
 def columns_of_sets(sets: Sequence[Any], names: Sequence[tuple[str, str]], classes: pa.Array) -> dict[str, pa.Array]:
     """Return for each level the size of each set and its labels, most likely first."""
     columns: dict[str, pa.Array] = {}
-    for some, (size, labels) in zip(sets, names, strict=True):
-        pointers, members = of_numbers(some.indptr.astype(np.int32)), classes.take(of_numbers(some.indices))
-        columns |= {size: of_numbers(some.sizes.astype(np.int32)), labels: pa.ListArray.from_arrays(pointers, members)}
+    for of_level, (size, labels) in zip(sets, names, strict=True):
+        pointers, members = of_numbers(of_level.indptr.astype(np.int32)), classes.take(of_numbers(of_level.indices))
+        columns |= {
+            size: of_numbers(of_level.sizes.astype(np.int32)),
+            labels: pa.ListArray.from_arrays(pointers, members),
+        }
     return columns
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from aptset import Gridded
 from aptset.arrow.layout import ColumnLayout
@@ -17,7 +17,7 @@ from aptset.arrow.states import check_grid_scores
 from aptset.calibration.request import count_copies, make_rows, scores_of_labels
 from aptset.conformal.histogram import Keys, keys_of
 from aptset.core.groups import Groups, Kind
-from aptset.core.randomization import Chance, NewU
+from aptset.core.randomization import Chance
 from aptset.kernels.formula import Formula
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import CALIBRATION
@@ -99,47 +99,3 @@ class BatchScorer:
         if self.bands is not None:
             return self.names, self.bands.ids_of_labels(None, columns)
         return self.names, columns if self.kind == "label" else np.zeros(len(columns), dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns hold what, as the caller named them."""
-
-    probabilities: str | Sequence[str] | None = None
-    prefix: str | None = None
-    groups: Any = None
-    ids: str | None = None
-    labels: str | None = None
-    classes: ArrayLike | None = None
-
-
-@dataclass(frozen=True)
-class Calibrating:
-    """The levels, the score and the flags of a calibration, as they were given."""
-
-    alpha: float | Sequence[float]
-    conformity: Conformity
-    resolution: float | None
-    randomized: bool
-    allow_empty: bool
-    normalize: bool
-    logits: bool
-    random_state: Any
-    buckets: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Predicting:
-    """The levels and the flags of a prediction, as they were given."""
-
-    alpha: float | Sequence[float] | None
-    normalize: bool | None
-    logits: bool
-    allow_empty: bool | None
-    u: NewU = None
-
-    @property
-    def flags(self) -> dict[str, Any]:
-        """What :meth:`Calibration.predict_set` takes by name."""
-        flags = {"normalize": self.normalize, "logits": self.logits, "allow_empty": self.allow_empty}
-        return {**flags, "u": self.u}

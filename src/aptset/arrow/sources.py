@@ -40,21 +40,21 @@ class BatchSource:
         """Yield the batches from the first one on."""
         if is_again and not self.is_repeatable:
             refuse_second_look()
-        opened = self.open()
-        check_source(opened)
-        return record_batches(opened)
+        source = self.open()
+        check_source(source)
+        return record_batches(source)
 
 
-def record_batches(opened: Any) -> Iterator[pa.RecordBatch]:
+def record_batches(source: Any) -> Iterator[pa.RecordBatch]:
     """Yield record batches from a stream, or from an iterable of batches, tables and frames."""
-    if isinstance(opened, pa.RecordBatch):
-        yield opened
-    elif hasattr(opened, "__arrow_c_stream__"):
-        yield from _of_stream(pa.RecordBatchReader.from_stream(opened))
-    elif hasattr(opened, "__arrow_c_array__"):
-        yield pa.record_batch(opened)
+    if isinstance(source, pa.RecordBatch):
+        yield source
+    elif hasattr(source, "__arrow_c_stream__"):
+        yield from _of_stream(pa.RecordBatchReader.from_stream(source))
+    elif hasattr(source, "__arrow_c_array__"):
+        yield pa.record_batch(source)
     else:
-        for number, each in enumerate(opened):
+        for number, each in enumerate(source):
             check_batch(each, number)
             yield from record_batches(each)
 

@@ -259,14 +259,14 @@ class Collector:
         """Take in the keys of some rows; ``groups`` are numbers of ``names``, those of this piece."""
         places = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], dtype=np.int32)
         self._sizes = np.append(self._sizes, np.zeros(len(self._numbers) - len(self._sizes), dtype=np.int64))
-        mine = places[groups]
-        self._sizes += np.bincount(mine, minlength=len(self._sizes))
+        own = places[groups]
+        self._sizes += np.bincount(own, minlength=len(self._sizes))
         self._n_copies, self._fingerprint = self._n_copies + n_copies, (self._fingerprint + fingerprint) & _WORD
         self._ids = np.unique(np.concatenate([self._ids, ids]))[:KEPT_IDS]
         if self.statistics is not None:
-            inside = self.statistics.are_wanted(keys, mine)
-            keys, mine = keys[inside], mine[inside]
-        self._waiting.append((keys, mine))
+            inside = self.statistics.are_wanted(keys, own)
+            keys, own = keys[inside], own[inside]
+        self._waiting.append((keys, own))
         self._n_waiting += len(keys)
         if self._n_waiting >= _MOST_WAITING:
             self._parts = [self._state()]

@@ -12,7 +12,7 @@ from aptset.calibration.calibration import Calibration
 from aptset.calibration.cross_calibration import CrossCalibration
 from aptset.calibration.labelled_rows import LabelledRequest, Scored, score_labels
 from aptset.calibration.request import EQUAL, NAME, Weighing, looked_at, make_rows, stays_on_device
-from aptset.calibration.tuning import Tuning
+from aptset.calibration.trials import Tuning
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_ids
 from aptset.conformal.fold_scores import FoldScores

@@ -57,9 +57,9 @@ def adaptive_scores(
     key, uniforms = draw_key(check_generator(random_state)), check_u(u, len(matrix))
     tolerance = tolerance_of(matrix, probabilities)
     rows = Rows(matrix, formula_of(Adaptive()), key, tolerance, None, uniforms, normalize, CALIBRATION)
-    found = label_scores(rows, columns)
-    check_rows(matrix, found.first_bad, "probabilities", normalize, tolerance)
-    return found.scores
+    scores = label_scores(rows, columns)
+    check_rows(matrix, scores.first_bad, "probabilities", normalize, tolerance)
+    return scores.scores
 
 
 def conformal_rank(n: int, alpha: float) -> int:
@@ -128,6 +128,6 @@ def oracle_sets(
     )
     # S(x, u; t) holds the labels whose score is below t; each term of a sum is off by half a grid step at most.
     threshold = float(wanted) - (matrix.shape[1] + 2) * 2.0**-52
-    found = cut(rows, np.full((len(matrix), 1), threshold))
-    check_rows(matrix, found.first_bad, "probabilities", normalize, tolerance)
-    return PredictionSets.trusted(*found.at(0), labels)
+    mask = cut(rows, np.full((len(matrix), 1), threshold))
+    check_rows(matrix, mask.first_bad, "probabilities", normalize, tolerance)
+    return PredictionSets.trusted(*mask.at(0), labels)

@@ -43,13 +43,13 @@ def check_every_class(counts: NDArray[np.int64], classes: NDArray[Any]) -> None:
 
 def check_condition(confusion: Floats) -> float:
     """Return the condition number of a matrix of guesses; refuse one that cannot be solved."""
-    found = float(np.linalg.cond(confusion))
-    if not found < _WORST:
+    condition = float(np.linalg.cond(confusion))
+    if not condition < _WORST:
         raise ValueError(
-            f"method='bbse' must have guesses that tell labels apart; the condition of their matrix is {found:.3g}. "
-            "Some label is never guessed, or two are guessed alike. Use method='em'."
+            f"method='bbse' must have guesses that tell labels apart; the condition of their matrix is "
+            f"{condition:.3g}. Some label is never guessed, or two are guessed alike. Use method='em'."
         )
-    return found
+    return condition
 
 
 _NEW = "new_probabilities"
@@ -139,12 +139,15 @@ def label_ratios(
     aligned = check_new_probabilities(new_probabilities, _NEW, known, names)
     new = check_plain_rows(aligned, new_probabilities, _NEW)
     check_every_class(np.bincount(columns, minlength=len(known)), known)
-    found = solve(old, columns, new)
+    ratios = solve(old, columns, new)
     condition = check_condition(_confusion(old, columns, new.shape[1])) if method == "bbse" else None
     errors = _errors(solve, old, columns, new, check_generator(random_state))
     plain = known.tolist()
     return LabelRatios(
-        dict(zip(plain, found.tolist(), strict=True)), method, dict(zip(plain, errors.tolist(), strict=True)), condition
+        dict(zip(plain, ratios.tolist(), strict=True)),
+        method,
+        dict(zip(plain, errors.tolist(), strict=True)),
+        condition,
     )
 
 
@@ -187,10 +190,10 @@ def _by_guesses(old: Floats, columns: NDArray[np.int64], new: Floats) -> Floats:
     """Return the ratios that explain how often each label is guessed; none is negative, and shares sum to 1."""
     n_classes = new.shape[1]
     guessed = np.bincount(new.argmax(axis=1), minlength=n_classes) / len(new)
-    found = np.linalg.lstsq(_confusion(old, columns, n_classes), guessed, rcond=None)[0]
-    found = np.maximum(found, 0.0)
-    total = (found * np.bincount(columns, minlength=n_classes)).sum() / len(columns)
-    return found / total if total > 0 else np.ones(n_classes)
+    shares = np.linalg.lstsq(_confusion(old, columns, n_classes), guessed, rcond=None)[0]
+    shares = np.maximum(shares, 0.0)
+    total = (shares * np.bincount(columns, minlength=n_classes)).sum() / len(columns)
+    return shares / total if total > 0 else np.ones(n_classes)
 
 
 def _errors(solve: Any, old: Floats, columns: NDArray[np.int64], new: Floats, generator: np.random.Generator) -> Floats:
@@ -198,8 +201,8 @@ def _errors(solve: Any, old: Floats, columns: NDArray[np.int64], new: Floats, ge
     n_old, n_new = min(len(old), _MOST_DRAWN), min(len(new), _MOST_DRAWN)
     drawn = []
     for _ in range(_DRAWS):
-        mine, theirs = generator.integers(len(old), size=n_old), generator.integers(len(new), size=n_new)
-        drawn.append(solve(old[mine], columns[mine], new[theirs]))
+        ours, theirs = generator.integers(len(old), size=n_old), generator.integers(len(new), size=n_new)
+        drawn.append(solve(old[ours], columns[ours], new[theirs]))
     shrunk: float = np.sqrt(max(n_old / len(old), n_new / len(new)))
     errors: Floats = np.std(drawn, axis=0, ddof=1) * shrunk
     return errors

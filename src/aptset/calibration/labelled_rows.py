@@ -23,11 +23,12 @@ from aptset.calibration.request import (
     take_ids,
     with_own_seeds,
 )
-from aptset.calibration.tuning import Trial, Tuning, choose, some_rows
+from aptset.calibration.trials import Trial, Tuning, choose, some_rows
 from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.importance import Scale
 from aptset.conformal.measure import Measure
-from aptset.core.groups import Groups, GroupValues, check_group_values, groups_labels
+from aptset.core.group_values import check_group_values
+from aptset.core.groups import Groups, GroupValues, groups_labels
 from aptset.core.labels import Coded, check_labels
 from aptset.core.matrix import check_named_columns, check_probabilities
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.adaptive_level import Law, Shown, Track, check_count, check_step, check_streamable, check_window
 from aptset.calibration.calibration import Calibration
-from aptset.calibration.online_state import Numbering, State, Waiting, first_scores, read_state, write_state
+from aptset.calibration.online_state import Numbering, State, WaitingRows, first_scores, read_state, write_state
 from aptset.calibration.request import NAME, Request, content_seeds, new_rows, scores_of_labels, sets_as_given
 from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.measure import mask_of_one_model, sets_of_one_model
@@ -91,21 +91,24 @@ def _judge_call(state: State, asked: Question, columns: NDArray[np.int64], numbe
 
 def _judge_rows(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
     """Judge rows one by one, each by what was in force when it was asked about, or now if it never was."""
-    found, seeds = state.waiting.find(asked.keys), asked.seeds.copy()
-    for row, one in found.items():
+    asked_before, seeds = state.waiting.find(asked.keys), asked.seeds.copy()
+    for row, one in asked_before.items():
         seeds[row] = one.asked.seed
     scores = _scores(asked, seeds, columns)
-    state.waiting.drop(one.number for one in found.values())
+    state.waiting.drop(one.number for one in asked_before.values())
     for number in _met(numbers):
-        mine = np.flatnonzero(numbers == number)
-        given = [state.shown.to(number, found[row].asked.moment) if row in found else None for row in mine.tolist()]
-        state.tracks[number].learn(scores[mine].tolist(), given)
+        same = np.flatnonzero(numbers == number)
+        given = [
+            state.shown.to(number, asked_before[row].asked.moment) if row in asked_before else None
+            for row in same.tolist()
+        ]
+        state.tracks[number].learn(scores[same].tolist(), given)
 
 
 def _met(numbers: NDArray[np.intp]) -> list[int]:
     """Return the groups that are among these; those that no calibration row had teach nothing."""
-    found: list[int] = np.unique(numbers[numbers >= 0]).tolist()
-    return found
+    present: list[int] = np.unique(numbers[numbers >= 0]).tolist()
+    return present
 
 
 def _scores(asked: Question, seeds: Words, columns: NDArray[np.int64]) -> Floats:
@@ -186,7 +189,7 @@ class Online:
         law = Law(check_alpha(alpha), check_step(step), check_window(window))
         tracks = [Track(law, scores.tolist()) for scores in first_scores(calibration, law.window)]
         most = check_count(waiting, "waiting", "1000000 is usual")
-        self._state = State(law, tracks, Numbering(), Waiting(most), Shown(tracks))
+        self._state = State(law, tracks, Numbering(), WaitingRows(most), Shown(tracks))
 
     @property
     def alpha(self) -> float:
@@ -283,9 +286,9 @@ class Online:
         """Return the prediction sets as a boolean matrix, (rows, classes); as :meth:`predict_set` otherwise."""
         asked, may_be_empty = self._asked(probabilities, groups, u, ids, (normalize, logits), allow_empty)
         level = self._state.law.alpha
-        found = mask_of_one_model(self._known(), asked.rows, asked.groups, level, may_be_empty, NAME)
+        mask = mask_of_one_model(self._known(), asked.rows, asked.groups, level, may_be_empty, NAME)
         self._remember(asked, "mask", remember)
-        answer: NDArray[np.bool_] = as_given(found, probabilities)
+        answer: NDArray[np.bool_] = as_given(mask, probabilities)
         return answer
 
     def update(
@@ -326,7 +329,7 @@ class Online:
         """Return the thresholds that are in force as a calibration knows them; sizes are not looked at."""
         thresholds, groups = self._state.shown.thresholds, self.calibration.held_out.groups
         sizes, levels = self.calibration.held_out.sizes, (self._state.law.alpha,)
-        return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, found=thresholds[None])
+        return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, values=thresholds[None])
 
     def __repr__(self) -> str:
         law = self._state.law

@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     moment: int
 
 
-class Found(NamedTuple):
+class WaitingRow(NamedTuple):
     """A row that waits, and its number in the queue."""
 
     number: int
@@ -64,7 +64,7 @@ class Last(NamedTuple):
     form: str
 
 
-class Waiting:
+class WaitingRows:
     """Rows that were asked about, in their order; no more than ``most``, the oldest go first.
 
     Calls are kept as they came, until labels come for other rows than the first of the oldest call: only then rows
@@ -130,19 +130,19 @@ class Waiting:
         if n_rows < len(call.keys):
             self._calls.appendleft(call._replace(keys=call.keys[n_rows:], seeds=call.seeds[n_rows:]))
 
-    def find(self, keys: Words) -> dict[int, Found]:
+    def find(self, keys: Words) -> dict[int, WaitingRow]:
         """Return what waits for each of these rows, by their places here; of equal ones the oldest first."""
         self._look_into_calls()
         if not self._rows:
             return {}
-        met: dict[int, int] = {}
-        found = {}
+        counts: dict[int, int] = {}
+        rows = {}
         for row, key in enumerate(keys.tolist()):
-            numbers, which = self._numbers(key), met.get(key, 0)
+            numbers, which = self._numbers(key), counts.get(key, 0)
             if which < len(numbers):
-                met[key] = which + 1
-                found[row] = Found(numbers[which], self._rows[numbers[which]])
-        return found
+                counts[key] = which + 1
+                rows[row] = WaitingRow(numbers[which], self._rows[numbers[which]])
+        return rows
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forget rows whose labels have come."""
@@ -177,8 +177,8 @@ class Waiting:
 
     def _numbers(self, key: int) -> Sequence[int]:
         """Return the numbers of the rows that are known by this, the oldest first."""
-        found = self._of_key.get(key)
-        return () if found is None else (found,) if isinstance(found, int) else found
+        number = self._of_key.get(key)
+        return () if number is None else (number,) if isinstance(number, int) else number
 
     def _forget_oldest(self) -> None:
         self._look_into_calls()
@@ -236,7 +236,7 @@ class State(NamedTuple):
     law: Law
     tracks: list[Track]
     numbering: Numbering
-    waiting: Waiting
+    waiting: WaitingRows
     shown: Shown
 
 
@@ -364,7 +364,7 @@ def read_state(path: str | Path, calibration: Calibration) -> State:
     require(path, {"its groups must be those of its calibration": lambda: len(fixed) == len(counts)}, _STORE.remedy)
     recent = fixed if law.window is None else _split(tensors["recent"], tensors["recent_counts"])
     tracks = [Track(law, scores.tolist(), *of_group) for scores, of_group in zip(recent, counts, strict=True)]
-    shown, waiting = Shown(tracks, facts["moment"]), Waiting(facts["waiting"])
+    shown, waiting = Shown(tracks, facts["moment"]), WaitingRows(facts["waiting"])
     columns = [tensors[f"past_{name}"].tolist() for name in ("moments", "thresholds", "rows")]
     every = iter(map(Past, *columns))
     shown.past = [[*islice(every, n)] for n in tensors["past_counts"].tolist()]

@@ -82,8 +82,8 @@ class Weighing:
         corrects = check_flag(self.prior_correction, "prior_correction")
         check_one_kind_of_weights(self.weights, self.label_weights, corrects)
         if self.weights is not None:
-            found = check_weights(self.weights, len(columns))
-            return Weighed(found if self.is_part else check_some_weight(found), None, False)
+            weights = check_weights(self.weights, len(columns))
+            return Weighed(weights if self.is_part else check_some_weight(weights), None, False)
         if self.label_weights is None:
             return None
         ratios = check_label_weights(self.label_weights, classes)
@@ -106,13 +106,13 @@ def corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, no
     """
     if (factors == factors[0]).all():
         return matrix
-    found, shares = np.empty(matrix.shape), factors / factors.max()
+    corrected, shares = np.empty(matrix.shape), factors / factors.max()
 
     def work(start: int, stop: int) -> None:
-        found[start:stop] = _corrected(matrix[start:stop], shares, tolerance, normalize)
+        corrected[start:stop] = _corrected(matrix[start:stop], shares, tolerance, normalize)
 
     over_blocks(len(matrix), max(1, _BLOCK_CELLS // matrix.shape[1]), work)
-    return found
+    return corrected
 
 
 def _corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, normalize: bool) -> Floats:
@@ -267,9 +267,9 @@ def count_copies(matrix: NDArray[Any], given: Any, stays: bool, key: int) -> tup
 def scores_of_labels(rows: Rows | OnDevice, columns: NDArray[np.int64]) -> LabelScores:
     """Score one label of each row; refuse rows that are no probabilities."""
     if isinstance(rows, Rows):
-        found = label_scores(rows, columns)
-        check_rows(rows.probabilities, found.first_bad, NAME, rows.normalize, rows.tolerance)
-        return found
+        scores = label_scores(rows, columns)
+        check_rows(rows.probabilities, scores.first_bad, NAME, rows.normalize, rows.tolerance)
+        return scores
     return rows.label_scores(columns)
 
 

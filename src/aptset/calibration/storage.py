@@ -242,8 +242,8 @@ def _check(one: Any, other: Any) -> None:
         "kind of names of groups": _may_be_equal(one.held_out.groups.names, other.held_out.groups.names),
         "kind of names of folds": _may_be_equal(_folds_of(one), _folds_of(other)),
     }
-    mine, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
-    _check_mergeable([name for name, equal in same.items() if not equal], bool(mine & theirs))
+    ours, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
+    _check_mergeable([name for name, equal in same.items() if not equal], bool(ours & theirs))
 
 
 def _kept(calibration: Any) -> Any:
@@ -268,8 +268,8 @@ def _folds_of(calibration: Any) -> list[Any]:
 
 def _may_be_equal(names: Sequence[Any], others: Sequence[Any]) -> bool:
     """Tell whether names have a kind in common: 1 and "1" are two groups, and hardly meant as such."""
-    mine, theirs = ({type(name) for name in some if name is not None} for some in (names, others))
-    return not mine or not theirs or bool(mine & theirs)
+    ours, theirs = ({type(name) for name in each if name is not None} for each in (names, others))
+    return not ours or not theirs or bool(ours & theirs)
 
 
 def _as_they_are(names: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:

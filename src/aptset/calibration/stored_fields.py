@@ -50,7 +50,7 @@ def measure_fields(held_out: Thresholds) -> tuple[str, Facts, Tensors]:
     """Return the kind, the facts and the tensors of what was kept of the scores."""
     if isinstance(held_out, FixedThresholds):
         levels = [f"{level.numerator}/{level.denominator}" for level in held_out.levels]
-        tensors = {"thresholds": held_out.found, "sizes": held_out.sizes}
+        tensors = {"thresholds": held_out.values, "sizes": held_out.sizes}
         return THRESHOLDS, {"n": held_out.n, "scores_hash": hash_of_counts(tensors), "levels": levels}, tensors
     if isinstance(held_out, Histogram):
         tensors = _tensors_of_grid(held_out.counts)
@@ -67,7 +67,7 @@ def measure_from(
     """Return what was kept of the scores, from fields whose own rules hold."""
     if facts["kind"] == THRESHOLDS:
         levels, sizes = tuple(map(stored_fraction, facts["levels"])), tensors["sizes"]
-        return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, found=tensors["thresholds"])
+        return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, values=tensors["thresholds"])
     if facts["kind"] == GRID:
         return _grid_from(path, tensors, groups, score)
     if facts["weights"] is None:

@@ -21,8 +21,10 @@ def check_columns(path: Path, holds: bool, what: str, names: list[Any], wanted: 
     """Refuse a file without the columns that are needed; one that is nearly called as a ``wanted`` one is named."""
     if not holds:
         shown = ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
-        near = [similar for name in wanted if name not in names and (similar := _near(name, names)) is not None]
-        hint = f" Did you mean {', '.join(map(repr, near[:3]))}?" if near else ""
+        similar_names = [
+            similar for name in wanted if name not in names and (similar := _near(name, names)) is not None
+        ]
+        hint = f" Did you mean {', '.join(map(repr, similar_names[:3]))}?" if similar_names else ""
         raise ValueError(f"{path} must have {what}; it has {shown or 'none'}.{hint}")
 
 

@@ -217,9 +217,9 @@ class Plan:
         words = {"number": "numbers", "category": "categories", "date": "dates", "text": "texts"}
         how = {"date": ": as year, month and age in days", "text": ": as counts of words"}
         for kind, plural in words.items():
-            some = [column.words() for column in self.used if column.kind == kind]
-            if some:
-                lines.append(f"  {plural:<11}{_listed(some)}{how.get(kind, '')}")
+            of_kind = [column.words() for column in self.used if column.kind == kind]
+            if of_kind:
+                lines.append(f"  {plural:<11}{_listed(of_kind)}{how.get(kind, '')}")
         left_out = [f"  left out   {column.name}: {column.left_out}" for column in self.columns if column.left_out]
         rest = [f"  left out   and {len(left_out) - 12} more"] if len(left_out) > 12 else []
         return "\n".join([*lines, *left_out[:12], *rest])

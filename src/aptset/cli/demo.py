@@ -41,7 +41,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-class Row(NamedTuple):
+class ExampleRow(NamedTuple):
     """One line of the table."""
 
     model: str
@@ -77,7 +77,7 @@ def demonstrate(alpha: float, seed: int) -> tuple[str, list[dict[str, Any]], Con
                 sets = classifier.fit(X_train, y_train).predict_set(X_test)
             given = size_given_coverage(sets, y_test)
             accuracy = classifier.score(X_test, y_test)
-            rows.append(Row(model, method, accuracy, coverage(sets, y_test), mean_size(sets), given))
+            rows.append(ExampleRow(model, method, accuracy, coverage(sets, y_test), mean_size(sets), given))
             if (model, method) == SHOWN:
                 shown, chosen = sets, classifier
     promise = f"{float(100 * (1 - level)):g} %"
@@ -105,7 +105,7 @@ def _spread(alpha: float, n: int, m: int) -> str:
     return f"{100 * 2 * (alpha * (1 - alpha) * (1 / (n + 2) + 1 / m)) ** 0.5:.1f} %"
 
 
-def _table(rows: list[Row]) -> str:
+def _table(rows: list[ExampleRow]) -> str:
     head = f"{'model':<20} {'method':<7} {'accuracy':>8} {'coverage':>9} {'size':>6} {'size given coverage':>20}"
     shape = "{:<20} {:<7} {:>8.1%} {:>9.1%} {:>6.2f} {:>20.2f}"
     return "\n".join([head, "-" * len(head), *(shape.format(*map(_plain, row)) for row in rows)])

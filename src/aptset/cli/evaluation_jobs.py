@@ -127,8 +127,8 @@ def _outcome(
     members = _codes(pc.list_flatten(lists))
     row = np.repeat(np.arange(len(lengths)), lengths)
     if kind == "texts":  # "" is no label there: an empty set, or two bars side by side
-        some = np.array([name not in ("", None) for name in members.names])[members.of_rows]
-        members, row = Codes(members.of_rows[some], members.names), row[some]
+        named = np.array([name not in ("", None) for name in members.names])[members.of_rows]
+        members, row = Codes(members.of_rows[named], members.names), row[named]
     check_distinct_members(path, start, row, members.of_rows, len(members.names))
     known = {name: number for number, name in enumerate(truth.names)}
     in_truth = np.array([-1 if name is None else known.get(name, -1) for name in members.names], dtype=np.intp)

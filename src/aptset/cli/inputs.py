@@ -156,12 +156,12 @@ def parts_of(
     from aptset.cli.discovery import Reader, find_parts
     from aptset.cli.many_files import Parts
 
-    told: list[str] = []
+    heard: list[str] = []
 
     def tell(note: str) -> None:
-        if not quiet and not told:
+        if not quiet and not heard:
             click.echo(printable(note), err=True)
-        told.append(note)
+        heard.append(note)
 
     return Parts(find_parts(names), Reader(sep, encoding, is_called, tell, is_growing), not quiet)
 

@@ -124,9 +124,9 @@ def _of_file(path: Path, name: str, trust: Collection[str]) -> Any:
         content = path.read_bytes()
         names = check_vouched(f"--model {name}", content, trust)
         try:
-            found = need_skops().loads(content, trusted=names)
-            check_trees("it", found)  # a frozen model stays fitted
-            return clone(found)
+            model = need_skops().loads(content, trusted=names)
+            check_trees("it", model)  # a frozen model stays fitted
+            return clone(model)
         except Exception as error:  # whatever a damaged file makes of classes of others
             why = " ".join(str(error).split())[:300]
             raise ValueError(f"--model {name} holds no model that can be opened here: {why}. Save it anew.") from error

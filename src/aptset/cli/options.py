@@ -5,17 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
-
-from aptset import LabelBands, Prevalence
-from aptset.arrow.layout import as_texts
-from aptset.cli.checks import check_columns
-from aptset.cli.inputs import open_table, path_of
-from aptset.scores import Score
 
 ALPHA = click.option("--alpha", default=0.1, show_default=True, help="Miscoverage level: 0.1 means 9 times out of 10.")
 ALPHAS = click.option(
@@ -161,7 +154,7 @@ def is_given(name: str) -> bool:
 
 def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
     """Return the options of a command that trains, as the settings of a run."""
-    pass
+    from aptset.cli.label_tables import label_settings  # loaded with files, which other commands do not need
 
     names = ["model", "calibration", "share", "alphas", "level", "randomized", "groups", "row_id"]
     settings = {name: options[name] for name in [*names, "seed", "jobs", "trust"]}
@@ -222,61 +215,3 @@ def in_options(text: str) -> str:
 def printable(text: str) -> str:
     """Return a text that a terminal shows and does not obey: names come from files, and may hold control characters."""
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
-
-
-_BY_PREVALENCE = ("pas", "prevalence")
-
-
-def label_settings(options: dict[str, Any], quiet: bool, rows: int | None = None) -> tuple[str | Score, Any]:
-    """Take --bands and --counts out of the options; return the score and the bands of labels that they stand for.
-
-    ``rows`` is how many rows calibrate, where that is known.
-    """
-    bands, counts, conformity = options.pop("bands"), options.pop("counts"), options["conformity"]
-    is_number = bands is not None and bands.isdecimal()
-    is_prevalent = conformity in _BY_PREVALENCE
-    if bands is not None and options["groups"] is not None:
-        raise click.UsageError("--bands and --groups cannot both be given: rows are grouped in one way.")
-    if counts is None and (is_number or is_prevalent):
-        what = f"--conformity {conformity}" if is_prevalent else f"--bands {bands}"
-        raise click.UsageError(f"{what} needs --counts FILE, with the number of training rows of each label.")
-    if counts is not None and not (is_number or is_prevalent):
-        raise click.UsageError("--counts is for --conformity prevalence, or for --bands NUMBER.")
-    times = None if counts is None else _whole_numbers(counts, read_labels(counts, quiet))
-    score = Prevalence(times) if is_prevalent and times is not None else conformity
-    if is_number and times is not None:
-        return score, LabelBands.by_prevalence(times, int(bands), n_calibration=rows)
-    return score, None if bands is None else LabelBands(read_labels(bands, quiet))
-
-
-def read_labels(name: str, quiet: bool) -> dict[str, str]:
-    """Return what a file says of each label: an object of JSON, or a table of two columns, the label first."""
-    if name.lower().endswith(".json"):
-        return _of_json(name, path_of(name))
-    file = open_table(name, None, None, quiet)
-    names = file.table().column_names
-    check_columns(file.path, len(names) == 2, "two columns, labels and what belongs to each", names)
-    table = file.table(names)
-    labels, values = (as_texts(table[column]) for column in names)
-    if None in labels or None in values or len(set(labels)) != len(labels):
-        raise ValueError(f"{name} must have each label once, and a value for each.")
-    return {str(label): str(value) for label, value in zip(labels, values, strict=True)}
-
-
-def _of_json(name: str, path: Path) -> dict[str, str]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name} must be JSON: {error}.") from error
-    if not isinstance(content, dict) or not all(type(value) in (str, int) for value in content.values()):
-        raise ValueError(
-            f'{name} must be an object of JSON with a text or a whole number for each label: {{"cat": 12}}.'
-        )
-    return {label: str(value) for label, value in content.items()}
-
-
-def _whole_numbers(name: str, table: dict[str, str]) -> dict[str, int]:
-    wrong = next((label for label, value in table.items() if not (value.isascii() and value.isdigit())), None)
-    if wrong is not None:
-        raise ValueError(f"{name} must have whole numbers of training rows; got {table[wrong]!r} for {wrong!r}.")
-    return {label: int(value) for label, value in table.items()}

@@ -149,9 +149,9 @@ def predict_table(
     rows = table.file.rows
     pieces = SetsOfPieces(classifier, levels, rows)
     with SetsWriter(out, table.file.names, names, levels) as writer, counting(rows, "rows", progress) as count:
-        for some in table.pieces(batch_rows):
-            sets = pieces.of(some.features, some.groups, some.ids if u is None else None, u)
-            writer.write(some.others, sets)
+        for piece in table.pieces(batch_rows):
+            sets = pieces.of(piece.features, piece.groups, piece.ids if u is None else None, u)
+            writer.write(piece.others, sets)
             count(len(sets[0]))
         pieces.finish()
     return writer.done()

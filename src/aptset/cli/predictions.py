@@ -69,7 +69,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
       aptset calibrate validation.parquet --label y --bands 4 --counts training_counts.csv -o cal.aptset
       aptset calibrate validation.csv --label y --weights ratio -o cal.aptset
     """
-    from aptset.cli.options import label_settings
+    from aptset.cli.label_tables import label_settings
     from aptset.cli.probability_jobs import calibrate_files
     from aptset.conformal.importance import effective_in_words
     from aptset.core.files import check_other_files

@@ -180,7 +180,7 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
         sets = classifier.predict_set(X, settings.alphas, groups=of_test, ids=test_ids)
     shown = of_test if settings.bands is None else settings.bands.of(y)
     evaluations = [
-        evaluate(some, y, groups=shown, alpha=alpha) for some, alpha in zip(sets, settings.alphas, strict=True)
+        evaluate(of_level, y, groups=shown, alpha=alpha) for of_level, alpha in zip(sets, settings.alphas, strict=True)
     ]
     p_value = None
     if classifier.fitted_.rule.scheme.name == "split" and groups is None and settings.bands is None:

@@ -148,12 +148,12 @@ def _by_group(counts: NDArray[np.int32], held_out: Measure, ids: Ids | None) -> 
         return p_values_of(counts, sizes[0])
     p_values = np.empty(counts.shape)
     for group, n in enumerate(sizes):
-        mine = (
+        own = (
             np.s_[:, columns_in(group, held_out.groups.of_columns)]
             if ids is None
             else np.flatnonzero(ids == _as_id(group, sizes))
         )
-        p_values[mine] = p_values_of(counts[mine], n)
+        p_values[own] = p_values_of(counts[own], n)
     return p_values
 
 

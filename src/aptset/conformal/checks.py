@@ -96,49 +96,51 @@ def split_without_groups(splitter: Any, X: Any, y: NDArray[Any]) -> list[tuple[A
 
 def check_partition(pairs: list[tuple[Any, Any]], n_rows: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Refuse folds that leave a row out, hold it out twice, or train on rows that they hold out."""
-    found = [(_row_numbers(train, n_rows), _row_numbers(held_out, n_rows)) for train, held_out in pairs]
-    times = np.bincount(np.concatenate([held_out for _, held_out in found] or [np.arange(0)]), minlength=n_rows)
+    splits = [(_row_numbers(train, n_rows), _row_numbers(held_out, n_rows)) for train, held_out in pairs]
+    times = np.bincount(np.concatenate([held_out for _, held_out in splits] or [np.arange(0)]), minlength=n_rows)
     if (times != 1).any():
         row = int(np.argmax(times != 1))
         raise ValueError(
             f"splitter must put each row into exactly one test part; row {row} is in {int(times[row])}. "
             "Pass a KFold-like splitter, not a shuffled or repeated one."
         )
-    for number, (train, held_out) in enumerate(found):
+    for number, (train, held_out) in enumerate(splits):
         both = np.intersect1d(train, held_out)
         if len(both):
             raise ValueError(
                 f"splitter must not train on rows that it holds out; fold {number + 1} does so with row {both[0]}. "
                 "Scores of rows that a model was trained on are too good: the coverage would be lost."
             )
-    return found
+    return splits
 
 
 def _row_numbers(rows: Any, n_rows: int) -> NDArray[np.intp]:
-    found = np.asarray(rows)
-    if found.dtype == np.bool_:
-        found = np.flatnonzero(found)
-    if found.ndim != 1 or (found.dtype.kind not in "iu" and len(found)):
-        raise TypeError(f"splitter must give row numbers; got dtype {found.dtype}, shape {found.shape}.")
-    found = found.copy()
-    if len(found) and (found.min() < 0 or found.max() >= n_rows):
-        raise ValueError(f"splitter must give row numbers from 0 to {n_rows - 1}; got {found.min()} to {found.max()}.")
-    return found.astype(np.intp)
+    numbers = np.asarray(rows)
+    if numbers.dtype == np.bool_:
+        numbers = np.flatnonzero(numbers)
+    if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and len(numbers)):
+        raise TypeError(f"splitter must give row numbers; got dtype {numbers.dtype}, shape {numbers.shape}.")
+    numbers = numbers.copy()
+    if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_rows):
+        raise ValueError(
+            f"splitter must give row numbers from 0 to {n_rows - 1}; got {numbers.min()} to {numbers.max()}."
+        )
+    return numbers.astype(np.intp)
 
 
 def check_fold_ids(folds: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the names of the folds, sorted, and the number of the fold of each row."""
-    found = as_labels(folds, "folds").copy()  # looked at more than once: another thread may go on to change them
-    check_length(found, n_rows, "folds")
-    check_hashable(found, "folds")
-    names = distinct(found)
+    values = as_labels(folds, "folds").copy()  # looked at more than once: another thread may go on to change them
+    check_length(values, n_rows, "folds")
+    check_hashable(values, "folds")
+    names = distinct(values)
     if any(hashable(name) is None for name in names.tolist()):
-        row = next(row for row, fold in enumerate(found.tolist()) if hashable(fold) is None)
+        row = next(row for row, fold in enumerate(values.tolist()) if hashable(fold) is None)
         raise ValueError(
             f"folds must name the fold of every row; that of row {row} is missing. Leave out rows that every model was "
             "trained on: none of them held such a row out."
         )
-    numbers = columns_of(found, names)
+    numbers = columns_of(values, names)
     if len(names) < 2:
         raise ValueError(f"folds must name at least 2 folds; got {names.tolist()}. For one model use aptset.calibrate.")
     return names, numbers

@@ -86,8 +86,8 @@ class ScoreCounts:
         buckets = np.concatenate([part.buckets >> (level - part.level) for part in parts])
         counts = np.concatenate([part.counts for part in parts])
         order = np.lexsort((buckets, groups)) if len(names) > 1 else np.argsort(buckets, kind="stable")
-        found = cls(names, sizes, groups[order], buckets[order], counts[order], level, parts[0].most)
-        return found._summed(found._steps_too_fine())
+        merged = cls(names, sizes, groups[order], buckets[order], counts[order], level, parts[0].most)
+        return merged._summed(merged._steps_too_fine())
 
     def _steps_too_fine(self) -> int:
         """Return by how many bits buckets must become coarser to be few enough."""
@@ -174,7 +174,7 @@ class FixedThresholds(Thresholds):
     groups: Groups
     group_sizes: NDArray[np.int64]
     levels: tuple[Fraction, ...]
-    found: Floats
+    values: Floats
 
     @property
     def sizes_of_folds(self) -> NDArray[np.int64]:
@@ -190,7 +190,7 @@ class FixedThresholds(Thresholds):
         """Look up the threshold of each cell at one of the levels that were calibrated."""
         if alpha not in self.levels:
             refuse_other_level(alpha, self.levels)
-        return np.append(self.found[self.levels.index(alpha)], np.inf)
+        return np.append(self.values[self.levels.index(alpha)], np.inf)
 
 
 class _Table(NamedTuple):
@@ -275,7 +275,7 @@ class Histogram(Thresholds):
         return {}
 
 
-class Wanted(NamedTuple):
+class WantedRanks(NamedTuple):
     """A score that is known by the bucket that it is in, and by its rank there."""
 
     level: int  # the number of the level of the promise
@@ -298,29 +298,29 @@ class OrderStatistics:
 
     names: tuple[Any, ...]
     sizes: NDArray[np.int64]
-    found: Floats  # (levels, groups); infinite where k exceeds n
-    wanted: tuple[Wanted, ...]
+    values: Floats  # (levels, groups); infinite where k exceeds n
+    wanted: tuple[WantedRanks, ...]
 
     @classmethod
     def of(cls, counts: ScoreCounts, levels: Sequence[Fraction]) -> OrderStatistics:
         """Look into the counts of all scores."""
-        found, wanted = np.full((len(levels), len(counts.names)), np.inf), []
+        thresholds, wanted = np.full((len(levels), len(counts.names)), np.inf), []
         for number, alpha in enumerate(levels):
             for group, n in enumerate(counts.sizes.tolist()):
                 if (rank := rank_at(n, alpha)) <= n:
-                    wanted.append(Wanted(number, group, EVERYTHING, rank))
-        return cls(counts.names, counts.sizes, found, tuple(wanted)).narrowed(counts)
+                    wanted.append(WantedRanks(number, group, EVERYTHING, rank))
+        return cls(counts.names, counts.sizes, thresholds, tuple(wanted)).narrowed(counts)
 
     def narrowed(self, counts: ScoreCounts) -> OrderStatistics:
         """Look into counts of the scores in the buckets that are wanted, which are finer now."""
-        found, wanted = self.found.copy(), []
+        thresholds, wanted = self.values.copy(), []
         for one in self.wanted:
             bucket, rank = counts.place(one.group, one.inside, one.rank)
             if bucket.level == 0:
-                found[one.level, one.group] = scores_of_keys(np.array([bucket.number]), None)[0]
+                thresholds[one.level, one.group] = scores_of_keys(np.array([bucket.number]), None)[0]
             else:
-                wanted.append(Wanted(one.level, one.group, bucket, rank))
-        return OrderStatistics(self.names, self.sizes, found, tuple(wanted))
+                wanted.append(WantedRanks(one.level, one.group, bucket, rank))
+        return OrderStatistics(self.names, self.sizes, thresholds, tuple(wanted))
 
     @cached_property
     def _looked(self) -> _Looked:

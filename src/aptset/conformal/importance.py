@@ -71,21 +71,21 @@ def narrowed(whole: Whole) -> Whole:
 def check_weights(weights: Any, n_rows: int, name: str = "weights") -> Floats:
     """Return one weight per row: finite, and not negative."""
     refuse_masked(weights, name)
-    found = np.asarray(on_host(weights))
-    if found.dtype.kind not in "fiu":
-        raise TypeError(f"{name} must hold numbers, one per row; got dtype {found.dtype}. Convert them to float.")
-    if found.ndim != 1:
-        raise ValueError(f"{name} must be 1-D, one weight per row; got shape {found.shape}.")
-    check_length(found, n_rows, name)
-    found = found.astype(np.float64)
-    is_good = np.isfinite(found) & (found >= 0)
+    values = np.asarray(on_host(weights))
+    if values.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must hold numbers, one per row; got dtype {values.dtype}. Convert them to float.")
+    if values.ndim != 1:
+        raise ValueError(f"{name} must be 1-D, one weight per row; got shape {values.shape}.")
+    check_length(values, n_rows, name)
+    values = values.astype(np.float64)
+    is_good = np.isfinite(values) & (values >= 0)
     if not is_good.all():
         row = int(np.argmin(is_good))
         raise ValueError(
-            f"{name} must be finite and at least 0; got {found[row]} in row {row}. A weight is the density of new rows "
-            "over that of calibration rows, up to a constant."
+            f"{name} must be finite and at least 0; got {values[row]} in row {row}. A weight is the density of new "
+            "rows over that of calibration rows, up to a constant."
         )
-    return found
+    return values
 
 
 def check_some_weight(weights: Floats, name: str = "weights") -> Floats:

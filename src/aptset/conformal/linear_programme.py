@@ -102,21 +102,21 @@ def _independent(whole: Signs) -> tuple[list[int], list[Relation]]:
     break a relation join them, until none does.
     """
     rows = np.unique(whole, axis=0)
-    some, prime = rows[:_ROWS_AT_ONCE], _PRIME
+    block, prime = rows[:_ROWS_AT_ONCE], _PRIME
     while True:
-        lines, kept = _pivots(some, prime)
+        lines, kept = _pivots(block, prime)
         others = [column for column in range(whole.shape[1]) if column not in kept]
         inverse, held = Basis.empty(len(kept)), set[int]()
         for number, line in enumerate(lines):
-            inverse.join(Place(number, number), some[line, kept], held)
+            inverse.join(Place(number, number), block[line, kept], held)
         in_order = [lines[place.cell] for place in inverse.places]
-        relations = [(column, inverse.whole @ some[in_order, column], inverse.scale) for column in others]
+        relations = [(column, inverse.whole @ block[in_order, column], inverse.scale) for column in others]
         broken = [row for relation in relations for row in _broken(rows, kept, relation)]
         if not broken:
             return kept, relations
-        joined = np.unique(np.concatenate([some, rows[broken[:_ROWS_AT_ONCE]]]), axis=0)
-        prime = prime if len(joined) > len(some) else _next_prime(prime)  # else these rows look dependent by bad luck
-        some = joined
+        joined = np.unique(np.concatenate([block, rows[broken[:_ROWS_AT_ONCE]]]), axis=0)
+        prime = prime if len(joined) > len(block) else _next_prime(prime)  # else these rows look dependent by bad luck
+        block = joined
 
 
 def _pivots(rows: Signs, prime: int) -> tuple[list[int], list[int]]:
@@ -374,12 +374,12 @@ class Programme:
         design, b = self.design, self._b(basis)
         slopes = self._slopes(direction)
         scores = basis.edges - (slopes < 0)
-        met = np.flatnonzero((slopes != 0) & (design.starts[:-1] <= scores) & (scores < design.starts[1:]))
-        if not len(met):
+        tied = np.flatnonzero((slopes != 0) & (design.starts[:-1] <= scores) & (scores < design.starts[1:]))
+        if not len(tied):
             return None
         # About how far, in floats, says which of them are worth a look in whole numbers.
         about = self._about(basis, b)
-        far = (design.values[scores[met]] - design.phi[met] @ about) / slopes[met]
+        far = (design.values[scores[tied]] - design.phi[tied] @ about) / slopes[tied]
         slack = 2.0**-30 * (1 + np.abs(about).sum() + np.abs(far).min())
         exact = [
             (
@@ -389,7 +389,7 @@ class Programme:
                 ),
                 cell,
             )
-            for cell in met[far <= far.min() + slack].tolist()
+            for cell in tied[far <= far.min() + slack].tolist()
         ]
         cell = min(exact)[1]
         return Place(cell, int(scores[cell]))
@@ -421,10 +421,10 @@ def _multipliers(design: Design, scores: Floats, alpha: float) -> Floats:
     """Return about the b that is best for the calibration rows alone, or for every so many of their scores."""
     from scipy.optimize import linprog  # slow to import: only where groups overlap
 
-    some = slice((step := max(1, len(design.values) // _MOST_SCORES)) // 2, None, step)
-    phi = np.repeat(design.phi, np.diff(design.starts), axis=0)[some]
-    times = np.diff(design.before)[some]
+    sampled = slice((step := max(1, len(design.values) // _MOST_SCORES)) // 2, None, step)
+    phi = np.repeat(design.phi, np.diff(design.starts), axis=0)[sampled]
+    times = np.diff(design.before)[sampled]
     bounds = np.column_stack([-alpha * times, (1 - alpha) * times])
-    found = linprog(-scores[some], A_eq=phi.T, b_eq=np.zeros(phi.shape[1]), bounds=bounds, method="highs")
-    b: Floats = -found.eqlin.marginals if found.status == 0 else np.zeros(phi.shape[1])
+    solution = linprog(-scores[sampled], A_eq=phi.T, b_eq=np.zeros(phi.shape[1]), bounds=bounds, method="highs")
+    b: Floats = -solution.eqlin.marginals if solution.status == 0 else np.zeros(phi.shape[1])
     return b

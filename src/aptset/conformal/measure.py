@@ -22,16 +22,8 @@ from aptset.conformal.checks import check_offers, refuse_on_device
 from aptset.conformal.conditional_quantile import ConditionalQuantile
 from aptset.conformal.fold_scores import FoldScores, Part, join_folds, weights_of
 from aptset.conformal.importance import Scale, Whole, check_new_weights, rows_of
-from aptset.core.groups import (
-    EVERYONE,
-    ONE_CELL,
-    Groups,
-    Ids,
-    Overlap,
-    check_group_values,
-    check_same_kind,
-    of_one_group,
-)
+from aptset.core.group_values import check_group_values, check_same_kind
+from aptset.core.groups import EVERYONE, ONE_CELL, Groups, Ids, Overlap, of_one_group
 from aptset.core.labels import Coded, hashable
 from aptset.core.matrix import check_rows
 from aptset.core.validate import warn_if_too_few

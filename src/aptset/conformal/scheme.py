@@ -43,13 +43,13 @@ class FoldSizes(NamedTuple):
 def sizes_by_group(sizes: NDArray[np.int64]) -> list[FoldSizes]:
     """Return the sizes of each group that has a row, from a matrix (folds, groups)."""
     kinds, counts = np.unique(sizes, axis=0, return_counts=True) if len(sizes) > 1 else (sizes, np.ones(1, np.int64))
-    found = []
+    splits = []
     for column, of_kinds in zip(sizes.T, kinds.T, strict=True):
         has_some = of_kinds > 0
         alike = zip(of_kinds[has_some].tolist(), counts[has_some].tolist(), strict=True)
         if has_some.any():
-            found.append(FoldSizes(tuple(column[column > 0].tolist()), tuple(alike)))
-    return found
+            splits.append(FoldSizes(tuple(column[column > 0].tolist()), tuple(alike)))
+    return splits
 
 
 def cross_lines(sizes: FoldSizes) -> list[Line]:

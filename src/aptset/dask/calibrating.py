@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 from aptset import Calibration
 from aptset.arrow import ThresholdSearch, merge_states
 from aptset.arrow.calibrating import search_for
+from aptset.arrow.layout import Calibrating, Columns, Predicting
 from aptset.arrow.predicting import SetMaker, maker_for
-from aptset.arrow.scoring import Calibrating, Columns, Conformity, Predicting
+from aptset.arrow.scoring import Conformity
 from aptset.dask.partitions import ArrayReader, FrameReader, partitions_of
 
 _MERGED_AT_ONCE = 8
@@ -100,7 +101,7 @@ def _merged_state(
 ) -> pa.RecordBatch:
     """Return the state of all partitions: one small record batch, the root of a tree of merges."""
     shared = dask.delayed(_Counting(search, reader), traverse=False)
-    states = [dask.delayed(_count)(shared, number, *some) for number, some in enumerate(blocks)]
+    states = [dask.delayed(_count)(shared, number, *block) for number, block in enumerate(blocks)]
     while len(states) > 1:
         starts = range(0, len(states), _MERGED_AT_ONCE)
         states = [dask.delayed(_merge)(states[start : start + _MERGED_AT_ONCE]) for start in starts]
@@ -187,7 +188,7 @@ def predict_set(
     work = _MakingSets(sets_alone, partitions.reader(make.layout.read))
     shared = dask.delayed(work, traverse=False)
     cut = zip(partitions.first_rows, partitions.blocks(), strict=True)
-    parts = [dask.delayed(_make_sets)(shared, number, first, *some) for number, (first, some) in enumerate(cut)]
+    parts = [dask.delayed(_make_sets)(shared, number, first, *block) for number, (first, block) in enumerate(cut)]
     meta = work(0, 0, *partitions.empty())
     return dask.dataframe.from_delayed(parts, meta, partitions.divisions, "sets", verify_meta=False)
 

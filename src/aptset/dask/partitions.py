@@ -274,14 +274,14 @@ def _looked_up(frame: Any, schema: pa.Schema, unclear: Sequence[str]) -> pa.Sche
 
 def _types_in(part: pd.DataFrame) -> dict[str, pa.DataType]:
     """Return the types of columns in a partition; lists as long as the first of them."""
-    found = {}
+    named = {}
     for name in part.columns:
         values = part[name].dropna().iloc[:1]
         kind = _type_of(values)
         if len(values) and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
             kind = pa.list_(kind.value_type, len(values.iloc[0]))
-        found[name] = kind
-    return found
+        named[name] = kind
+    return named
 
 
 def _beside(array: Any, values: Any, name: str) -> list[Any]:

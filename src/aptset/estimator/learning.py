@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
 
 from aptset import Adaptive, PredictionSets, Split
-from aptset.calibration.tuning import Tuning, choose
+from aptset.calibration.trials import Tuning, choose
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_bag_count
@@ -24,7 +24,8 @@ from aptset.conformal.scheme import Scheme, opens_ensemble
 from aptset.conformal.schemes.bootstrap import number_of_bags
 from aptset.conformal.schemes.cross import random_folds
 from aptset.core import validate
-from aptset.core.groups import EVERYONE, Groups, check_group_values, groups_overlap
+from aptset.core.group_values import check_group_values
+from aptset.core.groups import EVERYONE, Groups, groups_overlap
 from aptset.core.labels import as_labels, check_hashable, columns_of, hashable, in_order, some
 from aptset.core.matrix import OF_ESTIMATOR, tolerance_of
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping

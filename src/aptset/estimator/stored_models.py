@@ -115,15 +115,15 @@ def vouched() -> dict[str, frozenset[str]]:
         for name, value in vars(home).items()
         if _is_ufunc(value, name)
     }
-    found = {loader: set(names.split()) for loader, names in _CONTAINERS.items()}
-    found |= {loader: set() for loader in _CALLING}
-    found["TypeNode"] = scalars | _spelled(_TYPES)
-    found["NdArrayNode"] = scalars | {"numpy.ndarray"}
-    found["SparseMatrixNode"] = _spelled(_MATRICES)
-    found["FunctionNode"] = functions | _spelled(_FUNCTIONS)
-    found["LossNode"] = _as_written(_LOSSES)
-    found["ObjectNode"] = estimators | _spelled(_PARTS)
-    return {loader: frozenset(names) for loader, names in found.items()}
+    allowed = {loader: set(names.split()) for loader, names in _CONTAINERS.items()}
+    allowed |= {loader: set() for loader in _CALLING}
+    allowed["TypeNode"] = scalars | _spelled(_TYPES)
+    allowed["NdArrayNode"] = scalars | {"numpy.ndarray"}
+    allowed["SparseMatrixNode"] = _spelled(_MATRICES)
+    allowed["FunctionNode"] = functions | _spelled(_FUNCTIONS)
+    allowed["LossNode"] = _as_written(_LOSSES)
+    allowed["ObjectNode"] = estimators | _spelled(_PARTS)
+    return {loader: frozenset(names) for loader, names in allowed.items()}
 
 
 def _spelled(names: dict[str, str]) -> set[str]:
@@ -132,13 +132,13 @@ def _spelled(names: dict[str, str]) -> set[str]:
 
 def _as_written(names: dict[str, str]) -> set[str]:
     """Return the names that classes give themselves: of scikit-learn 1.6 those of losses begin with "_loss"."""
-    found = set()
+    own_names = set()
     for module, own in (name.rsplit(".", 1) for name in _spelled(names)):
         kind: Any = getattr(import_module(module), own, None)
         home = getattr(kind, "__module__", "")
         if kind is not None and getattr(sys.modules.get(home), own, None) is kind:  # nothing is imported by that name
-            found.add(f"{home}.{own}")
-    return found
+            own_names.add(f"{home}.{own}")
+    return own_names
 
 
 def _is_ufunc(value: Any, name: str) -> bool:
@@ -149,20 +149,23 @@ def lives_there(name: str) -> bool:
     """Tell whether a class or function is defined in the module that its name says: imports live elsewhere."""
     module, _, attribute = name.rpartition(".")
     try:
-        found = getattr(import_module(module), attribute, None)
+        value = getattr(import_module(module), attribute, None)
     except ImportError:
         return False
-    if _is_ufunc(found, attribute):  # it does not know its module
+    if _is_ufunc(value, attribute):  # it does not know its module
         return True
-    return (getattr(found, "__module__", None), getattr(found, "__qualname__", None)) == (module, attribute)
+    return (getattr(value, "__module__", None), getattr(value, "__qualname__", None)) == (module, attribute)
 
 
 def _is_own_method(name: str) -> bool:
     """Tell whether a class that lives where it says defines a method itself."""
     owner, _, attribute = name.rpartition(".")
     module, _, own = owner.rpartition(".")
-    found = getattr(getattr(import_module(module), own), attribute, None) if lives_there(owner) else None
-    return (getattr(found, "__module__", None), getattr(found, "__qualname__", None)) == (module, f"{own}.{attribute}")
+    method = getattr(getattr(import_module(module), own), attribute, None) if lives_there(owner) else None
+    return (getattr(method, "__module__", None), getattr(method, "__qualname__", None)) == (
+        module,
+        f"{own}.{attribute}",
+    )
 
 
 def need_skops() -> Any:
@@ -179,19 +182,19 @@ def read_models(folder: Path, content: bytes, facts: dict[str, Any], trust: Coll
     skops = need_skops()
     names = check_vouched(str(folder), content, trust)
     try:
-        found = skops.loads(content, trusted=names)
+        model = skops.loads(content, trusted=names)
     except Exception as error:
         wrote = ", ".join(f"{name} {number}" for name, number in facts["versions"].items() if number)
         raise ValueError(
             f"{folder} has models that cannot be opened here: {' '.join(str(error).split())[:300]}. They were written "
             f"with {wrote}."
         ) from error
-    check_trees(str(folder), found)
-    is_whole = isinstance(found, dict) and found.keys() == {"estimator", "models", "calibration"}
-    is_whole = is_whole and isinstance(found["models"], list) and isinstance(found["calibration"], dict)
-    if not is_whole or len(found["models"]) != facts["n_models"]:
+    check_trees(str(folder), model)
+    is_whole = isinstance(model, dict) and model.keys() == {"estimator", "models", "calibration"}
+    is_whole = is_whole and isinstance(model["models"], list) and isinstance(model["calibration"], dict)
+    if not is_whole or len(model["models"]) != facts["n_models"]:
         raise damaged(folder, "its models are incomplete")
-    return dict(found)
+    return dict(model)
 
 
 def check_vouched(where: str, content: bytes, trust: Collection[str]) -> list[str]:

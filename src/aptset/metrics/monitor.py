@@ -214,8 +214,8 @@ class CoverageMonitor:
     @property
     def expected(self) -> float | dict[Any, float]:
         """The chance that the next row is missed if nothing has changed; with groups that of each."""
-        found = self._urns.expected
-        return found if self._has_groups else found[None]
+        expected = self._urns.expected
+        return expected if self._has_groups else expected[None]
 
     def update(
         self, covered: ArrayLike | None, groups: Any = None, *, order: Any = None, time: Any = None, now: Any = None
@@ -288,7 +288,7 @@ class CoverageMonitor:
     def plot_data(self) -> Display:
         """Return the figure of the evidence along the rows, with its table."""
         rows, logs, misses = zip(*self._trail.points, strict=True) if self._trail.points else ((), (), ())
-        evidence = [exp(min(found, 700.0)) for found in logs]
+        evidence = [exp(min(log, 700.0)) for log in logs]
         columns = {"row": list(rows), "evidence": evidence, "misses": list(misses)}
         title = f"Evidence that misses became more frequent: {'ALARM' if self.alarmed else 'no alarm'}"
         return Display(columns, "line", title, "rows in the order of prediction", f"evidence (alarm at {self.alarm:g})")

@@ -40,30 +40,30 @@ def check_alarm(alarm: Any) -> float:
     """Return the evidence at which the alarm goes off."""
     is_number = isinstance(alarm, Real) and not isinstance(alarm, bool | np.bool_)
     try:
-        found = float(alarm) if is_number else 0.0
+        threshold = float(alarm) if is_number else 0.0
     except OverflowError:  # a whole number beyond every float
-        found = inf
-    if not 1 < found < inf:
+        threshold = inf
+    if not 1 < threshold < inf:
         raise ValueError(
             f"alarm must be a number above 1: false alarms, ever, in at most 1 of so many deployments; got {alarm!r}. "
             "100 is usual."
         )
-    return found
+    return threshold
 
 
 def check_monitored_sizes(n: Any, needed: int, alpha: float) -> dict[Any, int]:
     """Return the calibration size of each group (None: of everyone); some must be large enough for a miss to happen."""
     named = {None: n} if not isinstance(n, Mapping) else n
     sizes = {hashable(name.item() if isinstance(name, np.generic) else name): size for name, size in named.items()}
-    found = {name: check_sample_size(size) for name, size in sizes.items()}
-    if max(found.values(), default=0) >= MOST:
+    checked = {name: check_sample_size(size) for name, size in sizes.items()}
+    if max(checked.values(), default=0) >= MOST:
         raise ValueError(f"n must be below 2^53; got {n}.")
-    if not any(size >= needed for size in found.values()):
+    if not any(size >= needed for size in checked.values()):
         raise ValueError(
             f"n must be at least {needed} for alpha={alpha:g}: with fewer calibration rows every label is in every set "
             f"and nothing can be missed; got {n}. Calibrate on more rows or raise alpha."
         )
-    return found
+    return checked
 
 
 def check_mature(mature: Any) -> int | timedelta | None:

@@ -21,22 +21,6 @@ from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import Summary, summarise
 
 
-def check_report_source(source: Any, X: Any, y: Any, is_evaluation: bool, is_known: bool) -> None:
-    """Refuse what no report can be made of."""
-    if not is_known:
-        raise TypeError(
-            "source must be an Evaluation, a fitted ConformalClassifier, a Calibration or a CrossCalibration; got "
-            f"{type(source).__name__}. Wrap a model in aptset.ConformalClassifier and fit it."
-        )
-    if is_evaluation and (X is not None or y is not None):
-        raise TypeError("X and y must be left out for an Evaluation, which has its rows. Pass them to evaluate.")
-    if not is_evaluation and (X is None or y is None):
-        raise TypeError(
-            "X and y must be given: test rows (for a calibration their probabilities, of each fold if there are more) "
-            "and their true labels, none of which trained or calibrated."
-        )
-
-
 def check_page_path(path: Any) -> Path:
     """Return where the page goes."""
     target = Path(path)

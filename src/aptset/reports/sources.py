@@ -30,11 +30,26 @@ from aptset.kernels.rows import Rows, label_scores
 from aptset.metrics.coverage_distribution import FoldCounts
 from aptset.metrics.evaluation_rows import EvaluationRows, Origin, as_group_list
 from aptset.metrics.features import can_be_sliced
-from aptset.reports.making import check_report_source
 
 Columns = NDArray[np.int64]
 _PIECES = 20  # that a model is asked in: enough for a bar, few enough to cost nothing
 _FEWEST_AT_ONCE = 4096
+
+
+def check_report_source(source: Any, X: Any, y: Any, is_evaluation: bool, is_known: bool) -> None:
+    """Refuse what no report can be made of."""
+    if not is_known:
+        raise TypeError(
+            "source must be an Evaluation, a fitted ConformalClassifier, a Calibration or a CrossCalibration; got "
+            f"{type(source).__name__}. Wrap a model in aptset.ConformalClassifier and fit it."
+        )
+    if is_evaluation and (X is not None or y is not None):
+        raise TypeError("X and y must be left out for an Evaluation, which has its rows. Pass them to evaluate.")
+    if not is_evaluation and (X is None or y is None):
+        raise TypeError(
+            "X and y must be given: test rows (for a calibration their probabilities, of each fold if there are more) "
+            "and their true labels, none of which trained or calibrated."
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,9 @@ from aptset import Calibration
 from aptset.arrow import ThresholdSearch, merge_states
 from aptset.arrow.calibrating import search_for
 from aptset.arrow.checks import check_column
-from aptset.arrow.layout import ColumnLayout
+from aptset.arrow.layout import Calibrating, ColumnLayout, Columns, Predicting
 from aptset.arrow.predicting import SetMaker, maker_for
-from aptset.arrow.scoring import Calibrating, Columns, Conformity, Predicting
+from aptset.arrow.scoring import Conformity
 from aptset.arrow.states import check_rows_found
 from aptset.spark.frames import Frame, make_sets
 
@@ -144,8 +144,8 @@ def _merged_state(search: ThresholdSearch, rows: Frame) -> pa.Table:
     """Return the state of all partitions: one row, which executors have merged in two steps."""
     states = rows.on_partitions(search.scoring.layout.read, search, _STATE)
     with plain_errors():
-        some = states.hint("rebalance").mapInArrow(merge_states, _STATE)  # as many tasks as the bytes of states need
-        one = some.repartition(1).mapInArrow(merge_states, _STATE).toArrow()
+        merged = states.hint("rebalance").mapInArrow(merge_states, _STATE)  # as many tasks as the bytes of states need
+        one = merged.repartition(1).mapInArrow(merge_states, _STATE).toArrow()
     check_rows_found(one.num_rows)  # Spark asks no worker where it knows that there is no row
     return one
 

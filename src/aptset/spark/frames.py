@@ -49,10 +49,10 @@ def check_calibration(calibration: Any) -> Any:
     return calibration
 
 
-def check_saved_class(found: str, wanted: str) -> None:
+def check_saved_class(saved: str, wanted: str) -> None:
     """Refuse a folder that holds something else."""
-    if found != wanted:
-        raise ValueError(f"path must hold a {wanted}; it holds a {found}. Load it with that.")
+    if saved != wanted:
+        raise ValueError(f"path must hold a {wanted}; it holds a {saved}. Load it with that.")
 
 
 Batches = Iterator[pa.RecordBatch]
@@ -79,8 +79,8 @@ def make_sets(maker: SetMaker, batches: Batches, number: int | None) -> Batches:
     first, rows = peeked(batches)
     if first is None:
         return
-    found = {field.name: field for field in first.schema}
-    schema = pa.schema([found.get(field.name, field) for field in maker.schema])
+    fields = {field.name: field for field in first.schema}
+    schema = pa.schema([fields.get(field.name, field) for field in maker.schema])
     yield from replace(maker, schema=schema)(rows, number)
 
 
