@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aptset.kernels.formula import Floats, Formula, Places, Weights, broken_rule
 from aptset.kernels.rows import Rows, all_scores_of_block
-from aptset.scores import ALIASES, SCORES, Gridded, OfFunction, Prevalence, Score, Tempered
+from aptset.scores import ALIASES, SCORES, Gridded, OfFunction, Ordered, Prevalence, Score, Tempered
 
 AUTO = "auto"
 _WAY_OUT = "Leave `weights` out: `of` alone works with any function."
@@ -118,10 +118,12 @@ def _check_fast_form(score: Any) -> None:
 
 
 def for_classes(score: Score, classes: NDArray[Any]) -> Score:
-    """Return a checked score as it is computed for these classes: counts of labels go to their columns."""
-    if isinstance(score, Prevalence):
-        return score.for_classes(classes)
-    return replace(score, score=for_classes(score.score, classes)) if isinstance(score, Tempered | Gridded) else score
+    """Return a checked score as it is computed for these classes: what it knows of labels goes to their columns."""
+    if isinstance(score, Tempered | Gridded):
+        return replace(score, score=for_classes(score.score, classes))
+    bind = getattr(score, "for_classes", None)
+    bound: Score = score if bind is None else bind(classes)
+    return bound
 
 
 def formula_of(score: Score) -> Formula:
@@ -133,7 +135,7 @@ def formula_of(score: Score) -> Formula:
     weights = getattr(score, "weights", None)
     if weights is not None:
         return Formula(weights)
-    return Formula(None, _Checked(score), own_mass=score.own_mass if type(score) is Prevalence else None)
+    return Formula(None, _Checked(score), fast=score.fast if type(score) in (Ordered, Prevalence) else None)
 
 
 @dataclass(frozen=True)
