@@ -37,7 +37,7 @@ from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import Chance, refuse_few_ids
 from aptset.core.validate import check_alphas, check_flag, check_generator, draw_key
 from aptset.scores import Conformity
-from aptset.scores.conformity import check_conformity, for_classes
+from aptset.scores.conformity import check_conformity, check_intervals, for_classes
 
 _FEWEST = 16  # buckets for each that is looked into: every pass then gains bits, however many there are
 
@@ -289,6 +289,7 @@ def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Ca
     layout = ColumnLayout.of(first, columns)
     score = for_classes(score, layout.classes)
     kind: Kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
+    check_intervals(score, kind in ("label", "band"))
     chance = Chance.of(None, columns.ids, check_flag(settings.randomized, "randomized"))
     flags = check_flag(settings.normalize, "normalize"), check_flag(settings.logits, "logits")
     of_labels = None if bands is None else bands.groups_of(layout.classes)

@@ -61,6 +61,11 @@ BANDS = [
         help="Calibrate within bands of labels: a table or JSON of label and band, or how many bands --counts makes.",
     ),
     click.option(
+        "--order",
+        metavar="LABELS",
+        help="All labels from low to high, with commas between them: for --conformity ordered and central.",
+    ),
+    click.option(
         "--counts",
         metavar="FILE",
         help="A table or JSON of label and number of training rows: for --bands NUMBER and --conformity prevalence.",
@@ -169,7 +174,18 @@ def only_one(alphas: tuple[float, ...]) -> float:
     return alphas[0]
 
 
-_OF_TABLES = ("model", "calibration", "conformity", "level", "randomized", "groups", "bands", "counts", "row_id")
+_OF_TABLES = (
+    "model",
+    "calibration",
+    "conformity",
+    "level",
+    "randomized",
+    "groups",
+    "bands",
+    "counts",
+    "order",
+    "row_id",
+)
 
 
 def refuse_without_table(target: str | None) -> None:

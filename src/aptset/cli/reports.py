@@ -37,7 +37,14 @@ from aptset.cli.options import (
     workers,
 )
 
-OF_TABLES = {"model": "--model", "target": "--target", "jobs": "--jobs", "bands": "--bands", "counts": "--counts"}
+OF_TABLES = {
+    "model": "--model",
+    "target": "--target",
+    "jobs": "--jobs",
+    "bands": "--bands",
+    "counts": "--counts",
+    "order": "--order",
+}
 OF_EITHER = {"calibration": "-c", "groups": "--groups", "row_id": "--id"}
 OF_PROBABILITIES = {
     "label": "--label",

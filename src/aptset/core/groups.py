@@ -77,6 +77,11 @@ class Groups:
         by_label = is_grouping(setting) and GROUPINGS[setting] is None
         return cls("label", tuple(classes.tolist())) if by_label else EVERYONE
 
+    @property
+    def by_label(self) -> bool:
+        """Whether labels of one row may fall into different groups."""
+        return self.kind in ("label", "band")
+
     def ids(self, values: GroupValues | None, n_rows: int) -> Ids | None:
         """Return the id of each row: -1 for a value never seen, zeros without groups, None where the label decides."""
         if self.kind in ("label", "band"):

@@ -40,7 +40,7 @@ from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.fitting import canonical_places
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
-from aptset.scores.conformity import AUTO, check_conformity, for_classes, formula_of
+from aptset.scores.conformity import AUTO, check_conformity, check_intervals, for_classes, formula_of
 
 
 @dataclass(frozen=True)
@@ -291,6 +291,7 @@ def prepare(
     generator = check_generator(settings.random_state)
     frozen = fitting.is_frozen(settings.estimator)
     check_overlap_scheme(groups_overlap(passed_groups), isinstance(scheme, Split), is_auto)
+    labels = y  # as they came, with the order that a categorical may have
     X, y, classes = check_training_data(settings, X, y, 1 if frozen else 2, settings.classes)
     key = draw_key(generator)
     if frozen:
@@ -306,10 +307,11 @@ def prepare(
     opens = opens_ensemble(scheme)
     estimator = drawn_ensemble(settings.estimator, len(y), fit_params, generator) if opens else settings.estimator
     classes = check_label_space(settings.classes, classes)
-    score, columns = for_classes(score, classes), columns_of(y, classes)
+    score, columns = for_classes(score, classes, labels), columns_of(y, classes)
     unseen = _unseen_label_chance(settings, columns, classes, frozen)
     values = check_group_values(settings.groups, passed_groups, X, len(y))
     groups = Groups.of(values, settings.groups, classes)
+    check_intervals(score, groups.by_label)
     if settings.weights is not None:
         refuse_overlapping(groups.kind, *WITHOUT_WEIGHTS)
     chance = Chance.of(u, ids, settings.randomized)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset import Gridded, LabelBands, Prevalence, Tempered
+from aptset import Gridded, LabelBands, Ordered, Prevalence, Tempered
 from aptset.calibration.storage import chance_facts, check_stored_groups, common_facts
 from aptset.calibration.stored_fields import (
     COMMON,
@@ -141,7 +141,7 @@ def flat_score(score: Any) -> Any:
     inner = score
     while isinstance(inner, Tempered | Gridded):
         inner = inner.score
-    return describe_score(score) if type(inner) in (*SCORES_BY_NAME.values(), Prevalence) else score
+    return describe_score(score) if type(inner) in (*SCORES_BY_NAME.values(), Ordered, Prevalence) else score
 
 
 def full_score(stored: Any, where: str) -> Score:

@@ -49,7 +49,6 @@ SCORES: dict[str, type[Score]] = {
     "adaptive": Adaptive,
     "homogeneous": Homogeneous,
     "margin": Margin,
-    "ordered": Ordered,
     "rank": Rank,
     "regularized": Regularized,
     "saps": SAPS,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core import validate
-from aptset.core.labels import check_every_label, plain_value
+from aptset.core.labels import check_order, columns_in_order
 from aptset.kernels.formula import Floats, Ordering, Places
 
 
@@ -52,23 +52,18 @@ class Ordered:
 
     how: str = "expanding"
     order: Sequence[Any] | None = None
-    columns: Sequence[int] | None = field(default=None, repr=False)  # of the labels from low to high, once they are known
+    columns: Sequence[int] | None = field(default=None, repr=False)  # from low to high, once they are known
 
     def __post_init__(self) -> None:
         validate.one_of(self.how, ("expanding", "central"), "how")
         if self.order is not None:
-            object.__setattr__(self, "order", _check_order(self.order))
+            object.__setattr__(self, "order", check_order(self.order, "order"))
         if self.columns is not None:
             object.__setattr__(self, "columns", _check_columns(self.columns))
 
     def for_classes(self, classes: NDArray[Any]) -> "Ordered":
         """Return the score of these classes, which knows the column of each label from low to high."""
-        if self.order is None:
-            return replace(self, columns=_numeric_order(classes))
-        places = check_every_label(
-            {label: place for place, label in enumerate(self.order)}, classes, "order", "Name every label once."
-        )
-        return replace(self, columns=np.argsort(places, kind="stable").tolist())
+        return replace(self, columns=columns_in_order(classes, self.order, "order"))
 
     @property
     def fast(self) -> Ordering | None:
@@ -86,35 +81,12 @@ class Ordered:
         return scores
 
 
-def _check_order(order: Any) -> tuple[Any, ...]:
-    """Return the labels from low to high as plain values; refuse a text, and labels that come twice."""
-    if isinstance(order, str) or not hasattr(order, "__iter__"):
-        raise TypeError(f"order must be a list of all labels from low to high; got {order!r}.")
-    labels = tuple(plain_value(label) for label in order)
-    repeated = next((label for label in labels if labels.count(label) > 1), None)
-    if repeated is not None:
-        raise ValueError(f"order must name every label once; got {repeated!r} more than once.")
-    return labels
-
-
 def _check_columns(columns: Any) -> tuple[int, ...]:
     """Return the columns of the labels from low to high; refuse what is no permutation."""
     numbers = tuple(columns)
     if not all(type(number) is int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
         raise ValueError(f"columns must hold every column once; got {numbers!r}. They follow from the order of labels.")
     return numbers
-
-
-def _numeric_order(classes: NDArray[Any]) -> list[int]:
-    """Return the columns of numbers from low to high; refuse labels whose order is not known."""
-    if classes.dtype.kind not in "biuf":
-        shown = ", ".join(map(repr, classes[:3].tolist()))
-        raise ValueError(
-            f"conformity=Ordered(...) must be told the order of labels that are not numbers; got labels such as {shown}"
-            ". Pass order=[...], from low to high, or labels that are an ordered categorical of pandas."
-        )
-    columns: list[int] = np.argsort(classes, kind="stable").tolist()
-    return columns
 
 
 def _expanding(own: Floats, total: Floats, u: Floats) -> Floats:
@@ -149,6 +121,7 @@ def _central(own: Floats, total: Floats, u: Floats) -> Floats:
     left, right = (up_to == 0.0).sum(axis=1, keepdims=True), (below == total).sum(axis=1, keepdims=True)
     place = np.arange(n_labels)
     from_left, from_right = left - 1 - place, place - (n_labels - right)  # how far beyond the mass, from 0
-    position = np.where(place < left, from_left + np.minimum(from_left, right), from_right + np.minimum(from_right + 1, left))
+    on_left, on_right = from_left + np.minimum(from_left, right), from_right + np.minimum(from_right + 1, left)
+    position = np.where(place < left, on_left, on_right)  # by distance, the lower label first
     behind = 1.0 + ((position + 1.0) - u) / np.maximum(left + right, 1)
     return np.where((place < left) | (place >= n_labels - right), behind, scores)

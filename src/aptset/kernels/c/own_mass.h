@@ -93,8 +93,6 @@ INLINE void score_expanding(const Job *job, const Loaded *row, const Ordering *o
     }
 }
 
-INLINE double larger(double a, double b) { return a > b ? a : b; }
-
 INLINE void score_central(const Job *job, const Loaded *row, const Ordering *order, double *scores) {
     const double total = (double)row->total * MASS_STEP;
     int64_t n = job->columns, left = 0, right = n, is_past = 0; /* labels before and behind all mass */
@@ -104,7 +102,7 @@ INLINE void score_central(const Job *job, const Loaded *row, const Ordering *ord
     for (int64_t k = left; k < right; k++) {
         double up_to = below + mass_at(job, order, k);
         int is_median = !is_past && 2.0 * up_to >= total;
-        double level = larger(larger(2.0 * below - total, total - 2.0 * up_to) / total, 0.0);
+        double level = larger_of(larger_of(2.0 * below - total, total - 2.0 * up_to) / total, 0.0);
         scores[order->columns[k]] = is_median ? -row->u : level;
         is_past |= is_median;
         below = up_to;
