@@ -155,8 +155,8 @@ def formula_of(score: Score) -> Formula:
     weights = getattr(score, "weights", None)
     if weights is not None:
         return Formula(weights)
-    fast = score.fast if isinstance(score, Ordered | Prevalence) else None
-    return Formula(None, _Checked(score), fast=fast)
+    knows_fast = type(score) in (Ordered, Prevalence)  # a subclass may be another function
+    return Formula(None, _Checked(score), fast=getattr(score, "fast", None) if knows_fast else None)
 
 
 @dataclass(frozen=True)
