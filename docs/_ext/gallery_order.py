@@ -9,6 +9,7 @@ ORDER = (
     "scores",
     "temperature",
     "own_score",
+    "ordered_labels",
     "few_rows",
     "rare_classes",
     "label_bands",

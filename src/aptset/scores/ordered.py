@@ -45,9 +45,9 @@ class Ordered:
     >>> import aptset
     >>> grades = aptset.Ordered("central", order=["low", "medium", "high"])
     >>> calibration = aptset.calibrate([[0.2, 0.5, 0.3]] * 99, ["low", "medium", "high"] * 33, conformity=grades,
-    ...                                classes=["low", "medium", "high"], random_state=0)
-    >>> calibration.predict_set([[0.1, 0.3, 0.6]], alpha=0.4, u=[0.5]).intervals(grades.order)
-    (array(['medium'], dtype='<U6'), array(['high'], dtype='<U6'))
+    ...                                classes=["low", "medium", "high"], randomized=False)
+    >>> calibration.predict_set([[0.1, 0.3, 0.6]], alpha=0.4).intervals(grades.order)
+    Intervals(lowest=array(['medium'], dtype='<U6'), highest=array(['high'], dtype='<U6'))
     """
 
     how: str = "expanding"
