@@ -8,6 +8,7 @@ from aptset.calibration.calibrate import calibrate as calibrate
 from aptset.calibration.calibrate import calibrate_cv as calibrate_cv
 from aptset.calibration.calibration import Calibration as Calibration
 from aptset.calibration.cross_calibration import CrossCalibration as CrossCalibration
+from aptset.calibration.formulas import Confidence as Confidence
 from aptset.calibration.formulas import adaptive_scores as adaptive_scores
 from aptset.calibration.formulas import conformal_rank as conformal_rank
 from aptset.calibration.formulas import oracle_sets as oracle_sets
@@ -18,6 +19,7 @@ from aptset.calibration.tuning import Tuned as Tuned
 from aptset.calibration.tuning import tune as tune
 from aptset.conformal import *  # noqa: F403
 from aptset.core.bands import LabelBands as LabelBands
+from aptset.core.levels import Assurance as Assurance
 from aptset.core.overlapping import Overlapping as Overlapping
 from aptset.estimator.classifier import ConformalClassifier as ConformalClassifier
 from aptset.estimator.density import Ratio as Ratio

@@ -26,7 +26,7 @@ from aptset.core.labels import check_length, coded_list, columns_of
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.runner import run_tasks
 from aptset.core.tables import plain_list
-from aptset.core.validate import all_at_once
+from aptset.core.validate import all_at_once, check_alpha
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.fitting import fresh, pair_seeds, take
 from aptset.metrics import OF_SPLITS
@@ -267,10 +267,11 @@ class RandomSplit:
     def _monitored(self, model: ConformalClassifier, outcome: Outcome, test: NDArray[np.intp]) -> str | None:
         """Return what a monitor says along the last rows, after one split that is large enough for a miss."""
         held_out = model.calibration_.held_out
-        if held_out.groups.kind != "all" or held_out.n < rows_to_monitor(model.alpha):
+        alpha = float(check_alpha(model.alpha))
+        if held_out.groups.kind != "all" or held_out.n < rows_to_monitor(alpha):
             return None
         covered = outcome.covered[np.argsort(self.pool.position[test])]
-        monitor = CoverageMonitor(held_out.n, model.alpha).update(covered)
+        monitor = CoverageMonitor(held_out.n, alpha).update(covered)
         evidence = monitor.evidence_in_words()
         return f"A monitor along the last rows ends at {evidence} ({monitor.alarm:g} would be an alarm)."
 

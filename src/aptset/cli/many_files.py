@@ -27,8 +27,8 @@ from aptset.cli.manifest import COUNTS, Look, Manifest, check_same_inputs
 from aptset.cli.probability_jobs import digest_of, load_artefact, predict_file
 from aptset.cli.stores import Location, location_of, refuse_changing_input
 from aptset.core.files import as_utf8
+from aptset.core.levels import check_alphas
 from aptset.core.runner import Bar, versions
-from aptset.core.validate import check_alphas
 
 OnePart = Callable[[TableFile, Path], dict[str, Any]]  # what is done with one part, and the file to write
 

@@ -30,8 +30,8 @@ from aptset.cli.checks import (
 from aptset.cli.files import Batch, ProbabilityFile, SetsWriter
 from aptset.conformal.importance import check_some_weight
 from aptset.core.files import atomic_write
+from aptset.core.levels import check_alphas
 from aptset.core.randomization import check_ids
-from aptset.core.validate import check_alphas
 from aptset.kernels.rows import CALIBRATION
 from aptset.scores import Score
 from aptset.scores.conformity import AUTO, check_conformity

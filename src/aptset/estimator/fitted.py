@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,10 @@ from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one
 from aptset.conformal.scheme import Scheme
 from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import Groups, GroupValues
+from aptset.core.levels import CellLevel, Level, shown_alpha, warn_if_too_few
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.randomization import Chance, NewU, check_first_row, check_ids, column_or_values
 from aptset.core.row_seeds import row_seeds
-from aptset.core.validate import check_alphas, warn_if_too_few
 from aptset.estimator import fitting
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
@@ -142,8 +141,8 @@ class Fitted:
         self,
         samples: fitting.Samples,
         values: GroupValues | None,
-        alphas: list[Fraction],
-        levels: list[Fraction],
+        alphas: list[Level],
+        levels: list[Level],
         stacklevel: int = 4,
     ) -> None:
         """Say once if calibration samples are too few for some of the new ones."""
@@ -152,7 +151,7 @@ class Fitted:
         if mass is not None:
             warn_of_weights(self.held_out, sizes, samples.ids, alphas, mass, stacklevel)
         else:
-            warn_if_too_few(sizes, alphas, self.rule.groups.kind, stacklevel, levels)
+            warn_if_too_few(sizes, alphas, self.rule.groups, stacklevel, levels, self.held_out.n_filled)
 
     def in_words(self) -> str:
         """Say how it was calibrated."""
@@ -161,12 +160,18 @@ class Fitted:
         size = f" ({size} effective)" if size else ""
         return f"{self.rule.scheme.name}, {n} samples{size}" + (f" in {n_folds} folds" if n_folds > 1 else "")
 
-    def promise_in_words(self, level: Fraction) -> str:
+    def promise_in_words(self, level: Level) -> str:
         """Say what is promised at an input level."""
         reason, unseen = self.promises.reason_of_nothing(level), self.rule.unseen_label_chance
         if reason:
             return f"promises nothing, {reason}"
-        promise = f"promises coverage >= {float(self.promises.coverage(level)):.4g}, level {float(level):.4g}"
+        promised = self.promises.by_name(level)
+        if isinstance(promised, dict):
+            promise = f"promises coverage >= {', '.join(f'{part:.4g} of {name}' for name, part in promised.items())}"
+        else:
+            promise = f"promises coverage >= {promised:.4g}, level {shown_alpha(level)}"
+        if isinstance(level, CellLevel) and level.assurance is not None:
+            promise += f", {level.assurance} that this calibration keeps it"
         promise += ", if the weights are right" if self.promises.is_weighted else ""
         return promise + (f", of known labels (chance of another one about {unseen:.2g})" if unseen else "")
 
@@ -184,7 +189,7 @@ class Fitted:
         return CrossCalibration(self.held_out, np.arange(judges), *common, chance, allow_empty, scheme=rule.scheme)
 
     def sets(
-        self, samples: fitting.Samples, levels: list[Fraction], allow_empty: bool, n_jobs: int | None
+        self, samples: fitting.Samples, levels: list[Level], allow_empty: bool, n_jobs: int | None
     ) -> list[PredictionSets]:
         """Return the sets at each level, in pieces that keep the memory bounded."""
         classes, parts = self.rule.classes, []
@@ -211,7 +216,7 @@ class Fitted:
         return np.concatenate(parts)
 
     def answer(
-        self, samples: fitting.Samples, level: Fraction, allow_empty: bool, n_jobs: int | None
+        self, samples: fitting.Samples, level: Level, allow_empty: bool, n_jobs: int | None
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
         """Return sets, p-values and probabilities, and ask every model once."""
         parts = []
@@ -249,15 +254,15 @@ class SetsOfPieces:
     ----------
     classifier : ConformalClassifier
         A fitted one.
-    alphas : sequence of float
-        The levels.
+    alphas : sequence
+        The levels, as :meth:`ConformalClassifier.predict_set` takes them.
     n_rows : int or None
         How many rows the table has, if that is known.
     """
 
-    def __init__(self, classifier: Any, alphas: Sequence[float], n_rows: int | None) -> None:
+    def __init__(self, classifier: Any, alphas: Sequence[Any], n_rows: int | None) -> None:
         self._classifier, self._fitted = classifier, classifier._fitted()
-        self._alphas, _ = check_alphas(list(alphas))
+        self._alphas, _ = classifier._asked(list(alphas), None)
         self._levels = classifier._levels(self._alphas, self._fitted.promises)
         self._n_rows, self._met = n_rows, dict[Any, int]()
         self._seeds: list[Words] = []
@@ -282,4 +287,5 @@ class SetsOfPieces:
         if self._seeds:
             check_ids(np.concatenate(self._seeds), self.rows, least_distinct=0.05, fewest=100)
         if not self._fitted.promises.is_weighted:  # of weights, pieces have told
-            warn_if_too_few(self._met, self._alphas, self._fitted.rule.groups.kind, levels=self._levels)
+            held_out = self._fitted.held_out
+            warn_if_too_few(self._met, self._alphas, held_out.groups, 3, self._levels, held_out.n_filled)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -25,14 +24,15 @@ from aptset.conformal.schemes.bootstrap import number_of_bags
 from aptset.conformal.schemes.cross import random_folds
 from aptset.core import validate
 from aptset.core.group_values import check_group_values
-from aptset.core.groups import EVERYONE, Groups, groups_overlap
+from aptset.core.groups import EVERYONE, Groups, groups_overlap, is_pair
 from aptset.core.labels import as_labels, check_hashable, columns_of, hashable, in_order, some
+from aptset.core.levels import Level, check_level, strictest
 from aptset.core.matrix import OF_ESTIMATOR, tolerance_of
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.randomization import Chance, check_ids, column_or_values
 from aptset.core.row_seeds import id_seeds, row_seeds
 from aptset.core.runner import with_bar
-from aptset.core.validate import check_alpha, check_choice, check_generator, draw_key
+from aptset.core.validate import check_choice, check_generator, draw_key
 from aptset.estimator import fitting
 from aptset.estimator.checks import check_estimator_can, check_one_kind, check_training_data
 from aptset.estimator.encoding import LabelledModel
@@ -170,7 +170,7 @@ def set_aside_and_choose(
     The choice depends on the drawn rows alone (and on a frozen model): also the models that give them probabilities are
     trained on them, out of fold. So whatever calibration follows on the other rows, its theorem applies as it stands.
     """
-    tuning = Tuning(check_alpha(settings.alpha))
+    tuning = Tuning(strictest([check_level(settings.alpha)]))
     reserved = tuning.reserve(len(y), generator)
     chosen, rest = np.flatnonzero(reserved), np.flatnonzero(~reserved)
     some_X, some_y = fitting.take(X, chosen), y[chosen]
@@ -310,7 +310,7 @@ def prepare(
     score, columns = for_classes(score, classes, labels), columns_of(y, classes)
     unseen = _unseen_label_chance(settings, columns, classes, frozen)
     values = check_group_values(settings.groups, passed_groups, X, len(y))
-    groups = Groups.of(values, settings.groups, classes)
+    groups = Groups.of(values, passed_groups if is_pair(passed_groups) else settings.groups, classes)
     check_intervals(score, groups.by_label)
     if settings.weights is not None:
         refuse_overlapping(groups.kind, *WITHOUT_WEIGHTS)
@@ -360,7 +360,7 @@ def fit_and_predict(
     rule: Rule,
     training: fitting.Training,
     samples: fitting.Samples,
-    levels: list[Fraction],
+    levels: list[Level],
     allow_empty: bool,
     n_jobs: int | None,
     progress: bool,

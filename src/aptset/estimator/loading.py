@@ -55,7 +55,7 @@ def load_folder(
     from aptset.calibration.storage import read_common  # and scikit-learn: a calibration needs neither
     from aptset.calibration.stored_scores import find_scheme
     from aptset.estimator.classifier import ConformalClassifier
-    from aptset.estimator.storage import read_folder, rebuild
+    from aptset.estimator.storage import full_level, read_folder, rebuild
     from aptset.estimator.stored_models import read_models
 
     trust = [trust] if isinstance(trust, str) else list(trust)
@@ -83,8 +83,9 @@ def load_folder(
     fitted = rebuild(state, str(folder))
     for name, value in (("calibration", scheme), ("conformity", common.score)):
         settings[name] = value if settings[name] is None else settings[name]
-    if common.groups.kind == "band":
+    if common.groups.kind in ("band", "pair"):
         settings["groups"] = fitted.rule.group_setting
+    settings |= full_level(settings, str(folder))
     return ConformalClassifier(models["estimator"], **settings)._keep(fitted), facts
 
 

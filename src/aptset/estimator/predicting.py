@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Self, overload
 
@@ -15,14 +15,15 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routi
 from sklearn.utils.validation import check_is_fitted
 
 from aptset import Calibration, CrossCalibration, PredictionSets
+from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.conformal.checks import warn_no_promise
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import refuse_guaranteed
 from aptset.core import validate
 from aptset.core.labels import as_labels, check_length, columns_of
+from aptset.core.levels import Assurance, CellLevel, Level, alpha_of, check_alphas, check_level
 from aptset.core.randomization import NewU
 from aptset.core.tables import Backend, html_note, make_table
-from aptset.core.validate import check_alpha, check_alphas
 from aptset.estimator.checks import are_things
 from aptset.estimator.fitted import Fitted
 from aptset.estimator.fitting import mean_probabilities
@@ -68,12 +69,24 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
             guesses, labels = (columns_of(named, self.classes_) for named in (guesses, labels))
         return float(accuracy_score(labels, guesses, sample_weight=sample_weight))
 
-    def _levels(self, alphas: list[Fraction], promises: Promises) -> list[Fraction]:
+    def _asked(self, alpha: Any, assurance: Any) -> tuple[list[Level], bool]:
+        """Return the levels that were asked for, by default those of the settings, and whether they are several."""
+        sure = self.assurance if assurance is None else assurance
+        return check_alphas(self.alpha if alpha is None else alpha, sure)
+
+    def _asked_one(self, alpha: Any, assurance: Any) -> Level:
+        sure = self.assurance if assurance is None else assurance
+        return check_level(self.alpha if alpha is None else alpha, sure)
+
+    def _levels(self, alphas: list[Level], promises: Promises) -> list[Level]:
         level = validate.one_of(self.level, ("nominal", "guaranteed"), "level")
+        for asked in alphas:
+            promises.check_assurance(asked)
         if level == "nominal":
             return alphas
         refuse_guaranteed(promises.is_weighted)
-        return [promises.input_level(alpha) for alpha in alphas]
+        change = promises.input_level
+        return [asked.mapped(change) if isinstance(asked, CellLevel) else change(asked) for asked in alphas]
 
     def _fitted(self) -> Fitted:
         check_is_fitted(self)
@@ -106,6 +119,7 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         learned = state.pop(STATE, None)
         state["calibration"] = full_scheme(state["calibration"], "this state")
         state["conformity"] = full_score(state["conformity"], "this state")
+        state.setdefault("assurance", None)  # which older versions did not have
         super().__setstate__(state)
         if learned is not None:
             self._keep(rebuild(learned))
@@ -115,7 +129,7 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         if not hasattr(self, "fitted_"):
             return settings
         try:
-            (level,) = self._levels([check_alpha(self.alpha)], self.fitted_.promises)
+            (level,) = self._levels([self._asked_one(None, None)], self.fitted_.promises)
             promise = self.fitted_.promise_in_words(level)
         except (TypeError, ValueError) as error:  # settings changed since fit: show them all the same
             promise = str(error)
@@ -159,21 +173,23 @@ class Answering(Conventions):
     def predict_set(
         self,
         X: Any,
-        alpha: float | None = ...,
+        alpha: float | Mapping[Any, float] | None = ...,
         *,
         groups: ArrayLike | None = ...,
         u: NewU = ...,
         ids: Any = ...,
+        assurance: float | Assurance | None = ...,
     ) -> PredictionSets: ...
     @overload
     def predict_set(
         self,
         X: Any,
-        alpha: Sequence[float],
+        alpha: Sequence[float | Mapping[Any, float]],
         *,
         groups: ArrayLike | None = ...,
         u: NewU = ...,
         ids: Any = ...,
+        assurance: float | Assurance | None = ...,
     ) -> list[PredictionSets]: ...
     def predict_set(
         self,
@@ -183,6 +199,7 @@ class Answering(Conventions):
         groups: ArrayLike | None = None,
         u: NewU = None,
         ids: Any = None,
+        assurance: float | Assurance | None = None,
     ) -> PredictionSets | list[PredictionSets]:
         """Return the prediction set of each row.
 
@@ -190,8 +207,9 @@ class Answering(Conventions):
         ----------
         X : array, sparse matrix, data frame or list
             The samples.
-        alpha : float or sequence of float, optional
-            Miscoverage level, by default the one of the constructor. For a sequence, a list with the sets of each
+        alpha : float, mapping, or sequence of them, optional
+            Miscoverage level, by default the one of the constructor; with ``groups``, one level for each by name:
+            ``{"malignant": 0.01, "benign": 0.1}`` with ``groups="label"``. For a sequence, a list with the sets of each
             level is returned.
         groups : array, optional
             The group of each row, where groups were passed to ``fit``; of overlapping groups a matrix or a frame.
@@ -202,13 +220,16 @@ class Answering(Conventions):
         ids : array or name of a column, optional
             One id per row: u then comes from the id alone, so that a row has the same set wherever and however often it
             comes.
+        assurance : float or Assurance, optional
+            With this probability the calibration at hand, and not the average one, covers at least 1 - alpha, in each
+            group; by default as in the constructor. After a split only, and without weights.
 
         Returns
         -------
         PredictionSets, or a list of them
         """
         fitted = self._fitted()
-        alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
+        alphas, is_sequence = self._asked(alpha, assurance)
         levels = self._levels(alphas, fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
         fitted.warn(samples, values, alphas, levels)
@@ -235,7 +256,14 @@ class Answering(Conventions):
         return self.p_values(X, **options)
 
     def sets_and_p_values(
-        self, X: Any, alpha: float | None = None, *, groups: Any = None, u: NewU = None, ids: Any = None
+        self,
+        X: Any,
+        alpha: float | Mapping[Any, float] | None = None,
+        *,
+        groups: Any = None,
+        u: NewU = None,
+        ids: Any = None,
+        assurance: float | Assurance | None = None,
     ) -> tuple[PredictionSets, Floats]:
         """Return what :meth:`predict_set` and :meth:`p_values` return, and ask the models once.
 
@@ -252,13 +280,37 @@ class Answering(Conventions):
         >>> bool((sets.mask == (p_values > 0.1)).all())
         True
         """
-        sets, p_values, _ = self._answer(X, alpha, groups, u, ids)
+        sets, p_values, _ = self._answer(X, alpha, groups, u, ids, assurance)
         return sets, p_values
 
+    def confidence(self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None) -> Confidence:
+        """Return for each row the label with the largest p-value, and how it stands out.
+
+        ``confidence`` is 1 minus the second largest p-value, ``credibility`` the largest one. After a split a wrong
+        guess with a confidence of at least 1 - e comes with probability at most e; with several folds at most one
+        minus the promise at e. Neither is the probability that this guess is right: see
+        :meth:`Calibration.confidence`. The parameters are those of ``p_values``.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y = load_iris(return_X_y=True)
+        >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, y)
+        >>> guess, confidence, credibility = classifier.confidence(X[:2])
+        >>> guess, confidence >= 0.9
+        (array([0, 0]), array([ True,  True]))
+        """
+        fitted = self._fitted()
+        samples, _ = fitted.rule.samples(X, groups, u, ids)
+        _, p_values, probabilities = fitted.answer(samples, Fraction(1, 2), True, self.n_jobs)
+        return confidence_of(p_values, probabilities, self.classes_)
+
     def _answer(
-        self, X: Any, alpha: float | None, groups: Any, u: Any, ids: Any
+        self, X: Any, alpha: Any, groups: Any, u: Any, ids: Any, assurance: Any = None
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
-        fitted, asked = self._fitted(), check_alpha(self.alpha if alpha is None else alpha)
+        fitted, asked = self._fitted(), self._asked_one(alpha, assurance)
         (level,) = self._levels([asked], fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
         fitted.warn(samples, values, [asked], [level], stacklevel=5)
@@ -268,12 +320,13 @@ class Answering(Conventions):
     def predict_frame(
         self,
         X: Any,
-        alpha: float | None = None,
+        alpha: float | Mapping[Any, float] | None = None,
         *,
         groups: Any = None,
         u: NewU = None,
         ids: Any = None,
         backend: Backend = "pandas",
+        assurance: float | Assurance | None = None,
     ) -> Any:
         """Return a data frame with what is worth knowing about each row, and with the index of X.
 
@@ -282,7 +335,7 @@ class Answering(Conventions):
 
         Parameters
         ----------
-        X, alpha, groups, u, ids
+        X, alpha, groups, u, ids, assurance
             As in ``predict_set``.
         backend : {"pandas", "polars", "pyarrow"}, default="pandas"
             The library of the frame.
@@ -299,7 +352,7 @@ class Answering(Conventions):
         3       high     1
         4        low     1
         """
-        return frame_of_rows(*self._answer(X, alpha, groups, u, ids), backend)
+        return frame_of_rows(*self._answer(X, alpha, groups, u, ids, assurance), backend)
 
     def p_frame(
         self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None, backend: Backend = "pandas"
@@ -332,26 +385,39 @@ class Answering(Conventions):
         fitted: Fitted = self.fitted_
         return fitted.calibration(self.allow_empty)
 
-    def guarantee(self, alpha: float | None = None) -> float:
+    @overload
+    def guarantee(self, alpha: float | None = ..., *, assurance: float | Assurance | None = ...) -> float: ...
+    @overload
+    def guarantee(
+        self, alpha: Mapping[Any, float], *, assurance: float | Assurance | None = ...
+    ) -> dict[Any, float]: ...
+    def guarantee(self, alpha: Any = None, *, assurance: float | Assurance | None = None) -> Any:
         """Return the coverage that the theorem promises at this level, for this calibration and sample size.
 
-        With groups it is the promise that holds in every group. It is about known labels: a new row's label is in the
-        set, or was never seen, with this probability. ``unseen_label_chance_`` says about how often the latter happens;
-        it is 0 if ``classes`` names all labels that may come. For folds of a splitter that may look at y nothing is
-        proven: the number is then 0, and a warning says so. With weights it is about rows from where they point, if
-        they are right, and else less by at most half their mean error.
+        With groups it is the promise that holds in every group, and for a mapping a dictionary with the promise to
+        each. With ``assurance`` it is promised of this calibration with that probability, not on average. It is about
+        known labels: a new row's label is in the set, or was never seen, with this probability.
+        ``unseen_label_chance_`` says about how often the latter happens; it is 0 if ``classes`` names all labels that
+        may come. For folds of a splitter that may look at y nothing is proven: the number is then 0, and a warning says
+        so. With weights it is about rows from where they point, if they are right, and else less by at most half their
+        mean error.
         """
         check_is_fitted(self)
         promises: Promises = self.fitted_.promises
-        (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], promises)
+        (level,) = self._levels([self._asked_one(alpha, assurance)], promises)
         warn_no_promise(promises.reason_of_nothing(level))
-        return float(promises.coverage(level))
+        return promises.by_name(level)
 
-    def input_level(self, alpha: float | None = None) -> float:
+    @overload
+    def input_level(self, alpha: float | None = ...) -> float: ...
+    @overload
+    def input_level(self, alpha: Mapping[Any, float]) -> dict[Any, float]: ...
+    def input_level(self, alpha: Any = None) -> Any:
         """Return the level at which calibration runs: alpha itself, or a smaller one with level="guaranteed".
 
-        ``p_values(X) > input_level(alpha)`` is ``predict_set(X, alpha).mask``, to the last label.
+        ``p_values(X) > input_level(alpha)`` is ``predict_set(X, alpha).mask``, to the last label, unless ``assurance``
+        asks for larger sets. For a mapping it is a dictionary.
         """
         check_is_fitted(self)
-        (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], self.fitted_.promises)
-        return float(level)
+        (level,) = self._levels([self._asked_one(alpha, None)], self.fitted_.promises)
+        return alpha_of(level)
