@@ -307,7 +307,7 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] 
     With a promise for every label, test rows with labels that no other row has are in no part.
     """
     held_out = model.calibration_.held_out
-    if len(held_out.folds) > 1 or held_out.groups.kind == "row":
+    if len(held_out.folds) > 1 or held_out.groups.kind in ("row", "pair"):
         return None
     if held_out.groups.kind == "all":
         return [(len(y), held_out.n)]
@@ -317,10 +317,21 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] 
     return [law for law in known if law[0] > 0]
 
 
+def check_plain_level(model: ConformalClassifier) -> None:
+    """Refuse levels that the verdicts of many splits do not know: their law is that of one alpha, on average."""
+    if model.assurance is not None:
+        raise ValueError(
+            f"assurance must be None where many splits are judged, by the law of sets that cover 1 - alpha on average; "
+            f"got {model.assurance}. Leave it out here: assured sets cover more."
+        )
+    check_alpha(model.alpha)
+
+
 def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: Any) -> ConformalClassifier:
     """Return the classifier to audit: the one given, or a model wrapped into one."""
     if isinstance(model, ConformalClassifier):
         check_unweighted(model.weights)
+        check_plain_level(model)
         same: ConformalClassifier = fresh(model).set_params(**({} if alpha is None else {"alpha": alpha}))
         return same
     return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)

@@ -203,7 +203,7 @@ def facts_of(path: Path) -> dict[str, Any]:
     name = STORE.read(path)[0]["score"]["name"]  # of the score, which is never needed here
     fields, facts = read_calibration(path, {name: _Unseen} if ":" in name else None)
     sizes = fields["held_out"].sizes.tolist()
-    names = [str(name) for name in facts["groups"]["names"]]
+    names = [", ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in _names(fields, facts)]
     scheme = fields.get("scheme")
     in_groups = "" if facts["groups"]["kind"] == "all" else " in every group"
     return {
@@ -223,6 +223,12 @@ def facts_of(path: Path) -> dict[str, Any]:
         "created": facts["created"],
         "format": facts["format"],
     }
+
+
+def _names(fields: dict[str, Any], facts: dict[str, Any]) -> Any:
+    """Return the names of groups as they are stored; cells of rows and labels are stored by number."""
+    groups = fields["held_out"].groups
+    return facts["groups"]["names"] if groups.rows is None else groups.names
 
 
 def _weights(facts: dict[str, Any], names: list[str]) -> dict[str, Any]:
@@ -286,6 +292,7 @@ def _words(name: str, value: Any) -> str:
     if name == "groups":
         sizes = ", ".join(f"{key}: {value['sizes'][key]:,}" for key in in_order(value["sizes"]))
         kinds = {"all": "none", "label": "each label", "band": "bands of labels", "row": "by row"}
+        kinds["pair"] = "each label in each group of rows"
         kinds["overlap"] = "overlapping, by combination"
         return kinds[value["kind"]] + (f" ({sizes})" if sizes else "")
     if isinstance(value, dict):

@@ -24,19 +24,24 @@ from aptset.cli.inputs import (
 )
 from aptset.cli.options import (
     ALPHA,
-    ALPHAS,
     AS_JSON,
+    ASSURANCE,
     BANDS,
     CONFORMITY,
     DIALECT,
     FRESH_U,
+    LEVELS,
     QUIET,
     SEEDS,
     TRUST,
     WEIGHTS,
+    LevelType,
+    assurance_of,
     is_given,
+    labels_in_groups,
     refuse_other_options,
     show,
+    together,
     with_options,
     with_probabilities,
 )
@@ -49,7 +54,7 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @click.option("--label", required=True, help="The column (or array, or .npy file) of true labels.")
 @click.option("-o", "--out", required=True, help="The artefact to write.")
 @CONFORMITY
-@click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
+@click.option("--groups", help="Calibrate within 'label', the values of a column, or both: 'region,label'.")
 @with_options(BANDS)
 @WEIGHTS
 @click.option("--deterministic", is_flag=True, help="u = 1: chance only orders equal probabilities.")
@@ -81,7 +86,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     settings = {"conformity": conformity, "normalize": options["normalize"]}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
-        calibration = calibrate_files(sources, counter, bands or (options["groups"] == "label" and "label"), **settings)
+        calibration = calibrate_files(sources, counter, bands or labels_in_groups(options["groups"]), **settings)
     with target_of(out) as target:
         calibration.save(target)
     content, size = (
@@ -103,7 +108,9 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     required=True,
     help="The sets: .parquet, .csv with labels joined by |, or - for CSV; or a folder, with a file for each of PROBS.",
 )
-@ALPHAS
+@LEVELS
+@with_options(ASSURANCE)
+@click.option("--confidence", is_flag=True, help="Write each row's guess, its confidence and credibility, too.")
 @click.option("--groups", help="The column of groups, if calibration was done by one.")
 @WEIGHTS
 @click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
@@ -112,7 +119,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 @QUIET
 @AS_JSON
 def predict(
-    calibration: str, out: str, alphas: tuple[float, ...], label: str | None, quiet: bool, as_json: bool, **options: Any
+    calibration: str, out: str, alphas: tuple[Any, ...], label: str | None, quiet: bool, as_json: bool, **options: Any
 ) -> None:
     """Write the prediction set of every row; all other columns travel along.
 
@@ -123,7 +130,8 @@ def predict(
     \b
     Examples:
       aptset predict new.csv -c results -o sets.csv
-      aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --prefix p_
+      aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --assurance 0.95 --prefix p_
+      aptset predict new.csv -c cal.aptset -o sets.csv --alpha malignant=0.01 --alpha benign=0.1
       aptset predict 's3://bucket/scores/*.parquet' -c cal.aptset -o s3://bucket/sets/ --prefix p_
     """
     from aptset.cli.probability_jobs import load_artefact, predict_file
@@ -135,6 +143,8 @@ def predict(
     refuse_other_options(is_run)
     if options["u"] is not None and is_given("row_id"):
         raise click.UsageError("--u fresh and --id exclude each other: with an id the chance of a row comes from it.")
+    if options["u"] is not None and options["confidence"]:
+        raise click.UsageError("--u fresh and --confidence exclude each other: both would draw u of their own.")
     asked = alphas if not is_run or is_given("alphas") else None
     if goes_to_folder(options["probs"], out):
         from aptset.cli.many_files import predict_parts
@@ -142,6 +152,7 @@ def predict(
         done = predict_parts(artefact, out, asked, label, quiet, options)
         show({**done, "out": out}, in_words(done, out), quiet, as_json)
         return
+    more = {"assurance": assurance_of(options), "confidence": options["confidence"]}
     with to_standard_output(out) as target:
         check_other_files([target], [*files_read(options, label), calibration])
         if is_run:
@@ -149,12 +160,13 @@ def predict(
 
             file = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
             names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows", "u")}
-            done = predict_rows(file, artefact, asked, target, **names, progress=not quiet)
+            done = predict_rows(file, artefact, asked, target, **names, progress=not quiet, **more)
         else:
             _, source = sources_of(options, label, quiet)
             loaded = load_artefact(artefact, options["trust"])
             with counting(source.file.rows, "rows", not quiet) as counter:
-                done = predict_file(source, loaded, alphas, target, counter, options["normalize"], options["u"])
+                of_rows = (options["normalize"], options["u"])
+                done = predict_file(source, loaded, alphas, target, counter, *of_rows, **more)
     done["out"] = out
     show(done, in_words(done, out), quiet, as_json, err=out == "-")
 
@@ -178,13 +190,20 @@ def in_words(done: dict[str, Any], out: str) -> str:
 @click.command()
 @click.argument("sets", nargs=-1, required=True)
 @click.option("--label", required=True, help="The column of true labels.")
-@click.option("--alpha", type=float, help="The level of the sets, as a reference.")
+@click.option(
+    "--alpha",
+    "alphas",
+    multiple=True,
+    type=LevelType(),
+    callback=together,
+    help="The level of the sets, as a reference; or of each label or group: --alpha malignant=0.01 --alpha benign=0.1.",
+)
 @click.option("--groups", help="A column to break coverage and size down by.")
 @with_options(DIALECT)
 @QUIET
 @AS_JSON
 def evaluate(
-    sets: tuple[str, ...], label: str, alpha: float | None, quiet: bool, as_json: bool, **options: Any
+    sets: tuple[str, ...], label: str, alphas: tuple[Any, ...], quiet: bool, as_json: bool, **options: Any
 ) -> None:
     """Judge a file of sets, or many (files, folders, globs, URLs), against the labels in it.
 
@@ -196,6 +215,9 @@ def evaluate(
     from aptset.cli.evaluation_jobs import evaluate_files
     from aptset.cli.probability_jobs import evaluation_as_json
 
+    if len(alphas) > 1:
+        raise click.UsageError("--alpha is one level here: that of the sets that are judged.")
+    alpha = alphas[0] if alphas else None
     dialect = {name: options[name] for name in ("sep", "encoding")}
     is_one = is_one_file(sets)
     files = [open_table(sets[0], **dialect, quiet=quiet)] if is_one else parts_of(sets, quiet, **dialect).files()

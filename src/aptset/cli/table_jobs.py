@@ -16,11 +16,13 @@ from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import as_texts
 from aptset.cli.files import SetsWriter
 from aptset.cli.models import make_model, takes_raw_columns
+from aptset.cli.options import column_of_groups, labels_in_groups
 from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
 from aptset.cli.tables import ColumnChoice, TableRows, model_for, read_rows
 from aptset.core.files import atomic_path
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
+from aptset.core.levels import check_assurance
 from aptset.core.validate import all_at_once, check_share_of_split
 from aptset.estimator.storage import FACTS, save_classifier
 from aptset.metrics.estimates import in_p
@@ -36,7 +38,7 @@ class Settings:
     model: str = "logistic"
     calibration: str = "split"
     share: float | None = None
-    alphas: tuple[float, ...] = (0.1,)
+    alphas: tuple[Any, ...] = (0.1,)
     conformity: str | Score = "adaptive"
     level: str = "nominal"
     randomized: bool = True
@@ -48,6 +50,16 @@ class Settings:
     progress: bool = False
     trust: tuple[str, ...] = ()
     choice: ColumnChoice = field(default_factory=ColumnChoice)
+    assurance: Any = None
+
+    @property
+    def column(self) -> str | None:
+        """The column of the groups of rows; a grouping that has a name is one of labels."""
+        return self.groups if is_grouping(self.groups) else column_of_groups(self.groups)
+
+    def of_fit(self, groups: Any) -> Any:
+        """Return groups of rows as calibration takes them: with labels, where both decide."""
+        return (groups, "label") if groups is not None and labels_in_groups(self.groups) else groups
 
     def classifier(self, model: Any) -> ConformalClassifier:
         """Return the classifier that the settings stand for."""
@@ -62,6 +74,7 @@ class Settings:
             n_jobs=self.jobs,
             progress=self.progress,
             random_state=self.seed,
+            assurance=self.assurance,
         )
 
 
@@ -108,15 +121,25 @@ class TableResult:
             f"The model's first guess is right in {accuracy:.1%} of the test rows.",
         ]
         for evaluation in self.evaluations:
-            alpha = float(evaluation.alpha or 0)
             lines += [
-                f"Promised: coverage of at least {self.classifier.guarantee(alpha):.4g} (asked for: {1 - alpha:g}).",
+                self._promised(evaluation.alpha),
                 f"Measured: coverage {evaluation.coverage!r}, mean size {evaluation.mean_size!r}.",
             ]
         if self.p_value is not None:
             verdict = "agrees with" if self.p_value > 0.01 else "does NOT agree with"
             lines.append(f"The measurement {verdict} a valid calibration of this size ({in_p(self.p_value)}).")
         return "\n".join([*lines, "", *(repr(evaluation) for evaluation in self.evaluations)])
+
+    def _promised(self, alpha: Any) -> str:
+        """Return the promise at one level in words, and with what assurance."""
+        promise = promise_of(self.classifier, alpha)
+        if isinstance(promise, dict):
+            shown = ", ".join(f"{name} {part:.4g}" for name, part in promise.items())
+            text = f"Promised: coverage of at least {shown}"
+        else:
+            text = f"Promised: coverage of at least {promise:.4g} (asked for: {1 - alpha:g})"
+        sure = check_assurance(self.settings.assurance)
+        return f"{text}." if sure is None else f"{text}, by this calibration with {sure}."
 
     def write(self, folder: Path) -> list[str]:
         """Write the sets, the evaluation, and the classifier that `aptset predict -c` takes; return the names."""
@@ -126,7 +149,7 @@ class TableResult:
         label = "label" if self.target in ("row", "size", "set") else self.target
         others = {"row": pa.array(self.test), label: pa.array(self.truth.tolist())}
         names, alphas = self.classifier.classes_.tolist(), self.settings.alphas
-        promise = {"promise": self.classifier.guarantee(), "p_value": self.p_value, "target": self.target}
+        promise = {"promise": promise_of(self.classifier), "p_value": self.p_value, "target": self.target}
         # Each takes its place when all are written: a full disk leaves the results of an earlier run as they were.
         with (
             SetsWriter(folder / WRITTEN[0], list(others), names, alphas) as writer,
@@ -139,7 +162,7 @@ class TableResult:
 
     def table(self) -> dict[str, Any]:
         """Return how rows of a file become rows of X, for those who predict later."""
-        groups = None if is_grouping(self.settings.groups) else self.settings.groups
+        groups = None if is_grouping(self.settings.groups) else self.settings.column
         columns = self.rows.plan.as_json()
         return {"target": self.target, "columns": columns, "groups": groups, "id": self.settings.row_id}
 
@@ -153,6 +176,16 @@ def _namesakes(target: str, names: Sequence[str]) -> list[str]:
     ]
 
 
+def promise_of(classifier: ConformalClassifier, alpha: Any = None) -> Any:
+    """Return the promise at a level, to each label or group by its name in text where levels differ."""
+    promise: Any = classifier.guarantee(alpha)
+    return {_cell_in_words(name): part for name, part in promise.items()} if isinstance(promise, dict) else promise
+
+
+def _cell_in_words(name: Any) -> str:
+    return ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+
+
 def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str, Any]:
     """Return the evaluation at the first level, and those at the other levels under ``others``."""
     first, *others = evaluations
@@ -163,7 +196,7 @@ def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str,
 def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
     """Train and calibrate on 70 % of the rows, judge on the others."""
     model = make_model(settings.model, settings.trust)
-    groups, row_id = settings.groups, settings.row_id
+    groups, row_id = settings.column, settings.row_id
     rows = read_rows(file, target, groups, row_id, choice=settings.choice, raw=takes_raw_columns(model))
     ids = None if row_id is None else as_objects(as_texts(file.table((row_id,))[row_id]))
     train, test = train_test_split(np.arange(len(rows.labels)), test_size=0.3, random_state=settings.seed)
@@ -171,7 +204,7 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
     classifier = settings.classifier(model_for(file.path, rows.plan, model, [settings.calibration])).fit(
         rows.features.iloc[train],
         rows.labels[train],
-        groups=None if by is None else by[train],
+        groups=settings.of_fit(None if by is None else by[train]),
         ids=None if ids is None else ids[train],
     )
     of_test, test_ids = None if by is None else by[test], None if ids is None else ids[test]
@@ -183,7 +216,12 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
         evaluate(of_level, y, groups=shown, alpha=alpha) for of_level, alpha in zip(sets, settings.alphas, strict=True)
     ]
     p_value = None
-    if classifier.fitted_.rule.scheme.name == "split" and groups is None and settings.bands is None:
+    if (
+        classifier.fitted_.rule.scheme.name == "split"
+        and groups is None
+        and settings.bands is None
+        and settings.assurance is None
+    ):
         n, alpha = classifier.n_calibration_, settings.alphas[0]
         p_value = coverage_test(sets[0].covers(y), n=n, alpha=alpha).p_value
     is_raw = classifier.estimator is model

@@ -160,6 +160,11 @@ def alpha_of(level: Level) -> float | dict[Any, float]:
     return float(alpha) if isinstance(alpha, Fraction) else {name: float(part) for name, part in alpha}
 
 
+def levels_of_mapping(alpha: Mapping[Any, Any]) -> dict[Any, float]:
+    """Return the level of each name, checked."""
+    return {name: float(part) for name, part in _check_mapping(alpha)}
+
+
 def shown_alpha(level: Level) -> str:
     """Return alpha in short: 0.1, or malignant=0.01,benign=0.1."""
     alpha = alpha_of(level)

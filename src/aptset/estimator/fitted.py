@@ -13,6 +13,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples
 
 from aptset import Calibration, CrossCalibration, PredictionSets
+from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.conformal.aggregation import Tally, chunks
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import Whole, effective_in_words, warn_of_weights
@@ -258,9 +259,16 @@ class SetsOfPieces:
         The levels, as :meth:`ConformalClassifier.predict_set` takes them.
     n_rows : int or None
         How many rows the table has, if that is known.
+    with_confidence : bool
+        Whether ``confidence`` shall have that of the rows of the last piece.
     """
 
-    def __init__(self, classifier: Any, alphas: Sequence[Any], n_rows: int | None) -> None:
+    confidence: Confidence | None = None
+
+    def __init__(
+        self, classifier: Any, alphas: Sequence[Any], n_rows: int | None, with_confidence: bool = False
+    ) -> None:
+        self._with_confidence = with_confidence
         self._classifier, self._fitted = classifier, classifier._fitted()
         self._alphas, _ = classifier._asked(list(alphas), None)
         self._levels = classifier._levels(self._alphas, self._fitted.promises)
@@ -279,6 +287,9 @@ class SetsOfPieces:
         classifier = self._classifier
         if samples.weights is not None:
             self._fitted.warn(samples, values, self._alphas, self._levels)
+        if self._with_confidence:
+            _, p_values, probabilities = self._fitted.answer(samples, self._levels[0], True, classifier.n_jobs)
+            self.confidence = confidence_of(p_values, probabilities, self._fitted.rule.classes)
         sets: list[PredictionSets] = self._fitted.sets(samples, self._levels, classifier.allow_empty, classifier.n_jobs)
         return sets
 

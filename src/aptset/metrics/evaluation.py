@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 from aptset.core import validate
 from aptset.core.displays import Display, drawable
-from aptset.core.labels import check_length
+from aptset.core.labels import as_labels, check_length, distinct, hashable
+from aptset.core.levels import levels_of_mapping
 from aptset.core.overlapping import Overlapping
 from aptset.core.tables import Backend, html_table, make_table
 from aptset.core.validate import check_alpha
 from aptset.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
-from aptset.metrics.coverages import check_level
+from aptset.metrics.coverages import check_level, levels_by_name
 from aptset.metrics.estimates import Estimate, check_confidence, share_of_count
 from aptset.metrics.evaluation_rows import EvaluationRows, as_group_list, show_curve
 from aptset.metrics.outcome import Outcome
@@ -64,8 +65,10 @@ class Evaluation:
         If X was given.
     overall, parts : dict
         The same numbers by name.
-    alpha : float or None
-        The level of the sets, if given.
+    alpha : float, dict or None
+        The level of the sets, or of each label or group, if given.
+    judged : dict
+        For levels of labels or groups: the coverage that was asked of each, beside the one that was measured.
     n : int
         Number of rows.
     evidence : EvaluationRows or None
@@ -85,7 +88,7 @@ class Evaluation:
 
     overall: dict[str, Measured | None]
     parts: dict[str, dict[Any, Estimate] | None]
-    alpha: float | None
+    alpha: float | dict[Any, float] | None
     n: int
     evidence: EvaluationRows | None = field(default=None, repr=False, compare=False)
     confidence: float = 0.95
@@ -122,6 +125,25 @@ class Evaluation:
         assert measured is not None, "metrics of all rows without features are always known"
         return as_estimate(measured)
 
+    @property
+    def one_level(self) -> float:
+        """The level of all sets, for what can show no more than one; 0 where none was given."""
+        return self.alpha if isinstance(self.alpha, float) else 0.0
+
+    @property
+    def judged_by(self) -> Literal["label", "group"]:
+        """Whether levels that differ are those of labels or of groups."""
+        levels, labels = self.alpha if isinstance(self.alpha, dict) else {}, self.parts.get("by_label") or {}
+        return "label" if all(hashable(label) in levels for label in labels) else "group"
+
+    @property
+    def judged(self) -> dict[Any, tuple[float, Estimate]]:
+        """For levels of labels or groups: 1 - alpha of each that occurs, and its coverage."""
+        if not isinstance(self.alpha, dict):
+            return {}
+        measured = self.parts.get(f"by_{self.judged_by}") or {}
+        return {name: (1 - self.alpha[hashable(name)], estimate) for name, estimate in measured.items()}
+
     def estimates(self) -> Iterator[tuple[Metric, Estimate]]:
         """Yield every metric over all rows that is known, those of features last."""
         for metric in sorted(METRICS.values(), key=lambda metric: metric.needs_features):
@@ -143,7 +165,8 @@ class Evaluation:
 
         The lowest of many is low by chance too. Its interval is therefore the one that holds for all of them at once
         (Bonferroni), and so for the one that was chosen because it came out lowest. Empty sets, which cover nothing,
-        are left out of the sizes. (The smallest sets cover least by construction where u decides about a label: see
+        are left out of the sizes. Where labels or groups have levels of their own it is the one that falls shortest of
+        its own. (The smallest sets cover least by construction where u decides about a label: see
         :func:`size_stratified_coverage`. What is printed leaves sizes out.)
 
         Examples
@@ -160,7 +183,8 @@ class Evaluation:
         if not values:
             return None
         each = 1 - (1 - self.confidence) / len(values)
-        name = min(values, key=lambda name: (values[name] != values[name], float(values[name])))
+        asked = {name: promised for name, (promised, _) in self.judged.items()} if by == self.judged_by else {}
+        name = min(values, key=lambda name: (values[name] != values[name], values[name] - asked.get(name, 0.0)))
         return name, share_of_count(values[name].count or 0, values[name].n, each)
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
@@ -191,7 +215,7 @@ class Evaluation:
         columns: dict[str, Any] = {by: drawable(list(values)), what: [float(v) for v in values.values()]}
         for name in ("low", "high", "n"):
             columns[name] = [getattr(v, name) for v in values.values()]
-        marks = [1 - self.alpha] if what == "coverage" and self.alpha is not None else []
+        marks = [1 - self.alpha] if what == "coverage" and isinstance(self.alpha, float) else []
         return Display(columns, "bar", f"{what} by {by}", by, what, marks)
 
     def _words(self, metric: Metric) -> str:
@@ -201,7 +225,7 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        at_alpha = "" if self.alpha is None else f" at alpha={self.alpha:g}"
+        at_alpha = "" if self.alpha is None else f" at alpha={_shown(self.alpha)}"
         rows = [
             (self._words(metric), f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}")
             for metric, value in self.estimates()
@@ -211,7 +235,7 @@ class Evaluation:
         return html_table(f"Evaluation of {self.n} prediction sets{at_alpha}", head, rows, notes)
 
     def __repr__(self) -> str:
-        at_alpha = "" if self.alpha is None else f" at alpha={self.alpha:g}"
+        at_alpha = "" if self.alpha is None else f" at alpha={_shown(self.alpha)}"
         head = f"Evaluation of {self.n} prediction sets{at_alpha}"
         known = ((metric, value) for metric, value in self.estimates() if metric.name != "worst_slice")
         lines = [f"  {self._words(metric):<28} {value!r}" for metric, value in known]
@@ -219,9 +243,32 @@ class Evaluation:
             lowest = self.lowest(by)
             if lowest is not None:
                 lines.append(f"  {'lowest coverage by ' + by:<28} {lowest[1]!r} for {lowest[0]}")
+        for name, (promised, estimate) in list(self.judged.items())[:_MOST_JUDGED]:
+            lines.append(f"  {f'coverage of {name}':<28} {estimate!r}, at least {promised:g} was asked for")
         if self.worst_slice is not None:
             lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
         return "\n".join([head, *lines])
+
+
+_MOST_JUDGED = 12  # labels or groups that are printed one by one
+
+
+def _shown(alpha: float | dict[Any, float]) -> str:
+    return f"{alpha:g}" if isinstance(alpha, float) else repr(alpha)
+
+
+def check_judged(alpha: Any, labels: Any, groups: Any, p_values: Any) -> tuple[float | dict[Any, float] | None, Any]:
+    """Return the level, and that of labels alone: levels of groups say nothing about labels."""
+    if not isinstance(alpha, Mapping):
+        return None if alpha is None else float(check_alpha(alpha)), alpha
+    if p_values is not None:
+        raise ValueError("p_values must be left out where alpha is a mapping: what is drawn from them has one level.")
+    levels = levels_of_mapping(alpha)
+    of_labels = all(hashable(label) in levels for label in distinct(as_labels(labels, "labels")).tolist())
+    if of_labels or groups is None:  # what is missing, metrics say
+        return levels, alpha
+    levels_by_name(alpha, list(dict.fromkeys(as_group_list(groups) or [])))
+    return levels, None
 
 
 def evaluate(
@@ -230,7 +277,7 @@ def evaluate(
     X: Any = None,
     groups: ArrayLike | Overlapping | None = None,
     *,
-    alpha: float | None = None,
+    alpha: float | Mapping[Any, float] | None = None,
     classes: ArrayLike | None = None,
     confidence: float = 0.95,
     random_state: Any = 0,
@@ -251,8 +298,9 @@ def evaluate(
         Features, to look for the worst slice.
     groups : array or Overlapping, optional
         A group for each row, or those that it is in, to break coverage and size down.
-    alpha : float, optional
-        The level of the sets: drawn as a reference, and the target of the coverage gap.
+    alpha : float or mapping, optional
+        The level of the sets: drawn as a reference, and the target of the coverage gap. A mapping has a level for each
+        label (or each of the ``groups``), and each is judged against its own.
     classes : array, optional
         The label of each column of a mask; by default the column numbers.
     confidence : float, default=0.95
@@ -285,15 +333,18 @@ def evaluate(
     1
     """
     checked = PredictionSets.of(sets, classes)
-    level = None if alpha is None else float(check_alpha(alpha))
+    level, of_labels = check_judged(alpha, labels, groups, p_values)
     if groups is not None:
         check_length(as_group_list(groups) or groups, len(checked), "groups")
     check_needs_p_values(p_values, probabilities=probabilities, n=n, allow_empty=allow_empty)
     rows = None
-    if p_values is not None:
+    if p_values is not None and not isinstance(level, dict):
         rows = EvaluationRows.of(checked, labels, p_values, probabilities, groups, X, level, n, allow_empty)
     outcome = Outcome.of(checked, labels)
-    kinds, common = outcome.by_kind(), {"alpha": alpha, "X": X, "random_state": random_state, "confidence": confidence}
+    kinds, common = (
+        outcome.by_kind(),
+        {"alpha": of_labels, "X": X, "random_state": random_state, "confidence": confidence},
+    )
     return Evaluation(
         overall={
             name: one.measure(outcome if one.needs_features or not one.streams else kinds, **common)
