@@ -37,6 +37,7 @@ from aptset.sets import PredictionSets
 NOT_OFFERED = {
     "threshold": "a label is compared with the scores of each fold under that fold's own model, so no one threshold "
     "decides. Ask predict_set or p_values",
+    "ranks": "counts of all folds are compared with one rank, and no one score has it. Ask predict_set or p_values",
     "scores": "scores of different folds come from different models. Those of each fold are in held_out.folds",
     "monitor": "a monitor goes by the law of a split, and of folds only a bound is known. Watch a calibration of one "
     "model",

@@ -160,7 +160,6 @@ SPLITTING = [
     SEED,
     QUIET,
     AS_JSON,
-    ASSURANCE,
 ]
 with_splits = with_options(SPLITTING)
 

@@ -222,7 +222,8 @@ class Thresholds(ABC):
     ) -> tuple[Ids | None, Whole | None]:
         """Return the group of each new row and the mass that rows bring; say if samples are too few for the levels."""
         for level in levels:
-            check_level_offered(self, level)
+            if not isinstance(level, Fraction):
+                check_level_offered(self, level)
         if groups is None and self.groups.kind == "all":
             few = n_rows < _FEW  # the short way of small calls
             ids: Ids | None = np.zeros(n_rows, dtype=np.int32) if few else of_one_group(n_rows, np.int32)

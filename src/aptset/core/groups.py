@@ -85,7 +85,7 @@ class Groups:
     @property
     def by_label(self) -> bool:
         """Whether labels of one row may fall into different groups."""
-        return self.kind in ("label", "band")
+        return self.kind in ("label", "band", "pair")
 
     def ids(self, values: GroupValues | None, n_rows: int) -> Ids | None:
         """Return the id of each row: -1 for a value never seen, zeros without groups, None where the label decides."""

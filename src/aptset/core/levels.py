@@ -173,6 +173,8 @@ def shown_alpha(level: Level) -> str:
 
 def check_level(alpha: Any, assurance: Any = None) -> Level:
     """Return one level: an alpha, or one for each cell, and the assurance of both."""
+    if type(alpha) is float and assurance is None:
+        return _level_of_float(alpha)
     sure = check_assurance(assurance)
     if isinstance(alpha, CellLevel):
         return alpha if sure is None else CellLevel(alpha.alpha, sure)
@@ -242,6 +244,9 @@ def warn_if_too_few(
     ``sizes`` are those of the cells that the new rows can be in. ``levels`` are the input levels at which calibration
     runs, where they are not the levels that were asked for; ``n_filled`` is the number of cells that have rows.
     """
+    plain = [level for level in alphas if type(level) is Fraction]
+    if levels is None and len(plain) == len(alphas) and min(sizes.values(), default=0) >= size_needed(min(plain)):
+        return  # the short way of small calls
     needed = _needed(sizes, levels or alphas, groups, n_filled)
     short = {name: n for name, n in sizes.items() if n < needed[name]}
     if not short:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one
 from aptset.conformal.scheme import Scheme
 from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import Groups, GroupValues
-from aptset.core.levels import CellLevel, Level, shown_alpha, warn_if_too_few
+from aptset.core.levels import CellLevel, Level, warn_if_too_few
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.randomization import Chance, NewU, check_first_row, check_ids, column_or_values
 from aptset.core.row_seeds import row_seeds
@@ -170,7 +171,8 @@ class Fitted:
         if isinstance(promised, dict):
             promise = f"promises coverage >= {', '.join(f'{part:.4g} of {name}' for name, part in promised.items())}"
         else:
-            promise = f"promises coverage >= {promised:.4g}, level {shown_alpha(level)}"
+            runs_at = level if isinstance(level, Fraction) else level.strictest
+            promise = f"promises coverage >= {promised:.4g}, level {float(runs_at):.4g}"
         if isinstance(level, CellLevel) and level.assurance is not None:
             promise += f", {level.assurance} that this calibration keeps it"
         promise += ", if the weights are right" if self.promises.is_weighted else ""

@@ -150,9 +150,12 @@ class Rest(NamedTuple):
 
     def of(self, *values: Any) -> list[Any]:
         """Return what belongs to these rows; what is None or the name of a column stays."""
-        return [
-            value if value is None or isinstance(value, str) else fitting.take(value, self.rows) for value in values
-        ]
+        return [self._of(value) for value in values]
+
+    def _of(self, value: Any) -> Any:
+        if is_pair(value):  # the groups of rows, and what decides with them
+            return self._of(value[0]), value[1]
+        return value if value is None or isinstance(value, str) else fitting.take(value, self.rows)
 
 
 def set_aside_and_choose(
