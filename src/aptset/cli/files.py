@@ -26,7 +26,7 @@ from aptset.arrow.formats import (
     of_even_length,
 )
 from aptset.arrow.formats.arrays import ArrayFile
-from aptset.arrow.layout import as_coded_texts, as_numbers, as_texts, of_numbers, of_texts
+from aptset.arrow.layout import as_coded_texts, as_numbers, as_texts, of_texts
 from aptset.arrow.predicting import columns_of_sets, names_of_sets
 from aptset.cli.checks import (
     check_columns,
@@ -188,7 +188,7 @@ def columns_of_confidence(rows: Confidence) -> dict[str, pa.Array]:
     """Return the guess of each row as a text, and the numbers about it."""
     guess, *numbers = rows
     texts = of_texts([str(label) for label in guess.tolist()])
-    return dict(zip(CONFIDENCE, [texts, *map(of_numbers, numbers)], strict=True))
+    return dict(zip(CONFIDENCE, [texts, *map(pa.array, numbers)], strict=True))
 
 
 class SetsWriter:

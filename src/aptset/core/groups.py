@@ -9,7 +9,7 @@ Mondrian conformal prediction: Vovk, Gammerman and Shafer 2005, "Algorithmic lea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -61,7 +61,7 @@ class Groups:
     names: tuple[Any, ...]
     bands: tuple[int, ...] | None = None
     overlap: Overlap | None = None
-    rows: tuple[Any, ...] | None = None
+    rows: tuple[Any, ...] | None = field(default=None, repr=False)  # names hold them; streams go by this text
 
     @classmethod
     def of(cls, values: Iterable[Any] | None, setting: Any, classes: NDArray[Any]) -> Groups:

@@ -326,14 +326,19 @@ def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -
         **common_facts(rule.score, rule.classes, fitted.held_out, rule.key, rule.chance),
         "n": of_measure["n"],
         "scores_hash": of_measure["scores_hash"],
-        "settings": {name: plain_value(value) for name, value in settings.items()},
-        "group_setting": plain_value(state["group_setting"]),
+        "settings": {name: _plain(value) for name, value in settings.items()},
+        "group_setting": _plain(state["group_setting"]),
         "known_classes": None if classes is None else plain_labels(np.asarray(classes)),
         "unseen_label_chance": state["unseen_label_chance"],
         "n_models": len(state["models"]),
         "n_members": state["n_members"],
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}},
     }
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as JSON has it: a plain value, or a list of them."""
+    return [_plain(part) for part in value] if isinstance(value, list) else plain_value(value)
 
 
 def _version(package: str) -> str | None:
