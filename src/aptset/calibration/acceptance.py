@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.calibration.acceptance_rows import (
     CONFIDENCES,
     OWN,
-    Looked,
     Reading,
     cells_of,
     check_confidence,
@@ -36,7 +35,7 @@ from aptset.calibration.request import take_ids
 from aptset.conformal import acceptance as rules
 from aptset.core.displays import Display
 from aptset.core.groups import Groups
-from aptset.core.randomization import NO_DRAW, Chance, Draw, fingerprint_of
+from aptset.core.randomization import Chance, fingerprint_of
 from aptset.core.validate import check_generator, draw_key, flag, number, one_of, share
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import CALIBRATION
@@ -214,7 +213,7 @@ class Acceptance:
         -------
         array of bool
         """
-        looked = self._new(probabilities, confidence, NO_DRAW, logits)
+        looked = look_at_new(self.reading, probabilities, confidence, None, logits)
         n_rows = len(looked.confidence)
         if n_rows == 1:
             raise ValueError(
@@ -370,9 +369,6 @@ class Acceptance:
 
     def _own_cells(self) -> NDArray[np.int32]:
         return np.zeros(self.n, dtype=np.int32) if self.cells is None else self.cells
-
-    def _new(self, probabilities: Any, confidence: Any, draw: Draw, logits: Any) -> Looked:
-        return look_at_new(self.reading, probabilities, confidence, draw, logits)
 
     def _budgets(self, error: Any) -> dict[int | None, Fraction]:
         """Return the error of each group, by number, or the one of all rows under None."""

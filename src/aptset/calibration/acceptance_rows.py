@@ -15,7 +15,7 @@ from aptset.core.group_values import check_group_values
 from aptset.core.groups import EVERYONE, Cells, Groups
 from aptset.core.labels import as_labels, check_labels, check_length, columns_of, distinct, refuse_masked
 from aptset.core.matrix import check_named_columns, check_new_probabilities, check_probabilities
-from aptset.core.randomization import Chance, Draw
+from aptset.core.randomization import NO_DRAW, Chance, Draw
 from aptset.core.validate import flag
 from aptset.kernels.formula import Floats, Formula, Weights, normalised
 from aptset.kernels.rowhash import Words, uniforms
@@ -87,7 +87,7 @@ class Reading:
         return looked.guesses
 
 
-def look_at_new(reading: Reading, probabilities: Any, confidence: Any, draw: Draw, logits: Any) -> Looked:
+def look_at_new(reading: Reading, probabilities: Any, confidence: Any, draw: Draw | None, logits: Any) -> Looked:
     """Return what is known of new rows."""
     matrix, own = reading.matrix(probabilities), reading.own_confidence(confidence, probabilities)
     kind = reading.confidence if isinstance(reading.confidence, str) else OWN
@@ -101,26 +101,34 @@ def look_at(
     own: Any,
     kind: str,
     key: int,
-    draw: Draw,
+    draw: Draw | None,
     side: int,
     normalize: bool,
     logits: bool,
 ) -> Looked:
-    """Return the confidence, guess and u of each row; refuse rows that are no probabilities."""
+    """Return the confidence, guess and u of each row; refuse rows that are no probabilities.
+
+    Without a draw nobody needs u.
+    """
     if matrix is None:
-        confidence = check_numbers(own, None)
-        keys = hash_rows(confidence[:, None], key) if draw.seeds is None and draw.u is None else draw.seeds
-        keys = np.zeros(len(confidence), dtype=np.uint64) if keys is None else keys
-        seeds = own_seeds(keys, side) if draw.seeds is None else keys
-        n_copies = int(np.count_nonzero(seeds != keys))
-        return Looked(confidence, None, seeds, uniforms(seeds) if draw.u is None else draw.u, n_copies)
-    rows = make_rows(matrix, probabilities, False, logits, _FORMULA, key, draw, normalize, side, 0)
+        return _look_at_numbers(check_numbers(own, None), key, draw, side)
+    rows = make_rows(matrix, probabilities, False, logits, _FORMULA, key, draw or NO_DRAW, normalize, side, 0)
     assert isinstance(rows, Rows)
     guesses = np.asarray(rows.probabilities.argmax(axis=1), dtype=np.int64)
     scored = scores_of_labels(rows, guesses)
     confidence = _confidence_of(rows, kind) if own is None else check_numbers(own, len(matrix))
-    u = uniforms(scored.seeds) if draw.u is None else draw.u
+    u = uniforms(scored.seeds) if draw is None or draw.u is None else draw.u
     return Looked(confidence, guesses, scored.seeds, u, scored.n_copies)
+
+
+def _look_at_numbers(confidence: Floats, key: int, draw: Draw | None, side: int) -> Looked:
+    """Return what is known of rows of which only a confidence came: u is drawn from that number."""
+    if draw is None or draw.u is not None:
+        nothing = np.zeros(len(confidence), dtype=np.uint64)
+        return Looked(confidence, None, nothing, confidence if draw is None or draw.u is None else draw.u, 0)
+    keys = hash_rows(confidence[:, None], key) if draw.seeds is None else draw.seeds
+    seeds = own_seeds(keys, side) if draw.seeds is None else keys
+    return Looked(confidence, None, seeds, uniforms(seeds), int(np.count_nonzero(seeds != keys)))
 
 
 def _confidence_of(rows: Rows, kind: str) -> Floats:
