@@ -125,12 +125,17 @@ class AcceptanceThreshold:
         n_rows = len(matrix) if matrix is not None else len(check_numbers(own, None))
         draw = reading.chance.predicts(u, ids, n_rows, reading.key, stacklevel=3)
         looked = look_at_new(reading, probabilities, confidence, draw, logits)
-        if self.is_one:
-            return _above(looked.confidence, looked.u, self.levels[ALL])
-        cells, act = reading.cells(looked, guesses, groups), np.zeros(n_rows, dtype=np.bool_)
+        cells = None if self.is_one else reading.cells(looked, guesses, groups)
+        return self.above(looked.confidence, looked.u, cells)
+
+    def above(self, confidence: Floats, u: Floats, cells: NDArray[np.integer[Any]] | None) -> NDArray[np.bool_]:
+        """Return which rows are above the threshold, that of their group or guess if each has its own."""
+        if self.is_one or cells is None:
+            return _above(confidence, u, self.levels[ALL])
+        act = np.zeros(len(confidence), dtype=np.bool_)
         for name, level in self.levels.items():
-            rows = np.flatnonzero(cells == reading.groups.names.index(name))
-            act[rows] = _above(looked.confidence[rows], looked.u[rows], level)
+            rows = np.flatnonzero(cells == self.reading.groups.names.index(name))
+            act[rows] = _above(confidence[rows], u[rows], level)
         return act
 
     def merge(self, other: Any) -> AcceptanceThreshold:
