@@ -124,7 +124,7 @@ SCHEMAS = {
         rules=_level_rules,
     ),
 }
-STORE = Store(SCHEMAS, "kind of acceptance", "Make it again with `aptset accept --learn` or save().")
+STORE = Store(SCHEMAS, "kind of acceptance", "Make it again with `aptset calibrate --accept` or save().")
 
 
 def write_acceptance(path: str | Path, rule: Acceptance) -> None:

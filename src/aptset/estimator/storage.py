@@ -175,7 +175,6 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
     counts, labels = tensors["label_counts"], tensors["labels"]
     return {
         **score_rules(facts, tensors),
-        **decision_rules(tensors, facts["n"], len(facts["classes"]["values"]), len(facts["groups"]["names"])),
         "it must have labels for each model": lambda: (
             ((counts >= -1) & (counts != 0) & (counts <= len(labels))).all()
             and int(np.maximum(counts, 0).sum()) == len(labels)
@@ -184,6 +183,7 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
         "its labels must be among the classes": lambda: (
             (labels >= 0) & (labels < len(facts["classes"]["values"]))
         ).all(),
+        **decision_rules(tensors, facts["n"], len(facts["classes"]["values"]), len(facts["groups"]["names"])),
     }
 
 
