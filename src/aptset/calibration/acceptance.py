@@ -237,6 +237,11 @@ class Acceptance:
         _warn_of_batches(said, 3)
         return act
 
+    def above_in_batch(self, confidence: Floats, error: float) -> NDArray[np.bool_]:
+        """Return which rows of a batch are acted on, given their confidences; without a word about small batches."""
+        wrong_rows, one = self.confidences[self.is_wrong], _exact(error, "error", "")
+        return np.asarray(confidence > rules.batch_bound(wrong_rows, self.n, confidence, one))
+
     def threshold(
         self,
         error: float | Mapping[Any, float] = 0.05,
