@@ -12,6 +12,8 @@ _PUBLIC = {
     "arrow.predicting": "predict_batches",
     "audits.audit": "audit",
     "audits.compare": "compare",
+    "calibration.acceptance": "Acceptance learn_acceptance",
+    "calibration.acceptance_threshold": "AcceptanceThreshold",
     "calibration.calibrate": "calibrate calibrate_cv",
     "calibration.calibration": "Calibration",
     "calibration.cross_calibration": "CrossCalibration",

@@ -4,6 +4,9 @@ from aptset.arrow.calibrating import calibrate_batches as calibrate_batches
 from aptset.arrow.predicting import predict_batches as predict_batches
 from aptset.audits.audit import audit as audit
 from aptset.audits.compare import compare as compare
+from aptset.calibration.acceptance import Acceptance as Acceptance
+from aptset.calibration.acceptance import learn_acceptance as learn_acceptance
+from aptset.calibration.acceptance_threshold import AcceptanceThreshold as AcceptanceThreshold
 from aptset.calibration.calibrate import calibrate as calibrate
 from aptset.calibration.calibrate import calibrate_cv as calibrate_cv
 from aptset.calibration.calibration import Calibration as Calibration

@@ -257,7 +257,7 @@ def test_evaluate_judges_each_label_against_its_own_level():
     sets = calibration.predict_set(NEW, LEVELS)
     evaluation = aptset.evaluate(sets, TRUTH, alpha=LEVELS)
     covered = sets.covers(TRUTH)
-    shares = {label: covered[TRUTH == label].mean() for label in LABELS}
+    shares = {label: covered[label == TRUTH].mean() for label in LABELS}
     gap = np.mean([abs(shares[label] - (1 - LEVELS[label])) for label in LABELS])
     assert float(evaluation.coverage_gap) == pytest.approx(gap)
     assert {name: asked for name, (asked, _) in evaluation.judged.items()} == {n: 1 - a for n, a in LEVELS.items()}
@@ -272,7 +272,7 @@ def test_evaluate_judges_each_label_against_its_own_level():
 
 def scores_by_definition(calibration, p_values, groups_of_new):
     """Return the cells of calibration rows and new labels, as pairs."""
-    return {cell: np.flatnonzero((REGIONS == cell[0]) & (cell[1] == Y)) for cell in product(("north", "south"), LABELS)}
+    return {cell: np.flatnonzero((cell[0] == REGIONS) & (cell[1] == Y)) for cell in product(("north", "south"), LABELS)}
 
 
 def test_every_label_in_every_group_is_a_cell_of_its_own():

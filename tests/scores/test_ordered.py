@@ -117,6 +117,7 @@ def graded(n, seed):
 
 P, Y = graded(400, 3)
 NEW, TRUTH = graded(20_000, 5)
+U = np.full(400, 0.5)
 NAMES = np.array(["fine", "fair", "poor", "bad", "worse", "worst"])
 
 
@@ -134,7 +135,7 @@ def test_coverage_follows_the_law_and_every_set_is_an_interval(how):
 
 
 def test_texts_need_an_order_and_it_is_taken_from_an_ordered_categorical():
-    names = dict(classes=NAMES, random_state=0)
+    names = {"classes": NAMES, "random_state": 0}
     with pytest.raises(ValueError, match=r"order must say the order of labels .*'fine'.*from low to high"):
         aptset.calibrate(P, NAMES[Y], conformity=Ordered(), **names)
     with pytest.raises(ValueError, match="order must speak of every label"):
@@ -151,9 +152,9 @@ def test_texts_need_an_order_and_it_is_taken_from_an_ordered_categorical():
         expected.intervals()
     sorted_columns = np.argsort(NAMES)  # columns in another order than the labels: the same sets
     shuffled = aptset.calibrate(
-        P[:, sorted_columns], NAMES[Y], classes=NAMES[sorted_columns], conformity=Ordered(order=NAMES), u=np.full(400, 0.5)
+        P[:, sorted_columns], NAMES[Y], classes=NAMES[sorted_columns], conformity=Ordered(order=NAMES), u=U
     )
-    straight = aptset.calibrate(P, NAMES[Y], classes=NAMES, conformity=Ordered(order=NAMES), u=np.full(400, 0.5))
+    straight = aptset.calibrate(P, NAMES[Y], classes=NAMES, conformity=Ordered(order=NAMES), u=U)
     np.testing.assert_array_equal(shuffled.scores, straight.scores)
 
 
@@ -183,7 +184,8 @@ def test_it_is_saved_with_its_order_and_wrapped(tmp_path):
 
 
 def test_folds_keep_the_guarantee_and_the_interval_holds_the_set():
-    classifier = aptset.ConformalClassifier(LogisticRegression(), calibration="cv+", conformity=Ordered("central"), random_state=0)
+    settings = {"calibration": "cv+", "conformity": Ordered("central"), "random_state": 0}
+    classifier = aptset.ConformalClassifier(LogisticRegression(), **settings)
     sets = classifier.fit(P, Y).predict_set(NEW[:2000], 0.1)
     lowest, highest = sets[sets.sizes > 0].intervals()
     assert (highest - lowest + 1 >= sets.sizes[sets.sizes > 0]).all()

@@ -20,6 +20,7 @@ from aptset.cli.options import (
     COLUMNS,
     CONFORMITY,
     DIALECT,
+    ERRORS,
     JOBS,
     LEVEL,
     LEVELS,
@@ -92,6 +93,7 @@ def main(debug: bool) -> None:
 @click.option("--groups", help="Calibrate within 'label', the values of a column, or both: 'region,label'.")
 @with_options(BANDS)
 @ROW_ID
+@ERRORS
 @with_options([*COLUMNS, *DIALECT, TRUST])
 @click.option("--out", help="Folder for the results and the model; with TABLE aptset-run by default.")
 @JOBS
@@ -108,6 +110,7 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
     Examples:
       aptset run
       aptset run patients.csv --target diagnosis --model forest --calibration cv+ --out results
+      aptset run patients.csv --target diagnosis --error 0.05
       aptset predict new.csv -c results -o sets.csv
     """
     from aptset.core.files import check_other_files, check_target_folder
@@ -127,14 +130,22 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
 
     check_other_files([folder / name for name in WRITTEN], [table])
     file = open_table(table, options.pop("sep"), options.pop("encoding"), quiet)
-    settings = Settings(**options_of_run(options, quiet), progress=not quiet)
+    settings = Settings(**options_of_run(options, quiet), error=_error_of(options["errors"]), progress=not quiet)
     result = run_table(file, target, settings)
     written = result.write(folder)
     more = {"promise": promise_of(result.classifier), "out": str(folder), "written": written}
+    more |= {} if result.decided is None else {"decided": result.decided.as_json()}
     content = evaluations_as_json(result.evaluations, **more, columns=result.rows.plan.as_json())
     text = f"{result.text()}\n\nWritten to {folder}: {', '.join(written)}"
     hint = f"Predict new rows: aptset predict NEW.csv -c {folder} -o sets.csv"
     show(content, f"{text}\n{hint}", quiet, as_json)
+
+
+def _error_of(errors: tuple[str, ...]) -> Any:
+    """Return the error that rows acted on may have; None if nothing was asked about acting."""
+    from aptset.cli.acceptance_jobs import errors_of
+
+    return errors_of(errors) if errors else None
 
 
 @main.command()

@@ -199,6 +199,13 @@ FRESH_U = click.option(
     type=click.Choice(["fresh"]),
     help="fresh: new randomness in this run, instead of a hash of each row; for small files of rows that repeat.",
 )
+ERRORS = click.option(
+    "--error",
+    "errors",
+    multiple=True,
+    metavar="NUMBER|LABEL=NUMBER",
+    help="The share of wrong rows among those acted on; or one for each predicted label, and others are asked about.",
+)
 WEIGHTS = click.option("--weights", metavar="COLUMN", help="A column with the weight of each row: target over source.")
 PROBABILITIES = [
     click.argument("probs", nargs=-1, required=True),
@@ -255,6 +262,7 @@ _OF_TABLES = (
     "counts",
     "order",
     "row_id",
+    "errors",
 )
 
 
@@ -263,7 +271,7 @@ def refuse_without_table(target: str | None) -> None:
     names = [*_OF_TABLES, "drop", "features", "keep_text", "sep", "encoding", "trust", "jobs"]
     given = [name for name in names if is_given(name)] + (["target"] if target is not None else [])
     if given:
-        name = {"row_id": "id", "keep_text": "keep-text"}.get(given[0], given[0])
+        name = {"row_id": "id", "keep_text": "keep-text", "errors": "error"}.get(given[0], given[0])
         raise click.UsageError(f"--{name} needs a TABLE; without one the run is about embedded data.")
 
 

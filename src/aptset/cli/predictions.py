@@ -1,4 +1,7 @@
-"""The commands from probabilities to sets, and what they are worth: calibrate, predict, evaluate, monitor. No logic."""
+"""The commands from probabilities to sets, and what they are worth: calibrate, predict, accept, evaluate, monitor.
+
+No logic.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ from aptset.cli.options import (
     BANDS,
     CONFORMITY,
     DIALECT,
+    ERRORS,
     FRESH_U,
     LEVELS,
     QUIET,
@@ -59,9 +63,10 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @WEIGHTS
 @click.option("--deterministic", is_flag=True, help="u = 1: chance only orders equal probabilities.")
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
+@click.option("--accept", is_flag=True, help="Keep what `aptset accept` needs, instead of what `predict` needs.")
 @QUIET
 @AS_JSON
-def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) -> None:
+def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **options: Any) -> None:
     """Calibrate on a file of probabilities and labels, or on many; write an artefact.
 
     PROBS are files, folders, globs or URLs (s3://, gs://, ...) of parquet, CSV, Arrow, npz or npy. What folders say
@@ -73,7 +78,11 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
       aptset calibrate s3://bucket/validation/ --label y --groups region -o s3://bucket/cal.aptset
       aptset calibrate validation.parquet --label y --bands 4 --counts training_counts.csv -o cal.aptset
       aptset calibrate validation.csv --label y --weights ratio -o cal.aptset
+      aptset calibrate validation.csv --label y --accept -o rows.aptset
     """
+    if accept:
+        _calibrate_acceptance(label, out, quiet, as_json, options)
+        return
     from aptset.cli.label_tables import label_settings
     from aptset.cli.probability_jobs import calibrate_files
     from aptset.conformal.importance import effective_in_words
@@ -97,6 +106,93 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
         content["effective_size"] = float(calibration.held_out.effective_sizes.min())
     rows = f"{calibration.n:,} rows" + (f" ({size} effective)" if size else "")
     show(content, f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}", quiet, as_json)
+
+
+def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, options: dict[str, Any]) -> None:
+    """Write an artefact for `accept`."""
+    from aptset.cli.acceptance_jobs import learn_files
+    from aptset.core.files import check_other_files
+    from aptset.core.progress import counting
+
+    for name in ("conformity", "bands", "counts", "weights", "deterministic"):
+        if is_given(name):
+            raise click.UsageError(f"--{name} is not for --accept, which has no scores and no weights.")
+    if options["groups"] == "label":
+        raise click.UsageError(
+            "--groups label is not for --accept: for each predicted label pass --error LABEL=NUMBER."
+        )
+    check_other_files([Path(out)], files_read(options, label))
+    sources, one = sources_of(options, label, quiet)
+    with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
+        rule = learn_files(sources, counter, normalize=options["normalize"], random_state=options["seed"])
+    with target_of(out) as target:
+        rule.save(target)
+    content = {"n": rule.n, "n_wrong": rule.n_wrong, "out": out}
+    show(content, f"Learned from {rule.n:,} rows, of which {rule.n_wrong:,} are wrong: {out}", quiet, as_json)
+
+
+@click.command()
+@with_probabilities
+@click.option(
+    "-c", "--calibration", required=True, help="The artefact of `calibrate --accept`, or the folder of `aptset run`."
+)
+@click.option("-o", "--out", default="-", help="The decisions: .parquet, .csv, or - for CSV, which is the default.")
+@ERRORS
+@click.option("--assurance", type=float, help="One threshold that keeps the error with this probability, row by row.")
+@click.option(
+    "--alpha", type=float, help="With the folder of a run: the level of the sets of rows that are asked about."
+)
+@click.option("--groups", help="The column of groups, if the rows were learned by group.")
+@click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
+@with_options([*DIALECT, TRUST])
+@QUIET
+@AS_JSON
+def accept(
+    calibration: str,
+    out: str,
+    errors: tuple[str, ...],
+    assurance: float | None,
+    label: str | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Say for every row whether to act on the guess, or to ask a person; all other columns travel along.
+
+    Without --assurance all rows together are one batch: on average over batches at most --error (0.05 by default) of
+    the rows that are acted on are wrong. With --assurance 0.9 there is one threshold, and 9 of 10 calibrations keep the
+    error, however rows are cut into files. With the folder of `aptset run` the file holds raw rows, there is always one
+    threshold, and rows that are asked about come with a set.
+
+    \b
+    Examples:
+      aptset calibrate validation.csv --label y --accept -o rows.aptset
+      aptset accept new.csv -c rows.aptset --error 0.05 -o decided.csv
+      aptset accept new.csv -c rows.aptset --error 0.05 --assurance 0.9
+      aptset accept new.csv -c rows.aptset --error benign=0.01
+      aptset accept new.csv -c results --error 0.05 -o decided.parquet
+    """
+    from aptset.cli.acceptance_jobs import accept_files, accept_rows, errors_of, load_rule
+    from aptset.cli.acceptance_jobs import in_words as decided_in_words
+    from aptset.core.files import check_other_files
+    from aptset.core.progress import counting
+
+    artefact, error = artefact_of(calibration), errors_of(errors)
+    refuse_other_options(artefact.is_dir())
+    if not artefact.is_dir() and is_given("alpha"):
+        raise click.UsageError("--alpha is for the folder of `aptset run`, which makes sets.")
+    with to_standard_output(out) as target:
+        check_other_files([target], [*files_read(options, label), calibration])
+        if artefact.is_dir():
+            file = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
+            names = {name: options[name] for name in ("row_id", "groups", "trust", "alpha")}
+            done = accept_rows(file, artefact, error, assurance, target, **names)
+        else:
+            rule = load_rule(artefact)
+            sources, one = sources_of(options, label, quiet)
+            with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
+                done = accept_files(sources, rule, error, assurance, target, counter)
+    show({**done, "out": out}, decided_in_words(done, out), quiet, as_json, err=out == "-")
 
 
 @click.command()
@@ -298,7 +394,7 @@ def monitor(
         sys.exit(ALARMED)
 
 
-COMMANDS = [calibrate, predict, evaluate, monitor]
+COMMANDS = [calibrate, predict, accept, evaluate, monitor]
 
 
 @contextmanager

@@ -49,6 +49,7 @@ class Settings:
     jobs: int | None = None
     progress: bool = False
     trust: tuple[str, ...] = ()
+    error: Any = None
     choice: ColumnChoice = field(default_factory=ColumnChoice)
     assurance: Any = None
 
@@ -83,6 +84,38 @@ def calibration_of(name: str, share: float | None) -> Any:
     return name if share is None else Split(check_share_of_split(name, share))
 
 
+DECIDED = "decisions.parquet"
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Which test rows are acted on, what is promised of them, and what was measured."""
+
+    frame: Any
+    truth: NDArray[Any]
+    promise: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the promise and the measurement as plain values."""
+        act = self.frame["act"].to_numpy()
+        is_wrong = np.asarray(self.frame["guess"].tolist()) != self.truth
+        covers = np.array([label in members for label, members in zip(self.truth, self.frame["set"], strict=True)])
+        wrong = float(is_wrong[act].mean()) if act.any() else None
+        covered = float(covers[~act].mean()) if (~act).any() else None
+        return {"promise": self.promise, "share": float(act.mean()), "wrong": wrong, "coverage_of_asked": covered}
+
+    def text(self) -> list[str]:
+        """Return the same in words."""
+        found = self.as_json()
+        wrong = "nothing" if found["wrong"] is None else f"{found['wrong']:.1%}"
+        covered = "none" if found["coverage_of_asked"] is None else f"{found['coverage_of_asked']:.1%}"
+        return [
+            f"Acting: {self.promise}",
+            f"Measured: {found['share']:.1%} of the test rows are acted on, {wrong} of these are wrong; sets hold the "
+            f"truth of {covered} of the others.",
+        ]
+
+
 @dataclass(frozen=True)
 class TableResult:
     """What a run on a table found, ready to print or to write."""
@@ -97,6 +130,7 @@ class TableResult:
     p_value: float | None
     ids: NDArray[Any] | None
     is_raw: bool
+    decided: Decided | None = None
 
     @property
     def evaluation(self) -> Evaluation:
@@ -128,6 +162,7 @@ class TableResult:
         if self.p_value is not None:
             verdict = "agrees with" if self.p_value > 0.01 else "does NOT agree with"
             lines.append(f"The measurement {verdict} a valid calibration of this size ({in_p(self.p_value)}).")
+        lines += [] if self.decided is None else self.decided.text()
         return "\n".join([*lines, "", *(repr(evaluation) for evaluation in self.evaluations)])
 
     def _promised(self, alpha: Any) -> str:
@@ -158,7 +193,17 @@ class TableResult:
             writer.write(others, self.sets)
             writer.close()
             evaluation.write_bytes(as_json(evaluations_as_json(self.evaluations, **promise)))
-            return [*WRITTEN[:2], *save_classifier(self.classifier, folder, self.table())]
+            decided = [] if self.decided is None else self._write_decisions(folder, others)
+            return [*WRITTEN[:2], *decided, *save_classifier(self.classifier, folder, self.table())]
+
+    def _write_decisions(self, folder: Path, others: dict[str, Any]) -> list[str]:
+        """Write on which test rows to act, and return the name of the file."""
+        from aptset.cli.acceptance_jobs import columns_of_decisions, write_decisions
+
+        assert self.decided is not None
+        made, names = columns_of_decisions(self.decided.frame), [str(one) for one in self.classifier.classes_.tolist()]
+        write_decisions(folder / DECIDED, others, made, names)
+        return [DECIDED]
 
     def table(self) -> dict[str, Any]:
         """Return how rows of a file become rows of X, for those who predict later."""
@@ -225,4 +270,9 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
         n, alpha = classifier.n_calibration_, settings.alphas[0]
         p_value = coverage_test(sets[0].covers(y), n=n, alpha=alpha).p_value
     is_raw = classifier.estimator is model
-    return TableResult(classifier, rows, settings, target, test, sets, evaluations, p_value, test_ids, is_raw)
+    decided = None
+    if settings.error is not None:
+        frame = classifier.act_or_ask(X, settings.error, settings.alphas[0], groups=of_test, ids=test_ids)
+        decided = Decided(frame, y, frame.attrs["promise"])
+    of_test_rows = (test, sets, evaluations, p_value, test_ids, is_raw, decided)
+    return TableResult(classifier, rows, settings, target, *of_test_rows)

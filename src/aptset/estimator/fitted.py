@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples
 
-from aptset import Calibration, CrossCalibration, PredictionSets
+from aptset import AcceptanceThreshold, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.conformal.aggregation import Tally, chunks
 from aptset.conformal.guarantees import Promises
@@ -27,6 +27,7 @@ from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.randomization import Chance, NewU, check_first_row, check_ids, column_or_values
 from aptset.core.row_seeds import row_seeds
 from aptset.estimator import fitting
+from aptset.estimator.decisions import Decisions, confidence_and_u
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
@@ -119,11 +120,15 @@ def _copies_among_first(X: Any, n_rows: int, key: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Models and the scores of their held-out rows; the models may have been dropped."""
+    """Models and the scores of their held-out rows; the models may have been dropped.
+
+    After a split the held-out rows are kept one by one as well: what is acted on is learned from them.
+    """
 
     rule: Rule
     held_out: Measure
     models: list[Any]
+    decisions: Decisions | None = None
 
     def with_models(self) -> Fitted:
         """Return the same, or refuse if the models were dropped."""
@@ -236,6 +241,21 @@ class Fitted:
                 parts.append((sets, tally.p_values(self.held_out, piece.ids, mass), tally.mass / len(self.models)))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
         return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
+
+    def act(
+        self, samples: fitting.Samples, threshold: AcceptanceThreshold, level: Level, allow_empty: bool
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64], PredictionSets]:
+        """Return on which guesses to act, the guesses, and the sets of all rows; asks the only model once."""
+        parts = []
+        for piece in self._pieces(samples):
+            rows = piece.under(self.models[0], self.rule.classes)
+            (sets,) = sets_of_one_model(
+                self.held_out, rows, piece.ids, [level], self.rule.classes, allow_empty, OF_ESTIMATOR
+            )
+            guesses = np.asarray(rows.probabilities.argmax(axis=1), dtype=np.int64)
+            parts.append((threshold.above(*confidence_and_u(rows.probabilities, piece.seeds), guesses), guesses, sets))
+        act, of_guesses, of_sets = zip(*parts, strict=True)
+        return np.concatenate(act), np.concatenate(of_guesses), concatenate(list(of_sets))
 
     def _pieces(self, samples: fitting.Samples) -> Iterator[fitting.Samples]:
         voices = len(self.models) if self.rule.scheme.combine.holds_all_models else 1

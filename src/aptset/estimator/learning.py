@@ -356,6 +356,9 @@ def fit(rule: Rule, training: fitting.Training, n_jobs: int | None, progress: bo
         kept = [training.remember(model, fold) for model, fold in zip(models, folds, strict=True)]
         return Fitted(rule, replace(training, folds=folds).join(kept), models)
     fitted = fitting.fit_folds(training, n_jobs, progress)
+    if training.keeps_rows:
+        ((model, (kept, decisions)),) = fitted
+        return Fitted(rule, training.join([kept]), [model], decisions)
     return Fitted(rule, training.join([kept for _, kept in fitted]), [model for model, _ in fitted])
 
 
@@ -372,7 +375,7 @@ def fit_and_predict(
     n_folds, classes = len(training.folds), rule.classes
     if n_folds == 1 or rule.scheme.combine.holds_all_models:
         fitted = fit(rule, training, n_jobs, progress)
-        return Fitted(rule, fitted.held_out, []), fitted.sets(samples, levels, allow_empty, n_jobs)
+        return replace(fitted, models=[]), fitted.sets(samples, levels, allow_empty, n_jobs)
     folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.combine, n_jobs, progress)
     fitted = Fitted(rule, training.join(folds), [])
     return fitted, tally.sets(fitted.held_out, samples.ids, levels, classes, allow_empty, fitted.mass(samples))

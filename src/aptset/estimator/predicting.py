@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Self, overload
 
@@ -14,7 +15,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from aptset import Calibration, CrossCalibration, PredictionSets
+from aptset import Acceptance, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.conformal.checks import warn_no_promise
 from aptset.conformal.guarantees import Promises
@@ -24,7 +25,9 @@ from aptset.core.labels import as_labels, check_length, columns_of
 from aptset.core.levels import Assurance, CellLevel, Level, alpha_of, check_alphas, check_level
 from aptset.core.randomization import NewU
 from aptset.core.tables import Backend, html_note, make_table
+from aptset.core.validate import check_alpha
 from aptset.estimator.checks import are_things
+from aptset.estimator.decisions import Decisions, promise_in_words
 from aptset.estimator.fitted import Fitted
 from aptset.estimator.fitting import mean_probabilities
 from aptset.estimator.storage import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
@@ -164,6 +167,23 @@ def frame_of_rows(sets: PredictionSets, values: Floats, probabilities: Any, back
         "labels": [row.tolist() for row in sets],
     }
     return make_table(columns, backend, sets.row_names)
+
+
+def check_decisions(fitted: Fitted) -> Decisions:
+    """Return the held-out rows one by one; refuse where no promise about guesses is known."""
+    rule = fitted.rule
+    if fitted.decisions is None or rule.groups.kind == "overlap":
+        if len(fitted.held_out.of_models) > 1:
+            why = "the guess is that of several models together, and no row was held out from all of them"
+        elif fitted.held_out.is_weighted or rule.groups.kind == "overlap":
+            why = "nothing is known for weights or overlapping groups"
+        else:
+            why = "this classifier was saved by a version that kept no rows: fit it again"
+        raise ValueError(
+            f"act_or_ask must have rows that one model never saw, all of which count the same; {why}. Use "
+            "calibration='split' (or a FrozenEstimator) without weights, or aptset.learn_acceptance on other rows."
+        )
+    return fitted.decisions
 
 
 class Answering(Conventions):
@@ -353,6 +373,78 @@ class Answering(Conventions):
         4        low     1
         """
         return frame_of_rows(*self._answer(X, alpha, groups, u, ids, assurance), backend)
+
+    def act_or_ask(
+        self,
+        X: Any,
+        error: float | Mapping[Any, float] = 0.05,
+        alpha: float | None = None,
+        *,
+        assurance: float = 0.9,
+        groups: Any = None,
+        u: NewU = None,
+        ids: Any = None,
+        backend: Backend = "pandas",
+    ) -> Any:
+        """Return a data frame that says for each row whether to act on the guess, or to ask a person, given a set.
+
+        Columns: ``act``, whether to act on the ``guess``, and the ``set``: the labels that a person should look at, of
+        a row that is acted on the guess alone. Of rows that are acted on at most ``error`` are wrong, with
+        ``assurance``. Of the others a share of 1 - alpha has its label in its set. (Sets of :meth:`predict_set` promise
+        that of all rows together, and cover fewer of the asked ones, which are the hard ones.) One half of the
+        calibration rows decides when to act, and those rows of the other half that are asked calibrate the sets.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or list
+            The samples; each is decided by itself, so that rows may come one by one.
+        error : float, or mapping from label to float, default=0.05
+            The share of wrong rows that is allowed among those that are acted on; a mapping has one for each predicted
+            label, and rows with other guesses are asked about.
+        alpha : float, optional
+            The level of the sets, by default the one of the constructor.
+        assurance : float, default=0.9
+            The probability, over calibrations, that the error is kept.
+        groups, u, ids
+            As in ``predict_set``; groups concern the sets.
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+            The library of the frame. One of pandas has what is promised in ``frame.attrs["promise"]``.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> from sklearn.datasets import load_digits
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X, y = load_digits(return_X_y=True)
+        >>> classifier = aptset.ConformalClassifier(LogisticRegression(max_iter=5000), random_state=0)
+        >>> frame = classifier.fit(X[:1500], y[:1500]).act_or_ask(X[1500:], error=0.05, alpha=0.1)
+        >>> list(frame.columns), float(frame.act.mean().round(2))
+        (['act', 'guess', 'set'], 0.93)
+        """
+        fitted, asked = self._fitted(), check_alpha(self.alpha if alpha is None else alpha)
+        (level,) = self._levels([asked], fitted.promises)
+        decisions = check_decisions(fitted)
+        threshold = decisions.acceptance(fitted.rule, decisions.is_first).threshold(error, assurance)
+        samples, values = fitted.rule.samples(X, groups, u, ids)
+        of_asked = replace(fitted, held_out=decisions.of_asked(threshold, fitted.rule.groups))
+        act, guesses, sets = of_asked.act(samples, threshold, level, self.allow_empty)
+        if not act.all():
+            of_asked.warn(samples, values, [asked], [level], stacklevel=3)
+        guess = self.classes_[guesses].tolist()
+        several = [[one] if acted else row.tolist() for one, acted, row in zip(guess, act, sets, strict=True)]
+        frame = make_table({"act": act, "guess": guess, "set": several}, backend, sets.named_as(X).row_names)
+        if backend == "pandas":
+            frame.attrs["promise"] = promise_in_words(threshold, asked)
+        return frame
+
+    @property
+    def acceptance_(self) -> Acceptance:
+        """What all held-out rows of a split say about when to act: thresholds, batches and the curve of errors.
+
+        It takes probabilities of the model. :meth:`act_or_ask` learns its threshold on one half of these rows.
+        """
+        check_is_fitted(self)
+        return check_decisions(self.fitted_).acceptance(self.fitted_.rule)
 
     def p_frame(
         self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None, backend: Backend = "pandas"

@@ -59,6 +59,9 @@ from aptset.core.store import (
     unknown_kind,
     write,
 )
+from aptset.estimator.decisions import SIZES as DECISION_SIZES
+from aptset.estimator.decisions import TENSORS as DECISION_TENSORS
+from aptset.estimator.decisions import decision_rules, decisions_of
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.learning import Member
@@ -85,7 +88,10 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
         "groups": flat_groups(rule.groups),
         "classes": rule.classes,
         "unseen_label_chance": float(rule.unseen_label_chance),
-        "tensors": score_tensors(fitted.held_out),
+        "tensors": {
+            **score_tensors(fitted.held_out),
+            **({} if fitted.decisions is None else fitted.decisions.tensors()),
+        },
         "weighing": rule.weighing,
         "n_members": n_members,
         "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
@@ -108,7 +114,8 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     ]
     if state["n_members"]:
         models = [Member(models[0], number) for number in range(state["n_members"])]
-    return Fitted(rule, scores_from(state["tensors"], groups), models)
+    tensors = state["tensors"]
+    return Fitted(rule, scores_from(tensors, groups), models, decisions_of(tensors))
 
 
 def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
@@ -202,7 +209,7 @@ def _sizes(facts: Facts, names: Any) -> dict[str, int]:
     """Return the sizes of a classifier's tensors: a fold has a model, unless models judge together."""
     folds = {} if "judges" in names else {"folds": facts["n_models"]}
     models = {"models": facts["n_members"] or facts["n_models"], "models kept": facts["n_models"]}
-    return {**sizes_of_groups(facts, names), **models, **folds}
+    return {**sizes_of_groups(facts, names), **models, **folds, **DECISION_SIZES}
 
 
 def _rules(facts: Facts, tensors: Tensors) -> Rules:
@@ -217,6 +224,7 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
         "its labels must be among the classes": lambda: (
             (labels >= 0) & (labels < len(facts["classes"]["values"]))
         ).all(),
+        **decision_rules(tensors, facts["n"], len(facts["classes"]["values"]), len(facts["groups"]["names"])),
     }
 
 
@@ -252,6 +260,7 @@ STORE = Store(
                 **{name: tensor for name, tensor in SCORES.items() if name != "weights"},
                 "labels": Tensor("I64", ("labels of models",)),
                 "label_counts": Tensor("I64", ("models kept",)),
+                **DECISION_TENSORS,
             },
             _sizes,
             _rules,

@@ -17,6 +17,7 @@ from aptset import Assurance, Evaluation
 from aptset.core import validate
 from aptset.core.files import atomic_write
 from aptset.core.runner import counting
+from aptset.reports.deciding import who_decides
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import Summary, summarise
 
@@ -219,7 +220,8 @@ def report(
         }
         evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)
-        made = Report(render(summarise(evaluation, str(title), count, random_state)), evaluation)
+        deciding = who_decides(source, evaluation.evidence)
+        made = Report(render(summarise(evaluation, str(title), count, random_state, deciding)), evaluation)
         on_rows(evaluation.n)
     if target is not None:
         made.save(target)

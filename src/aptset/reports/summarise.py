@@ -149,8 +149,10 @@ def check_reportable(evaluation: Any) -> Any:
     return evaluation.evidence
 
 
-def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state: Any) -> Summary:
-    """Return what a report on an evaluation says."""
+def summarise(
+    evaluation: Evaluation, title: str, n_examples: int, random_state: Any, deciding: dict[str, Any] | None = None
+) -> Summary:
+    """Return what a report on an evaluation says; ``deciding`` is what it says about acting on guesses."""
     evidence: EvaluationRows = check_reportable(evaluation)
     alpha = evaluation.one_level  # evidence is there only with a level
     shown = choose_examples(evidence, alpha, n_examples, check_generator(random_state))
@@ -173,7 +175,7 @@ def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state:
     data = {"mode": mode, "columns": columns, "alphas": measured.alphas, **_facts(evaluation, evidence, parts)}
     data["examples"] = rows
     data["needed"] = needed["needed"].names if needed else None
-    return Summary(_page(evaluation, evidence, title, data, parts), data)
+    return Summary({**_page(evaluation, evidence, title, data, parts), "deciding": deciding}, data)
 
 
 def _facts(evaluation: Evaluation, evidence: EvaluationRows, parts: dict[str, measures.Partition]) -> dict[str, Any]:
