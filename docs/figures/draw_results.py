@@ -5,27 +5,31 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 from sklearn.datasets import load_digits
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from style import BLUE, GREY, INK, RED, new_figure
 
 import aptset
 
 
 def _digits() -> Any:
-    """Return the classifier of the page "Ten minutes" and its test rows."""
+    """Return the classifier of the page "Conformal prediction in ten minutes" and its test rows."""
     X_train, X_test, y_train, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
-    forest = RandomForestClassifier(random_state=0)
-    return aptset.ConformalClassifier(forest, alpha=0.1, random_state=0).fit(X_train, y_train), X_test, y_test
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    return aptset.ConformalClassifier(model, alpha=0.02, random_state=0).fit(X_train, y_train), X_test, y_test
 
 
 def digits() -> Any:
-    """Draw the first twelve test rows with their sets; those that miss the true label are red."""
+    """Draw three test rows of each of four sizes with their sets; those that miss the true label are red."""
     classifier, X_test, y_test = _digits()
-    sets = classifier.predict_set(X_test[:12])
+    sets = classifier.predict_set(X_test)
+    rows = np.concatenate([np.flatnonzero(sets.sizes == size)[:3] for size in (1, 2, 3, 4)])
     figure, axes = new_figure(7.6, 3.3, nrows=2, ncols=6)
-    for ax, pixels, members, truth in zip(axes.flat, X_test, sets, y_test, strict=False):
-        ax.imshow(pixels.reshape(8, 8), cmap="gray_r")
+    for ax, row in zip(axes.flat, rows, strict=True):
+        members, truth = sets[row], y_test[row]
+        ax.imshow(X_test[row].reshape(8, 8), cmap="gray_r")
         ax.set_title("{" + ", ".join(map(str, members)) + "}", color=BLUE if truth in members else RED, fontsize=12)
         ax.set_xlabel(f"truth: {truth}", fontsize=8)
         ax.set(xticks=[], yticks=[])
