@@ -7,14 +7,14 @@ from style import BLUE, INK, new_figure
 
 # Where each box stands, what it asks or answers; an answer is a setting.
 QUESTIONS = {
-    (0.0, 4): "Must every label, or every\ngroup of rows, be covered?",
+    (0.0, 4): "Must every class, or every\ngroup of rows, be covered?",
     (0.0, 3): "Must 1 - alpha be proven?",
     (0.0, 2): "Fewer than about\n500 rows?",
-    (0.0, 1): "Are empty sets unwelcome?",
-    (0.0, 0): "Does only the size count,\nnot who pays?",
+    (0.0, 1): "Should no set be empty?",
+    (0.0, 0): "Does only the mean\nset size matter?",
 }
 ANSWERS = {
-    (2.0, 4): 'groups="label", groups="column"\n(with what comes below)',
+    (2.0, 4): 'groups="label", groups="column"\n(and go on below)',
     (2.0, 3): 'calibration="split"; few rows: Split(0.3),\nor "minimax" with one fold per row',
     (2.0, 2): 'calibration="cv+"; a forest: "out-of-bag";\nvery few rows: "jackknife+"',
     (2.0, 1): "randomized=False, or\nallow_empty=False",
