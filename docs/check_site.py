@@ -84,7 +84,7 @@ def dead_links_of_the_repository() -> list[str]:
 
 def incomplete_gallery(folder: Path) -> list[str]:
     """Return examples without a figure or a notebook; say so if there are too few."""
-    pages = sorted((folder / "gallery").glob("plot_*.html"))
+    pages = sorted((folder / "gallery").glob("*/plot_*.html"))
     wrong = [f"the gallery has {len(pages)} examples, fewer than {GALLERY_SIZE}"] if len(pages) < GALLERY_SIZE else []
     for page in pages:
         text = page.read_text(encoding="utf-8")
