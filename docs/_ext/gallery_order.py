@@ -52,4 +52,4 @@ def section_order(folder: str) -> int:
 
 def set_large_letters(_settings: Any, _file: str) -> None:
     """Draw figures with letters that can still be read in a thumbnail and on a phone."""
-    plt.rcParams.update({"font.size": 13, "legend.fontsize": 11, "axes.spines.top": False, "axes.spines.right": False})
+    plt.rcParams.update({"font.size": 14, "legend.fontsize": 12, "axes.spines.top": False, "axes.spines.right": False})

@@ -32,6 +32,6 @@ for size, line in enumerate(axes, start=1):
         members = ", ".join(map(str, sets[row]))
         ax.imshow(X_test[row].reshape(8, 8), cmap="gray_r")
         ax.set_title(f"{{{members}}}", color="C0" if y_test[row] in sets[row] else "C3")
-        ax.set(xticks=[], yticks=[], xlabel=f"truth: {y_test[row]}")
+        ax.set(xticks=[], yticks=[], xlabel=f"true label: {y_test[row]}")
     line[0].set_ylabel(f"{size} label{'s' if size > 1 else ''}")
 plt.show()
