@@ -11,7 +11,7 @@ import aptset
 def score() -> Any:
     """Draw one row of labels in a line, and the scores of one label for three values of u."""
     figure, ax = new_figure(5.6, 2.3)
-    masses, names = [0.5, 0.375, 0.125], ["cat 0.5", "dog 0.375", "fox 0.125"]
+    masses, names = [0.5, 0.375, 0.125], ["cat 0.5", "dog 0.375", "fox\n0.125"]
     starts = np.cumsum([0, *masses[:-1]])
     for start, mass, name, colour in zip(starts, masses, names, (BLUE, PALE, "#d5dce2"), strict=True):
         ax.barh(0, mass, left=start, color=colour, edgecolor="white", height=0.5)
@@ -26,9 +26,7 @@ def score() -> Any:
             color=RED,
             arrowprops={"arrowstyle": "-|>", "color": RED},
         )
-    ax.text(
-        0.5, -0.48, "score of dog = 0.5 (labels above it) + (1 - u) x 0.375 (its own)", color=INK, ha="center"
-    )
+    ax.text(0.5, -0.48, "score of dog = 0.5 (labels above it) + (1 - u) x 0.375 (its own)", color=INK, ha="center")
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.6, 1.1))
     ax.axis("off")
     return figure

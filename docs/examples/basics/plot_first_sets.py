@@ -23,15 +23,15 @@ sets = classifier.fit(X_train, y_train).predict_set(X_test)
 print(f"{sets.covers(y_test).mean():.1%} of the sets contain the true label")
 
 # %%
-# Four digits of each set size, from one label to four. A red set misses the true label.
+# Five digits of each set size, from one label to three. A red set misses the true label.
 
-figure, axes = plt.subplots(4, 4, figsize=(7, 7.5), layout="constrained")
+figure, axes = plt.subplots(3, 5, figsize=(8, 5.6), layout="constrained")
 for size, line in enumerate(axes, start=1):
-    rows = np.flatnonzero(sets.sizes == size)[:4]
+    rows = np.flatnonzero(sets.sizes == size)[:5]
     for ax, row in zip(line, rows, strict=True):
         members = ", ".join(map(str, sets[row]))
         ax.imshow(X_test[row].reshape(8, 8), cmap="gray_r")
         ax.set_title(f"{{{members}}}", color="C0" if y_test[row] in sets[row] else "C3")
-        ax.set(xticks=[], yticks=[], xlabel=f"true label: {y_test[row]}")
+        ax.set(xticks=[], yticks=[], xlabel=f"truth: {y_test[row]}")
     line[0].set_ylabel(f"{size} label{'s' if size > 1 else ''}")
 plt.show()

@@ -3,9 +3,9 @@ Class imbalance: bands of classes
 =================================
 
 There are forty classes, and the most frequent is 25 times as frequent as the rarest. One threshold covers frequent
-classes more than rare ones. Bands of classes that share a threshold have a guarantee for each band. The prevalence score
-has no such guarantee; it has the largest mean coverage of classes for its size if the probabilities are correct under
-the counted class frequencies, as here.
+classes more than rare ones. Bands of classes that share a threshold have a guarantee for each band. The prevalence
+score has no such guarantee; it has the largest mean coverage of classes for its size if the probabilities are correct
+under the counted class frequencies, as here.
 """
 
 from collections import Counter

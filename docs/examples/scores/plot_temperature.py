@@ -38,7 +38,7 @@ for seed in range(4):
 
 coverage, size = np.mean(found, axis=0).T
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
-left.plot(powers, size, "o-", label="adaptive score of p^power")
+left.plot(powers, size, "o-", label="APS of p^power")
 left.axhline(np.mean(chosen, axis=0)[1], color="C3", linestyle=":", label="chosen by tune")
 left.set(xlabel="power (1: as the model says)", ylabel="labels in a set")
 left.legend()

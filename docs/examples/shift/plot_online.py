@@ -2,10 +2,10 @@
 Online calibration after a sudden change
 ========================================
 
-The probabilities of a model are correct for 1,500 rows. Then a third of the labels has nothing to do with them. The sets
-of a fixed calibration miss too often from then on. ``Online`` (adaptive conformal inference) adjusts the level after
-every label and uses the last 500 scores: its share of misses returns to 0.1, and stays within a bound that holds for any
-sequence of rows.
+The probabilities of a model are correct for 1,500 rows. Then a third of the labels has nothing to do with them. The
+sets of a fixed calibration miss too often from then on. ``Online`` (adaptive conformal inference) adjusts the level
+after every label and uses the last 500 scores: its share of misses returns to 0.1, and stays within a bound that
+holds for any sequence of rows.
 """
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,8 @@ Covariate shift: weighted conformal prediction
 ==============================================
 
 A model was trained and calibrated on rows around x = 0. New rows are around x = 1, where labels are harder to tell
-apart. The usual calibration covers less than guaranteed. If you know, or can estimate, how many times as likely each row
-is among the new rows, weights restore the coverage.
+apart. The usual calibration covers less than guaranteed. If you know, or can estimate, how many times as likely each
+row is among the new rows, weights restore the coverage.
 """
 
 import matplotlib.pyplot as plt
