@@ -23,9 +23,7 @@ classifier.fit(X_train, y_train)
 alphas = np.array([0.2, 0.1, 0.07, 0.05, 0.03, 0.02])
 found = [aptset.evaluate(sets, y_test) for sets in classifier.predict_set(X_test, alpha=alphas)]
 for alpha, result in zip(alphas, found, strict=True):
-    print(
-        f"alpha = {alpha}: {result.singleton_rate:.1%} are automatic, {result.singleton_accuracy:.1%} of them right"
-    )
+    print(f"alpha = {alpha}: {result.singleton_rate:.1%} are automatic, {result.singleton_accuracy:.1%} of them right")
 
 # %%
 # The accuracy of one-label sets is measured, not guaranteed. Bars are 95 % confidence intervals.
