@@ -30,7 +30,7 @@ SEARCHES = {
     "distribution shift": "howto/drift",
     "covariate shift": "howto/shift",
     "label shift": "howto/shift",
-    "nonconformity": "howto/own-score",
+    "nonconformity": "explain/method",
     "exchangeable": "explain/guarantee",
     "empty sets": "start/ten-minutes",
     "adaptive conformal inference": "howto/online",
