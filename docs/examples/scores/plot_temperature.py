@@ -1,10 +1,10 @@
 """
-Sharper or flatter
-==================
+Temperature scaling and automatic choice of a score
+===================================================
 
-A forest hedges: its probabilities are flatter than they should be, and the adaptive score pays for it with larger sets.
-A power above 1 makes rows sharper, one below 1 flatter, on both sides of the calibration. The promise stands either
-way. ``tune`` chooses a score and a power on rows that it sets aside.
+The probabilities of a forest are less extreme than they should be, and the adaptive score gives larger sets for it. A
+power above 1 makes probabilities more extreme, a power below 1 less, in calibration and prediction. The guarantee holds
+either way. ``tune`` chooses a score and a power on rows that it sets aside.
 """
 
 import matplotlib.pyplot as plt
@@ -34,11 +34,11 @@ for seed in range(4):
     print(f"tune chose {tuned.conformity}: {sets.sizes.mean():.2f} labels")
 
 # %%
-# Means over four splits: the same promise with fewer labels.
+# Means over four splits: the same guarantee with fewer labels.
 
 coverage, size = np.mean(found, axis=0).T
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
-left.plot(powers, size, "o-", label="adaptive score of p^power")
+left.plot(powers, size, "o-", label="APS of p^power")
 left.axhline(np.mean(chosen, axis=0)[1], color="C3", linestyle=":", label="chosen by tune")
 left.set(xlabel="power (1: as the model says)", ylabel="labels in a set")
 left.legend()

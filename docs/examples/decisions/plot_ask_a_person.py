@@ -1,9 +1,9 @@
 """
-Ask a person
-============
+Human in the loop: refer uncertain rows
+=======================================
 
-Sets with one label are acted on; all others go to a person. A smaller alpha sends more rows to people, and the rows
-that are left are right more often.
+Rows with a one-label set are decided automatically. All other rows go to a person. A smaller alpha refers more rows,
+and the automatic decisions are right more often.
 """
 
 import matplotlib.pyplot as plt
@@ -23,10 +23,10 @@ classifier.fit(X_train, y_train)
 alphas = np.array([0.2, 0.1, 0.07, 0.05, 0.03, 0.02])
 found = [aptset.evaluate(sets, y_test) for sets in classifier.predict_set(X_test, alpha=alphas)]
 for alpha, result in zip(alphas, found, strict=True):
-    print(f"alpha = {alpha}: {result.singleton_rate:.1%} are acted on, {result.singleton_accuracy:.1%} of them right")
+    print(f"alpha = {alpha}: {result.singleton_rate:.1%} are automatic, {result.singleton_accuracy:.1%} of them right")
 
 # %%
-# The share that is right among one-label sets is measured, not promised: bars are 95 % intervals.
+# The accuracy of one-label sets is measured, not guaranteed. Bars are 95 % confidence intervals.
 
 right = [result.singleton_accuracy for result in found]
 errors = np.array([[value - value.low, value.high - value] for value in right]).T

@@ -1,10 +1,10 @@
 """
-The law of coverage
-===================
+Distribution of coverage over calibrations
+==========================================
 
-One calibration covers a little more or less than promised, and how much is known exactly. Here one forest says what
-it thinks of 1,297 digits; 300 times, 400 of them are drawn to calibrate and 400 others to test. The count of covered
-rows follows the Beta-binomial law.
+One calibration covers a little more or less than guaranteed, and the distribution is known exactly. One forest gives
+probabilities for 1,297 digits. 300 times, 400 of them are drawn for calibration and 400 others for testing. The number
+of covered rows follows the Beta-binomial distribution.
 """
 
 import matplotlib.pyplot as plt
@@ -31,14 +31,14 @@ for seed in range(300):
 print(f"mean coverage {np.mean(covered) / m:.4f}")
 
 # %%
-# The counts of different draws share rows, so they are not independent of each other; each of them has this law.
+# Different draws share rows, so their counts are dependent. Each count has this distribution.
 
 k = aptset.conformal_rank(n, 0.1)
 counts = np.arange(320, 400)
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 ax.hist(np.array(covered) / m, bins=(np.arange(320, 401, 4) - 0.5) / m, density=True, alpha=0.5, label="300 draws")
-ax.plot(counts / m, betabinom(m, k, n + 1 - k).pmf(counts) * m, label="Beta-binomial law")
+ax.plot(counts / m, betabinom(m, k, n + 1 - k).pmf(counts) * m, label="Beta-binomial distribution")
 ax.axvline(0.9, color="grey", linestyle="--")
-ax.set(xlabel="share of test rows whose set holds the true label", ylabel="density")
+ax.set(xlabel="share of test rows whose set contains the true label", ylabel="density")
 ax.legend()
 plt.show()

@@ -1,11 +1,11 @@
 """
-Bands of labels
-===============
+Class imbalance: bands of classes
+=================================
 
-Forty labels with a long tail: the most frequent is 25 times as frequent as the rarest. One threshold for all covers
-frequent labels more than rare ones. Bands of labels that share a threshold have the promise in each band; the score
-over the prevalence has none; it has the largest mean coverage of labels for its size where probabilities are right
-under the proportions that were counted, as here.
+There are forty classes, and the most frequent is 25 times as frequent as the rarest. One threshold covers frequent
+classes more than rare ones. Bands of classes that share a threshold have a guarantee for each band. The prevalence
+score has no such guarantee; it has the largest mean coverage of classes for its size if the probabilities are correct
+under the counted class frequencies, as here.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ for seed in range(10):
         sizes[name].append(sets.sizes.mean())
 
 # %%
-# Coverage of each label, means over ten calibrations; labels by how frequent they are.
+# Coverage of each class, means over ten calibrations.
 
 figure, ax = plt.subplots(figsize=(7.5, 4), layout="constrained")
 for name, values in covered.items():
@@ -56,6 +56,6 @@ for name, values in covered.items():
     label = f"{name}: {np.mean(sizes[name]):.1f} labels, macro coverage {np.mean(mean):.3f}"
     ax.plot(range(40), mean, marker="o", markersize=3, label=label)
 ax.axhline(0.9, color="black", linestyle="--", linewidth=1)
-ax.set(xlabel="label, from frequent to rare", ylabel="coverage", ylim=(0.5, 1))
+ax.set(xlabel="class, from frequent to rare", ylabel="coverage", ylim=(0.5, 1))
 ax.legend(loc="lower left")
 plt.show()

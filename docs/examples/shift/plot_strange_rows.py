@@ -1,12 +1,12 @@
 """
-Strange rows, and which score sees them
+Out-of-distribution rows and empty sets
 =======================================
 
-A forest learns the digits 0 to 7; then eights and nines come, which it never saw. The promise is about known labels, so
-nothing holds for these. Can they be told? The largest p-value of a row says how well the best label fits. With the
-homogeneous score ("lac") that is the probability of the first label, compared with those of the rows that calibrated:
-strange rows have a small one. With the adaptive score it is not: a row without a clear first label has many labels that
-fit, and its set is large, not empty.
+A forest learns the digits 0 to 7. Then eights and nines arrive, which it never saw. The guarantee covers known labels
+only. Can such rows be detected? The largest p-value of a row says how well its best label fits. With the homogeneous
+score (LAC), it compares the probability of the first label with those of the calibration rows, and
+out-of-distribution rows have a small one. With the adaptive score (APS) it does not: a row without a clear first label
+has many labels that fit, and its set is large, not empty.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-Overlapping groups
-==================
+Coverage in overlapping groups
+==============================
 
-A model is too sure of itself about two groups that overlap. One threshold covers both too little. With
-``Overlapping`` the promise holds in each, and in the groups that were no problem, at about the same size.
+A model is overconfident about two groups that overlap. One threshold covers both too little. With ``Overlapping`` the
+guarantee holds in each group, at about the same set size.
 """
 
 import matplotlib.pyplot as plt
@@ -36,7 +36,7 @@ for seed in range(20):
         sizes[name].append(sets.sizes.mean())
 
 # %%
-# Means over 20 calibrations, with two standard errors; promised are 90 %.
+# Means over 20 calibrations, with two standard errors. The guarantee is 90 %.
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for shift, (name, values) in zip((-0.1, 0.1), covered.items(), strict=True):

@@ -1,10 +1,10 @@
 """
-Somebody moves the camera
-=========================
+Monitor coverage: an alarm after a change
+=========================================
 
-A service reads digits, and the true labels come in later. After 300 rows the camera is moved by a pixel. The monitor is
-told, in the order of prediction, whether the set held the label; it bets that misses became more frequent. Its capital
-reaches 100 in at most one of 100 deployments if nothing has changed, however long they run and however often one looks.
+A service reads digits, and the true labels arrive later. After 300 rows the camera is moved by one pixel. For each
+prediction, in order, the monitor is told whether the set contained the label. If nothing has changed, its evidence ever
+reaches 100 in at most one of 100 deployments, however long they run and however often you look.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +23,7 @@ moved = X_new.copy()
 moved[300:] = np.roll(X_new[300:].reshape(-1, 8, 8), 1, axis=2).reshape(-1, 64)
 
 # %%
-# Two services: one whose camera stays where it is, and the one whose camera is moved.
+# Two services: in one the camera stays in place, in the other it is moved.
 
 figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
 for rows, name in ((X_new, "stays"), (moved, "moved")):

@@ -1,9 +1,9 @@
 """
-Equal coverage of groups
-========================
+Group-conditional (Mondrian) coverage
+=====================================
 
-Tumours in two groups, by size. A model that is good on average may cover one group more than the other. Calibrated
-within the groups, the promise holds in each.
+Tumours are grouped by size. A model that is good on average may cover one group more than another. Calibrated within
+groups, the guarantee holds in each group.
 """
 
 import matplotlib.pyplot as plt
@@ -32,7 +32,7 @@ for seed in range(30):
         covered[name].append([holds[group[rows[1]] == one].mean() for one in range(3)])
 
 # %%
-# Means over 30 splits, with two standard errors; promised are 80 %.
+# Means over 30 splits, with two standard errors. The guarantee is 80 %.
 
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for shift, (name, values) in zip((-0.15, 0.15), covered.items(), strict=True):

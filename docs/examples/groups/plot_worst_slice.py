@@ -1,9 +1,10 @@
 """
-The worst slice
-===============
+Find the rows with the lowest coverage (worst slice)
+====================================================
 
-Who is served worst? The worst slice is looked for among all slabs that hold a tenth of the rows, on one part of them,
-and measured on the others. Here a model sees one half of a digit's picture only.
+The worst slice is the slab of the feature space, with at least a tenth of the rows, that has the lowest coverage. It is
+searched on one part of the rows and measured on the others. In this example the model sees only one half of each
+digit.
 """
 
 import matplotlib.pyplot as plt
@@ -31,7 +32,8 @@ worst = aptset.worst_slice_coverage(sets, y[test], features.iloc[test])
 print(worst.describe())
 
 # %%
-# Left: coverage in the slice, on rows that did not find it, and of all rows, with intervals. Right: where the slice is.
+# Left: coverage in the slice, measured on rows that were not used to find it, and of all rows, with confidence
+# intervals. Right: the rows of the slice.
 
 inside = worst.contains(features.iloc[test])
 everywhere = aptset.coverage(sets, y[test])

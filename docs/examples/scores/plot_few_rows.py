@@ -1,9 +1,9 @@
 """
-Calibrations where rows are few
-===============================
+Small data sets: split, CV+, jackknife+, minimax
+================================================
 
-60 wines, four of their measurements. A split trains on 30 of them and calibrates on 30. CV+ and the jackknife+ let
-every row do both, and promise less; minimax promises as much as a split.
+There are 60 wines with four measurements. A split trains on 30 and calibrates on 30. CV+ and jackknife+ use every row
+for both, and guarantee less. Minimax guarantees as much as a split.
 """
 
 import matplotlib.pyplot as plt
@@ -27,7 +27,7 @@ for seed in range(12):
         proven[name] = classifier.guarantee(0.1)
 
 # %%
-# Left: sizes of 12 splits. Right: coverage, and what is proven on average over all splits (red).
+# Left: set sizes in 12 splits. Right: coverage, and the proven coverage on average over all splits (red).
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 places = np.arange(len(ways))

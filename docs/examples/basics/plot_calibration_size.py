@@ -1,9 +1,9 @@
 """
-How many rows calibrate?
-========================
+How many calibration rows are needed?
+=====================================
 
-The coverage of one calibration follows a Beta law. ``calibration_size`` says from how many rows on it stays within a
-margin, and the digits show it.
+The coverage of one calibration follows a Beta distribution. ``calibration_size`` returns the number of calibration rows
+that keeps it within a margin. The digits show it.
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +30,7 @@ for n in numbers:
         found[n].append(calibration.predict_set(probabilities[rows[n:]], alpha=0.1).covers(labels[rows[n:]]).mean())
 
 # %%
-# Dots are calibrations; the band holds 95 of 100 by the law.
+# Each dot is a calibration. In theory the band contains 95 of 100.
 
 grid = np.unique(np.geomspace(20, 3500, 100).astype(int))
 ranks = np.array([aptset.conformal_rank(int(n), 0.1) for n in grid])

@@ -1,8 +1,8 @@
 """
-Compare models by their sets
-============================
+Compare models by set size
+==========================
 
-Three models of wine on the same random splits: which one needs the fewest labels for the same promise?
+Three models of wine on the same random splits: which one has the smallest sets for the same guarantee?
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ found = aptset.compare(models, X, y, alpha=0.1, repetitions=20)
 print(found)
 
 # %%
-# The sizes of all splits. ``difference`` says how much of it is chance.
+# Set sizes in all splits. ``difference`` gives a confidence interval.
 
 figure, ax = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
 found.plot("size").draw(ax)

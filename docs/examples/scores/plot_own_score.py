@@ -1,9 +1,10 @@
 """
-A score of one's own
-====================
+Write your own nonconformity score
+==================================
 
-A score is a function of where labels stand in their row. This one is a mixture of two known ones; its weight goes from
-the homogeneous score (small sets, hard labels pay) to the adaptive one (larger sets, misses are shared).
+A score is a function of the position of a label in its row. This one mixes two known scores. Its weight goes from the
+homogeneous score (LAC: small sets, hard classes are missed more) to the adaptive one (APS: larger sets, misses are
+spread evenly).
 """
 
 from dataclasses import dataclass
@@ -43,12 +44,12 @@ for seed in range(4):
 coverage, size, lowest = found.mean(axis=0).T
 
 # %%
-# Whatever the weight, the promise is that nine sets of ten hold the true label. (The worst of ten labels is low by
-# chance, too.)
+# For every weight, the guarantee is that nine of ten sets contain the true label. (The lowest of ten coverages is low
+# partly by chance.)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 left.plot(weights, coverage, "o-", label="all rows")
-left.plot(weights, lowest, "s-", label="worst label")
+left.plot(weights, lowest, "s-", label="worst class")
 left.axhline(0.9, color="grey", linestyle="--")
 left.set(xlabel="weight of the adaptive score", ylabel="coverage", ylim=(0.5, 1))
 left.legend(loc="lower left")

@@ -1,9 +1,10 @@
 """
-Drift of the writers
-====================
+Drift: rows in the order of time
+================================
 
-The digits stand in the order in which they were written, by one writer after the other. Random orders mix the writers
-and keep the promise. Whoever calibrates on the first writers and asks about the last ones is promised nothing.
+The digits are stored in the order in which they were written, by one writer after the other. In random order, coverage
+is as guaranteed. If you calibrate on the first writers and predict the last ones, rows are not exchangeable, and there
+is no guarantee.
 """
 
 import matplotlib.pyplot as plt
@@ -27,10 +28,10 @@ as_written = covered_after(np.arange(len(y)))
 shuffled = [covered_after(np.random.default_rng(seed).permutation(len(y))) for seed in range(20)]
 print(f"as written: covered {as_written.mean():.3f}; shuffled: {np.mean(shuffled):.3f} on average")
 test = aptset.coverage_test(as_written, n=450, alpha=0.1)
-print(f"as low as this by chance: {test.too_low:.2g}")
+print(f"probability of a coverage this low by chance: {test.too_low:.2g}")
 
 # %%
-# Coverage in windows of 200 rows; the grey lines are 20 random orders.
+# Coverage in windows of 200 rows. The grey lines are 20 random orders.
 
 figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
 rows = np.arange(200, len(as_written) + 1) + 900

@@ -1,9 +1,9 @@
 """
-Every level at once
-===================
+Coverage and set size at every level
+====================================
 
-The level is chosen when sets are asked for. One matrix of p-values has the answer for all of them: how often the
-sets hold the true label, and how large they are.
+``alpha`` is chosen at prediction time. One matrix of p-values gives the sets of all levels: how often they contain the
+true label, and how large they are.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +22,7 @@ evaluation = aptset.evaluate(sets, y_test, alpha=0.1, p_values=p_values, n=class
 print(evaluation)
 
 # %%
-# ``plot("curve")`` draws coverage against what was asked for; ``frame()`` gives back the numbers of a figure.
+# ``plot("curve")`` draws measured coverage against 1 - alpha. ``frame()`` returns the numbers of a figure.
 
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 evaluation.plot("curve").draw(ax)

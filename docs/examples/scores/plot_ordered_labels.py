@@ -1,6 +1,6 @@
 """
-Ordered labels
-==============
+Ordinal labels: sets that are intervals
+=======================================
 
 Grades have an order, and a set of grades should be an interval. Sets of the adaptive score may have gaps; filling
 them makes sets larger than the guarantee needs. The scores of :class:`aptset.Ordered` give intervals by themselves.

@@ -1,9 +1,9 @@
 """
-A map of sets
-=============
+Map of prediction sets in two dimensions
+========================================
 
-Two measurements of iris flowers, which do not tell two of the three kinds apart. Where a model is sure, the set has one
-label; where kinds mix, it has two.
+Two measurements of iris flowers do not separate two of the three species. Where the model is certain, the set has one
+label. Where species overlap, it has two.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ grid = np.column_stack([length.ravel(), width.ravel()])
 mask = classifier.predict_set(grid, alpha=0.1).mask
 
 # %%
-# Each label has a colour; where a set holds two, the colours mix.
+# Each label has a colour. A set with two labels has a mixed colour.
 
 colours = np.array([[0.12, 0.47, 0.71], [0.17, 0.63, 0.17], [0.84, 0.15, 0.16]])
 weights = mask / mask.sum(axis=1, keepdims=True).clip(min=1)

@@ -1,10 +1,10 @@
 """
-New rows come from elsewhere
-============================
+Covariate shift: weighted conformal prediction
+==============================================
 
-A model was trained and calibrated on rows around x = 0; in use, rows stand around x = 1, where labels are harder to
-tell. Sets that are calibrated as ever cover less than they say. If it is known, or can be estimated, how many times as
-likely each row is there as here, weights bring the coverage back: a row that is likely there counts more.
+A model was trained and calibrated on rows around x = 0. New rows are around x = 1, where labels are harder to tell
+apart. The usual calibration covers less than guaranteed. If you know, or can estimate, how many times as likely each
+row is among the new rows, weights restore the coverage.
 """
 
 import matplotlib.pyplot as plt
@@ -27,8 +27,8 @@ X_train, y_train = draw(2000, 0)
 model = LogisticRegression(C=100, max_iter=2000).fit(X_train, y_train)
 
 # %%
-# Rows around 1 are exp(x - 1/2) times as likely there as here. Weights are needed for the rows that calibrate and for
-# the new ones, up to one constant.
+# A row at x is exp(x - 1/2) times as likely among the new rows as among the calibration rows. Weights are needed for
+# both, up to a common factor.
 
 found = {"no weights": [], "known weights": [], "estimated weights": []}
 sizes = []
@@ -46,14 +46,14 @@ for repetition in range(40):
     found["estimated weights"].append(guessed.predict_set(p_new, weights=ratio.target).covers(y_new).mean())
 for name, coverages in found.items():
     print(f"{name:18} covered {np.mean(coverages):.3f}")
-print(f"500 calibration rows count like {np.mean(sizes):.0f}")
+print(f"effective number of the 500 calibration rows: {np.mean(sizes):.0f}")
 
 # %%
-# What it costs: 500 rows count like fewer, so coverage varies more from one calibration to the next.
+# The cost: 500 weighted rows carry the information of fewer rows, so coverage varies more between calibrations.
 
 figure, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
 ax.boxplot(found.values(), tick_labels=list(found), orientation="horizontal", widths=0.6)
 ax.axvline(0.9, color="black", linestyle="--", linewidth=1)
-ax.set(xlabel="coverage of the new rows (40 calibrations); 0.9 was asked for")
+ax.set(xlabel="coverage of the new rows (40 calibrations); 1 - alpha = 0.9")
 ax.invert_yaxis()
 plt.show()

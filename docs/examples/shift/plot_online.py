@@ -1,11 +1,11 @@
 """
-The model loses its sense
-=========================
+Online calibration after a sudden change
+========================================
 
-A model is right about its chances for 1,500 rows. Then, from one row to the next, a third of the labels has nothing to
-do with what it says. The sets of a calibration miss from then on. ``Online`` moves the level with every label, and
-holds labels against the last 500 scores: its share of misses returns to 0.1, and stays within a bound that holds
-whatever the rows do.
+The probabilities of a model are correct for 1,500 rows. Then a third of the labels has nothing to do with them. The
+sets of a fixed calibration miss too often from then on. ``Online`` (adaptive conformal inference) adjusts the level
+after every label and uses the last 500 scores: its share of misses returns to 0.1, and stays within a bound that
+holds for any sequence of rows.
 """
 
 import matplotlib.pyplot as plt
@@ -32,11 +32,11 @@ for row in range(500, 4000):
     sizes.append(sets.sizes[0])
     online.update(probabilities[one], labels[one])
 static = calibration.predict_set(probabilities[500:], alpha=0.1)
-print(f"online: misses {np.mean(missed):.3f}, within {online.bound():.3f} of 0.1 whatever comes")
+print(f"online: misses {np.mean(missed):.3f}, within {online.bound():.3f} of 0.1 for any sequence")
 print(f"static: misses {1 - static.covers(labels[500:]).mean():.3f}")
 
 # %%
-# Coverage of the last 200 rows, and what it costs: sets grow when the model knows less.
+# Coverage of the last 200 rows, and the mean set size: sets grow when the model knows less.
 
 figure, (above, below) = plt.subplots(2, 1, figsize=(7, 5), sharex=True, layout="constrained")
 rows, mean = np.arange(200, 3501), np.ones(200) / 200

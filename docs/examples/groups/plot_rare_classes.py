@@ -1,9 +1,9 @@
 """
-Rare classes
-============
+Class-conditional coverage of a rare class
+==========================================
 
-Nines are made rare: only one in four is kept. The plain promise is an average over all rows. With
-``groups="label"`` it holds for every label, with larger sets.
+Class imbalance: only one in four nines is kept. The marginal guarantee is an average over all rows. With
+``groups="label"`` (class-conditional, Mondrian) it holds for every class, with larger sets.
 """
 
 import matplotlib.pyplot as plt

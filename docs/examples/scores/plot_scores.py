@@ -1,9 +1,9 @@
 """
-Which score?
-============
+Compare nonconformity scores: APS, RAPS, LAC and others
+=======================================================
 
-Every score keeps the promise. They differ in how many labels it takes, and in who pays: some labels are covered
-less than others. Means over five splits of the digits.
+The guarantee holds for every score. Scores differ in the size of the sets, and in which classes are covered less than
+others. The figure shows means over five splits of the digits.
 """
 
 import matplotlib.pyplot as plt
@@ -28,14 +28,15 @@ for seed in range(5):
 means = {score: np.mean(values, axis=0) for score, values in found.items()}
 
 # %%
-# Small sets are to the left, an even coverage is at the top. The lowest of ten labels is low by chance, too: where
-# every label is covered with 0.9, that of about 80 test rows each is 0.85 on average, the dotted line.
+# Small sets are on the left, even coverage of all classes is at the top. The lowest of ten coverages is low partly by
+# chance: if every class is covered with 0.9, the lowest of ten classes with about 80 test rows each is 0.85 on average
+# (dotted line).
 
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for score, (coverage, size, lowest) in means.items():
     ax.scatter(size, lowest, s=70, label=f"{score}: {coverage:.3f}")
 ax.axhline(0.9, color="grey", linestyle="--")
 ax.axhline(0.85, color="grey", linestyle=":")
-ax.set(xlabel="labels in a set", ylabel="lowest coverage of a label")
+ax.set(xlabel="labels in a set", ylabel="lowest coverage of a class")
 ax.legend(title="coverage of all rows", loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
