@@ -55,14 +55,13 @@ def _settings(score: Any) -> dict[str, Any]:
     for field in dataclasses.fields(score):
         value = getattr(score, field.name)
         value = value.item() if isinstance(value, np.generic) else value
-        value = list(value) if isinstance(value, tuple) else value
-        plain = value if isinstance(value, list) else [] if value is None else [value]
+        plain = value if isinstance(value, tuple) else () if value is None else (value,)
         if not all(isinstance(one, str | bool | int | float) for one in plain):
             raise _cannot_be_saved(
                 score,
                 f"its {field.name} is {value!r}, and settings must be texts, numbers, booleans or tuples",
             )
-        settings[field.name] = value
+        settings[field.name] = list(value) if isinstance(value, tuple) else value
     return settings
 
 
