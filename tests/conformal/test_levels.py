@@ -379,7 +379,7 @@ def test_a_confident_guess_is_wrong_as_rarely_as_promised():
     assert np.mean(credibility <= 0.2) <= 0.26
 
 
-def test_batches_and_dask_give_the_sets_of_arrays():
+def test_batches_give_the_sets_of_arrays():
     pyarrow = pytest.importorskip("pyarrow")
     calibration = calibrated("label")
     table = pyarrow.table({label: NEW[:, k] for k, label in enumerate(LABELS)})
@@ -390,10 +390,6 @@ def test_batches_and_dask_give_the_sets_of_arrays():
     ):
         made = aptset.predict_batches(table, calibration, alpha=alpha, assurance=sure).read_all()
         assert made["size"].to_pylist() == calibration.predict_set(NEW, alpha, assurance=sure).sizes.tolist()
-    dask_array = pytest.importorskip("dask.array")
-    of_dask = pytest.importorskip("aptset.dask")
-    parts = of_dask.predict_set(dask_array.from_array(NEW, chunks=(100, 3)), calibration, alpha=LEVELS)
-    assert parts["size"].compute().tolist() == calibration.predict_set(NEW, LEVELS).sizes.tolist()
     both = calibrated((REGIONS, "label"))
     table = table.append_column("region", pyarrow.array(NEW_REGIONS.tolist()))
     made = aptset.predict_batches(table, both, alpha=0.1, groups="region").read_all()
@@ -410,3 +406,14 @@ def test_batches_and_dask_give_the_sets_of_arrays():
     assert grid.ranks(0.1, assurance=0.9) == same.ranks(0.1, assurance=0.9)
     with pytest.raises(ValueError, match="not both at once"):
         aptset.calibrate_batches(calibrating, groups=("region", "label"), **of_batches)
+
+
+def test_dask_gives_the_sets_of_arrays():
+    dask_array = pytest.importorskip("dask.array")
+    of_dask = pytest.importorskip("aptset.dask")
+    calibration = calibrated("label")
+    for alpha, sure in ((LEVELS, None), (0.1, 0.95)):
+        rows = dask_array.from_array(NEW, chunks=(100, 3))
+        parts = of_dask.predict_set(rows, calibration, alpha=alpha, assurance=sure)
+        wanted = calibration.predict_set(NEW, alpha, assurance=sure)
+        assert parts["size"].compute().tolist() == wanted.sizes.tolist()
