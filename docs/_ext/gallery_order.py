@@ -13,6 +13,7 @@ ORDER = (
     "map_of_sets",
     "coverage_law",
     "calibration_size",
+    "assurance",
     "scores",
     "temperature",
     "own_score",

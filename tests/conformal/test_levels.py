@@ -98,7 +98,7 @@ def test_a_tie_with_the_risk_is_decided_by_whole_sums():
 def test_assured_sets_are_p_values_above_their_level():
     calibration = calibrated()
     rank, n = calibration.ranks(0.1, assurance=0.95), calibration.n
-    p_values = calibration.p_values(NEW, u="fresh") if False else calibration.p_values(NEW)
+    p_values = calibration.p_values(NEW)
     level = float(counting.ratios(np.array([n + 1 - rank]), np.array([n + 1]))[0])
     sets = calibration.predict_set(NEW, 0.1, assurance=0.95)
     np.testing.assert_array_equal(sets.mask, p_values > level)
@@ -270,11 +270,6 @@ def test_evaluate_judges_each_label_against_its_own_level():
         aptset.evaluate(sets, TRUTH, alpha={"benign": 0.1, "other": 0.1})
 
 
-def scores_by_definition(calibration, p_values, groups_of_new):
-    """Return the cells of calibration rows and new labels, as pairs."""
-    return {cell: np.flatnonzero((cell[0] == REGIONS) & (cell[1] == Y)) for cell in product(("north", "south"), LABELS)}
-
-
 def test_every_label_in_every_group_is_a_cell_of_its_own():
     both = calibrated((REGIONS, "label"))
     p_values = both.p_values(NEW, groups=NEW_REGIONS)
@@ -352,15 +347,13 @@ def test_confidence_and_levels_with_ties_and_zeros(old, new, label):
     old, new = (np.array(part, dtype=float) for part in (old, new))
     labels = np.where(np.arange(len(old)) % 2, label, 0)
     calibration = aptset.calibrate(old, labels, classes=[0, 1, 2], groups="label", random_state=0, normalize=True)
-    ids = [f"row {k}" for k in range(len(new))]
-    form = {"ids": ids} if False else {"u": None}
-    p_values = calibration.p_values(new, **form)
-    guess, confidence, credibility = calibration.confidence(new, **form)
+    p_values = calibration.p_values(new)
+    guess, confidence, credibility = calibration.confidence(new)
     for row in range(len(new)):
         wanted = exact_confidence(p_values[row].tolist(), new[row].tolist())
         assert (guess[row], confidence[row], credibility[row]) == wanted
-    with np.errstate(all="ignore"), pytest.warns(UserWarning):
-        mask = calibration.predict_mask(new, {0: 0.05, 1: 0.3, 2: 0.6}, **form)
+    with pytest.warns(UserWarning, match="too few calibration samples"):
+        mask = calibration.predict_mask(new, {0: 0.05, 1: 0.3, 2: 0.6})
     np.testing.assert_array_equal(mask, p_values > [0.05, 0.3, 0.6])
 
 
@@ -386,11 +379,15 @@ def test_a_confident_guess_is_wrong_as_rarely_as_promised():
     assert np.mean(credibility <= 0.2) <= 0.26
 
 
-def test_batches_and_dask_give_the_sets_of_arrays():
+def test_batches_give_the_sets_of_arrays():
     pyarrow = pytest.importorskip("pyarrow")
     calibration = calibrated("label")
     table = pyarrow.table({label: NEW[:, k] for k, label in enumerate(LABELS)})
-    for alpha, sure in ((LEVELS, None), (0.1, 0.95), (LEVELS, aptset.Assurance(0.9, simultaneous=True))):
+    for alpha, sure in (
+        (LEVELS, None),
+        (0.1, 0.95),
+        (LEVELS | {"malignant": 0.05}, aptset.Assurance(0.9, simultaneous=True)),
+    ):
         made = aptset.predict_batches(table, calibration, alpha=alpha, assurance=sure).read_all()
         assert made["size"].to_pylist() == calibration.predict_set(NEW, alpha, assurance=sure).sizes.tolist()
     both = calibrated((REGIONS, "label"))
@@ -409,3 +406,14 @@ def test_batches_and_dask_give_the_sets_of_arrays():
     assert grid.ranks(0.1, assurance=0.9) == same.ranks(0.1, assurance=0.9)
     with pytest.raises(ValueError, match="not both at once"):
         aptset.calibrate_batches(calibrating, groups=("region", "label"), **of_batches)
+
+
+def test_dask_gives_the_sets_of_arrays():
+    dask_array = pytest.importorskip("dask.array")
+    of_dask = pytest.importorskip("aptset.dask")
+    calibration = calibrated("label")
+    for alpha, sure in ((LEVELS, None), (0.1, 0.95)):
+        rows = dask_array.from_array(NEW, chunks=(100, 3))
+        parts = of_dask.predict_set(rows, calibration, alpha=alpha, assurance=sure)
+        wanted = calibration.predict_set(NEW, alpha, assurance=sure)
+        assert parts["size"].compute().tolist() == wanted.sizes.tolist()

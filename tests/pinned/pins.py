@@ -6,11 +6,11 @@ import json
 import warnings
 from pathlib import Path
 
-from pinned import faces, probabilities
+from pinned import faces, levels, probabilities
 from pinned.digest import digest_of
 
 PINS = Path(__file__).with_name("pins.json")
-ROOMS = {"probabilities": probabilities.answers, "faces": faces.answers}
+ROOMS = {"probabilities": probabilities.answers, "faces": faces.answers, "levels": levels.answers}
 
 
 def computed(room: str | None = None) -> dict[str, str]:

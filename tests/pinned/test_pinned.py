@@ -9,3 +9,7 @@ def test_answers_about_probabilities_on_every_engine(path):
 
 def test_answers_of_the_other_faces():
     assert differing(computed("faces")) == []
+
+
+def test_answers_of_levels():
+    assert differing(computed("levels")) == []

@@ -251,25 +251,24 @@ def warn_if_too_few(
     short = {name: n for name, n in sizes.items() if n < needed[name]}
     if not short:
         return
-    what = _in_words(alphas, levels or alphas)
-    of_what, effect = _EFFECTS.get(groups.kind, _OF_ROWS)
+    what, (of_what, effect) = _in_words(alphas, levels or alphas), _EFFECTS.get(groups.kind, _OF_ROWS)
     wanted = {needed[name] for name in short}
-    most = max(wanted)
+    enough = f": at least {_readable(max(wanted))} are needed" if len(wanted) == 1 else ""
     if groups.kind == "all":
-        what = f"{next(iter(short.values()))} calibration samples are too few for {what}"
+        few = f"{next(iter(short.values()))} calibration samples are too few for {what}"
     else:
-        several = len(wanted) > 1
-        shown = ", ".join(
-            f"{name!r} ({f'{n} of {needed[name]}' if several else n or 'never seen'})"
+        shown = [
+            f"{name!r} ({n or 'never seen'})" if enough else f"{name!r} ({n} of {_readable(needed[name])})"
             for name, n in list(short.items())[:8]
-        )
-        what = f"{of_what} with too few calibration samples for {what}: {shown}"
-        what += f" and {len(short) - 8} more" if len(short) > 8 else ""
-        if several:
-            warnings.warn(f"{what}, {effect}", stacklevel=stacklevel)
-            return
-    enough = most if most < 10**15 else f"{Decimal(most):.3g}"  # 300 digits help nobody
-    warnings.warn(f"{what}: at least {enough} are needed, {effect}", stacklevel=stacklevel)
+        ]
+        more = f" and {len(short) - 8} more" if len(short) > 8 else ""
+        few = f"{of_what} with too few calibration samples for {what}: {', '.join(shown)}{more}"
+    warnings.warn(f"{few}{enough}, {effect}", stacklevel=stacklevel)
+
+
+def _readable(n: int) -> str:
+    """Return a number of rows; 300 digits help nobody."""
+    return str(n) if n < 10**15 else f"{Decimal(n):.3g}"
 
 
 def _needed(sizes: Mapping[Any, int], levels: Sequence[Level], groups: Groups, n_filled: int) -> dict[Any, int]:
@@ -288,6 +287,6 @@ def _needed(sizes: Mapping[Any, int], levels: Sequence[Level], groups: Groups, n
 
 def _in_words(alphas: Sequence[Level], levels: Sequence[Level]) -> str:
     """Return the strictest level that was asked for, and the one at which calibration runs."""
-    asked, inner = strictest(alphas), strictest(levels)
-    (text,) = {str(alphas[0])} if len(alphas) == 1 and isinstance(alphas[0], CellLevel) else {f"alpha={float(asked):g}"}
+    asked, inner, first = strictest(alphas), strictest(levels), alphas[0]
+    text = str(first) if len(alphas) == 1 and isinstance(first, CellLevel) else f"alpha={float(asked):g}"
     return text + (f" (level='guaranteed' runs at {float(inner):.4g})" if inner != asked else "")

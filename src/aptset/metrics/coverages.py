@@ -249,8 +249,11 @@ def labels_below(
     >>> float(aptset.labels_below([["a"], ["a"], ["a", "b"], ["a"]], ["a", "a", "a", "b"], level=0.8))
     0.5
     """
+    differ = isinstance(alpha, Mapping) and level is None
+    one = check_level(level, None if alpha is None or isinstance(alpha, Mapping) else check_alpha(alpha))
     sure, sums = check_confidence(confidence), Outcome.of(sets, labels, classes).sums()
-    wanted = _wanted(level, alpha, sums.names)
+    alphas = levels_by_name(alpha, sums.names).tolist() if differ else []
+    wanted = [check_level(None, check_alpha(part)) for part in alphas] if differ else [one] * len(sums.names)
     if not len(sums.rows):
         return Estimate(math.nan, 0.0, 1.0, 0)
     each = 1 - (1 - sure) / len(sums.rows)
@@ -260,14 +263,6 @@ def labels_below(
         for bounds in zip(*((share, share.high, share.low) for share in shares), strict=True)
     )
     return Estimate(value, low, high, int(sums.rows.sum()))
-
-
-def _wanted(level: float | None, alpha: Any, names: Sequence[Any]) -> list[float]:
-    """Return the coverage that each label should reach."""
-    if isinstance(alpha, Mapping) and level is None:
-        return [check_level(None, check_alpha(part)) for part in levels_by_name(alpha, names).tolist()]
-    one = None if alpha is None or isinstance(alpha, Mapping) else check_alpha(alpha)
-    return [check_level(level, one)] * len(names)
 
 
 def mean_size(sets: Any, *, confidence: float = 0.95) -> Estimate:
