@@ -112,7 +112,7 @@ def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, opti
     """Write an artefact for `accept`."""
     from aptset.cli.acceptance_jobs import learn_files
     from aptset.core.files import check_other_files
-    from aptset.core.progress import counting
+    from aptset.core.runner import counting
 
     for name in ("conformity", "bands", "counts", "weights", "deterministic"):
         if is_given(name):
@@ -175,7 +175,7 @@ def accept(
     from aptset.cli.acceptance_jobs import accept_files, accept_rows, errors_of, load_rule
     from aptset.cli.acceptance_jobs import in_words as decided_in_words
     from aptset.core.files import check_other_files
-    from aptset.core.progress import counting
+    from aptset.core.runner import counting
 
     artefact, error = artefact_of(calibration), errors_of(errors)
     refuse_other_options(artefact.is_dir())
