@@ -81,16 +81,16 @@ def decided(rule: Rule, confidence: np.ndarray, wrong: np.ndarray, n: int) -> tu
 
 
 def rules() -> dict[str, Rule]:
-    found: dict[str, Rule] = {}
+    several: dict[str, Rule] = {}
     try:
         import mapie as library
 
         version = library.__version__
-        found[f"MAPIE {version}, Bonferroni-Holm (its default), 200 thresholds"] = mapie("bonferroni_holm")
-        found[f"MAPIE {version}, fixed sequence, 200 thresholds"] = mapie("fixed_sequence")
+        several[f"MAPIE {version}, Bonferroni-Holm (its default), 200 thresholds"] = mapie("bonferroni_holm")
+        several[f"MAPIE {version}, fixed sequence, 200 thresholds"] = mapie("fixed_sequence")
     except ImportError:
         print("MAPIE is not here: `make bench` installs it")
-    return found | {
+    return several | {
         "aptset, Bonferroni over ranks": ours("bonferroni"),
         "aptset, band over ranks": ours("band"),
         "aptset, sequence of ranks": ours("sequence"),

@@ -30,6 +30,7 @@ ORDER = (
     "monitor",
     "online",
     "ask_a_person",
+    "decide",
     "compare_models",
 )
 

@@ -34,7 +34,7 @@ _PUBLIC = {
     ),
     "metrics.estimates": "Estimate",
     "metrics.evaluation": "Evaluation evaluate",
-    "metrics.monitor": "CoverageMonitor",
+    "metrics.monitor": "CoverageMonitor ErrorMonitor",
     "metrics.planning": "calibration_size coverage_test",
     "metrics.scorers": "coverage_score negative_mean_size negative_size_given_coverage scorer worst_slice_score",
     "metrics.worst_slice": "WorstSlice worst_slice_coverage",

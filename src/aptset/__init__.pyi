@@ -47,6 +47,7 @@ from aptset.metrics.estimates import Estimate as Estimate
 from aptset.metrics.evaluation import Evaluation as Evaluation
 from aptset.metrics.evaluation import evaluate as evaluate
 from aptset.metrics.monitor import CoverageMonitor as CoverageMonitor
+from aptset.metrics.monitor import ErrorMonitor as ErrorMonitor
 from aptset.metrics.planning import calibration_size as calibration_size
 from aptset.metrics.planning import coverage_test as coverage_test
 from aptset.metrics.scorers import coverage_score as coverage_score

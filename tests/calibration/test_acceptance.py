@@ -1,5 +1,6 @@
 """Act or ask: the face on probabilities, confidences and files; the rules themselves are in tests/conformal."""
 
+import json
 import warnings
 from fractions import Fraction
 from pathlib import Path
@@ -281,6 +282,59 @@ def test_a_damaged_file_is_refused(tmp_path):
     (tmp_path / "rule.aptset").write_bytes(content)
     with pytest.raises(ValueError, match="no intact aptset artefact"):
         aptset.load(tmp_path / "rule.aptset")
+
+
+def forged(path, change_facts=None, change_tensors=None):
+    """Write the file again with other facts or tensors, and a digest that fits."""
+    from safetensors import safe_open
+
+    from aptset.core.store import write_text
+
+    with safe_open(path, framework="np") as file:
+        facts = json.loads(file.metadata()["aptset"])
+        tensors = {name: file.get_tensor(name) for name in file.keys() if name != "digest"}  # noqa: SIM118
+    (change_facts or (lambda _: None))(facts)
+    (change_tensors or (lambda _: None))(tensors)
+    write_text(path, json.dumps(facts, sort_keys=True), tensors)
+
+
+@pytest.mark.parametrize(
+    ("words", "facts", "tensors"),
+    [
+        ("order of confidence", None, lambda t: t.update(confidence=t["confidence"][::-1].copy())),
+        ("confidences must be finite", None, lambda t: t["confidence"].__setitem__(0, np.inf)),
+        ("groups must be among its names", None, lambda t: t["cells"].__setitem__(0, 9)),
+        ("u must be in", None, lambda t: t["u"].__setitem__(0, 2.0)),
+        ("tensor wrong", None, lambda t: t.pop("wrong")),
+        ("a known one", lambda f: f.update(confidence="entropy"), None),
+        ("groups must be distinct", lambda f: f.update(names=["ant"] * 4), None),
+        ("have a group where", lambda f: f.update(by="none"), None),
+        ("parts must be", lambda f: f.update(parts=["x"]), None),
+    ],
+)
+def test_a_forged_rule_is_refused_by_the_one_error(tmp_path, words, facts, tensors):
+    RULE.save(tmp_path / "rule.aptset")
+    forged(tmp_path / "rule.aptset", facts, tensors)
+    with pytest.raises(ValueError, match=f"no intact aptset artefact.*{words}"):
+        aptset.load(tmp_path / "rule.aptset")
+
+
+@pytest.mark.parametrize(
+    ("words", "facts", "tensors"),
+    [
+        ("must not be missing", None, lambda t: t["value"].__setitem__(0, np.nan)),
+        ("rows must be counts", None, lambda t: t["counts"].__setitem__((0, 1), 10**6)),
+        ("thresholds must be of its groups", None, lambda t: t["counts"].__setitem__((0, 0), 7)),
+        ("error in \\(0, 1\\)", lambda f: f.update(errors=["3/2", "1/10"]), None),
+        ("assurance must be", lambda f: f.update(assurance=2.0), None),
+        ("a text for each", lambda f: f.update(reasons=[]), None),
+    ],
+)
+def test_a_forged_threshold_is_refused_by_the_one_error(tmp_path, words, facts, tensors):
+    RULE.threshold({"bee": 0.1, "dog": 0.1}).save(tmp_path / "threshold.aptset")
+    forged(tmp_path / "threshold.aptset", facts, tensors)
+    with pytest.raises(ValueError, match=f"no intact aptset artefact.*{words}"):
+        aptset.load(tmp_path / "threshold.aptset")
 
 
 def refusals():

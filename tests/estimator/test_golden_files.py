@@ -13,7 +13,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 import aptset
 from aptset.cli.main import main
-from golden.make import states
+from golden.make import decisions, states
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
@@ -53,6 +53,12 @@ def test_streams_and_monitors_of_format_1_go_on():
     online = aptset.Online.load(GOLDEN / "online-1.aptset", aptset.load(GOLDEN / "calibration-1.aptset"))
     wanted = json.loads((GOLDEN / "expected-states.json").read_text(encoding="utf-8"))
     assert states(online, aptset.CoverageMonitor.load(GOLDEN / "monitor-1.aptset")) == wanted
+
+
+def test_rows_for_decisions_of_format_1():
+    files = (GOLDEN / "acceptance-1.aptset", GOLDEN / "acceptance-threshold-1.aptset")
+    wanted = json.loads((GOLDEN / "expected-acceptance.json").read_text(encoding="utf-8"))
+    assert decisions(*map(aptset.load, files)) == wanted
 
 
 def test_a_run_of_format_1_predicts_raw_rows(tmp_path, monkeypatch):

@@ -33,6 +33,7 @@ FOLDS = {
 
 def main() -> None:
     files = {"expected.json": of_classifiers, "expected-folds.json": of_folds, "expected-states.json": of_states}
+    files["expected-acceptance.json"] = of_acceptance
     for name, make in files.items():
         if (HERE / name).exists():
             sys.exit(f"{name} is there. A new format gets new files, beside these.")
@@ -89,6 +90,24 @@ def states(online: aptset.Online, monitor: aptset.CoverageMonitor) -> dict[str, 
     monitor.update([False] * 9, groups=["é"] * 9, order=np.arange(1, 19, 2) + 100)
     heard = [monitor.rows, monitor.misses, monitor.unlabelled, monitor.n_waiting, round(monitor.log_evidence, 9)]
     return {"sets": sets, "online": [online.rows, online.misses, online.delay, online.n_waiting], "monitor": heard}
+
+
+def of_acceptance() -> dict[str, Any]:
+    """Rows for decisions and a threshold of them, by predicted label."""
+    P = np.random.default_rng(0).dirichlet(np.full(3, 0.2), size=600)
+    y = NAMES[(P.cumsum(axis=1) < np.random.default_rng(1).random((600, 1))).sum(axis=1)]
+    rule = aptset.learn_acceptance(P[:400], y[:400], classes=NAMES, random_state=0)
+    rule.save(HERE / "acceptance-1.aptset")
+    threshold = rule.threshold({"sétosa": 0.2, "virginica": 0.3})
+    threshold.save(HERE / "acceptance-threshold-1.aptset")
+    return decisions(rule, threshold)
+
+
+def decisions(rule: Any, threshold: Any) -> dict[str, Any]:
+    """What they say of rows that were not among those."""
+    new = np.random.default_rng(0).dirichlet(np.full(3, 0.2), size=600)[400:]
+    acted = {"batch": rule.accept(new, 0.2).tolist(), "threshold": threshold.accept(new).tolist()}
+    return {**acted, "n": [rule.n, rule.n_wrong], "sentence": threshold.sentence()}
 
 
 def of_run() -> None:

@@ -113,6 +113,6 @@ def test_firefox_opens_the_page(tmp_path):
     for state in (phone, desk):
         assert state["headline"] == "Agrees with the promise"
         assert state["coverage"] == f"{100 * float(made.evaluation.coverage):.4g} %"
-        assert (state["figures"], state["overflow"]) == (5, 0)
+        assert (state["figures"], state["overflow"]) == (6, 0)
         assert state["tiles"] > 3
     assert moved["coverage"] != desk["coverage"]

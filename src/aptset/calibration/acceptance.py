@@ -282,14 +282,14 @@ class Acceptance:
         if flag(all_at_once, "all_at_once"):
             options = (delta / len(budgets), *options[1:])
         names = self.reading.groups.names
-        found = {}
+        levels = {}
         for cell, of_cell in budgets.items():
             rows = slice(None) if cell is None else np.flatnonzero(own == cell)
-            found[ALL if cell is None else names[cell]] = self._at(rows, of_cell, options[0], make, options)
-        needed = [one.reason for one in found.values() if one.is_short]
+            levels[ALL if cell is None else names[cell]] = self._at(rows, of_cell, options[0], make, options)
+        needed = [one.reason for one in levels.values() if one.is_short]
         if needed:
-            warnings.warn(needed[0] + _of_more(found, needed), stacklevel=2)
-        return AcceptanceThreshold(self.reading, float(1 - delta), bool(all_at_once), found)
+            warnings.warn(needed[0] + _of_more(levels, needed), stacklevel=2)
+        return AcceptanceThreshold(self.reading, float(1 - delta), bool(all_at_once), levels)
 
     def _at(self, rows: Any, error: Fraction, delta: Fraction, make: Any, options: tuple[Fraction, ...]) -> Level:
         """Return the threshold of the rows of one group."""
@@ -433,8 +433,8 @@ def _and_more(n: int) -> str:
     return f" (and {n - 1} more groups)" if n > 1 else ""
 
 
-def _of_more(found: Mapping[Any, Level], needed: list[str]) -> str:
-    return "" if found.keys() == {ALL} else f" (in {len(needed)} of {len(found)} groups)"
+def _of_more(levels: Mapping[Any, Level], needed: list[str]) -> str:
+    return "" if levels.keys() == {ALL} else f" (in {len(needed)} of {len(levels)} groups)"
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -133,16 +133,16 @@ def _look_at_numbers(confidence: Floats, key: int, draw: Draw | None, side: int)
 
 def _confidence_of(rows: Rows, kind: str) -> Floats:
     """Return the largest probability of each row, or its lead over the second."""
-    found = np.empty(len(rows))
+    confidences = np.empty(len(rows))
     for start in range(0, len(rows), _BLOCK):
         block = rows.probabilities[start : start + _BLOCK]
         block = normalised(block.astype(np.float64, order="C")) if rows.normalize else block
         if kind == "largest":
-            found[start : start + _BLOCK] = block.max(axis=1)
+            confidences[start : start + _BLOCK] = block.max(axis=1)
         else:
             two = np.partition(block, -2, axis=1)[:, -2:].astype(np.float64)
-            found[start : start + _BLOCK] = two[:, 1] - two[:, 0]
-    return found
+            confidences[start : start + _BLOCK] = two[:, 1] - two[:, 0]
+    return confidences
 
 
 def check_confidence(confidence: Any, probabilities: Any) -> str:

@@ -68,38 +68,38 @@ class AcceptanceThreshold:
     @property
     def value(self) -> float | dict[Any, float]:
         """The confidence above which rows are acted on: minus infinity for all of them, infinity for none."""
-        found: float | dict[Any, float] = self._each(lambda level: level.value)
-        return found
+        each: float | dict[Any, float] = self._each(lambda level: level.value)
+        return each
 
     @property
     def u(self) -> float | dict[Any, float]:
         """Rows at the threshold itself are acted on if their u is above this one."""
-        found: float | dict[Any, float] = self._each(lambda level: level.u)
-        return found
+        each: float | dict[Any, float] = self._each(lambda level: level.u)
+        return each
 
     @property
     def rows(self) -> int | dict[Any, int]:
         """How many of the calibration rows are above the threshold."""
-        found: int | dict[Any, int] = self._each(lambda level: level.rows)
-        return found
+        each: int | dict[Any, int] = self._each(lambda level: level.rows)
+        return each
 
     @property
     def share(self) -> float | dict[Any, float]:
         """The share of the calibration rows that are above the threshold: an estimate of what will be decided."""
-        found: float | dict[Any, float] = self._each(lambda level: level.rows / max(1, level.n))
-        return found
+        each: float | dict[Any, float] = self._each(lambda level: level.rows / max(1, level.n))
+        return each
 
     @property
     def error(self) -> float | dict[Any, float]:
         """The share of wrong rows that is allowed among those that are acted on."""
-        found: float | dict[Any, float] = self._each(lambda level: float(level.error))
-        return found
+        each: float | dict[Any, float] = self._each(lambda level: float(level.error))
+        return each
 
     @property
     def reason(self) -> str | dict[Any, str]:
         """What can be decided, or why nothing can."""
-        found: str | dict[Any, str] = self._each(lambda level: level.reason)
-        return found
+        each: str | dict[Any, str] = self._each(lambda level: level.reason)
+        return each
 
     def accept(
         self,

@@ -106,12 +106,12 @@ class Decided:
 
     def text(self) -> list[str]:
         """Return the same in words."""
-        found = self.as_json()
-        wrong = "nothing" if found["wrong"] is None else f"{found['wrong']:.1%}"
-        covered = "none" if found["coverage_of_asked"] is None else f"{found['coverage_of_asked']:.1%}"
+        measured = self.as_json()
+        wrong = "nothing" if measured["wrong"] is None else f"{measured['wrong']:.1%}"
+        covered = "none" if measured["coverage_of_asked"] is None else f"{measured['coverage_of_asked']:.1%}"
         return [
             f"Acting: {self.promise}",
-            f"Measured: {found['share']:.1%} of the test rows are acted on, {wrong} of these are wrong; sets hold the "
+            f"Measured: {measured['share']:.1%} of the test rows are acted on, {wrong} of these wrong; sets hold the "
             f"truth of {covered} of the others.",
         ]
 

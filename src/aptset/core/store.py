@@ -35,6 +35,7 @@ _READERS = {
     "classifier": "aptset.load, given its folder,",
     "online": "aptset.Online.load",
     "monitor": "aptset.CoverageMonitor.load",
+    "error_monitor": "aptset.ErrorMonitor.load",
 }
 _STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 

@@ -31,7 +31,7 @@ TENSORS: dict[str, Tensor] = {
     "decision_numbers": Tensor("F64", ("held-out rows", "numbers"), optional=True),
     "decision_codes": Tensor("I64", ("held-out rows", "codes"), optional=True),
 }
-SIZES = {"numbers": 3, "codes": 4}
+SIZES: dict[str, int] = {"numbers": 3, "codes": 4}
 
 
 @dataclass(frozen=True, eq=False)

@@ -135,6 +135,30 @@ class Urns:
         return Expected(least, most)
 
 
+class Rate(Urns):
+    """Rows that are wrong with one known probability at most, whatever came before: there is no calibration to know."""
+
+    def __init__(self, level: Fraction) -> None:
+        super().__init__({None: 0}, level)
+        self.first[:], self.rate = 1, float(level)
+
+    @property
+    def expected(self) -> dict[Any, float]:
+        """The probability that is allowed."""
+        return {None: self.rate}
+
+    def draw_once(self, number: int, is_miss: bool) -> float:
+        """Take in one row."""
+        super().draw_once(number, is_miss)
+        return self.rate
+
+    def draw(self, numbers: NDArray[np.intp], is_miss: NDArray[np.bool_], is_known: NDArray[np.bool_]) -> Expected:
+        """Take in rows."""
+        super().draw(np.zeros_like(numbers), is_miss, is_known)
+        rates = np.full(len(numbers), self.rate)
+        return Expected(rates, rates)
+
+
 def at_rates(rates: Floats, numbers: NDArray[np.intp]) -> Expected:
     """Return rates of the groups of rows; of a row of no known group the least and the largest that one has."""
     can_miss = rates[rates > 0]

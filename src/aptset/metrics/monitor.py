@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from math import exp, inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.core.displays import Display
 from aptset.core.store import stored_fraction, write
 from aptset.core.tables import plain_list
-from aptset.core.validate import check_alpha
+from aptset.core.validate import check_alpha, number
 from aptset.kernels.counting import size_needed
-from aptset.metrics.betting import Capital, Evidence, Urns, at_rates, joined, log_of, reaches
+from aptset.metrics.betting import Capital, Evidence, Rate, Urns, at_rates, joined, log_of, reaches
 from aptset.metrics.monitor_checks import (
     MISSED,
     STORE,
@@ -138,6 +138,8 @@ class CoverageMonitor:
     >>> monitor.update([True, True], order=[0, 1]).rows
     3
     """
+
+    _kind = "monitor"
 
     def __init__(
         self,
@@ -262,7 +264,7 @@ class CoverageMonitor:
     def _bet(self, numbers: NDArray[np.intp], outcomes: NDArray[Any]) -> None:
         """Bet on each row at the odds of its urn, and look."""
         before, is_miss = self.rows + self.unlabelled, outcomes == MISSED
-        if len(is_miss) == 1 and self._rates is None:  # nothing is ever given up
+        if len(is_miss) == 1 and self.mature is None:  # nothing is ever given up
             expected_once = self._urns.draw_once(int(numbers[0]), bool(is_miss[0]))
             evidence = self._capital.bet_once(before, expected_once, bool(is_miss[0]), self.alpha)
         else:
@@ -365,15 +367,21 @@ class CoverageMonitor:
             "peak": np.array([self._trail.log_peak]),
             "path": np.array(self._trail.points, dtype=np.float64).reshape(-1, 3),
         }
-        write(path, "monitor", facts, {**tensors, **waiting})
+        write(path, self._kind, facts, {**tensors, **waiting})
 
     @classmethod
-    def load(cls, path: str | Path) -> CoverageMonitor:
+    def _made_with(cls, facts: dict[str, Any], sizes: NDArray[np.int64]) -> Self:
+        n = dict(zip(facts["groups"], sizes.tolist(), strict=True)) if facts["has_groups"] else int(sizes[0])
+        return cls(n, stored_fraction(facts["alpha"]), facts["alarm"], mature=mature_of(facts))  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
         """Read a monitor that was saved; whatever is not intact is refused with one error."""
         facts, tensors = STORE.read(path)
-        sizes, rows, misses, unknown = tensors["urns"].T
-        n = dict(zip(facts["groups"], sizes.tolist(), strict=True)) if facts["has_groups"] else int(sizes[0])
-        monitor = cls(n, stored_fraction(facts["alpha"]), facts["alarm"], mature=mature_of(facts))  # type: ignore[arg-type]
+        if facts["kind"] != cls._kind:
+            raise ValueError(f"{path} must be a {cls._kind}; it is a {facts['kind']}, which another class loads.")
+        monitor = cls._made_with(facts, tensors["urns"][:, 0])
+        _, rows, misses, unknown = tensors["urns"].T
         urns = monitor._urns
         urns.rows[:], urns.misses[:], urns.unknown[:] = rows, misses, unknown
         monitor.rows, monitor.misses = sum(rows.tolist()), sum(misses.tolist())
@@ -390,6 +398,83 @@ class CoverageMonitor:
         monitor._trail = Trail(facts["every"], points, float(tensors["peak"][0]))
         monitor._log = facts["log"]
         return monitor
+
+
+class ErrorMonitor(CoverageMonitor):
+    """Watches whether rows that are acted on are wrong more often than was allowed; few alarms are false.
+
+    It bets against the claim that each row which is acted on is wrong with probability ``error`` at most, whatever came
+    before. If that is so, the evidence ever reaches ``alarm`` in at most 1 of ``alarm`` deployments. Give it acted rows
+    only: those that people decide say nothing about it. (:class:`CoverageMonitor` is another test, whose odds are those
+    of a calibration rank.) A threshold with an assurance of 0.9 is itself bad in up to 1 of 10 calibrations, which
+    the monitor then finds.
+
+    Parameters
+    ----------
+    error : float, default=0.05
+        The share of wrong rows that was allowed.
+    alarm : float, default=100
+        The evidence at which the alarm goes off.
+    mature : int or timedelta, optional
+        As in :class:`CoverageMonitor`: a row whose label does not come counts as right.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> monitor = aptset.ErrorMonitor(error=0.05)
+    >>> round(monitor.update(([False] * 19 + [True]) * 5).evidence, 2)
+    0.97
+    >>> monitor.update([True, False, False, False] * 30).alarmed_at
+    137
+    """
+
+    _kind = "error_monitor"
+
+    def __init__(self, error: float = 0.05, alarm: float = 100.0, *, mature: int | timedelta | None = None) -> None:
+        number(error, "error", "in (0, 1), the share of wrong rows that is allowed", lambda part: 0 < part < 1)
+        super().__init__(size_needed(check_alpha(error)), error, alarm, mature=mature)
+        self._urns, self._rates = Rate(self._level), None
+
+    @classmethod
+    def _made_with(cls, facts: dict[str, Any], sizes: NDArray[np.int64]) -> Self:
+        return cls(stored_fraction(facts["alpha"]), facts["alarm"], mature=mature_of(facts))  # type: ignore[arg-type]
+
+    @property
+    def error(self) -> float:
+        """The share of wrong rows that was allowed."""
+        return self.alpha
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the monitor was made with."""
+        return {"error": self.error, "alarm": self.alarm, "mature": self.mature}
+
+    def update(  # type: ignore[override]
+        self, wrong: ArrayLike | None, *, order: Any = None, time: Any = None, now: Any = None
+    ) -> Self:
+        """Take in whether rows that were acted on turned out wrong, one row or many; None: not known yet.
+
+        The order is that of prediction; ``order``, ``time`` and ``now`` are those of :meth:`CoverageMonitor.update`.
+        """
+        outcomes = check_outcomes(wrong, "wrong")  # of which the first is "covered": here "wrong"
+        covered = [None if outcome == UNKNOWN else outcome == MISSED for outcome in outcomes.tolist()]
+        super().update(np.array(covered, dtype=object if None in covered else bool), order=order, time=time, now=now)
+        return self
+
+    def _verdict(self) -> str:
+        if self.rows == 0:
+            return "No row yet."
+        share = f"{self.misses:,} of {self.rows:,} rows acted on were wrong ({self.misses / self.rows:.1%}"
+        share += f", allowed are {self.error:g})"
+        evidence = self.evidence_in_words()
+        return (
+            f"ALARM at row {self.alarmed_at:,}: {share}, {evidence}."
+            if self.alarmed
+            else f"No alarm: {share}, {evidence}."
+        )
+
+    def __repr__(self) -> str:
+        return f"ErrorMonitor(error={self.error:g}): {self.sentence()}"
 
 
 def _exp(log_evidence: float) -> float:

@@ -81,7 +81,7 @@ def check_mature(mature: Any) -> int | timedelta | None:
     )
 
 
-def check_outcomes(covered: Any) -> NDArray[np.int8]:
+def check_outcomes(covered: Any, name: str = "covered") -> NDArray[np.int8]:
     """Return whether each row was covered, missed, or is not known yet, as an array."""
     values = np.atleast_1d(np.asarray(covered))
     if values.ndim == 1 and values.dtype == np.bool_:
@@ -89,7 +89,7 @@ def check_outcomes(covered: Any) -> NDArray[np.int8]:
     plain = with_one_missing(values.tolist()) if values.ndim == 1 else [covered]
     if not all(value is None or isinstance(value, bool | np.bool_) for value in plain):
         raise TypeError(
-            "covered must be True or False (None: not known yet), or a 1-D array of them, as sets.covers(labels) "
+            f"{name} must be True or False (None: not known yet), or a 1-D array of them, as sets.covers(labels) "
             f"gives; got {covered!r:.80}."
         )
     return np.array([UNKNOWN if value is None else MISSED - value for value in plain], dtype=np.int8)
@@ -256,7 +256,7 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
         "it must have groups, or one": lambda: len(n) > 0 and (facts["has_groups"] or facts["groups"] == [None]),
         "its numbers of rows must be counts": lambda: _are_counts(tensors["urns"]) and (misses <= rows).all(),
         "its n must be large enough for a miss at its alpha": lambda: (
-            n.max() >= size_needed(stored_fraction(facts["alpha"]))
+            facts["kind"] == "error_monitor" or n.max() >= size_needed(stored_fraction(facts["alpha"]))
         ),
         "its mature must be a count, or a time": lambda: facts["mature"] is None or 0 <= facts["mature"] <= _LONGEST,
         "its alarm must be at one of its rows": lambda: (
@@ -318,43 +318,36 @@ def _rules_of_queue(facts: Facts, tensors: Tensors, settled: int) -> Rules:
 
 _SIZES = {"counts": 4, "capitals": 2, "numbers of a capital": 1 + 2 * len(TIMES), "numbers of a point": 3, "once": 1}
 _LONGEST = timedelta.max // timedelta(microseconds=1)
-STORE = Store(
+_SCHEMA = Schema(
     {
-        "monitor": Schema(
-            {
-                "alpha": ALPHA,
-                "alarm": Field(
-                    int | float, "its alarm must be above 1, and finite", lambda alarm: 1 < alarm <= _LARGEST
-                ),
-                "groups": Field(list),
-                "has_groups": Field(bool),
-                "nowhere": count("nowhere"),
-                "ignored": count("ignored"),
-                "mature": Field(int | None),
-                "in_time": Field(bool),
-                "newest": count("newest", -1),
-                "by_time": Field(bool),
-                "arrived": count("arrived"),
-                "alarmed_at": Field(int | None),
-                "every": count("every", 1),
-                "log": Field(dict | None),  # what the command line has seen
-            },
-            {
-                "urns": Tensor("I64", ("groups", "counts")),
-                "capital": Tensor("F64", ("capitals", "numbers of a capital")),
-                "exponents": Tensor("I64", ("capitals",)),
-                "peak": Tensor("F64", ("once",)),
-                "path": Tensor("F64", ("points", "numbers of a point")),
-                "clock": Tensor("F64", ("once",)),
-                "waiting_times": Tensor("F64", ("rows that wait",)),
-                "waiting_numbers": Tensor("U64", ("rows that wait",)),
-                "waiting_outcomes": Tensor("I64", ("rows that wait",)),
-                "waiting_groups": Tensor("I64", ("rows that wait",)),
-            },
-            lambda facts, names: {"groups": len(facts["groups"]), **_SIZES},
-            _rules,
-        )
+        "alpha": ALPHA,
+        "alarm": Field(int | float, "its alarm must be above 1, and finite", lambda alarm: 1 < alarm <= _LARGEST),
+        "groups": Field(list),
+        "has_groups": Field(bool),
+        "nowhere": count("nowhere"),
+        "ignored": count("ignored"),
+        "mature": Field(int | None),
+        "in_time": Field(bool),
+        "newest": count("newest", -1),
+        "by_time": Field(bool),
+        "arrived": count("arrived"),
+        "alarmed_at": Field(int | None),
+        "every": count("every", 1),
+        "log": Field(dict | None),  # what the command line has seen
     },
-    "kind of state",
-    "Start a new monitor.",
+    {
+        "urns": Tensor("I64", ("groups", "counts")),
+        "capital": Tensor("F64", ("capitals", "numbers of a capital")),
+        "exponents": Tensor("I64", ("capitals",)),
+        "peak": Tensor("F64", ("once",)),
+        "path": Tensor("F64", ("points", "numbers of a point")),
+        "clock": Tensor("F64", ("once",)),
+        "waiting_times": Tensor("F64", ("rows that wait",)),
+        "waiting_numbers": Tensor("U64", ("rows that wait",)),
+        "waiting_outcomes": Tensor("I64", ("rows that wait",)),
+        "waiting_groups": Tensor("I64", ("rows that wait",)),
+    },
+    lambda facts, names: {"groups": len(facts["groups"]), **_SIZES},
+    _rules,
 )
+STORE = Store({"monitor": _SCHEMA, "error_monitor": _SCHEMA}, "kind of state", "Start a new monitor.")

@@ -67,10 +67,10 @@ def _at(
     wrong = np.cumsum(rule.is_wrong) / np.arange(1, rule.n + 1)
     fits = np.flatnonzero(wrong <= error)
     estimate = float((fits[-1] + 1) / rule.n) if len(fits) else 0.0
-    found: list[float | None] = []
+    measured: list[float | None] = []
     for act in (by_threshold, batch):
-        found += [float(act.mean()), float(is_wrong[act].mean()) if act.any() else None]
-    return [*found, estimate]
+        measured += [float(act.mean()), float(is_wrong[act].mean()) if act.any() else None]
+    return [*measured, estimate]
 
 
 def _words(value: float | None) -> str:
