@@ -148,6 +148,7 @@ static unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
     for (int b = 0; b < 4; b++) made |= (unsigned)(both >> 8 * (which >> 4 * b & 7) & 255) << 8 * b;
     return made;
 }
+static unsigned __umulhi(unsigned x, unsigned y) { return (unsigned)((unsigned long long)x * y >> 32); }
 static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __ffsll(long long x) { return __builtin_ffsll(x); }

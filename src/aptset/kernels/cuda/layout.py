@@ -64,6 +64,11 @@ class Layout(NamedTuple):
         """Whether the labels of a row and their places fit the registers of its lanes."""
         return self.element != 1 and not self.is_narrow and self.columns <= WIDEST_SORTED
 
+    @property
+    def has_buckets(self) -> bool:
+        """Whether the labels of a row are spread over buckets before they are put in order, as ``sorted.cu`` says."""
+        return self.lanes == 32 and self.each == 32
+
 
 def layout_of(values: Any, logits: bool = False) -> Layout:
     """Return the layout for a matrix: 16 bytes a read where rows allow it, about 32 labels a lane."""

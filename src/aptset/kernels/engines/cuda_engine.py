@@ -187,7 +187,9 @@ class CudaEngine:
         of_calibration = changed(of_calibration, row_groups=pointer(row_groups))
         grid = max(1, min(-(-n // 1024), self.starts.multiprocessors * 64))
         arguments = (of_calibration, c_void_p(pointer(scores)), c_int64(n))
-        self.starts.run("p_values.cu", (("COLUMNS", scores.shape[1]),), "p_values", grid, 256, 0, *arguments)
+        one_group = int(row_groups is not None and len(calibrated.offsets) == 2)
+        defines = (("COLUMNS", scores.shape[1]), ("ONE_GROUP", one_group))
+        self.starts.run("p_values.cu", defines, "p_values", grid, 256, 0, *arguments)
         return scores, first_bad
 
     def hash_rows(self, values: Any, key: int) -> Any:
@@ -229,7 +231,8 @@ class CudaEngine:
         def work_in_registers(chunk: Chunk, job: Job) -> None:
             defines, a_warp = defines_of(layout, job, WHAT=what, EACH=layout.each), BLOCK // 32
             places = 32 * layout.each
-            shared, rows_of_block = a_warp * 8 * (places + places // 32), BLOCK // layout.lanes
+            of_place = 12 if layout.has_buckets else 8  # bytes
+            shared, rows_of_block = a_warp * of_place * (places + places // 32), BLOCK // layout.lanes
             grid = self._blocks(job, rows_of_block, 16)
             self.starts.run("sorted.cu", defines, "sorted", grid, BLOCK, shared, *arguments(chunk, job))
 
