@@ -81,6 +81,10 @@ DEVICE double quotient(double x, double y, double one_over_y) {
     return fma(fma(-q, y, x), one_over_y, q);
 }
 
+#ifndef LOOKS_AGAIN /* keeps what was made of a number from being kept in registers: making it again takes less */
+DEVICE void look_again(u32 &x) { asm volatile("" : "+r"(x)); }
+#endif
+
 #ifdef HALVES /* tests have no instruction for it */
 DEVICE float from_half(u32 h) {
     u32 sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31u, mantissa = h & 1023u;
