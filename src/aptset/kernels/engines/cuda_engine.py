@@ -123,7 +123,8 @@ class CudaEngine:
                 grid = self._blocks(job, BLOCK, NARROW_BLOCKS)
                 self._run("narrow.cu", layout, "mask", grid, job, at(chunk.start))
             elif layout.is_held:
-                grid = self._blocks(job, BLOCK // layout.lanes, _MANY if job.n >= MANY_ROWS else _FEW)
+                is_many = layout.logits or job.n >= MANY_ROWS  # rows of logits take times that differ
+                grid = self._blocks(job, BLOCK // layout.lanes, _MANY if is_many else _FEW)
                 self._run("masks.cu", layout, "mask", grid, job, at(chunk.start))
             else:
                 rest(chunk, job, 1)
