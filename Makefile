@@ -22,7 +22,7 @@ test-network: $(VENV)/tested
 
 # On a machine with a GPU, where nothing needs to be installed but torch, numpy and pytest.
 # Most of the time goes into compiling kernels and graphs: several processes share it. What fills the memory runs alone.
-GPU_PARTS ?= 8
+GPU_PARTS ?= 16
 test-gpu:
 	pids=; for part in $$(seq 0 $$(($(GPU_PARTS) - 1))); do APTSET_PART=$$part/$(GPU_PARTS) OMP_NUM_THREADS=1 PYTHONPATH=src \
 		$(PYTHON) -m pytest -q -p no:logging -k "not no_memory_left" tests_gpu & pids="$$pids $$!"; done; \

@@ -317,6 +317,20 @@ def test_order_in_registers(engine, kind, k, dtype):
     check_p_values(engine, twins)
 
 
+@pytest.mark.parametrize("bits", [0xFFFFFFFF, 0x7FC00000, 0x80000001, 0x7F7FFFFF])
+def test_buckets_take_rows_of_any_bits(engine, bits):
+    """A row that is bad is told, whatever its bits are, and the others have the bits of the host."""
+    twins = Twins("random", 5, 1000, Adaptive())
+    expected, _ = all_scores_of_block(twins.rows.seeded(), 0, 5)
+    for columns in (slice(None), [3, 999]):
+        words = twins.tensor.probabilities.clone().numpy().view(np.uint32)
+        words[2, columns] = bits
+        bad = replace(twins.tensor, probabilities=torch.tensor(words.view(np.float32)))
+        found, first_bad = engine.all_scores(bad)
+        assert int(first_bad) == 2
+        assert same(found[[0, 1, 3, 4]], expected[[0, 1, 3, 4]])
+
+
 def test_ties_are_settled_in_full_where_their_first_bits_agree(engine, monkeypatch):
     """With two bits of each tie in the keys nearly all of them are left to neighbours that change places."""
     run = engine.starts.run

@@ -26,6 +26,8 @@
 #define HALVES
 #define ADDS_PRODUCTS
 static void add_product(unsigned long long &sum, unsigned a, unsigned b) { sum += (unsigned long long)a * b; }
+#define LOOKS_AGAIN
+static void look_again(unsigned &) {}
 #define ASKED_FOR
 template <int BYTES> static void ask_for_piece(void *to, const void *from) { memcpy(to, from, BYTES); }
 static void end_of_request() {}
@@ -148,6 +150,7 @@ static unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
     for (int b = 0; b < 4; b++) made |= (unsigned)(both >> 8 * (which >> 4 * b & 7) & 255) << 8 * b;
     return made;
 }
+static unsigned __umulhi(unsigned x, unsigned y) { return (unsigned)((unsigned long long)x * y >> 32); }
 static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __ffsll(long long x) { return __builtin_ffsll(x); }

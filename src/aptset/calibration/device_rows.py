@@ -152,7 +152,8 @@ class DeviceRows:
 
     def check(self, first_bad: Tensor) -> None:
         """Explain the first bad row, if there is one; refuse probabilities where kernels looked for them."""
-        row, *unlike = first_bad.reshape(-1).tolist()
+        report = first_bad.tolist()
+        row, *unlike = report if isinstance(report, list) else [report]
         refuse_probabilities(unlike == [0], self.name)
         if row >= 0:
             check_rows(_Fetched(self), row, self.name, self.normalize, self.tolerance)  # type: ignore[arg-type]

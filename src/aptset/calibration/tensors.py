@@ -157,11 +157,11 @@ def filled_masks(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[T
     verb, work = _mask_by(rows, thresholds, at_least)
     found, bad = _worked_out(rows, verb, work, torch.bool)
     report = bad.reshape(-1)
-    return found, report if len(report) == 2 else torch.cat([report, torch.full_like(report, -1)])
+    return found, report if report.shape[0] == 2 else torch.cat([report, torch.full_like(report, -1)])
 
 
 def _mask_by(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[str, Work]:
-    verb = "mask" if len(thresholds) == 1 else "mask_by_label"
+    verb = "mask" if thresholds.shape[0] == 1 else "mask_by_label"
     find = getattr(rows.engine, verb)
     return verb, lambda piece, _: find(piece, thresholds, at_least)
 
@@ -266,19 +266,20 @@ Work = Callable[[TensorRows, slice], tuple[Tensor, Tensor]]
 
 def _filled(rows: DeviceRows, verb: str, work: Work, dtype: Any, most_rows: int | None = None) -> Tensor:
     """Put what is worked out of each piece into one matrix; refuse bad rows."""
-    rows.refuse_probabilities(verb)
-    found, bad = _worked_out(rows, verb, work, dtype, most_rows)
+    found, bad = _worked_out(rows, verb, work, dtype, most_rows, refuses=True)
     rows.check(bad)
     return found
 
 
 def _worked_out(
-    rows: DeviceRows, verb: str, work: Work, dtype: Any, most_rows: int | None = None
+    rows: DeviceRows, verb: str, work: Work, dtype: Any, most_rows: int | None = None, *, refuses: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return one matrix of all pieces, and the first bad row."""
+    """Return one matrix of all pieces, and the first bad row; what ``refuses`` waits for the device."""
     whole = rows.whole(verb) if most_rows is None else None
     if whole is not None:
         return work(whole, slice(0, len(rows)))
+    if refuses:
+        rows.refuse_probabilities(verb)
     found, bads = None, []
     for start, stop, piece, _ in rows.pieces(verb, most_rows):
         part, bad = work(piece, slice(start, stop))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from aptset.conformal.importance import Scale
 from aptset.core.groups import EVERYONE, Groups, Ids
 from aptset.core.matrix import check_rows
+from aptset.kernels.blocks import converted
 from aptset.kernels.counting import Calibrated, add_counts, index_of
 from aptset.kernels.formula import Floats
 from aptset.kernels.long_arrays import in_groups, of_rank, sort_upward
@@ -179,7 +180,7 @@ class FoldScores:
         n_groups = len(groups.names)
         if n_groups == 1:
             return cls.of_one_group(scores, groups)
-        return cls(*in_groups(scores, group.astype(np.int32), n_groups), groups, is_sorted=False)
+        return cls(*in_groups(scores, converted(group, np.int32), n_groups), groups, is_sorted=False)
 
     @classmethod
     def weighted(

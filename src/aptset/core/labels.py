@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from aptset.core.devices import on_host
 from aptset.core.tables import plain_list
 from aptset.kernels import engines
-from aptset.kernels.blocks import least_and_most, looked_up, over_numbers
+from aptset.kernels.blocks import converted, least_and_most, looked_up, over_numbers
 from aptset.kernels.long_arrays import group_sizes
 
 _LONG = 2**10  # texts that are worth numbering
@@ -133,7 +133,7 @@ def columns_at_once(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.i
     """Return labels that are column numbers all of them, the usual case: one pass and no search. None for others."""
     if labels.dtype.kind not in "iu" or not len(labels) or not _number_columns(classes):
         return None
-    columns = labels.astype(np.int64)  # a copy: another thread cannot change what was checked
+    columns = converted(labels, np.int64)  # a copy: another thread cannot change what was checked
     low, high = least_and_most(columns)
     return columns if low >= 0 and high < len(classes) else None
 

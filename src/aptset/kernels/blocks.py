@@ -169,6 +169,17 @@ def over_numbers(n: int, work: Callable[[int, int], Result], width: int = 1) -> 
     return over_blocks(n, max(-(-LONG // width), -(-n // thread_count())), work)
 
 
+def converted(values: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """Return a copy of an array of numbers in another type, by all threads where it is long."""
+    found = np.empty(values.shape, dtype=dtype)
+
+    def work(start: int, stop: int) -> None:
+        found[start:stop] = values[start:stop]
+
+    over_numbers(len(values), work, width_of(values))
+    return found
+
+
 def least_and_most(values: NDArray[Any]) -> tuple[Any, Any]:
     """Return the smallest and the largest of some values, of which there is one."""
 

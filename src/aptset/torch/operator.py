@@ -50,9 +50,9 @@ def _on_device(
     at_least: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the masks at every level, and the first bad row and whether a row is none of probabilities."""
-    if len(inputs) == 0:
+    if inputs.shape[0] == 0:
         return _empty(inputs, threshold_bits)[0], torch.full((2,), UNKNOWN, device=inputs.device)
-    u = None if randomized else torch.ones(len(inputs), dtype=torch.float64, device=inputs.device)
+    u = None if randomized else torch.ones(inputs.shape[0], dtype=torch.float64, device=inputs.device)
     formula = Formula(_weights(tuple(weights)), power=power)
     rows = DeviceRows(inputs, formula, key, tolerance, None, u, normalize, PREDICTION, 0, logits)
     result = [filled_masks(rows, level, at_least) for level in threshold_bits.view(torch.float64)]

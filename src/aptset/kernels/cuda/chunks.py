@@ -13,6 +13,7 @@ import numpy as np
 from aptset.kernels.cuda.arguments import Job, changed, pointer
 from aptset.kernels.cuda.layout import Defines
 from aptset.kernels.engines.interface import BLOCK_ROWS
+from aptset.kernels.formula import Weights
 from aptset.kernels.rowhash import column_keys
 
 MOST_NOTED = 60 * 2**20  # bytes, of what is noted of rows while they are worked on
@@ -44,28 +45,29 @@ def over_chunks(
     seeds: Any = None,
     *,
     again: bool = True,
-) -> tuple[Any, Any]:
+) -> Counters:
     """Run work on chunks of rows, on the copies again, then what was left; count copies, tell the first bad row.
 
     Seeds are noted in ``seeds``, if they are there. Without ``again`` copies are among what was left. Of logits the
     first bad row comes with a number that stays 0 where all rows are ones of probabilities.
     """
     torch, values = torch_module(), rows.probabilities
-    hashes, n = rows.seeds is None, len(values)
+    hashes, n = rows.seeds is None, values.shape[0]
     of_row = 12 if seeds is None else 4  # bytes: a seed, a place among the copies
     step = max(1, MOST_NOTED // (of_row + (0 if careful is None else 8)) // BLOCK_ROWS) * BLOCK_ROWS
     most, n_chunks = min(n, step), -(-n // step)
     if n_chunks == 1 and isinstance(rows.key, int):
-        keys, counters = prepare(starts, rows.key, values), _fresh_counters(values.device)
+        counters = _fresh_counters(values.device)
+        keys = prepare(starts, rows.key, values)
     else:
-        counters = torch.empty((1 + n_chunks, 2), dtype=torch.int64, device=values.device)
-        keys = prepare(starts, rows.key, values, counters)
+        whole = torch.empty((1 + n_chunks, 2), dtype=torch.int64, device=values.device)
+        counters, keys = Counters(whole, whole[0]), prepare(starts, rows.key, values, whole)
     room = (most if hashes and seeds is None else 0, -(-most // 2) if hashes else 0, 0 if careful is None else most)
     memory = torch.empty(sum(room), dtype=torch.int64, device=values.device)
-    noted, first = memory.data_ptr(), counters.data_ptr()
+    noted, first = memory.data_ptr(), counters.every.data_ptr()
     which = noted + 8 * room[0]
-    job = Job(column_keys=keys.data_ptr(), tolerance=rows.tolerance, bad=first, unlike=first + 8)
-    job.slow, job.weights = which + 8 * room[1], rows.weights.as_tuple
+    job = changed(_job_of(rows.weights), column_keys=keys.data_ptr(), tolerance=rows.tolerance, bad=first)
+    job.unlike, job.slow = first + 8, which + 8 * room[1]
     for number, start in enumerate(range(0, n, step)):
         size, of_chunk, chunk = min(step, n - start), first + 16 * (1 + number), Chunk(start)
         job.rows, job.n, job.start, job.u = pointer(values, start), size, start, pointer(rows.u, start)
@@ -83,8 +85,30 @@ def over_chunks(
         if careful is not None:  # by now every seed is known
             is_copied = hashes and size > 1
             careful(chunk, job if not is_copied else changed(of_copies, which=None) if again else of_copies)
-    n_copies = counters[1, 0] if n_chunks == 1 else counters[1:, 0].sum()
-    return n_copies, counters[0] if rows.logits else counters[0, 0]
+    return counters if rows.logits else Counters(counters.every, counters.bad[0])
+
+
+class Counters(NamedTuple):
+    """What kernels count: ``every`` has the first bad row, of logits whether one is none of probabilities, and copies.
+
+    A line of ``every`` for the first bad row, then one for each chunk. ``bad`` is what the host looks at.
+    """
+
+    every: Any
+    bad: Any
+
+    @property
+    def n_copies(self) -> Any:
+        """How many rows are copies of others."""
+        return self.every[1, 0] if self.every.shape[0] == 2 else self.every[1:, 0].sum()
+
+
+@lru_cache(maxsize=64)
+def _job_of(weights: Weights) -> Job:
+    """Return a job that knows the weights alone."""
+    job = Job()
+    job.weights = weights.as_tuple
+    return job
 
 
 def torch_module() -> Any:
@@ -95,10 +119,10 @@ def torch_module() -> Any:
 
 
 _AT_A_TIME = 256
-_COUNTERS: dict[tuple[Any, int], deque[Any]] = {}  # by the device and the stream that set them
+_COUNTERS: dict[tuple[Any, int], deque[Counters]] = {}  # by the device and the stream that set them
 
 
-def _fresh_counters(device: Any) -> Any:
+def _fresh_counters(device: Any) -> Counters:
     """Return the counters of one chunk, which were set with many others: most calls start a kernel less."""
     torch = torch_module()
     stream = torch._C._cuda_getCurrentRawStream(device.index or 0) if device.type == "cuda" else 0
@@ -108,7 +132,7 @@ def _fresh_counters(device: Any) -> Any:
     except IndexError:
         several = torch.zeros((_AT_A_TIME, 2, 2), dtype=torch.int64, device=device)
         several[:, 0, 0] = -1
-        waiting.extend(several.unbind(0))
+        waiting.extend(map(Counters, several.unbind(0), several[:, 0].unbind(0)))
         return waiting.popleft()
 
 

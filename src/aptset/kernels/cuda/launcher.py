@@ -22,6 +22,7 @@ _HEADERS = (
     *("row.cuh", "warp.cuh", "careful.cuh", "loading.cuh", "tiles.cuh", "output.cuh"),
     *("held.cuh", "narrowing.cuh", "settling.cuh", "logits.cuh"),
 )
+_SPLITS = (13, 0)  # from this version on nvrtc compiles the kernels of a file side by side
 
 
 class CannotCompileError(RuntimeError):
@@ -94,7 +95,7 @@ class Launcher:
         """Start a kernel of a file, compiled with some definitions, on the current stream of the device."""
         import torch
 
-        if torch.cuda.current_device() != self.index:
+        if torch._C._cuda_getDevice() != self.index:
             with torch.cuda.device(self.index):
                 self.run(name, defines, kernel, grid, block, shared, *arguments)
             return
@@ -102,7 +103,9 @@ class Launcher:
         values = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         stream = torch._C._cuda_getCurrentRawStream(self.index)
         launch = (grid, 1, 1, block, 1, 1, shared, stream, ctypes.addressof(values), 0)
-        self._check(self._driver.cuLaunchKernel(function, *launch), "start", kernel)
+        (code,) = self._driver.cuLaunchKernel(function, *launch)
+        if code:
+            self._check((code,), "start", kernel)
 
     def _kernel(self, name: str, defines: Defines, kernel: str, shared: int) -> Any:
         with self._lock:
@@ -140,6 +143,8 @@ class Launcher:
         )
         # No product is joined with a sum into one rounding: the bits would differ from those of processors.
         options = [f"--gpu-architecture={self.architecture}", "--fmad=false", "--std=c++17"]
+        if self._check(nvrtc.nvrtcVersion(), "ask nvrtc") >= _SPLITS:
+            options.append("--split-compile=0")
         options += [f"-D{key}={value}" for key, value in defines]
         found = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         if _code(found):

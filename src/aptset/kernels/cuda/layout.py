@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from aptset.kernels.cuda.arguments import Job
@@ -64,6 +64,11 @@ class Layout(NamedTuple):
         """Whether the labels of a row and their places fit the registers of its lanes."""
         return self.element != 1 and not self.is_narrow and self.columns <= WIDEST_SORTED
 
+    @property
+    def has_buckets(self) -> bool:
+        """Whether the labels of a row are spread over buckets before they are put in order, as ``sorted.cu`` says."""
+        return self.lanes == 32 and self.each == 32
+
 
 def layout_of(values: Any, logits: bool = False) -> Layout:
     """Return the layout for a matrix: 16 bytes a read where rows allow it, about 32 labels a lane."""
@@ -82,6 +87,17 @@ def _layout(columns: int, dtype: Any, beyond: int, logits: bool) -> Layout:
     return Layout(columns, kinds[str(dtype)], lanes, at_a_time(columns), at_a_time(32 // lanes * columns), logits)
 
 
+class _Kept(tuple[tuple[str, int], ...]):
+    """Definitions whose hash is worked out once: every start of a kernel asks for it."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+
 def defines_of(layout: Layout, job: Job, block: int = BLOCK, **more: int) -> Defines:
     """Return what a program is compiled with: the form of the score is known then."""
     return _defines(layout, bytes(job.weights), job.seeds is None, block, tuple(more.items()))
@@ -93,7 +109,7 @@ def _defines(layout: Layout, weights: bytes, hashes: bool, block: int, more: Def
     asks, ranks = w[_TOP] != 0.0 or w[_FIRST] != 0.0, w[_RANK] != 0.0
     plain = not asks and not ranks and w[_ABOVE] == 1.0 and min(w[_OWN], w[_OWN] + w[_OWN_U]) >= 0.0
     form = {"ASKS": int(asks), "RANKS": int(ranks), "PLAIN": int(plain), "HASHES": int(hashes)}
-    return tuple(sorted((layout.defines(block) | form | dict(more)).items()))
+    return _Kept(sorted((layout.defines(block) | form | dict(more)).items()))
 
 
 def room_bytes(columns: int) -> int:

@@ -17,44 +17,62 @@ struct Calibrated {
     const unsigned char *rounding;
 };
 
-DEVICE i64 group_of(const Calibrated &c, i64 row, i64 column) { return c.row_groups ? c.row_groups[row] : column; }
+/* One group: its scores, its buckets, how many scores it has, and where its bits of rounding start. */
+struct Group { const double *sorted; const int *starts; i64 last, bits; double low, scale, count, one_over_count; u32 n; };
+
+DEVICE Group group_at(const Calibrated &c, i64 group) {
+    i64 start = c.offsets[group];
+    Group g = {c.sorted + start, 0, -1, start + group, 0.0, 0.0, 0.0, 0.0, (u32)(c.offsets[group + 1] - start)};
+    g.count = (double)g.n + 1.0, g.one_over_count = 1.0 / g.count;
+    if (!c.starts) return g;
+    g.starts = c.starts + c.firsts[group], g.last = c.firsts[group + 1] - c.firsts[group] - 2;
+    g.low = c.low[group], g.scale = c.scale[group];
+    return g;
+}
 
 /* Where to look for a score in its group: between `low` and `high`, in places of the group. */
-struct Search { const double *sorted; u32 low, high, n; };
+struct Search { const double *sorted; u32 low, high; };
 
-DEVICE Search start_search(const Calibrated &c, i64 group, double score) {
-    i64 start = c.offsets[group];
-    Search s = {c.sorted + start, 0, (u32)(c.offsets[group + 1] - start), (u32)(c.offsets[group + 1] - start)};
-    i64 last = c.starts ? c.firsts[group + 1] - c.firsts[group] - 2 : -1;
-    if (last < 0) return s;
-    double place = (score - c.low[group]) * c.scale[group];
+DEVICE Search start_search(const Group &g, double score) {
+    Search s = {g.sorted, 0, g.n};
+    if (g.last < 0) return s;
+    double place = (score - g.low) * g.scale;
     place = place > 0.0 ? place : 0.0;
-    const int *starts = c.starts + c.firsts[group] + (place < (double)last ? (i64)place : last);
+    const int *starts = g.starts + (place < (double)g.last ? (i64)place : g.last);
     s.low = (u32)starts[0], s.high = (u32)starts[1];
     return s;
 }
 
-DEVICE double p_value_of(const Calibrated &c, i64 group, const Search &s) {
-    i64 bit = c.offsets[group] + group + s.low;
-    double nearest = ((double)s.n + 1.0 - (double)s.low) / ((double)s.n + 1.0);
+DEVICE double p_value_of(const Calibrated &c, const Group &g, const Search &s) {
+    i64 bit = g.bits + s.low;
+    double nearest = quotient(g.count - (double)s.low, g.count, g.one_over_count);
     return from_bits(bits_of(nearest) + (c.rounding[bit >> 3] >> (bit & 7) & 1));
 }
 
 #define AT_A_TIME 4 /* labels that a thread looks for together, since every look waits for memory */
+#define OF_BLOCK (256 * AT_A_TIME)
 
-/* Where a group was never seen p-values are 1. */
+/* Where a group was never seen p-values are 1. ONE_GROUP says that all rows that have a group have the same. */
 extern "C" __global__ void __launch_bounds__(256) p_values(Calibrated c, double *scores, i64 n) {
-    for (i64 first = (i64)blockIdx.x * 256 * AT_A_TIME + threadIdx.x; first < n; first += (i64)gridDim.x * 256 * AT_A_TIME) {
+#if ONE_GROUP
+    Group only = group_at(c, 0);
+#endif
+    for (i64 first = (i64)blockIdx.x * OF_BLOCK; first < n; first += (i64)gridDim.x * OF_BLOCK) {
         Search s[AT_A_TIME];
-        i64 groups[AT_A_TIME];
-        double mine[AT_A_TIME];
+        i64 groups[AT_A_TIME], row = first / COLUMNS;
+        u32 column = (u32)(first - row * COLUMNS) + threadIdx.x;
+        double mine[AT_A_TIME], *at = scores + first + threadIdx.x;
 #pragma unroll
         for (int q = 0; q < AT_A_TIME; q++) {
-            i64 k = first + 256 * q;
+            u32 k = column + 256 * q;
             groups[q] = -1, s[q].low = s[q].high = 0, mine[q] = 0.0;
-            if (k >= n) continue;
-            mine[q] = scores[k], groups[q] = group_of(c, k / COLUMNS, k % COLUMNS);
-            if (groups[q] >= 0) s[q] = start_search(c, groups[q], mine[q]);
+            if (first + threadIdx.x + 256 * q >= n) continue;
+            mine[q] = at[256 * q], groups[q] = c.row_groups ? (i64)c.row_groups[row + k / COLUMNS] : (i64)(k % COLUMNS);
+#if ONE_GROUP
+            if (groups[q] >= 0) s[q] = start_search(only, mine[q]);
+#else
+            if (groups[q] >= 0) s[q] = start_search(group_at(c, groups[q]), mine[q]);
+#endif
         }
         for (bool more = true; more;) {
             double found[AT_A_TIME];
@@ -70,7 +88,13 @@ extern "C" __global__ void __launch_bounds__(256) p_values(Calibrated c, double 
             }
         }
 #pragma unroll
-        for (int q = 0; q < AT_A_TIME; q++)
-            if (first + 256 * q < n) scores[first + 256 * q] = groups[q] < 0 ? 1.0 : p_value_of(c, groups[q], s[q]);
+        for (int q = 0; q < AT_A_TIME; q++) {
+            if (first + threadIdx.x + 256 * q >= n) continue;
+#if ONE_GROUP
+            at[256 * q] = groups[q] < 0 ? 1.0 : p_value_of(c, only, s[q]);
+#else
+            at[256 * q] = groups[q] < 0 ? 1.0 : p_value_of(c, group_at(c, groups[q]), s[q]);
+#endif
+        }
     }
 }

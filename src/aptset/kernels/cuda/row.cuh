@@ -73,6 +73,18 @@ DEVICE i64 grid_steps(double x) { return (i64)(bits_of(x + 2.0) - TWO_BITS); }
 /* The same as a number: exact, and so are sums of up to 4 before they are scaled. */
 DEVICE double mass_of(double x) { return ((x + 2.0) - 2.0) * STEPS_PER_ONE; }
 
+/* A quotient as IEEE rounds it, where nothing is near the ends of the exponents: with the rounded reciprocal one correction leaves
+ * less than a step, and the second one rounds. */
+DEVICE double quotient(double x, double y, double one_over_y) {
+    double q = x * one_over_y;
+    q = fma(fma(-q, y, x), one_over_y, q);
+    return fma(fma(-q, y, x), one_over_y, q);
+}
+
+#ifndef LOOKS_AGAIN /* keeps what was made of a number from being kept in registers: making it again takes less */
+DEVICE void look_again(u32 &x) { asm volatile("" : "+r"(x)); }
+#endif
+
 #ifdef HALVES /* tests have no instruction for it */
 DEVICE float from_half(u32 h) {
     u32 sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31u, mantissa = h & 1023u;
@@ -154,6 +166,11 @@ DEVICE double with_rest(const double *w, double share, double rank, bool is_firs
 DEVICE double mass_score(const double *w, double above, double own, double rank, const Loaded &row) {
     bool is_first = ASKS && w[FIRST] != 0.0 && rank == 1.0;
     return with_rest(w, numerator(w, above, own, is_first, row) / row.total, rank, is_first, row.u);
+}
+/* The same with the rounded reciprocal of the total, for many labels of a row. */
+DEVICE double mass_score(const double *w, double above, double own, double rank, const Loaded &row, double one_over_total) {
+    bool is_first = ASKS && w[FIRST] != 0.0 && rank == 1.0;
+    return with_rest(w, quotient(numerator(w, above, own, is_first, row), row.total, one_over_total), rank, is_first, row.u);
 }
 /* The score of a label without mass that stands behind all others. */
 DEVICE double behind_score(const double *w, i64 rank, const Loaded &row) {

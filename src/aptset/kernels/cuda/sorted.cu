@@ -12,7 +12,8 @@
 #define TIE_BITS 44 /* of a tie that fit a key beside a place and a column */
 #endif
 #define GATHERS (LANES >= 16 && EACH == 32) /* whether members are picked out before they are put in order */
-#define MIN_BLOCKS (WHAT == SIZES_OF_SETS ? 3 : 4) /* on a multiprocessor at a time, as measured */
+#define BY_BUCKETS (LANES == 32 && EACH == 32) /* whether values are spread over buckets first */
+#define MIN_BLOCKS (WHAT == SIZES_OF_SETS || BY_BUCKETS ? 3 : 4) /* on a multiprocessor at a time, as measured */
 #define PLACE(e) ((int)WITHIN * E + (e)) /* of E in each lane */
 
 /* The greater key comes first. */
@@ -79,6 +80,7 @@ template <typename T> DEVICE T from_lane_after(T mine) { return __shfl_sync(FULL
 
 /* The row in order: values as bits plus 1 (0 beyond the row), and their columns. */
 template <int E> struct OrderOf { u32 values[E]; u32 columns[E]; };
+typedef OrderOf<EACH> Ordered;
 
 /* Put the columns of equal values into the keyed order of ties, where ties in full decide: neighbours change places until none has to. */
 template <int E> DEVICE void settle_neighbours(OrderOf<E> &o, u64 tie_seed) {
@@ -151,8 +153,110 @@ template <int E> DEVICE OrderOf<E> put_in_order(u64 (&keys)[E], u64 tie_seed) {
     return o;
 }
 
-/* Where scores, flags or members wait until a warp writes them side by side. */
+/* Where labels, scores, flags or members wait in shared memory, until a warp reads or writes them side by side. */
 DEVICE int padded(int place) { return place + place / 32; } /* lanes would meet in one bank */
+
+/* The labels of this lane as they were read: their values as bits plus 1, and the columns that these stand in. */
+#define IS_LABEL(e) is_inside((e) / VECTOR) /* whatever its value is: rows may be bad */
+DEVICE u64 key_at(const u32 (&values)[EACH], int e) {
+    return IS_LABEL(e) ? (u64)values[e] << 32 | (u32)(column_of(e / VECTOR) + e % VECTOR) : 0;
+}
+
+#if BY_BUCKETS
+#define N_BUCKETS 1024
+#define FULLEST 24 /* labels of a bucket up to which neighbours are exchanged */
+struct Buckets { u32 highest, times; };
+
+/* Bits of floats grow with their logarithms, so equal parts of their range are equal parts of the range of the logits. The last
+ * bucket stays empty: quotients and products are rounded, but never out of order. */
+DEVICE Buckets buckets_of(const u32 (&values)[EACH]) {
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (IS_LABEL(e)) least = values[e] < least ? values[e] : least, most = values[e] > most ? values[e] : most;
+    least = __reduce_min_sync(FULL, least), most = __reduce_max_sync(FULL, most);
+    float times = __fdividef(0x1p32f * (N_BUCKETS - 2), (float)(most - least) + 1.0f);
+    Buckets b = {most, (u32)fminf(times, 4294967040.0f)};
+    return b;
+}
+DEVICE int bucket_of(const Buckets &b, u32 value) { return padded((int)__umulhi(b.highest - value, b.times)); }
+
+/* Exchange neighbours whose values are out of order; `rounds` times, each the pairs that begin at even and then at odd places. */
+DEVICE void exchange_neighbours(Ordered &o, u32 rounds) {
+#pragma unroll 1
+    for (; rounds; rounds--) {
+#pragma unroll
+        for (int first = 0; first < 2; first++)
+#pragma unroll
+            for (int e = first; e + 1 < EACH; e += 2) {
+                u32 value = o.values[e], column = o.columns[e];
+                bool swaps = value < o.values[e + 1];
+                o.values[e] = swaps ? o.values[e + 1] : value, o.columns[e] = swaps ? o.columns[e + 1] : column;
+                o.values[e + 1] = swaps ? value : o.values[e + 1], o.columns[e + 1] = swaps ? column : o.columns[e + 1];
+            }
+        u32 before = from_lane_before(o.values[EACH - 1]), its_column = from_lane_before(o.columns[EACH - 1]);
+        u32 after = from_lane_after(o.values[0]), that_column = from_lane_after(o.columns[0]);
+        if (WITHIN && before < o.values[0]) o.values[0] = before, o.columns[0] = its_column;
+        if (WITHIN < LANES - 1 && after > o.values[EACH - 1]) o.values[EACH - 1] = after, o.columns[EACH - 1] = that_column;
+    }
+}
+
+/* Count the labels of every bucket, let each begin where the one before it ends, put labels there, and exchange neighbours as
+ * often as the fullest bucket asks for: n of them are in order after n turns. False, with nothing done, if one is too full. */
+DEVICE bool order_by_buckets(const u32 (&values)[EACH], Ordered &o, u64 *staged) {
+    u32 *starts = (u32 *)(staged + padded(LENGTH)), places[EACH / 4], total = 0, fullest = 0;
+    Buckets b = buckets_of(values);
+    for (int k = (int)LANE; k < padded(N_BUCKETS); k += 32) starts[k] = 0;
+    __syncwarp();
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        u32 place = IS_LABEL(e) ? atomicAdd(starts + bucket_of(b, values[e]), 1u) : 0;
+        places[e / 4] = e % 4 ? places[e / 4] | (place & 255u) << 8 * (e % 4) : place & 255u;
+    }
+    __syncwarp();
+    u32 *mine = starts + padded((int)LANE * (N_BUCKETS / 32));
+#pragma unroll 8
+    for (int k = 0; k < N_BUCKETS / 32; k++) total += mine[k], fullest = mine[k] > fullest ? mine[k] : fullest;
+    fullest = __reduce_max_sync(FULL, fullest);
+    if (fullest > FULLEST) return false;
+    u32 start = sum_before(total);
+#pragma unroll 8
+    for (int k = 0; k < N_BUCKETS / 32; k++) {
+        u32 count = mine[k];
+        mine[k] = start, start += count;
+    }
+    __syncwarp();
+    look_again(b.times);
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (IS_LABEL(e)) staged[padded((int)(starts[bucket_of(b, values[e])] + (places[e / 4] >> 8 * (e % 4) & 255u)))] = key_at(values, e);
+    __syncwarp();
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        u64 key = (int)LANE * EACH + e < COLUMNS ? staged[padded((int)LANE * EACH + e)] : 0;
+        o.values[e] = (u32)(key >> 32), o.columns[e] = (u32)key;
+    }
+    __syncwarp();
+    if (fullest > 1) exchange_neighbours(o, fullest / 2 + 1);
+    return true;
+}
+#endif
+
+/* The whole row in order. */
+DEVICE Ordered put_row_in_order(const u32 (&values)[EACH], u64 tie_seed, unsigned char *pool) {
+#if BY_BUCKETS
+    Ordered o;
+    if (order_by_buckets(values, o, (u64 *)pool)) {
+        if (__any_sync(FULL, has_ties(o))) settle_neighbours(o, tie_seed);
+        return o;
+    }
+#endif
+    u64 keys[EACH];
+#pragma unroll
+    for (int e = 0; e < EACH; e++) keys[e] = key_at(values, e);
+    return put_in_order(keys, tie_seed);
+}
+
 template <typename T> DEVICE void write_together(const T *staged, T *to, i64 from, int count, bool spread) {
 #pragma unroll 1
     for (int g = 0; g < GROUPS; g++) {
@@ -163,24 +267,25 @@ template <typename T> DEVICE void write_together(const T *staged, T *to, i64 fro
     __syncwarp();
 }
 
-typedef OrderOf<EACH> Ordered;
 struct Row { i64 row; bool here; Loaded of; u64 tie_seed; };
 
 DEVICE double mass_at(const Ordered &o, int e) { return o.values[e] ? ((double)__uint_as_float(o.values[e] - 1u) + 2.0) - 2.0 : 0.0; }
 
 /* Call `use(e, score)` for every place of this lane. */
-template <typename Use> DEVICE void each_score(const Job &job, const Row &r, const Ordered &o, Use use) {
+template <typename Use> DEVICE void each_score(const Job &job, const Row &r, Ordered &o, Use use) {
     double mine = 0.0;
 #pragma unroll
     for (int e = 0; e < EACH; e++) mine += mass_at(o, e);
-    double above = sum_before(mine);
+#pragma unroll
+    for (int e = 0; e < EACH; e++) look_again(o.values[e]);
+    double above = sum_before(mine), one_over_total = 1.0 / r.of.total;
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         double own = mass_at(o, e);
         i64 rank = (int)WITHIN * EACH + e + 1;
         if (rank <= COLUMNS) {
             bool has_mass = own > 0.0 || job.w[BEHIND] == 0.0;
-            use(e, has_mass ? mass_score(job.w, above * STEPS_PER_ONE, own * STEPS_PER_ONE, (double)rank, r.of) : behind_score(job.w, rank, r.of));
+            use(e, has_mass ? mass_score(job.w, above * STEPS_PER_ONE, own * STEPS_PER_ONE, (double)rank, r.of, one_over_total) : behind_score(job.w, rank, r.of));
         }
         above += own;
     }
@@ -207,28 +312,27 @@ template <int E> DEVICE void order_gathered(const Row &r, int count, const Outpu
 }
 
 /* Only labels that reach the least value of the set can be in it; some that equal it may be out. */
-DEVICE void order_members(const Row &r, u64 (&keys)[EACH], const Output &out, unsigned char *pool) {
-    u64 least = (u64)(__float_as_uint(out.cutoffs[r.row]) + 1u) << 32;
-    u32 chosen = 0;
+DEVICE void order_members(const Row &r, const u32 (&values)[EACH], const Output &out, unsigned char *pool) {
+    u32 least = __float_as_uint(out.cutoffs[r.row]) + 1u, chosen = 0;
 #pragma unroll
-    for (int e = 0; e < EACH; e++) chosen |= (u32)(keys[e] >= least) << e;
+    for (int e = 0; e < EACH; e++) chosen |= (u32)(IS_LABEL(e) && values[e] >= least) << e;
     int count = (int)sum_in_group((u32)__popc(chosen)), at = (int)sum_before((u32)__popc(chosen));
     int most = (int)__reduce_max_sync(FULL, r.here ? (u32)count : 0u);
     if (most > 8 * LANES) {
-        write_members(r, put_in_order(keys, r.tie_seed), out, pool);
+        write_members(r, put_row_in_order(values, r.tie_seed, pool), out, pool);
         return;
     }
     u64 *staged = (u64 *)pool + (LANE / LANES) * padded(LENGTH);
 #pragma unroll
     for (int e = 0; e < EACH; e++)
-        if (chosen >> e & 1) staged[at++] = keys[e];
+        if (chosen >> e & 1) staged[at++] = key_at(values, e);
     __syncwarp();
     if (most <= 2 * LANES) order_gathered<2>(r, count, out, pool); else order_gathered<8>(r, count, out, pool);
 }
 #endif
 #endif
 
-DEVICE void use_scores(const Job &job, const Row &r, const Ordered &o, const Output &out, unsigned char *pool) {
+DEVICE void use_scores(const Job &job, const Row &r, Ordered &o, const Output &out, unsigned char *pool) {
 #if WHAT == SCORES_OF_LABELS
     double *staged = (double *)pool + (LANE / LANES) * padded(LENGTH);
     each_score(job, r, o, [&](int e, double score) { staged[o.columns[e]] = score; });
@@ -278,14 +382,14 @@ DEVICE void use_scores(const Job &job, const Row &r, const Ordered &o, const Out
 }
 
 /* Read a row, sum it, seed it; bad rows are told and then go along without a place to write to. */
-DEVICE Row open_keys(const Job &job, i64 i, bool here, u64 *keys) {
+DEVICE Row open_values(const Job &job, i64 i, bool here, u32 (&values)[EACH]) {
     Row r = {row_at(job, i), here, {0.0, 0.0, 0.0, 0, 0.0}, 0};
     const Element *at = elements_of(job, r.row);
     double total = 0.0;
     u64 hash = 0;
     u32 odd = 0, with_mass = 0;
 #pragma unroll
-    for (int e = 0; e < EACH; e++) keys[e] = 0;
+    for (int e = 0; e < EACH; e++) values[e] = 0;
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; chunk++) {
         if (!is_inside(chunk)) continue;
@@ -299,7 +403,7 @@ DEVICE Row open_keys(const Job &job, i64 i, bool here, u64 *keys) {
             double wide = (double)value, mass = (wide + 2.0) - 2.0;
             total += mass, odd |= oddness(value), with_mass += mass > 0.0;
             if (HASHES) add_to_hash(hash, bits_of(wide), column_keys[v]);
-            keys[chunk * VECTOR + v] = (u64)(__float_as_uint(value) + 1u) << 32 | (u32)(column_of(chunk) + v);
+            values[chunk * VECTOR + v] = __float_as_uint(value) + 1u;
         }
     }
     r.of.total = mass_in_group(total) * STEPS_PER_ONE, r.of.with_mass = sum_in_group(with_mass);
@@ -314,18 +418,18 @@ DEVICE Row open_keys(const Job &job, i64 i, bool here, u64 *keys) {
 
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) sorted(Job job, Output out) {
     DYNAMIC_SHARED(pool);
-    unsigned char *of_warp = pool + (threadIdx.x / 32) * (GROUPS * padded(LENGTH) * 8);
+    unsigned char *of_warp = pool + (threadIdx.x / 32) * (GROUPS * padded(LENGTH) * (BY_BUCKETS ? 12 : 8));
     i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32;
     for (i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * GROUPS; first < n; first += warps * GROUPS) {
         i64 i = first + LANE / LANES;
-        u64 keys[EACH];
-        Row r = open_keys(job, i < n ? i : n - 1, i < n, keys);
+        u32 values[EACH];
+        Row r = open_values(job, i < n ? i : n - 1, i < n, values);
 #if WHAT == MEMBERS_OF_SETS && GATHERS
-        order_members(r, keys, out, of_warp);
+        order_members(r, values, out, of_warp);
 #elif WHAT == MEMBERS_OF_SETS
-        write_members(r, put_in_order(keys, r.tie_seed), out, of_warp);
+        write_members(r, put_row_in_order(values, r.tie_seed, of_warp), out, of_warp);
 #else
-        Ordered o = put_in_order(keys, r.tie_seed);
+        Ordered o = put_row_in_order(values, r.tie_seed, of_warp);
         int lead = (int)LANE / LANES * LANES;
         r.of.top = __shfl_sync(FULL, mass_at(o, 0), lead) * STEPS_PER_ONE, r.of.second = __shfl_sync(FULL, mass_at(o, 1), lead) * STEPS_PER_ONE;
         use_scores(job, r, o, out, of_warp);

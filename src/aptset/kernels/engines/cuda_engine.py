@@ -58,15 +58,15 @@ class CudaEngine:
 
     def label_scores(self, rows: Any, labels: Any) -> tuple[Any, Any, Any, Any]:
         """Score one label of each row."""
-        torch, scores = torch_module(), _new(rows, (len(rows.probabilities),), "float64")
-        seeds = _new(rows, (len(scores),), "int64") if rows.seeds is None else rows.seeds
+        torch, scores = torch_module(), _new(rows, (rows.probabilities.shape[0],), "float64")
+        seeds = _new(rows, (scores.shape[0],), "int64") if rows.seeds is None else rows.seeds
         labels = labels.to(device=scores.device, dtype=torch.int64).contiguous()
         layout = layout_of(rows.probabilities, rows.logits)
         if layout.lanes < 32 and layout.tile_bytes(
             "scores.cu"
         ):  # short reads of shared memory cost little, and waste less
             layout = layout._replace(vector=min(layout.vector, TILE_VECTOR))
-        of_warp = 32 if len(scores) >= 2**17 else 32 // layout.lanes * min(layout.lanes, 4)
+        of_warp = 32 if scores.shape[0] >= 2**17 else 32 // layout.lanes * min(layout.lanes, 4)
 
         def where(chunk: Chunk) -> list[c_void_p]:
             return _pointers(pointer(labels, chunk.start), pointer(scores, chunk.start))
@@ -90,8 +90,8 @@ class CudaEngine:
 
         is_alone = layout.is_narrow or rows.logits  # one kernel does all
         careful, noted = None if is_alone else rest, None if rows.seeds is not None else seeds
-        n_copies, first_bad = over_chunks(self.starts, rows, work, careful, noted, again=is_alone)
-        return scores, seeds, n_copies, first_bad
+        counters = over_chunks(self.starts, rows, work, careful, noted, again=is_alone)
+        return scores, seeds, counters.n_copies, counters.bad
 
     def _score_logits(self, layout: Layout, job: Job, where: list[c_void_p]) -> None:
         columns, layout = layout.columns, layout._replace(lanes=32, vector=1, piece=layout.vector)
@@ -109,7 +109,7 @@ class CudaEngine:
     def _cut(
         self, rows: Any, thresholds: Any, at_least: int, flags: Any = None, sizes: Any = None, cutoffs: Any = None
     ) -> Any:
-        layout, per_row = layout_of(rows.probabilities, rows.logits), len(thresholds) > 1
+        layout, per_row = layout_of(rows.probabilities, rows.logits), thresholds.shape[0] > 1
         thresholds, wanted = _as_doubles(thresholds), Wanted(per_row=per_row, at_least=at_least)
 
         def at(start: int) -> Wanted:
@@ -123,7 +123,8 @@ class CudaEngine:
                 grid = self._blocks(job, BLOCK, NARROW_BLOCKS)
                 self._run("narrow.cu", layout, "mask", grid, job, at(chunk.start))
             elif layout.is_held:
-                grid = self._blocks(job, BLOCK // layout.lanes, _MANY if job.n >= MANY_ROWS else _FEW)
+                is_many = layout.logits or job.n >= MANY_ROWS  # rows of logits take times that differ
+                grid = self._blocks(job, BLOCK // layout.lanes, _MANY if is_many else _FEW)
                 self._run("masks.cu", layout, "mask", grid, job, at(chunk.start))
             else:
                 rest(chunk, job, 1)
@@ -133,12 +134,12 @@ class CudaEngine:
             self._run("masks.cu", layout, "mask_carefully", grid, job, at(chunk.start), c_int64(all_of_them))
 
         careful = rest if layout.is_held and not layout.is_narrow else None
-        again = careful is None or len(rows.probabilities) > _FEW_ROWS
-        return over_chunks(self.starts, rows, work, careful, again=again)[1]
+        again = careful is None or rows.probabilities.shape[0] > _FEW_ROWS
+        return over_chunks(self.starts, rows, work, careful, again=again).bad
 
     def cut(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any, Any, Any]:
         """Return the members at the largest threshold, most likely first, and the sizes at all of them."""
-        n, n_thresholds = len(rows.probabilities), thresholds.shape[1]
+        n, n_thresholds = rows.probabilities.shape[0], thresholds.shape[1]
         thresholds, sizes = _as_doubles(thresholds), _new(rows, (n_thresholds, n), "int32")
         cutoffs = _new(rows, (n,), "float32") if layout_of(rows.probabilities).is_sorted_in_registers else None
         if n_thresholds == 1:
@@ -161,7 +162,7 @@ class CudaEngine:
 
     def cut_by_label(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any, Any]:
         """Return the members where each column has a threshold of its own, most likely first."""
-        sizes, thresholds = _new(rows, (len(rows.probabilities),), "int32"), _as_doubles(thresholds)
+        sizes, thresholds = _new(rows, (rows.probabilities.shape[0],), "int32"), _as_doubles(thresholds)
         output = Output(thresholds=pointer(thresholds), at_least=at_least, sizes=pointer(sizes))
         first_bad = self._ordered(rows, What.SIZES_BY_LABEL, output, sizes=sizes)
         return sizes, self._members(rows, What.MEMBERS_BY_LABEL, sizes, first_bad, output, sizes=sizes), first_bad
@@ -187,7 +188,9 @@ class CudaEngine:
         of_calibration = changed(of_calibration, row_groups=pointer(row_groups))
         grid = max(1, min(-(-n // 1024), self.starts.multiprocessors * 64))
         arguments = (of_calibration, c_void_p(pointer(scores)), c_int64(n))
-        self.starts.run("p_values.cu", (("COLUMNS", scores.shape[1]),), "p_values", grid, 256, 0, *arguments)
+        one_group = int(row_groups is not None and len(calibrated.offsets) == 2)
+        defines = (("COLUMNS", scores.shape[1]), ("ONE_GROUP", one_group))
+        self.starts.run("p_values.cu", defines, "p_values", grid, 256, 0, *arguments)
         return scores, first_bad
 
     def hash_rows(self, values: Any, key: int) -> Any:
@@ -229,14 +232,15 @@ class CudaEngine:
         def work_in_registers(chunk: Chunk, job: Job) -> None:
             defines, a_warp = defines_of(layout, job, WHAT=what, EACH=layout.each), BLOCK // 32
             places = 32 * layout.each
-            shared, rows_of_block = a_warp * 8 * (places + places // 32), BLOCK // layout.lanes
+            of_place = 12 if layout.has_buckets else 8  # bytes
+            shared, rows_of_block = a_warp * of_place * (places + places // 32), BLOCK // layout.lanes
             grid = self._blocks(job, rows_of_block, 16)
             self.starts.run("sorted.cu", defines, "sorted", grid, BLOCK, shared, *arguments(chunk, job))
 
         if layout.is_narrow:
-            return over_chunks(self.starts, rows, work_on_narrow)[1]
+            return over_chunks(self.starts, rows, work_on_narrow).bad
         if layout.is_sorted_in_registers:
-            return over_chunks(self.starts, rows, work_in_registers)[1]
+            return over_chunks(self.starts, rows, work_in_registers).bad
         length = max(32, 1 << (layout.columns - 1).bit_length())
         team = 32 if length <= 256 else 256 if length < 8192 else 1024
         block = max(team, 128)
@@ -253,7 +257,7 @@ class CudaEngine:
             defines = defines_of(of_lanes, job, block, LENGTH=length, TEAM=team, WHAT=what)
             self.starts.run("ordered.cu", defines, "ordered", grid, block, of_block, *arguments(chunk, job), last)
 
-        return over_chunks(self.starts, rows, work)[1]
+        return over_chunks(self.starts, rows, work).bad
 
     def _on_device(self, calibrated: Calibrated, values: Any) -> OfCalibration:
         """Return the calibration in the memory of the device, where it is kept."""
