@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -287,21 +287,3 @@ def check_numbers_column(path: Path, column: str, texts: list[str | None], start
                 f"...; got {text!r}."
             )
     return [int(text or 0) for text in texts]
-
-
-def check_times_column(path: Path, column: str, texts: list[str | None], start: int) -> list[float]:
-    """Return times in seconds; dates without a zone are taken for UTC, numbers for seconds."""
-    times = []
-    for row, text in enumerate(texts):
-        try:
-            is_number = re.fullmatch(r"-?\d+(\.\d*)?", text or "") and len(text or "") != len("20260131")
-            date = None if is_number else datetime.fromisoformat((text or "").strip())
-        except ValueError:
-            raise ValueError(
-                f"{path}, row {start + row}, column {column!r}: it must say when the prediction was made, as "
-                f"2026-01-31T12:00:00 or as a number of seconds; got {text!r}."
-            ) from None
-        if date is not None and date.tzinfo is None:
-            date = date.replace(tzinfo=UTC)
-        times.append(float(text or 0) if date is None else date.timestamp())
-    return times

@@ -32,11 +32,12 @@ from aptset.cli.checks import (
     check_rotated_state,
     check_same_labels,
     check_same_monitor,
-    check_times_column,
     check_which_order,
 )
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
 from aptset.cli.stores import location_of, refuse_changing_input
+from aptset.cli.tables import WAY_OF_DATES
+from aptset.core.dates import Way, read_times
 
 _EXACT = 2.0**53  # whole numbers below are the same in every kind of column
 
@@ -47,13 +48,14 @@ class PredictionOrder(NamedTuple):
     order: str | None = None
     time: str | None = None
     mature: int | timedelta | None = None
+    dates: Way | None = None
 
     @classmethod
-    def of(cls, order: str | None, time: str | None, mature: str | None) -> PredictionOrder:
+    def of(cls, order: str | None, time: str | None, mature: str | None, dates: Any = None) -> PredictionOrder:
         """Return what the options say."""
         checked = None if mature is None else check_mature_text(mature)
         check_which_order(order, time, checked)
-        return cls(order, time, checked)
+        return cls(order, time, checked, dates)
 
 
 def monitor_file(
@@ -68,10 +70,11 @@ def monitor_file(
     progress: bool,
     digest: str = "",
     is_rotated: bool = False,
-) -> CoverageMonitor:
+) -> tuple[CoverageMonitor, list[str]]:
     """Take in the rows that were not seen before, in the order of prediction; what is in ``state`` was.
 
-    ``digest`` is that of the calibration. Where the log ``is_rotated``, all rows of the file are new.
+    ``digest`` is that of the calibration. Where the log ``is_rotated``, all rows of the file are new. The notes that
+    come beside the monitor say how the file was read.
     """
     path = file.path
     monitor, version = calibration.monitor(alpha, alarm, mature=places.mature), location_of(str(path)).version()
@@ -82,19 +85,20 @@ def monitor_file(
     columns = [name for name in (places.order, places.time) if name is not None]
     way_out, may_lack = " If it is not known yet, --mature says how long it is waited for.", places.mature is not None
     parts = outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out)
-    waiting: dict[str, Any] = {}
+    waiting, notes = dict[str, Any](), list[str]()
     if places.mature is None:
         _take_in(monitor, parts, _names_of_groups(calibration), seen)
     else:
         rows = _all_rows(path, parts, _names_of_groups(calibration), places, log["before"])
         waiting, judged = _take_in_any_order(monitor, rows, places)
+        notes += [f"Column {places.time!r} was read as {rows.read}."] if rows.read else []
         log |= {"judged": _packed(judged), "labels": labels_of(file, label, judged)} if state is not None else {}
     if state is not None:
         if location_of(str(path)).version() != version:
             refuse_changing_input(str(path))
         monitor._log = log
         monitor.save(state)
-    return monitor.update(**waiting) if waiting else monitor
+    return monitor.update(**waiting) if waiting else monitor, notes
 
 
 def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any] | None]:
@@ -269,6 +273,7 @@ class _Rows(NamedTuple):
     groups: list[Any]
     numbers: list[int]
     times: list[float]
+    read: str  # how the times were read, in words
 
 
 def _all_rows(
@@ -278,7 +283,7 @@ def _all_rows(
     places: PredictionOrder,
     before: int,
 ) -> _Rows:
-    rows = _Rows([], [], [], [])
+    rows, moments = _Rows([], [], [], [], ""), list[str | None]()
     for part in parts:
         start, texts = len(rows.covered), list(part.others)
         nobody = part.truth.names.index(None)
@@ -290,8 +295,12 @@ def _all_rows(
         else:
             rows.numbers.extend(check_numbers_column(path, places.order, texts.pop(0), start))
         if places.time is not None:
-            rows.times.extend(check_times_column(path, places.time, texts.pop(0), start))
-    return rows
+            moments.extend(texts.pop(0))
+    if places.time is None:
+        return rows
+    # Of all rows at once: a row that decides whether day or month is first may be the last one.
+    times = read_times(moments, f"{path}, column {places.time!r}", places.dates, WAY_OF_DATES)
+    return rows._replace(times=[float(key) for key in times.keys], read=times.words())
 
 
 def _take_in_any_order(

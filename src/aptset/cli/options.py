@@ -88,10 +88,18 @@ SHARE = click.option("--share", type=float, help="The share of the rows that cal
 TRUST = click.option(
     "--trust", multiple=True, metavar="NAME", help="Run the code of this score's module, class, function or pickle."
 )
+DATES = click.option(
+    "--dates",
+    type=click.Choice(["day-first", "month-first"]),
+    help="How dates such as 03/04/2024 are read, where no row decides it.",
+)
 COLUMNS = [
     click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out."),
     click.option("--features", multiple=True, metavar="COLUMN", help="Use these columns, and no others."),
     click.option("--keep-text", is_flag=True, help="Use the words of text columns, which are left out by default."),
+    DATES,
+    click.option("--thousands", metavar="MARK", help="What stands between thousands: 1.234,56 is --thousands ."),
+    click.option("--decimal", metavar="MARK", help="What stands before decimals: 1,5 is --decimal ,"),
 ]
 DIALECT = [
     click.option("--sep", help="What separates the columns of a CSV; found for ; | and tabs."),
@@ -112,9 +120,16 @@ def with_options(options: list[Any]) -> Callable[[Callable[..., Any]], Callable[
 
 def choice_of(options: dict[str, Any]) -> Any:
     """Take what the user said about columns out of the options."""
+    from aptset.cli.number_styles import check_marks
     from aptset.cli.tables import ColumnChoice
 
-    return ColumnChoice(options.pop("drop"), options.pop("features"), options.pop("keep_text"))
+    writing = check_marks(way_of_dates(options), options.pop("thousands"), options.pop("decimal"))
+    return ColumnChoice(options.pop("drop"), options.pop("features"), options.pop("keep_text"), writing)
+
+
+def way_of_dates(options: dict[str, Any]) -> str | None:
+    """Return how the user says that dates are written, in the words of the library."""
+    return None if options["dates"] is None else str(options["dates"]).replace("-", " ")
 
 
 def workers(_: Any, __: Any, jobs: int | None) -> int | None:
@@ -190,7 +205,8 @@ _OF_TABLES = (
 
 def refuse_without_table(target: str | None) -> None:
     """Refuse options that the embedded data would ignore."""
-    names = [*_OF_TABLES, "drop", "features", "keep_text", "sep", "encoding", "trust", "jobs"]
+    names = [*_OF_TABLES, "drop", "features", "keep_text", "dates", "thousands", "decimal", "sep", "encoding", "trust"]
+    names.append("jobs")
     given = [name for name in names if is_given(name)] + (["target"] if target is not None else [])
     if given:
         name = {"row_id": "id", "keep_text": "keep-text"}.get(given[0], given[0])

@@ -28,6 +28,7 @@ from aptset.cli.options import (
     AS_JSON,
     BANDS,
     CONFORMITY,
+    DATES,
     DIALECT,
     FRESH_U,
     QUIET,
@@ -37,6 +38,7 @@ from aptset.cli.options import (
     is_given,
     refuse_other_options,
     show,
+    way_of_dates,
     with_options,
     with_probabilities,
 )
@@ -215,6 +217,7 @@ def evaluate(
     "--order", help="The column with the number of each prediction: 0, 1, 2, ...; else their order is the file's."
 )
 @click.option("--time", help="The column that says when each prediction was made, to judge rows in that order.")
+@DATES
 @click.option("--mature", help="How long an unknown label is waited for: 500 (predictions later), 30d, 12h.")
 @click.option("--rotated", is_flag=True, help="SETS is a new log in place of the one before: all its rows are new.")
 @with_options([*DIALECT, TRUST])
@@ -254,11 +257,11 @@ def monitor(
     file = open_table(sets, options["sep"], options["encoding"], quiet, is_growing=state is not None)
     artefact, places = (
         artefact_of(calibration),
-        PredictionOrder.of(options["order"], options["time"], options["mature"]),
+        PredictionOrder.of(options["order"], options["time"], options["mature"], way_of_dates(options)),
     )
     made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
     of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}
-    monitored = monitor_file(file, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
+    monitored, notes = monitor_file(file, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
     seen = {
         "rows": monitored.rows,
         "misses": monitored.misses,
@@ -268,7 +271,7 @@ def monitor(
     waits = {"waiting": monitored.n_waiting, "unlabelled": monitored.unlabelled, "ignored": monitored.ignored}
     show(
         {**monitored.settings, **seen, **waits, "log_evidence": monitored.log_evidence},
-        monitored.sentence(),
+        " ".join([monitored.sentence(), *notes]),
         quiet,
         as_json,
     )

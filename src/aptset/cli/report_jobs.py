@@ -20,7 +20,7 @@ from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.prediction_jobs import labelled_rows
 from aptset.cli.probability_jobs import all_rows, check_weights_wanted, labelled_batches
 from aptset.cli.table_jobs import Settings, TableResult, run_table
-from aptset.cli.tables import ColumnChoice, model_for, read_rows
+from aptset.cli.tables import ColumnChoice, model_for, read_rows, times_of
 from aptset.core.files import atomic_path, check_other_files
 from aptset.core.runner import counting
 from aptset.reports.making import Report, need_jinja
@@ -96,6 +96,7 @@ def audit_table(
     out: Path,
     choice: ColumnChoice,
     trust: Sequence[str],
+    dates: str | None = None,
     **settings: Any,
 ) -> tuple[Audit, list[str]]:
     """Audit a model on a table; return what was found, and the names of the files that were written."""
@@ -104,7 +105,7 @@ def audit_table(
     estimator = make_model(model, trust)
     raw = takes_raw_columns(estimator)
     rows = read_rows(file, target, groups, time, may_be_grouping=False, choice=choice, raw=raw)
-    times = None if time is None else file.table()[time].to_pylist()
+    times = None if time is None else times_of(file, time, dates)
     audited = audit(
         model_for(file.path, rows.plan, estimator, calibrations),
         rows.features,

@@ -33,6 +33,7 @@ from aptset.cli.options import (
     only_one,
     options_of_run,
     show,
+    way_of_dates,
     with_options,
     workers,
 )
@@ -205,7 +206,7 @@ def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> No
 
     file = open_table(table, options["sep"], options["encoding"], options["quiet"])
     settings = settings_of(options) | {name: options[name] for name in ("level", "randomized", "calibrations", "time")}
-    settings |= {"conformity": imported_score(options["conformity"])}
+    settings |= {"conformity": imported_score(options["conformity"]), "dates": way_of_dates(options)}
     contents, texts = [], []
     for alpha in alphas:
         folder = folder_of(out, alpha, alphas)

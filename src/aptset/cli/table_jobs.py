@@ -100,7 +100,7 @@ class TableResult:
         """Return what was done with the columns, the promise and the measurement in words."""
         fitted = self.classifier.fitted_
         accuracy = float(np.mean(self.classifier.predict(self.rows.features.iloc[self.test]) == self.truth))
-        lines = [self.rows.plan.describe(), *_namesakes(self.target, self.rows.plan.names()), ""]
+        lines = [self.rows.plan.describe(self.rows.features), *_namesakes(self.target, self.rows.plan.names()), ""]
         if self.is_raw:
             lines = [f"Your model takes the columns as they are: {', '.join(self.rows.plan.names()[:12])}.", ""]
         lines += [

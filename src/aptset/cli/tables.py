@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,15 @@ from numpy.typing import NDArray
 from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import as_texts
 from aptset.cli.checks import check_columns, check_distinct_columns, shifted_rows
-from aptset.cli.columns import Column, Plan, plan_columns
+from aptset.cli.columns import Plan, plan_columns
 from aptset.cli.models import takes_raw_columns
+from aptset.cli.number_styles import Writing, is_missing
+from aptset.core.dates import Times, read_times
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
 from aptset.estimator.columns import dates_of
+
+WAY_OF_DATES = "Pass --dates day-first, or --dates month-first."
 
 
 def check_target(path: Path, target: str, labels: Any) -> None:
@@ -77,6 +81,7 @@ class ColumnChoice:
     drop: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     keep_text: bool = False
+    writing: Writing = field(default_factory=Writing)
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,8 @@ def read_rows(
     for name in (target, groups if is_column else None, left_out, *choice.drop, *choice.features):
         check_columns(path, name is None or name in names, f"a column {name!r}", names, [str(name)])
     others = guessed.select([name for name in names if name not in (target, left_out)])
-    plan = _with_all(plan_columns(others, choice.drop, choice.features, choice.keep_text), raw)
+    others, writing = _as_written(file, others, choice.writing)
+    plan = _with_all(plan_columns(others, choice.drop, choice.features, choice.keep_text, writing), raw)
     check_columns(path, len(plan.used) > 0, _nothing_left(plan), names)
     # Read once more: as a label or a group a number is a text, as a feature it stays a number.
     table = file.table((target, *plan.texts)) if file.is_text else guessed
@@ -139,12 +145,32 @@ def _with_all(plan: Plan, raw: bool) -> Plan:
     """Use every column that the user did not leave out, where a model prepares its columns itself."""
     if not raw:
         return plan
-    kept = [
-        Column(column.name, column.kind, column.values, column.missing, "" if not by_user else column.left_out)
-        for column in plan.columns
-        for by_user in [column.left_out in ("--drop", "not among --features")]
-    ]
+    by_user = ("--drop", "not among --features")
+    kept = [column if column.left_out in by_user else replace(column, left_out="") for column in plan.columns]
     return Plan(tuple(kept))
+
+
+def _as_written(file: TableFile, guessed: Any, writing: Writing) -> tuple[Any, Writing]:
+    """Return columns as texts where the marks of the user, or of a file with decimal commas, decide what they say.
+
+    A reader takes 1.234 for a number with a decimal point, which it is not where commas are.
+    """
+    if not file.is_text or (writing.thousands is None and writing.decimal is None and not file.decimals):
+        return guessed, writing
+    marks = writing if writing != Writing(writing.dates) else replace(writing, decimal=",")
+    written = file.table(tuple(guessed.column_names))
+    for number, name in enumerate(guessed.column_names):
+        texts = [text for text in as_texts(written[name]) if text is not None and not is_missing(text)]
+        if any(mark in text for text in texts for mark in ".,") and marks.styles(texts):
+            guessed = guessed.set_column(number, name, written[name])
+    return guessed, marks
+
+
+def times_of(file: TableFile, column: str, dates: Any = None) -> Times:
+    """Return the times of all rows, which are numbers or dates throughout; ``dates`` says which way, if need be."""
+    table = file.table((column,))
+    check_columns(file.path, column in table.column_names, f"a column {column!r}", table.column_names, [column])
+    return read_times(table[column].to_pylist(), f"{file.path}, column {column!r}", dates, WAY_OF_DATES)
 
 
 def _nothing_left(plan: Plan) -> str:

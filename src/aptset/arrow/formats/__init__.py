@@ -43,6 +43,11 @@ class TableFile(ABC):
         return ""
 
     @property
+    def decimals(self) -> frozenset[str]:
+        """The columns whose numbers have decimal commas, of a format that is text."""
+        return frozenset()
+
+    @property
     @abstractmethod
     def schema(self) -> pa.Schema:
         """The names and the types of the columns, of a file without rows, too."""

@@ -66,6 +66,11 @@ class DelimitedText(TableFile):
         said = f"{self.path.name}: read as {self._encoding.upper()}, columns separated by {name}{commas}."
         return "" if self._is_plain else said
 
+    @property
+    def decimals(self) -> frozenset[str]:
+        """The columns whose numbers have decimal commas."""
+        return self._decimals
+
     @cached_property
     def names(self) -> list[str]:
         """The names of the columns."""
