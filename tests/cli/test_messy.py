@@ -69,7 +69,7 @@ RUN = ("run", "patients.csv", "--target", "diagnose", "--model", "bayes", "--out
 
 def test_the_story(command, tmp_path):
     done = command(*RUN)
-    assert "read as UTF-16, columns separated by semicolons; decimal commas become points." in done.stderr
+    assert "read as UTF-16, columns separated by semicolons; numbers have decimal commas." in done.stderr
     assert "dates      aufgenommen (day first, " in done.stdout
     assert ": as year, month and age in days" in done.stdout
     assert "left out   unklar: dates that may be day first or month first: pass --dates day-first" in done.stdout

@@ -1,5 +1,6 @@
 """Stories of people who read the README and have a file: what goes in, and the words that come out."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -84,3 +85,117 @@ def test_a_monitor_in_python_takes_days_with_the_year_first_alone():
     monitor.update(covered=[True, True], time=["2021-01-01", "2021-01-02"])
     with pytest.raises(ValueError, match=r"got texts day first. Pass pandas.to_datetime\(column, dayfirst=True\)"):
         monitor.update(covered=[True], time=["15.01.2021"])
+
+
+def typed(n=160, seed=0):
+    """Rows whose label is a whole number, and whether it is one."""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=n)
+    return pd.DataFrame({"x": x.round(3), "y": (x + generator.normal(size=n) > 0).astype(int)})
+
+
+@pytest.mark.parametrize("kind", ["int64", "bool"])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_classes_keep_their_type(command, kind, form):
+    """What run stores has the labels of the file, so that a data frame's own labels are covered."""
+    rows, new = typed().astype({"y": kind}), typed(80, 1).astype({"y": kind})
+    getattr(rows, f"to_{form}")(f"rows.{form}", index=False)
+    new.to_csv("new.csv", index=False)
+    command("run", f"rows.{form}", "--target", "y", "--out", "results")
+    classifier = aptset.load("results")
+    assert classifier.classes_.dtype == kind
+    assert classifier.predict_set(new[["x"]]).covers(new["y"]).mean() > 0.5
+    command("predict", "new.csv", "-c", "results", "-o", "sets.csv")
+    judged = json.loads(command("evaluate", "sets.csv", "--label", "y", "--json").stdout)
+    assert judged["estimates"][0]["value"] > 0.5
+
+
+def test_labels_that_no_class_can_equal_are_refused():
+    sets = aptset.PredictionSets.from_labels([["0"], ["1"]], ["0", "1"])
+    for call in (sets.covers, lambda labels: aptset.evaluate(sets, labels)):
+        with pytest.raises(TypeError, match="labels are int64 such as 0, 1, classes are texts such as '0', '1'"):
+            call(np.array([0, 1]))
+    evaluation = aptset.evaluate(sets, ["0", "x"])
+    assert evaluation.remarks == ("1 of 2 label is unknown to the model: 'x'. No set can hold them.",)
+    assert evaluation.remarks[0] in repr(evaluation)
+
+
+def test_rows_without_a_label_are_left_out_on_request(command):
+    rows = typed().astype({"y": object})
+    rows.loc[::10, "y"] = None
+    rows.to_csv("rows.csv", index=False)
+    said = command("run", "rows.csv", "--target", "y", rc=1).stderr
+    assert "the label is missing, as in 16 of 160 rows. Pass --skip-unlabelled" in said
+    text = command("run", "rows.csv", "--target", "y", "--skip-unlabelled", "--out", "results").stdout
+    assert "16 of 160 rows have no label and are left out." in text
+    command("report", "rows.csv", "-c", "results", "--skip-unlabelled", "-o", "page.html")
+    assert "16 of 160 rows have no label and are left out." in Path("page.html").read_text(encoding="utf-8")
+
+
+def test_numbers_as_people_write_them(command):
+    generator = np.random.default_rng(0)
+    x = generator.normal(2000, 700, 120).round(2)
+    rows = pd.DataFrame({"german": [f"{v:,.2f}".translate(str.maketrans(",.", ".,")) for v in x]})
+    rows["english"] = [f"{v:,.2f}" for v in x]
+    rows["share"] = [f"{v / 100:.1f}%" for v in x]
+    rows["price"] = [f"\u20ac{v:.0f}" for v in x]
+    rows["some"] = ["unknown" if k % 7 == 0 else v for k, v in enumerate(x)]
+    rows["open"] = [f"{1 + k % 9},{100 + k:03}" for k in range(len(x))]
+    rows["y"] = np.where(x + generator.normal(size=120) * 700 > 2000, "high", "low")
+    rows.to_csv("rows.csv", index=False)
+    text = command("run", "rows.csv", "--target", "y", "--out", "results").stdout
+    numbers = next(line for line in text.splitlines() if line.startswith("  numbers"))
+    for word in ("german (written as 1.234,5)", "english (written as 1,234.5)", "share", "price", "some (18 missing)"):
+        assert word in numbers
+    assert "left out   open: looks like numbers with thousands separators or decimal commas" in text
+    text = command("run", "rows.csv", "--target", "y", "--thousands", ",", "--drop", "german").stdout
+    assert "open (written as 1,234.5)" in text
+    command("predict", "rows.csv", "-c", "results", "-o", "sets.csv")
+    assert pd.read_csv("sets.csv", dtype=str)["german"].tolist() == rows["german"].tolist()
+
+
+def test_labels_alike_and_columns_that_give_them_away(tmp_path):
+    from shell import run_process
+
+    rows = typed()
+    rows["y"] = np.array(["no", "yes"])[rows["y"]]
+    rows["copy"] = rows["y"].map({"no": 0, "yes": 1})
+    rows.loc[:5, "y"] = "Yes "
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    said = run_process("run", "rows.csv", "--target", "y", cwd=tmp_path).stderr
+    assert "labels differ in case or blanks alone: 'Yes ' and 'yes'" in said
+    rows = rows[6:]
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    said = run_process("run", "rows.csv", "--target", "y", cwd=tmp_path).stderr
+    assert "the column gives the label 'y' away: copy." in said
+    assert "pass --drop 'copy'" in said
+
+
+def test_types_and_dialects_travel_along(command):
+    rows = typed()
+    rows["code"], rows["price"] = [f"{k:03}" for k in range(len(rows))], [f"{k},50" for k in range(len(rows))]
+    rows.to_csv("rows.csv", index=False, sep=";", encoding="latin-1")
+    command("run", "rows.csv", "--target", "y", "--out", "results")
+    command("predict", "rows.csv", "-c", "results", "-o", "sets.parquet")
+    kinds = pd.read_parquet("sets.parquet").dtypes.astype(str)
+    assert (kinds["x"], kinds["y"], kinds["price"]) == ("float64", "int64", "float64")
+    assert pd.read_parquet("sets.parquet")["code"].tolist() == rows["code"].tolist()
+    command("predict", "rows.csv", "-c", "results", "-o", "sets.csv", "--same-dialect")
+    written = pd.read_csv("sets.csv", sep=";", dtype=str)
+    assert written["price"].tolist() == rows["price"].tolist()
+    rows[:0].to_csv("none.csv", index=False, sep=";")
+    for out in ("none-sets.csv", "none-sets.parquet"):
+        assert command("predict", "none.csv", "-c", "results", "-o", out).stdout.startswith("0 sets")
+    assert pd.read_parquet("none-sets.parquet").columns[-2:].tolist() == ["size", "set"]
+
+
+def test_labels_with_commas_are_quoted_where_they_are_shown():
+    sets = aptset.PredictionSets.from_labels([["a, b", "c\nd"]], ["a, b", "c\nd"])
+    assert repr(sets).splitlines()[1] == "  0  {'a, b', 'c\\nd'}"
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_the_share_that_tests_can_be_chosen(command, share):
+    typed().to_csv("rows.csv", index=False)
+    text = command("run", "rows.csv", "--target", "y", "--test-share", share).stdout
+    assert f", {round(160 * share)} test." in text

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC
 from typing import Any, Literal
 
 import numpy as np

@@ -28,6 +28,7 @@ from aptset.cli.options import (
     ROW_ID,
     SEED,
     SHARE,
+    TEST_SHARE,
     TRUST,
     in_options,
     only_one,
@@ -87,7 +88,7 @@ def main(debug: bool) -> None:
 @click.option(
     "--calibration", default="split", show_default=True, type=CALIBRATIONS, help="Which rows train and which calibrate."
 )
-@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
+@with_options([TEST_SHARE, SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @with_options(BANDS)
 @ROW_ID

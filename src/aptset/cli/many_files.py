@@ -214,7 +214,7 @@ def sets_of_probabilities(
         if file.rows == 0:
             names = _others_without_rows(source, [str(name) for name in calibration.classes.tolist()])
             return write_nothing(file, target, names, calibration.classes, alphas)
-        return predict_file(source, calibration, alphas, target, lambda rows: None, normalize, u)
+        return predict_file(source, calibration, alphas, target, lambda rows: None, normalize, u, is_part=True)
 
     return one
 
@@ -236,7 +236,7 @@ def sets_of_rows(
         table = NewTable.of(file, facts, row_id, groups)
         if file.rows == 0:
             return write_nothing(file, target, file.names, classifier.classes_, alphas)
-        return predict_table(table, classifier, alphas, target, batch_rows, progress=False, u=u)
+        return predict_table(table, classifier, alphas, target, batch_rows, progress=False, u=u, is_part=True)
 
     return one
 

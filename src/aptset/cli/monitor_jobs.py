@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from aptset import Calibration, CoverageMonitor
 from aptset.arrow.formats import TableFile
-from aptset.arrow.layout import as_texts, filled_numbers
+from aptset.arrow.layout import as_texts, filled_numbers, plain_label
 from aptset.cli.checks import (
+    about_skipped,
     check_begins_with,
     check_is_rotated,
     check_log,
@@ -70,6 +71,7 @@ def monitor_file(
     progress: bool,
     digest: str = "",
     is_rotated: bool = False,
+    skip_unlabelled: bool = False,
 ) -> tuple[CoverageMonitor, list[str]]:
     """Take in the rows that were not seen before, in the order of prediction; what is in ``state`` was.
 
@@ -84,7 +86,8 @@ def monitor_file(
         monitor, seen, log = _go_on(file, monitor, state, about, is_rotated)
     columns = [name for name in (places.order, places.time) if name is not None]
     way_out, may_lack = " If it is not known yet, --mature says how long it is waited for.", places.mature is not None
-    parts = outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out)
+    skipped, labels = list[int]() if skip_unlabelled else None, Counter[Any]()
+    parts = _counted(outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out, skipped), labels)
     waiting, notes = dict[str, Any](), list[str]()
     if places.mature is None:
         _take_in(monitor, parts, _names_of_groups(calibration), seen)
@@ -93,12 +96,39 @@ def monitor_file(
         waiting, judged = _take_in_any_order(monitor, rows, places)
         notes += [f"Column {places.time!r} was read as {rows.read}."] if rows.read else []
         log |= {"judged": _packed(judged), "labels": labels_of(file, label, judged)} if state is not None else {}
+    notes += _about_labels(labels, calibration.classes.tolist(), skipped)
     if state is not None:
         if location_of(str(path)).version() != version:
             refuse_changing_input(str(path))
         monitor._log = log
         monitor.save(state)
     return monitor.update(**waiting) if waiting else monitor, notes
+
+
+def _counted(parts: Iterable[Outcomes], labels: Counter[Any]) -> Iterator[Outcomes]:
+    """Count the labels of rows that go by."""
+    for part in parts:
+        times = np.bincount(part.truth.of_rows, minlength=len(part.truth.names)).tolist()
+        labels.update({name: count for name, count in zip(part.truth.names, times, strict=True) if count})
+        yield part
+
+
+def _about_labels(labels: Counter[Any], classes: Sequence[Any], skipped: list[int] | None) -> list[str]:
+    """Say how many rows have no label, and how many have one that the model does not know."""
+    known, n_rows, n_skipped = {plain_label(str(one)) for one in classes}, sum(labels.values()), sum(skipped or [])
+    unknown = {label: count for label, count in labels.items() if label is not None and label not in known}
+    said = (
+        [
+            f"{about_skipped(n_skipped, n_rows + n_skipped)} Where wrong guesses get their labels sooner, --mature is "
+            "the way to wait for them."
+        ]
+        if n_skipped
+        else []
+    )
+    if unknown:
+        named = ", ".join(map(repr, list(unknown)[:5]))
+        said.append(f"{sum(unknown.values()):,} of {n_rows:,} labels are unknown to the model: {named}.")
+    return said
 
 
 def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any] | None]:

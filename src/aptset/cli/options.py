@@ -84,6 +84,7 @@ RANDOMIZED = click.option(
     show_default=True,
     help="Draw u, for exact coverage; or u = 1, for sets that chance has no part in and that cover more.",
 )
+TEST_SHARE = click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test.")
 SHARE = click.option("--share", type=float, help="The share of the rows that calibrates in a split; 0.5 by default.")
 TRUST = click.option(
     "--trust", multiple=True, metavar="NAME", help="Run the code of this score's module, class, function or pickle."
@@ -93,6 +94,9 @@ DATES = click.option(
     type=click.Choice(["day-first", "month-first"]),
     help="How dates such as 03/04/2024 are read, where no row decides it.",
 )
+SKIP_UNLABELLED = click.option(
+    "--skip-unlabelled", is_flag=True, help="Leave rows without a label out, and say how many there were."
+)
 COLUMNS = [
     click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out."),
     click.option("--features", multiple=True, metavar="COLUMN", help="Use these columns, and no others."),
@@ -100,6 +104,7 @@ COLUMNS = [
     DATES,
     click.option("--thousands", metavar="MARK", help="What stands between thousands: 1.234,56 is --thousands ."),
     click.option("--decimal", metavar="MARK", help="What stands before decimals: 1,5 is --decimal ,"),
+    SKIP_UNLABELLED,
 ]
 DIALECT = [
     click.option("--sep", help="What separates the columns of a CSV; found for ; | and tabs."),
@@ -124,7 +129,8 @@ def choice_of(options: dict[str, Any]) -> Any:
     from aptset.cli.tables import ColumnChoice
 
     writing = check_marks(way_of_dates(options), options.pop("thousands"), options.pop("decimal"))
-    return ColumnChoice(options.pop("drop"), options.pop("features"), options.pop("keep_text"), writing)
+    names = ("drop", "features", "keep_text", "skip_unlabelled")
+    return ColumnChoice(**{name: options.pop(name) for name in names}, writing=writing)
 
 
 def way_of_dates(options: dict[str, Any]) -> str | None:
@@ -177,7 +183,7 @@ def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
     from aptset.cli.label_tables import label_settings  # loaded with files, which other commands do not need
 
     names = ["model", "calibration", "share", "alphas", "level", "randomized", "groups", "row_id"]
-    settings = {name: options[name] for name in [*names, "seed", "jobs", "trust"]}
+    settings = {name: options[name] for name in [*names, "seed", "jobs", "trust", "test_share"]}
     conformity, bands = label_settings(options, quiet)
     return {**settings, "conformity": conformity, "bands": bands, "choice": choice_of(options)}
 
@@ -190,6 +196,7 @@ def only_one(alphas: tuple[float, ...]) -> float:
 
 
 _OF_TABLES = (
+    "test_share",
     "model",
     "calibration",
     "conformity",
@@ -206,10 +213,10 @@ _OF_TABLES = (
 def refuse_without_table(target: str | None) -> None:
     """Refuse options that the embedded data would ignore."""
     names = [*_OF_TABLES, "drop", "features", "keep_text", "dates", "thousands", "decimal", "sep", "encoding", "trust"]
-    names.append("jobs")
+    names += ["jobs", "skip_unlabelled"]
     given = [name for name in names if is_given(name)] + (["target"] if target is not None else [])
     if given:
-        name = {"row_id": "id", "keep_text": "keep-text"}.get(given[0], given[0])
+        name = {"row_id": "id"}.get(given[0], given[0].replace("_", "-"))
         raise click.UsageError(f"--{name} needs a TABLE; without one the run is about embedded data.")
 
 

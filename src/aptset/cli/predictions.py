@@ -33,6 +33,7 @@ from aptset.cli.options import (
     FRESH_U,
     QUIET,
     SEEDS,
+    SKIP_UNLABELLED,
     TRUST,
     WEIGHTS,
     is_given,
@@ -109,6 +110,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 @click.option("--groups", help="The column of groups, if calibration was done by one.")
 @WEIGHTS
 @click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
+@click.option("--same-dialect", is_flag=True, help="Write a CSV as the input is: its separator and encoding.")
 @FRESH_U
 @with_options([*DIALECT, TRUST])
 @QUIET
@@ -141,6 +143,8 @@ def predict(
     if goes_to_folder(options["probs"], out):
         from aptset.cli.many_files import predict_parts
 
+        if options.pop("same_dialect"):
+            raise click.UsageError("--same-dialect is for one file; many parts are written in UTF-8 with commas.")
         done = predict_parts(artefact, out, asked, label, quiet, options)
         show({**done, "out": out}, in_words(done, out), quiet, as_json)
         return
@@ -150,13 +154,14 @@ def predict(
             from aptset.cli.prediction_jobs import predict_rows  # loads scikit-learn, as models do
 
             file = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
-            names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows", "u")}
+            names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows", "u", "same_dialect")}
             done = predict_rows(file, artefact, asked, target, **names, progress=not quiet)
         else:
             _, source = sources_of(options, label, quiet)
             loaded = load_artefact(artefact, options["trust"])
             with counting(source.file.rows, "rows", not quiet) as counter:
-                done = predict_file(source, loaded, alphas, target, counter, options["normalize"], options["u"])
+                how = (options["normalize"], options["u"], options["same_dialect"])
+                done = predict_file(source, loaded, alphas, target, counter, *how)
     done["out"] = out
     show(done, in_words(done, out), quiet, as_json, err=out == "-")
 
@@ -182,6 +187,7 @@ def in_words(done: dict[str, Any], out: str) -> str:
 @click.option("--label", required=True, help="The column of true labels.")
 @click.option("--alpha", type=float, help="The level of the sets, as a reference.")
 @click.option("--groups", help="A column to break coverage and size down by.")
+@SKIP_UNLABELLED
 @with_options(DIALECT)
 @QUIET
 @AS_JSON
@@ -201,7 +207,8 @@ def evaluate(
     dialect = {name: options[name] for name in ("sep", "encoding")}
     is_one = is_one_file(sets)
     files = [open_table(sets[0], **dialect, quiet=quiet)] if is_one else parts_of(sets, quiet, **dialect).files()
-    evaluation = evaluate_files(files, label, alpha, options["groups"], progress=is_one and not quiet)
+    skipped = list[int]() if options["skip_unlabelled"] else None
+    evaluation = evaluate_files(files, label, alpha, options["groups"], is_one and not quiet, skipped)
     show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
 
 
@@ -220,6 +227,7 @@ def evaluate(
 @DATES
 @click.option("--mature", help="How long an unknown label is waited for: 500 (predictions later), 30d, 12h.")
 @click.option("--rotated", is_flag=True, help="SETS is a new log in place of the one before: all its rows are new.")
+@SKIP_UNLABELLED
 @with_options([*DIALECT, TRUST])
 @QUIET
 @AS_JSON
@@ -252,6 +260,11 @@ def monitor(
 
     if options["rotated"] and options["state"] is None:
         raise click.UsageError("--rotated needs --state FILE, the state that began with the log before this one.")
+    if options["skip_unlabelled"] and (options["state"] is not None or options["mature"] is not None):
+        raise click.UsageError(
+            "--skip-unlabelled is for one look at a file; with --state or --mature rows wait for their labels: pass "
+            "--mature alone, which says for how long."
+        )
     state = None if options["state"] is None else Path(options["state"])
     check_other_files([] if state is None else [state], [sets, calibration])
     file = open_table(sets, options["sep"], options["encoding"], quiet, is_growing=state is not None)
@@ -261,6 +274,7 @@ def monitor(
     )
     made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
     of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}
+    of_state["skip_unlabelled"] = options["skip_unlabelled"]
     monitored, notes = monitor_file(file, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
     seen = {
         "rows": monitored.rows,

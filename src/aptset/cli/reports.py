@@ -26,6 +26,7 @@ from aptset.cli.options import (
     ROW_ID,
     SEED,
     SHARE,
+    TEST_SHARE,
     TRUST,
     WEIGHTS,
     choice_of,
@@ -40,6 +41,7 @@ from aptset.cli.options import (
 
 OF_TABLES = {
     "model": "--model",
+    "test_share": "--test-share",
     "target": "--target",
     "jobs": "--jobs",
     "bands": "--bands",
@@ -85,7 +87,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
 @with_options([WEIGHTS, ROW_ID])
-@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
+@with_options([TEST_SHARE, SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @with_options(BANDS)
 @with_options([*COLUMNS, *DIALECT, TRUST])
@@ -117,7 +119,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
         options["alphas"][0],
         artefact_of(options["calibration"]),
     )
-    dialect = (options["sep"], options["encoding"], quiet)
+    dialect, skips = (options["sep"], options["encoding"], quiet), options["skip_unlabelled"]
     check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])
     if not probs:
         made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title, not quiet)
@@ -130,12 +132,12 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     elif artefact.is_dir():
         asked = alpha if is_given("alphas") else None
         file = open_only(probs, *dialect)
-        made = reportjob.report_folder(file, artefact, asked, page, title, options["trust"], not quiet)
+        made = reportjob.report_folder(file, artefact, asked, page, title, options["trust"], not quiet, skips)
     elif options["label"] is not None:
         sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
         called, total = (probs[0], None) if one is None else (one.path.name, one.file.rows)
         calibration = load_artefact(artefact, options["trust"])
-        settled = (alpha, page, title, options["normalize"], one is not None and not quiet)
+        settled = (alpha, page, title, options["normalize"], one is not None and not quiet, skips)
         made = reportjob.report_probabilities(sources, called, total, calibration, *settled)
     else:
         raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
@@ -150,7 +152,7 @@ SPLITTING = [
     ALPHAS,
     LEVEL,
     click.option("--repetitions", default=100, show_default=True, help="Number of random splits."),
-    click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test."),
+    TEST_SHARE,
     click.option("--groups", help="A column to break coverage and size down by, besides the labels."),
     click.option(
         "--jobs", default=-1, callback=workers, show_default=True, help="Worker processes; -1 for one per core."

@@ -6,7 +6,8 @@ import base64
 import hashlib
 import html
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,7 @@ def report(
     weights: ArrayLike | None = None,
     normalize: bool | None = None,
     logits: bool = False,
+    remarks: Sequence[str] = (),
 ) -> Report:
     """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
@@ -185,6 +187,9 @@ def report(
     normalize, logits : bool, optional
         Of probabilities, as in :meth:`Calibration.predict_set`: the page shows the sets that it returns for the same
         rows.
+    remarks : sequence of str, optional
+        Sentences to show beside the verdict, such as how many rows were left out. Labels that the model does not know
+        are counted there by themselves.
 
     Returns
     -------
@@ -208,6 +213,7 @@ def report(
         of_rows = {"u": u, "ids": ids, "weights": weights, "normalize": normalize, "logits": logits}
         evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)
+        evaluation = replace(evaluation, remarks=(*remarks, *evaluation.remarks))
         made = Report(render(summarise(evaluation, str(title), count, random_state)), evaluation)
         on_rows(evaluation.n)
     if target is not None:
