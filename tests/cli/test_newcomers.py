@@ -199,3 +199,34 @@ def test_the_share_that_tests_can_be_chosen(command, share):
     typed().to_csv("rows.csv", index=False)
     text = command("run", "rows.csv", "--target", "y", "--test-share", share).stdout
     assert f", {round(160 * share)} test." in text
+
+
+def test_the_folder_of_a_run_goes_everywhere(command):
+    """One folder, made of a file in Latin-1 with semicolons and decimal commas, is all that later commands need."""
+    rows = typed(200)
+    rows["x"] = [f"{x:.2f}".replace(".", ",") for x in rows["x"]]
+    rows["ort"] = ["K\u00f6ln", "Bonn"] * 100
+    rows.to_csv("rows.csv", index=False, sep=";", encoding="latin-1")
+    command("run", "rows.csv", "--target", "y", "--encoding", "latin-1", "--out", "results")
+    for name in ("predict", "evaluate", "monitor", "report", "audit"):
+        options = ("-o", "out.csv") if name == "predict" else ()
+        assert "Error: nothing: no such folder." in command(name, "rows.csv", "-c", "nothing", *options, rc=1).stderr
+    command("predict", "rows.csv", "-c", "results", "-o", "sets.csv", "--same-dialect")
+    assert pd.read_csv("sets.csv", sep=";", encoding="latin-1")["ort"].tolist() == rows["ort"].tolist()
+    raw, sets = (command("evaluate", name, "-c", "results").stdout for name in ("rows.csv", "sets.csv"))
+    assert raw.splitlines()[1] == sets.splitlines()[1]
+    assert "of 200 rows missed" in command("monitor", "sets.csv", "-c", "results").stdout
+    assert "Evaluation of 200 prediction sets" in command("report", "rows.csv", "-c", "results").stdout
+    text = command("audit", "rows.csv", "-c", "results", "--repetitions", 3, "--jobs", 1).stdout
+    assert "as given: Coverage" in text
+    unknown = pd.read_csv("sets.csv", sep=";", encoding="latin-1", dtype=str)
+    unknown.loc[:1, "y"] = "7"
+    unknown.loc[2, "y"] = None
+    unknown.to_csv("late.csv", index=False)
+    assert (
+        "the label is missing. Pass --skip-unlabelled" in command("evaluate", "late.csv", "-c", "results", rc=1).stderr
+    )
+    for name in ("evaluate", "monitor"):
+        text = command(name, "late.csv", "-c", "results", "--skip-unlabelled").stdout
+        assert "1 of 200 row has no label and is left out." in text
+        assert "2 of 199 labels are unknown to the model: '7'" in text

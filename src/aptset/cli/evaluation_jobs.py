@@ -58,7 +58,7 @@ def evaluate_files(
             rows += len(outcomes.covered)
     check_rows_present(path, rows)
     named = [name for name in sums.by_label.values if name is not None]
-    if sums.members and named and not sums.members & set(named):
+    if rows >= 20 and sums.members and named and not sums.members & set(named):
         warnings.warn(
             f"{path}: no set holds any of the labels in column {label!r}, which are {', '.join(map(repr, named[:4]))}; "
             f"the sets hold {', '.join(map(repr, sorted(sums.members)[:4]))}. Are they the same classes?",

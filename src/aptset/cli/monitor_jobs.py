@@ -135,11 +135,14 @@ def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any]
     """Return what names the group of each row: its own, its label, or the band of that."""
     known = calibration.held_out.groups
     bands = [known.names[band] for band in known.bands or ()]
+    of_text = {plain_label(str(name)): name for name in known.names}
     band_of = dict(zip(map(str, calibration.classes.tolist() if bands else ()), bands, strict=True))
 
     def named(rows: Outcomes) -> list[Any] | None:
         groups = rows.groups if known.kind in ("all", "row") else rows.truth
         names = None if groups is None else [groups.names[code] for code in groups.of_rows.tolist()]
+        if names and known.kind == "label":  # which may be numbers, and are texts in a file
+            names = [of_text.get(name, name) for name in names]
         return [band_of.get(str(name), name) for name in names] if names and band_of else names
 
     return named

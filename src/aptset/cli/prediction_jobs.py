@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from aptset import Evaluation, evaluate
 from aptset.arrow.formats import TableFile, check_row_count, check_rows_present, in_whole_blocks
 from aptset.arrow.layout import as_texts
 from aptset.cli.checks import about_skipped, check_columns, check_distinct_columns, shifted_rows
@@ -29,9 +30,10 @@ from aptset.cli.tables import (
 )
 from aptset.core.labels import as_objects
 from aptset.core.runner import counting
+from aptset.core.validate import all_at_once
 from aptset.estimator.fitted import SetsOfPieces
 from aptset.estimator.loading import load_folder
-from aptset.estimator.storage import check_table
+from aptset.estimator.storage import check_table, read_folder
 
 _ALL = 1 << 62
 
@@ -208,3 +210,21 @@ def check_some_known(path: Path, column: str, labels: Any, classes: Sequence[Any
             f"{path}, column {column!r} must hold labels that the model knows; it knows none of {shown}. Its classes "
             f"are {known}{', ...' if len(classes) > 5 else ''}."
         )
+
+
+def evaluate_folder(
+    file: TableFile, folder: Path, alpha: float | None, trust: Sequence[str], skip_unlabelled: bool
+) -> Evaluation:
+    """Judge the sets that the classifier of a folder makes of labelled rows."""
+    classifier, rows, ids = labelled_rows(file, folder, trust, skip_unlabelled)
+    level = classifier.alpha if alpha is None else alpha
+    with all_at_once():
+        sets = classifier.predict_set(rows.features, level, groups=rows.groups, ids=ids)
+    evaluation = evaluate(sets, rows.labels, groups=rows.groups, alpha=level)
+    return replace(evaluation, remarks=(*rows.remarks, *evaluation.remarks))
+
+
+def target_of_run(folder: Path) -> tuple[str, float]:
+    """Return the column that a run predicts, and its level."""
+    facts, _ = read_folder(folder)
+    return str(check_table(folder, facts)["target"]), float(facts["settings"].get("alpha") or 0.1)

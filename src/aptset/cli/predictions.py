@@ -14,11 +14,14 @@ import click
 
 from aptset.cli.inputs import (
     artefact_of,
+    check_artefact,
     files_read,
     goes_to_folder,
     is_one_file,
+    open_only,
     open_table,
     parts_of,
+    remembered,
     sources_of,
     target_of,
 )
@@ -134,7 +137,7 @@ def predict(
     from aptset.core.files import check_other_files
     from aptset.core.runner import counting
 
-    artefact = artefact_of(calibration)
+    artefact = check_artefact(artefact_of(calibration), calibration)
     is_run = artefact.is_dir()
     refuse_other_options(is_run)
     if options["u"] is not None and is_given("row_id"):
@@ -153,7 +156,8 @@ def predict(
         if is_run:
             from aptset.cli.prediction_jobs import predict_rows  # loads scikit-learn, as models do
 
-            file = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
+            name = options["probs"][0]
+            file = open_table(name, *remembered(artefact, name, options["sep"], options["encoding"]), quiet)
             names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows", "u", "same_dialect")}
             done = predict_rows(file, artefact, asked, target, **names, progress=not quiet)
         else:
@@ -184,15 +188,22 @@ def in_words(done: dict[str, Any], out: str) -> str:
 
 @click.command()
 @click.argument("sets", nargs=-1, required=True)
-@click.option("--label", required=True, help="The column of true labels.")
+@click.option("--label", help="The column of true labels; with the folder of `aptset run` its target by default.")
+@click.option("-c", "--calibration", help="The folder of `aptset run`: SETS may be raw rows with their labels then.")
 @click.option("--alpha", type=float, help="The level of the sets, as a reference.")
 @click.option("--groups", help="A column to break coverage and size down by.")
 @SKIP_UNLABELLED
-@with_options(DIALECT)
+@with_options([*DIALECT, TRUST])
 @QUIET
 @AS_JSON
 def evaluate(
-    sets: tuple[str, ...], label: str, alpha: float | None, quiet: bool, as_json: bool, **options: Any
+    sets: tuple[str, ...],
+    label: str | None,
+    calibration: str | None,
+    alpha: float | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Judge a file of sets, or many (files, folders, globs, URLs), against the labels in it.
 
@@ -200,22 +211,41 @@ def evaluate(
     Examples:
       aptset evaluate sets.parquet --label y --alpha 0.1
       aptset evaluate sets/ --label y --groups region
+      aptset evaluate labelled.csv -c results
     """
     from aptset.cli.evaluation_jobs import evaluate_files
     from aptset.cli.probability_jobs import evaluation_as_json
 
+    classes = None
+    if calibration is not None:
+        from aptset.cli.prediction_jobs import evaluate_folder, target_of_run
+        from aptset.cli.probability_jobs import load_artefact
+
+        folder = check_artefact(artefact_of(calibration), calibration)
+        if folder.is_dir():
+            file = open_only(sets, options["sep"], options["encoding"], quiet, folder)
+            label = label or target_of_run(folder)[0]
+            if not any(name == "set" or name.startswith("set ") for name in file.names):
+                asked = (alpha, options["trust"], options["skip_unlabelled"])
+                evaluation = evaluate_folder(file, folder, *asked)
+                show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
+                return
+            options["sep"], options["encoding"] = remembered(folder, sets[0], options["sep"], options["encoding"])
+        classes = load_artefact(folder, options["trust"]).classes.tolist()
+    if label is None:
+        raise click.UsageError("SETS need --label COLUMN, the true labels, or -c FOLDER, which knows the column.")
     dialect = {name: options[name] for name in ("sep", "encoding")}
     is_one = is_one_file(sets)
     files = [open_table(sets[0], **dialect, quiet=quiet)] if is_one else parts_of(sets, quiet, **dialect).files()
     skipped = list[int]() if options["skip_unlabelled"] else None
-    evaluation = evaluate_files(files, label, alpha, options["groups"], is_one and not quiet, skipped)
+    evaluation = evaluate_files(files, label, alpha, options["groups"], is_one and not quiet, skipped, classes)
     show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
 
 
 @click.command()
 @click.argument("sets")
-@click.option("--label", required=True, help="The column of true labels.")
-@click.option("-c", "--calibration", required=True, help="The artefact that made the sets.")
+@click.option("--label", help="The column of true labels; with the folder of `aptset run` its target by default.")
+@click.option("-c", "--calibration", required=True, help="The artefact, or the folder of `aptset run`, of the sets.")
 @ALPHA
 @click.option("--groups", help="The column of groups, if the calibration was done by group.")
 @click.option("--alarm", default=100.0, show_default=True, help="Evidence that raises the alarm.")
@@ -232,7 +262,14 @@ def evaluate(
 @QUIET
 @AS_JSON
 def monitor(
-    sets: str, label: str, calibration: str, alpha: float, alarm: float, quiet: bool, as_json: bool, **options: Any
+    sets: str,
+    label: str | None,
+    calibration: str,
+    alpha: float,
+    alarm: float,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Tell whether sets still cover as they should: over a file of outcomes that grows.
 
@@ -253,6 +290,7 @@ def monitor(
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset --rotated
       aptset monitor outcomes.csv --label y -c cal.aptset --time asked --mature 30d
+      aptset monitor outcomes.csv -c results
     """
     from aptset.cli.monitor_jobs import PredictionOrder, monitor_file
     from aptset.cli.probability_jobs import digest_of, load_artefact
@@ -267,11 +305,17 @@ def monitor(
         )
     state = None if options["state"] is None else Path(options["state"])
     check_other_files([] if state is None else [state], [sets, calibration])
-    file = open_table(sets, options["sep"], options["encoding"], quiet, is_growing=state is not None)
-    artefact, places = (
-        artefact_of(calibration),
-        PredictionOrder.of(options["order"], options["time"], options["mature"], way_of_dates(options)),
-    )
+    artefact = check_artefact(artefact_of(calibration), calibration)
+    if artefact.is_dir():
+        from aptset.cli.prediction_jobs import target_of_run
+
+        target, level = target_of_run(artefact)
+        label, alpha = label or target, alpha if is_given("alpha") else level
+    if label is None:
+        raise click.UsageError("SETS need --label COLUMN, the true labels.")
+    dialect = remembered(artefact, sets, options["sep"], options["encoding"])
+    file = open_table(sets, *dialect, quiet, is_growing=state is not None)
+    places = PredictionOrder.of(options["order"], options["time"], options["mature"], way_of_dates(options))
     made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
     of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}
     of_state["skip_unlabelled"] = options["skip_unlabelled"]

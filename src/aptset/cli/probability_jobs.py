@@ -110,9 +110,14 @@ def imported_score(name: str | Score) -> str | Score:
 
 
 def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
-    """Read an artefact; its score may come from modules that the user trusts."""
+    """Read an artefact, or what a run calibrated; its score may come from modules that the user trusts."""
     if trust:
         beside_the_user()
+    if path.is_dir():
+        from aptset.cli.prediction_jobs import load_run  # with scikit-learn, which few jobs need
+
+        made: Calibration = check_one_model(path, load_run(path, trust)[0].calibration_)
+        return made
     calibration: Calibration = check_one_model(path, load_calibration(path, trust=trust))
     return calibration
 

@@ -96,7 +96,7 @@ def report_demo(alpha: float, seed: int, out: Path, title: str | None, progress:
 
 def audit_table(
     file: TableFile,
-    target: str,
+    target: str | None,
     model: str,
     calibrations: tuple[str, ...],
     groups: str | None,
@@ -105,17 +105,22 @@ def audit_table(
     choice: ColumnChoice,
     trust: Sequence[str],
     dates: str | None = None,
+    run: Path | None = None,
     **settings: Any,
 ) -> tuple[Audit, list[str]]:
     """Audit a model on a table; return what was found, and the names of the files that were written."""
     need_jinja()  # now, not after all splits
     check_other_files([out / "audit.html", out / "splits.csv"], [file.path])
-    estimator = make_model(model, trust)
-    raw = takes_raw_columns(estimator)
-    rows = read_rows(file, target, groups, time, may_be_grouping=False, choice=choice, raw=raw)
+    if run is not None:  # as it was set up there
+        audited_model, rows, _ = labelled_rows(file, run, trust, choice.skip_unlabelled)
+    else:
+        estimator = make_model(model, trust)
+        raw = takes_raw_columns(estimator)
+        rows = read_rows(file, str(target), groups, time, may_be_grouping=False, choice=choice, raw=raw)
+        audited_model = model_for(file.path, rows.plan, estimator, calibrations)
     times = None if time is None else times_of(file, time, rows.numbers, dates)
     audited = audit(
-        model_for(file.path, rows.plan, estimator, calibrations),
+        audited_model,
         rows.features,
         rows.labels,
         calibrations=list(calibrations),

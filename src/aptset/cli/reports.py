@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from aptset.cli.inputs import artefact_of, files_read, open_only, open_table, sources_of
+from aptset.cli.inputs import artefact_of, check_artefact, files_read, open_only, open_table, remembered, sources_of
 from aptset.cli.options import (
     ALPHAS,
     AS_JSON,
@@ -129,9 +129,9 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
         content = evaluations_as_json(result.evaluations, out=out)
         show(content, f"{result.text()}\n\nWritten: {out}", quiet, as_json)
         return
-    elif artefact.is_dir():
+    elif is_given("calibration") and check_artefact(artefact, options["calibration"]).is_dir():
         asked = alpha if is_given("alphas") else None
-        file = open_only(probs, *dialect)
+        file = open_only(probs, *dialect, artefact)
         made = reportjob.report_folder(file, artefact, asked, page, title, options["trust"], not quiet, skips)
     elif options["label"] is not None:
         sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
@@ -145,7 +145,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
 
 
 SPLITTING = [
-    click.option("--target", required=True, help="The column to predict."),
+    click.option("--target", help="The column to predict."),
     *COLUMNS,
     *DIALECT,
     TRUST,
@@ -191,10 +191,11 @@ def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
     "--calibration", "calibrations", multiple=True, default=["split", "cv+"], show_default=True, type=CALIBRATIONS
 )
 @with_options([CONFORMITY, RANDOMIZED])
+@click.option("-c", "folder", metavar="FOLDER", help="The folder of `aptset run`: its model, columns and settings.")
 @click.option("--time", help="A column that says when a row was taken; by default the order of the rows.")
 @click.option("-o", "--out", default="aptset-audit", show_default=True, help="Folder for the results.")
 @with_splits
-def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> None:
+def audit(table: str, out: str, folder: str | None, alphas: tuple[float, ...], **options: Any) -> None:
     """Split TABLE at random again and again: is the promise kept, and do the rows look exchangeable?
 
     A run can be stopped at any moment; the same command goes on where it was.
@@ -202,20 +203,29 @@ def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> No
     \b
     Example:
       aptset audit patients.csv --target diagnosis --model forest --time admitted
+      aptset audit labelled.csv -c results
     """
     from aptset.cli.probability_jobs import imported_score
     from aptset.cli.report_jobs import audit_table, verdicts_as_json
 
-    file = open_table(table, options["sep"], options["encoding"], options["quiet"])
-    settings = settings_of(options) | {name: options[name] for name in ("level", "randomized", "calibrations", "time")}
+    run = None if folder is None else check_artefact(artefact_of(folder), folder)
+    if (run is None) == (options["target"] is None):
+        raise click.UsageError("TABLE needs --target COLUMN, the column to predict, or -c FOLDER, which knows it.")
+    file = open_table(table, *remembered(run, table, options["sep"], options["encoding"]), options["quiet"])
+    settings = (
+        settings_of(options)
+        | {"run": run}
+        | {name: options[name] for name in ("level", "randomized", "calibrations", "time")}
+    )
     settings |= {"conformity": imported_score(options["conformity"]), "dates": way_of_dates(options)}
     contents, texts = [], []
     for alpha in alphas:
-        folder = folder_of(out, alpha, alphas)
-        audited, written = audit_table(file, options["target"], options["model"], out=folder, alpha=alpha, **settings)
-        facts = {"verdicts": verdicts_as_json(audited), "drift": audited.drift.warning, "out": str(folder)}
+        results = folder_of(out, alpha, alphas)
+        asked = None if run is not None and not is_given("alphas") else alpha
+        audited, written = audit_table(file, options["target"], options["model"], out=results, alpha=asked, **settings)
+        facts = {"verdicts": verdicts_as_json(audited), "drift": audited.drift.warning, "out": str(results)}
         contents.append({**facts, "written": written})
-        texts.append(f"{audited!r}\n\nWritten to {folder}: {', '.join(written)}")
+        texts.append(f"{audited!r}\n\nWritten to {results}: {', '.join(written)}")
     content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
     show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
 
@@ -243,6 +253,9 @@ def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> 
       aptset compare patients.csv --target diagnosis --share 0.3 --share 0.5 --calibration split --calibration cv+
     """
     from aptset.cli.report_jobs import Alternatives, compare_table, verdicts_as_json
+
+    if options["target"] is None:
+        raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
 
     names = ("models", "calibrations", "conformities", "shares", "level")
     chance = {"yes": (True,), "no": (False,), "both": (True, False)}[options["randomized"]]

@@ -21,7 +21,7 @@ from aptset import (
     coverage_test,
     evaluate,
 )
-from aptset.arrow.formats import TableFile
+from aptset.arrow.formats import Dialect, TableFile
 from aptset.arrow.layout import as_texts
 from aptset.audits.dataset import check_test_share
 from aptset.cli.files import SetsWriter
@@ -110,6 +110,7 @@ class TableResult:
     p_value: float | None
     ids: NDArray[Any] | None
     is_raw: bool
+    dialect: Dialect
 
     @property
     def evaluation(self) -> Evaluation:
@@ -168,7 +169,8 @@ class TableResult:
         """Return how rows of a file become rows of X, for those who predict later."""
         groups = None if is_grouping(self.settings.groups) else self.settings.groups
         columns = self.rows.plan.as_json()
-        return {"target": self.target, "columns": columns, "groups": groups, "id": self.settings.row_id}
+        table = {"target": self.target, "columns": columns, "groups": groups, "id": self.settings.row_id}
+        return {**table, "dialect": self.dialect._asdict()}
 
 
 def _namesakes(target: str, names: Sequence[str]) -> list[str]:
@@ -216,4 +218,5 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
         n, alpha = classifier.n_calibration_, settings.alphas[0]
         p_value = coverage_test(sets[0].covers(y), n=n, alpha=alpha).p_value
     is_raw = classifier.estimator is model
-    return TableResult(classifier, rows, settings, target, test, sets, evaluations, p_value, test_ids, is_raw)
+    measured = (sets, evaluations, p_value, test_ids, is_raw)
+    return TableResult(classifier, rows, settings, target, test, *measured, file.dialect)

@@ -361,11 +361,14 @@ def check_table(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
         )
     columns = table.get("columns")
     wanted = {"name", "kind", "values", "missing", "left_out", "format"}
-    if table.keys() != {"target", "columns", "groups", "id"} or not isinstance(columns, list):
+    if table.keys() - {"dialect"} != {"target", "columns", "groups", "id"} or not isinstance(columns, list):
         raise unknown_kind(folder, "description of its table", sorted(table))
     for column in columns:
         if not isinstance(column, dict) or column.keys() != wanted:
             raise unknown_kind(folder, "description of a column", column)
         if column["kind"] not in ("number", "category", "date", "text"):
             raise unknown_kind(folder, "kind of column", column["kind"])
-    return dict(table)
+    dialect = table.get("dialect", {"separator": ",", "encoding": "utf-8"})
+    if not isinstance(dialect, dict) or {*map(type, dialect.values())} != {str} or len(dialect) != 2:
+        raise unknown_kind(folder, "dialect of its table", dialect)
+    return {**table, "dialect": dialect}
