@@ -1,11 +1,13 @@
 """Stories of people who read the README and have a file: what goes in, and the words that come out."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.naive_bayes import GaussianNB
 
 import aptset
 
@@ -230,3 +232,41 @@ def test_the_folder_of_a_run_goes_everywhere(command):
         text = command(name, "late.csv", "-c", "results", "--skip-unlabelled").stdout
         assert "1 of 200 row has no label and is left out." in text
         assert "2 of 199 labels are unknown to the model: '7'" in text
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_frames_are_of_the_library_that_came_in(library):
+    kind = pytest.importorskip(library)
+    rows = typed()
+    X = rows[["x"]] if library == "pandas" else {"polars": "DataFrame", "pyarrow": "table"}[library]
+    X = X if library == "pandas" else getattr(kind, X)({"x": rows["x"].to_numpy()})
+    classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(rows[["x"]], rows["y"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a frame of another library than that of fit, which some models mention
+        frames = (classifier.predict_frame(X), classifier.predict_set(X).to_frame(), classifier.p_frame(X))
+    assert {type(frame).__module__.split(".")[0] for frame in frames} == {library}
+
+
+def test_a_load_during_a_save_reads_again(tmp_path, monkeypatch):
+    """The models of the old folder go while it is being read: what was saved in the meantime is loaded."""
+    import aptset.estimator.loading as loading
+
+    rows = typed()
+    folder = tmp_path / "model"
+    for seed in (0, 1):
+        model = aptset.ConformalClassifier(GaussianNB(), random_state=seed).fit(rows[["x"]], rows["y"])
+        model.save(folder) if seed == 0 else None
+    read, saves = loading._model_bytes, [model]
+
+    def slow(*arguments):
+        while saves:
+            saves.pop().save(folder)
+            raise FileNotFoundError("models are gone")
+        return read(*arguments)
+
+    monkeypatch.setattr(loading, "_model_bytes", slow)
+    assert aptset.load(folder).random_state == 1
+    saves = []
+    monkeypatch.setattr(loading, "_model_bytes", lambda *_: (_ for _ in ()).throw(FileNotFoundError("gone for good")))
+    with pytest.raises(FileNotFoundError, match="gone for good"):
+        aptset.load(folder)

@@ -63,7 +63,9 @@ def labels_among(texts: Sequence[str], classes: Sequence[Any]) -> NDArray[Any]:
     """Return labels of a file as the classes that they stand for; one that stands for none stays a text."""
     table = {plain_label(str(label)): label for label in classes} | {str(label): label for label in classes}
     known = {text: table.get(text, table.get(plain_label(text), text)) for text in dict.fromkeys(texts)}
-    return as_objects([known[text] for text in texts])
+    labels = [known[text] for text in texts]
+    are_texts = any(isinstance(label, str) for label in known.values())
+    return as_objects(labels) if are_texts or not labels else np.array(labels)
 
 
 def check_finite_features(features: Any) -> None:

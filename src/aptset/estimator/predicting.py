@@ -21,7 +21,7 @@ from aptset.conformal.importance import refuse_guaranteed
 from aptset.core import validate
 from aptset.core.labels import as_labels, check_length, columns_of
 from aptset.core.randomization import NewU
-from aptset.core.tables import Backend, html_note, make_table
+from aptset.core.tables import Backend, html_note, library_of, make_table
 from aptset.core.validate import check_alpha, check_alphas
 from aptset.estimator.checks import are_things
 from aptset.estimator.fitted import Fitted
@@ -273,7 +273,7 @@ class Answering(Conventions):
         groups: Any = None,
         u: NewU = None,
         ids: Any = None,
-        backend: Backend = "pandas",
+        backend: Backend | None = None,
     ) -> Any:
         """Return a data frame with what is worth knowing about each row, and with the index of X.
 
@@ -284,8 +284,8 @@ class Answering(Conventions):
         ----------
         X, alpha, groups, u, ids
             As in ``predict_set``.
-        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
-            The library of the frame.
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; by default that of X, pandas for arrays.
 
         Examples
         --------
@@ -299,13 +299,14 @@ class Answering(Conventions):
         3       high     1
         4        low     1
         """
-        return frame_of_rows(*self._answer(X, alpha, groups, u, ids), backend)
+        return frame_of_rows(*self._answer(X, alpha, groups, u, ids), backend or library_of(X) or "pandas")
 
     def p_frame(
-        self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None, backend: Backend = "pandas"
+        self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None, backend: Backend | None = None
     ) -> Any:
         """Return :meth:`p_values` as a data frame, one column per label, with the index of X."""
         values = self.p_values(X, groups=groups, u=u, ids=ids)
+        backend = backend or library_of(X) or "pandas"
         names = [label if backend == "pandas" else str(label) for label in self.classes_.tolist()]
         columns = {name: values[:, k] for k, name in enumerate(names)}
         return make_table(columns, backend, X.index if hasattr(X, "iloc") else None)

@@ -235,7 +235,13 @@ def save_classifier(classifier: Any, folder: Path, table: dict[str, Any] | None 
         "models": state["models"],
         "calibration": {name: value for name, value in objects.items() if name not in described["settings"]},
     }
-    content = skops.dumps(models)
+    try:
+        content = skops.dumps(models)
+    except RecursionError as error:
+        raise ValueError(
+            "the classifier cannot be saved: an object in it refers to itself, as requests of metadata routing do "
+            "(set_fit_request and the like). Make the model without such requests, fit it again and save that."
+        ) from error
     digest = blake2b(content, digest_size=16).hexdigest()
     name = f"models-{digest[:_DIGITS]}.skops"
     facts = {

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.core.labels import as_labels, as_objects, check_labels, check_length, columns_in_order, columns_of, distinct, known_columns
 from aptset.core.tables import Backend, Lists, is_table, make_table_with_lists, plain_list, read_lists
+from aptset.core.labels import as_labels, as_objects, check_labels, check_length, columns_of, distinct, known_columns
+from aptset.core.tables import Backend, Lists, is_table, library_of, make_table_with_lists, plain_list, read_lists
 from aptset.kernels.blocks import sizes_of
 from aptset.kernels.long_arrays import Judged, judged, pointers_of
 from aptset.kernels.membership import LateMembers
@@ -208,12 +210,13 @@ class PredictionSets(Sequence[NDArray[Any]]):
         return cls.trusted(lists.pointers, lists.positions, names)
 
     def named_as(self, rows: Any) -> PredictionSets:
-        """Return the same sets with the names of the rows that they were made for, if these are pandas'."""
-        if not hasattr(rows, "iloc") or len(rows) != len(self):
+        """Return the same sets with the names of the rows that they were made for, and the library of their frame."""
+        if library_of(rows) is None or len(rows) != len(self):
             return self
         lazy = self.__dict__.get("_lazy")
         sets = PredictionSets.trusted(self.indptr, self.indices if lazy is None else lazy, self.classes)
-        object.__setattr__(sets, "row_names", rows.index)
+        object.__setattr__(sets, "row_names", rows.index if hasattr(rows, "iloc") else None)
+        object.__setattr__(sets, "_library", library_of(rows))
         return sets
 
     @property
@@ -246,18 +249,18 @@ class PredictionSets(Sequence[NDArray[Any]]):
         sizes = n_classes + 1 if 2 * n_classes * (n_classes + 1) <= most_kinds else 0
         return judged(self.indptr, self._in_any_order(), known_columns(wanted, self.classes), n_classes, sizes)
 
-    def to_frame(self, backend: Backend = "pandas") -> Any:
+    def to_frame(self, backend: Backend | None = None) -> Any:
         """Return a data frame with columns ``size`` and ``labels`` (a list per row).
 
         In pandas it has the index of the frame that the sets were made for: ``X.join(sets.to_frame())`` fits.
 
         Parameters
         ----------
-        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
-            The library of the frame, which must be installed.
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame, which must be installed; by default that of the rows, pandas for arrays.
         """
-        lists = Lists(self.indptr, self.indices, self.classes)
-        return make_table_with_lists({"size": self.sizes}, "labels", lists, backend, self.row_names)
+        lists, library = Lists(self.indptr, self.indices, self.classes), self.__dict__.get("_library", "pandas")
+        return make_table_with_lists({"size": self.sizes}, "labels", lists, backend or library, self.row_names)
 
     def intervals(self, order: Any = None) -> Intervals:
         """Return the lowest and the highest label of every set, for labels that have an order.
@@ -317,6 +320,8 @@ class PredictionSets(Sequence[NDArray[Any]]):
         sets = PredictionSets.trusted(indptr, self.indices[position], self.classes)
         if self.row_names is not None:
             object.__setattr__(sets, "row_names", self.row_names[rows])
+        if "_library" in self.__dict__:
+            object.__setattr__(sets, "_library", self.__dict__["_library"])
         return sets
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
