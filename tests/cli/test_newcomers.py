@@ -270,3 +270,9 @@ def test_a_load_during_a_save_reads_again(tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "_model_bytes", lambda *_: (_ for _ in ()).throw(FileNotFoundError("gone for good")))
     with pytest.raises(FileNotFoundError, match="gone for good"):
         aptset.load(folder)
+
+
+def test_an_order_of_labels_that_are_numbers(command):
+    typed().to_csv("rows.csv", index=False)
+    command("run", "rows.csv", "--target", "y", "--conformity", "ordered", "--order", "1,0", "--out", "results")
+    assert list(aptset.load("results").classes_) == [0, 1]

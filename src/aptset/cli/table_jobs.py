@@ -61,12 +61,15 @@ class Settings:
     choice: ColumnChoice = field(default_factory=ColumnChoice)
 
     def for_labels(self, labels: NDArray[Any]) -> Settings:
-        """Return the same settings with the labels of bands and counts, which files write as texts, as they are."""
+        """Return the same settings with the labels of bands, counts and orders, which come as texts, as they are."""
         bands, score = self.bands, self.conformity
         if bands is not None:
             bands = LabelBands(_keyed(bands.bands, labels))
         if isinstance(score, Prevalence):
             score = Prevalence(_keyed(score.counts, labels))
+        if isinstance(score, Ordered) and score.order is not None:
+            named = labels_among([str(label) for label in score.order], list(dict.fromkeys(labels.tolist())))
+            score = replace(score, order=named.tolist())
         return replace(self, bands=bands, conformity=score)
 
     def classifier(self, model: Any) -> ConformalClassifier:

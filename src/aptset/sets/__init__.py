@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.core.labels import as_labels, as_objects, check_labels, check_length, columns_in_order, columns_of, distinct, known_columns
-from aptset.core.tables import Backend, Lists, is_table, make_table_with_lists, plain_list, read_lists
-from aptset.core.labels import as_labels, as_objects, check_labels, check_length, columns_of, distinct, known_columns
+from aptset.core.labels import (
+    as_labels,
+    as_objects,
+    check_labels,
+    check_length,
+    columns_in_order,
+    columns_of,
+    distinct,
+    known_columns,
+)
 from aptset.core.tables import Backend, Lists, is_table, library_of, make_table_with_lists, plain_list, read_lists
 from aptset.kernels.blocks import sizes_of
 from aptset.kernels.long_arrays import Judged, judged, pointers_of
