@@ -15,6 +15,7 @@ from aptset import (
     ConformalClassifier,
     Evaluation,
     LabelBands,
+    Ordered,
     PredictionSets,
     Prevalence,
     Split,
