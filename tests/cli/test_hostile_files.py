@@ -148,7 +148,7 @@ def test_na_is_a_label_for_every_command(command, tmp_path):
     """Only an empty cell is missing; among features that are numbers, NA is missing too."""
     generator = np.random.default_rng(0)
     rows = [
-        f"{x:.3f},{'NA' if x > 0 else 'u'},{'NA' if k % 9 == 0 else k}"
+        f"{x:.3f},{'NA' if x > 0 or k % 20 == 0 else 'u'},{'NA' if k % 9 == 0 else k}"
         for k, x in enumerate(generator.normal(size=120))
     ]
     path = csv_file(tmp_path, "x,y,z\n" + "\n".join(rows) + "\n")

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from aptset.cli.columns import format_of_dates
 from aptset.cli.main import main
+from aptset.core.dates import readings_of, way_of
 
 
 def german(day):
@@ -69,9 +69,10 @@ RUN = ("run", "patients.csv", "--target", "diagnose", "--model", "bayes", "--out
 
 def test_the_story(command, tmp_path):
     done = command(*RUN)
-    assert "read as UTF-16, columns separated by semicolons; decimal commas become points." in done.stderr
-    assert "dates      aufgenommen, entlassen: as year, month and age in days" in done.stdout
-    assert "left out   unklar: dates that can be read in more than one way, or in none" in done.stdout
+    assert "read as UTF-16, columns separated by semicolons; numbers have decimal commas." in done.stderr
+    assert "dates      aufgenommen (day first, " in done.stdout
+    assert ": as year, month and age in days" in done.stdout
+    assert "left out   unklar: dates that may be day first or month first: pass --dates day-first" in done.stdout
     assert "look twice Diagnose: called as the target is; if it tells the label, pass --drop 'Diagnose'" in done.stdout
     new = patients(60, 2)
     new["raucher"][0], new["diagnose"][3], new["Zusatz"] = "E-Zigarette", "ganz neu", ["x"] * 60
@@ -121,15 +122,15 @@ def test_messages_speak_of_the_file_that_the_user_named(command, tmp_path):
 @pytest.mark.parametrize(
     ("texts", "how"),
     [
-        (["2023-12-31", "2024-01-01"], "ISO8601"),
-        (["31.12.2023", "01.01.2024"], "%d.%m.%Y"),
-        (["31.12.2023", "2024-01-01"], "%d.%m.%Y"),
-        (["31/12/2023", "01/01/2024"], "%d/%m/%Y"),
-        (["12/31/2023", "01/01/2024"], "%m/%d/%Y"),
-        (["01/02/2023", "01/01/2024"], ""),
+        (["2023-12-31", "2024-01-01"], "year first"),
+        (["31.12.2023", "01.01.2024"], "day first"),
+        (["31.12.2023", "2024-01-01"], "day first"),
+        (["31/12/2023", "01/01/2024"], "day first"),
+        (["12/31/2023", "01/01/2024"], "month first"),
+        (["01/02/2023", "01/01/2024"], None),
         (["31/12/2023", "12/31/2023"], ""),
         (["31.12.2023", "12/31/2023"], ""),
     ],
 )
 def test_dates_are_read_only_where_there_is_one_way(texts, how):
-    assert format_of_dates(texts) == how
+    assert way_of([readings_of(text) for text in texts]) == how

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -106,6 +107,18 @@ def as_texts(column: Any) -> list[str | None]:
         whole = isinstance(value, float) and value.is_integer()
         texts.append(None if value is None or value != value else str(int(value) if whole else value))
     return texts
+
+
+_DECIMAL = re.compile(r"-?\d{1,15}\.\d{1,15}")
+TRUTH = {"true": True, "false": False}
+
+
+def plain_label(text: str) -> str:
+    """Return the one text that stands for a label, however a file writes it: 1.0 is 1, and true is True."""
+    if _DECIMAL.fullmatch(text):
+        number = float(text)
+        return str(int(number) if number.is_integer() else number)
+    return str(TRUTH.get(text.lower(), text))
 
 
 def as_coded_texts(column: Any) -> Coded:

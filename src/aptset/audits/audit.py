@@ -27,6 +27,7 @@ from aptset.audits.pages import FALSE_ALARMS, Verdict, judge, splits_page
 from aptset.audits.results import Distribution, Records, Splits, distribution
 from aptset.conformal import CALIBRATIONS
 from aptset.core import validate
+from aptset.core.dates import Times
 from aptset.core.displays import Display
 from aptset.core.tables import Backend, html_table, make_table
 from aptset.core.validate import check_alpha
@@ -115,7 +116,7 @@ def audit(
     test_share: float = 0.3,
     groups: ArrayLike | None = None,
     features: Any = None,
-    time: ArrayLike | None = None,
+    time: ArrayLike | Times | None = None,
     folder: str | Path | None = None,
     n_jobs: int | None = 1,
     progress: bool = False,
@@ -151,7 +152,8 @@ def audit(
     features : array or data frame, optional
         What to look for the worst slice in; by default X, if it holds numbers, dates or categories.
     time : array, optional
-        When each row was taken; by default the order of the rows. Rows of one time have no order: it is drawn.
+        When each row was taken: numbers or dates, also as texts (2024-12-31, 31.12.2024, 12/31/2024), all written in
+        one way; by default the order of the rows. Rows of one time have no order: it is drawn.
     folder : path, optional
         Where finished splits are kept, so that a run that was stopped goes on where it was.
     n_jobs : int, default=1

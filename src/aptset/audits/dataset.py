@@ -21,6 +21,7 @@ from aptset import ConformalClassifier, CoverageMonitor, LabelBands
 from aptset.audits.results import PartResult, SplitResult, Splits, TestedRows
 from aptset.conformal.importance import refuse_with_weights
 from aptset.core import validate
+from aptset.core.dates import Times, read_times
 from aptset.core.groups import groups_overlap
 from aptset.core.labels import check_length, coded_list, columns_of
 from aptset.core.overlapping import refuse_overlapping
@@ -96,24 +97,19 @@ def check_same_level(levels: Mapping[str, Any]) -> None:
         )
 
 
-def check_times(time: Any, n_rows: int, generator: np.random.Generator) -> NDArray[np.intp]:
-    """Return the place of each row in time: ranks, ties at random; by default the order of the rows.
+def check_times(time: Any, n_rows: int, generator: np.random.Generator) -> tuple[NDArray[np.intp], str]:
+    """Return the place of each row in time, and how times were read: ranks, ties at random; by default the row order.
 
     Ties in the order of the rows would bring that order back in, which is another question.
     """
     if time is None:
-        return np.arange(n_rows)
-    values = plain_list(time)
-    check_length(values, n_rows, "time")
-    if any(value is None or value != value for value in values):
-        raise ValueError("time must not have missing values. Drop these rows, or leave time out for the row order.")
-    try:
-        order = sorted(generator.permutation(n_rows).tolist(), key=values.__getitem__)
-    except TypeError as error:
-        raise TypeError(f"time must hold values that can be ordered, such as dates or numbers; {error}.") from error
+        return np.arange(n_rows), ""
+    times = time if isinstance(time, Times) else read_times(plain_list(time), "time")
+    check_length(times.keys, n_rows, "time")
+    order = sorted(generator.permutation(n_rows).tolist(), key=times.keys.__getitem__)
     place = np.empty(n_rows, dtype=np.intp)
     place[order] = np.arange(n_rows)
-    return place
+    return place, times.words()
 
 
 def warn_drift(sentence: str) -> None:
@@ -136,6 +132,7 @@ class Pool:
     n_test: int
     features: Any  # what slices are made of; None for no slices
     content: NDArray[np.intp]  # equal for rows with the same features and label
+    times: str = ""  # how the times of the rows were read, in words; "" for the order of the rows
 
     @cached_property
     def fingerprint(self) -> str:
@@ -170,11 +167,11 @@ def prepare(
     elif can_be_sliced(X, len(labels)):
         features = X
     share, n_test = check_test_share(test_share, len(labels))
-    position = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
+    position, times = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
     order, content = by_content(X, labels, seed)
     of_rows = None if of_rows is None else [of_rows[row] for row in order.tolist()]
     features = None if features is None else take(features, order)
-    return Pool(take(X, order), labels[order], of_rows, position[order], n_test, features, content), share
+    return Pool(take(X, order), labels[order], of_rows, position[order], n_test, features, content, times), share
 
 
 def by_content(X: Any, y: NDArray[Any], key: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

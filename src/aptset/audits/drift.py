@@ -152,6 +152,7 @@ def _contradicts(counts: NDArray[np.intp], chance: float) -> bool:
 # For all checks together. An audit may speak up for nothing in 0.01 of cases; verdicts are sharp and get the rest.
 FALSE_ALARMS = 0.009
 CHECKS = 5
+LEVEL = FALSE_ALARMS / CHECKS  # of each check
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,8 @@ class Drift:
     monitor : str or None
         What a :class:`CoverageMonitor` says along the last rows when the earlier rows train and calibrate; None where
         their misses have no such law.
+    times : str
+        How the column of times was read, and from when to when it goes; "" where the order is that of the rows.
     """
 
     warning: bool
@@ -199,6 +202,7 @@ class Drift:
     coverage_of_last: float
     coverage: NDArray[np.float64]
     monitor: str | None = None
+    times: str = ""
 
     @property
     def found(self) -> list[str]:
@@ -207,13 +211,15 @@ class Drift:
         return [name for name in names if speaks_up(getattr(self, f"p_{name}"))]
 
     def sentence(self) -> str:
-        """Return the finding in words."""
-        return self._finding() + ("" if self.monitor is None else f" {self.monitor}")
+        """Return the finding in words: each check has its level beside it, and the times how they were read."""
+        read = f" The rows are ordered by their times, read as {self.times}." if self.times else ""
+        return self._finding() + read + ("" if self.monitor is None else f" {self.monitor}")
 
     def _finding(self) -> str:
         tests = f"{in_p(self.p_order)} along the order, {_short(self.p_labels)} for the labels"
         tests += "" if self.p_features is None else f", {_short(self.p_features)} for the features"
         tests += "" if self.p_last is None else f", {_short(self.p_last)} for the last rows"
+        tests += f"; a check warns at p <= {LEVEL:g}"
         repeats = f" {self.repeated:,} rows occur more than once." if self.repeated else ""
         if not self.warning:
             return f"No sign of drift ({tests}).{repeats}"
@@ -241,7 +247,7 @@ class Drift:
 
 def speaks_up(p_value: float | None) -> bool:
     """Tell whether one check alone speaks against the rows."""
-    return p_value is not None and p_value <= FALSE_ALARMS / CHECKS
+    return p_value is not None and p_value <= LEVEL
 
 
 def look_for_drift(
@@ -267,7 +273,7 @@ def look_for_drift(
     warning = any(map(speaks_up, (p_order, p_labels, p_features, p_last, p_repeats)))
     means = np.array([piece.mean() if len(piece) else np.nan for piece in np.array_split(hits[tested_order], 10)])
     p_values = (p_order, p_labels, p_features, p_last, p_repeats, repeated_rows(pool.content))
-    return Drift(warning, *p_values, last.covered / last.rows, means, last.monitor)
+    return Drift(warning, *p_values, last.covered / last.rows, means, last.monitor, pool.times)
 
 
 def _by_content(

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from aptset.core.devices import is_tensor
-from aptset.core.labels import as_labels, check_length, columns_of
+from aptset.core.labels import as_labels, check_length, known_columns
 from aptset.sets import PredictionSets
 
 Tensor = Any
@@ -88,7 +88,7 @@ class TensorSets:
         is_whole = is_tensor(labels) and not (labels.is_floating_point() or labels.dtype == torch.bool)
         if is_whole and labels.ndim == 1 and np.array_equal(self.classes, np.arange(len(self.classes))):
             return labels.to(self.device)
-        return torch.from_numpy(columns_of(as_labels(labels, "labels"), self.classes)).to(self.device)
+        return torch.from_numpy(known_columns(as_labels(labels, "labels"), self.classes)).to(self.device)
 
     def to(self, device: Any) -> TensorSets | PredictionSets:
         """Return the sets on another device: :class:`aptset.PredictionSets` on the host ("cpu")."""

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -68,17 +68,22 @@ def check_flat_columns(path: Path, schema: Any) -> None:
         )
 
 
-def check_labels_present(path: Path, labels: Coded | None, start: int, classes: list[str], column: str) -> None:
-    """Refuse missing labels and labels that no column of probabilities stands for."""
+def check_labels_present(path: Path, labels: Coded | None, start: int, classes: Sequence[Any], column: str) -> None:
+    """Refuse missing labels and labels that no column of probabilities stands for; None among them may be missing."""
     known = set(classes)
     if labels is None or known.issuperset(labels.values):
         return
     for number, label in enumerate(labels.in_full()):
         if label not in known:
-            what = "is missing" if label is None else f"is {label!r}, which no column of probabilities stands for"
+            if label is None:
+                raise ValueError(
+                    f"{path}, row {start + number}, column {column!r}: the label is missing. Pass --skip-unlabelled to "
+                    "leave such rows out."
+                )
+            named = [str(one) for one in classes if one is not None]
             raise ValueError(
-                f"{path}, row {start + number}, column {column!r}: the label {what}. The classes are "
-                f"{', '.join(classes[:8])}{', ...' if len(classes) > 8 else ''}."
+                f"{path}, row {start + number}, column {column!r}: the label is {label!r}, which no column of "
+                f"probabilities stands for. The classes are {', '.join(named[:8])}{', ...' if len(named) > 8 else ''}."
             )
 
 
@@ -111,7 +116,7 @@ def check_weight_column(path: Path, column: str, values: Any, start: int) -> Any
     weights = np.empty(len(values))
     for row, value in enumerate(values.to_pylist()):
         try:
-            weights[row] = float(value)
+            weights[row] = float(value.replace(",", ".") if isinstance(value, str) and "." not in value else value)
         except (TypeError, ValueError):
             what = "missing" if value is None else f"{str(value)[:40]!r}, which is no number"
             raise ValueError(f"{path}, row {start + row}, column {column!r}: the weight is {what}.") from None
@@ -293,19 +298,7 @@ def check_numbers_column(path: Path, column: str, texts: list[str | None], start
     return [int(text or 0) for text in texts]
 
 
-def check_times_column(path: Path, column: str, texts: list[str | None], start: int) -> list[float]:
-    """Return times in seconds; dates without a zone are taken for UTC, numbers for seconds."""
-    times = []
-    for row, text in enumerate(texts):
-        try:
-            is_number = re.fullmatch(r"-?\d+(\.\d*)?", text or "") and len(text or "") != len("20260131")
-            date = None if is_number else datetime.fromisoformat((text or "").strip())
-        except ValueError:
-            raise ValueError(
-                f"{path}, row {start + row}, column {column!r}: it must say when the prediction was made, as "
-                f"2026-01-31T12:00:00 or as a number of seconds; got {text!r}."
-            ) from None
-        if date is not None and date.tzinfo is None:
-            date = date.replace(tzinfo=UTC)
-        times.append(float(text or 0) if date is None else date.timestamp())
-    return times
+def about_skipped(n_missing: int, n_rows: int) -> str:
+    """Say how many rows were left out since they have no label."""
+    verb = "row has" if n_missing == 1 else "rows have"
+    return f"{n_missing:,} of {n_rows:,} {verb} no label and {'is' if n_missing == 1 else 'are'} left out."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,20 +19,20 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from aptset.arrow.layout import as_texts
-from aptset.estimator.columns import AsText, DateParts, OneText, dates_of, read_dates, text_of
+from aptset.cli.number_styles import POINTS, STYLES, Writing, is_missing
+from aptset.core.dates import readings_of, way_of
+from aptset.estimator.columns import AsText, DateParts, OneText, dates_of, text_of
 
 Kind = Literal["number", "category", "date", "text"]
 MOST_VALUES = 100  # of a category; more different texts are names, ids or prose
 _FEWEST_ROWS = 20  # below, that every row has its own value says little
 _ID = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|key|index|nr|no|number|row)$|^unnamed", re.IGNORECASE)
-_FORMATS = ("ISO8601", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y")
-_DATE = re.compile(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}")
 _WORDS = 500  # of a text column that is kept
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: what it is, and why it is left out, if it is."""
+    """One column: what it is, and why it is left out, if it is; how its dates, or its numbers, are written."""
 
     name: str
     kind: Kind
@@ -43,6 +44,7 @@ class Column:
     def words(self) -> str:
         """Return its name with what is worth knowing."""
         notes = [f"{self.values}"] if self.kind == "category" else []
+        notes += [f"written as {self.format}"] if self.kind == "number" and self.format not in ("", POINTS) else []
         notes += [f"{self.missing} missing"] if self.missing else []
         return self.name + (f" ({', '.join(notes)})" if notes else "")
 
@@ -65,7 +67,12 @@ class Plan:
     @property
     def texts(self) -> tuple[str, ...]:
         """The columns that are read as they are written."""
-        return tuple(self.names("category", "date", "text"))
+        return tuple(column.name for column in self.used if column.kind != "number" or column.format)
+
+    @property
+    def plain_numbers(self) -> list[str]:
+        """The columns of numbers that every reader takes for such."""
+        return [column.name for column in self.used if column.kind == "number" and not column.format]
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return it as plain values."""
@@ -79,11 +86,15 @@ class Plan:
     def frame(self, table: pa.Table) -> pd.DataFrame:
         """Return the used columns as models and hashes see them: numbers as float64, everything else as texts."""
         columns: dict[str, Any] = {}
+        plain = set(self.plain_numbers)
         for column in self.used:
             values = table[column.name]
-            columns[column.name] = (
-                as_floats(values) if column.kind == "number" else _plain_texts(column, as_texts(values))
-            )
+            if column.name in plain or (column.kind == "number" and _is_number(values.type)):
+                columns[column.name] = as_floats(values)
+            elif column.kind == "number":
+                columns[column.name] = _styled_numbers(column, as_texts(values))
+            else:
+                columns[column.name] = _plain_texts(column, as_texts(values))
         return pd.DataFrame(columns)
 
     def pipeline(self, model: Any) -> Pipeline:
@@ -104,13 +115,13 @@ class Plan:
         chosen = [(step, names) for step, names in steps if names]
         return make_pipeline(make_column_transformer(*chosen, sparse_threshold=0.0), model)
 
-    def describe(self) -> str:
-        """Return the block that says what was done with the columns."""
+    def describe(self, features: pd.DataFrame) -> str:
+        """Return the block that says what was done with the columns, and how dates were read."""
         lines = ["Your columns:"]
         words = {"number": "numbers", "category": "categories", "date": "dates", "text": "texts"}
         how = {"date": ": as year, month and age in days", "text": ": as counts of words"}
         for kind, plural in words.items():
-            of_kind = [column.words() for column in self.used if column.kind == kind]
+            of_kind = [_in_words(column, features) for column in self.used if column.kind == kind]
             if of_kind:
                 lines.append(f"  {plural:<11}{_listed(of_kind)}{how.get(kind, '')}")
         left_out = [f"  left out   {column.name}: {column.left_out}" for column in self.columns if column.left_out]
@@ -118,11 +129,38 @@ class Plan:
         return "\n".join([*lines, *left_out[:12], *rest])
 
 
+def _in_words(column: Column, features: pd.DataFrame) -> str:
+    """Return a column with what is worth knowing; of dates how they were read, and from when to when they go."""
+    if column.kind != "date":
+        return column.words()
+    days = sorted(text[:10] for text in features[column.name].dropna())
+    ends = f", {days[0]} to {days[-1]}" if days else ""
+    return f"{column.name} ({column.format}{ends}{f', {column.missing} missing' if column.missing else ''})"
+
+
+def _styled_numbers(column: Column, texts: list[str | None]) -> Any:
+    """Return numbers that are written as their column writes them, NaN where a word says that one is missing."""
+    style, points = STYLES[column.format], STYLES[POINTS]
+    numbers: list[float | None] = [math.nan if is_missing(text) else style.number(str(text)) for text in texts]
+    if style.thousands != ".":  # where a point stands for nothing else, numbers with points are as good
+        numbers = [
+            points.number(str(text)) if number is None else number for text, number in zip(texts, numbers, strict=True)
+        ]
+    for row, (text, number) in enumerate(zip(texts, numbers, strict=True)):
+        if number is None:
+            raise ValueError(
+                f"column {column.name!r}, row {row}: must be a number, written as {column.format}; got {text!r}. Leave "
+                "the cell empty if it is missing."
+            )
+    return np.array(numbers, dtype=np.float64)
+
+
 def _plain_texts(column: Column, texts: list[str | None]) -> Any:
     """Return texts that do not depend on the kind of file: one way to write a date, and one to write true and false."""
     written = pd.Series([*texts, None], dtype=object).iloc[:-1]
     if column.kind != "date":
         return [None if text is None else text_of(text) for text in texts]
+    written = written.where([not is_missing(text) for text in texts], None)
     dates = dates_of(written, column.format)
     check_dates(column.name, column.format, written, dates)
     return [None if date is pd.NaT else date.isoformat() for date in dates]
@@ -150,11 +188,14 @@ def as_floats(values: Any) -> Any:
     return pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False)
 
 
-def plan_columns(table: pa.Table, drop: Sequence[str], features: Sequence[str], keep_text: bool) -> Plan:
+def plan_columns(
+    table: pa.Table, drop: Sequence[str], features: Sequence[str], keep_text: bool, writing: Writing | None = None
+) -> Plan:
     """Look at every column and decide; ``features`` are used whatever they look like, ``drop`` are not."""
+    writing = Writing() if writing is None else writing
     columns = []
     for name in table.column_names:
-        column = _look_at(name, table[name], keep_text or name in features)
+        column = _look_at(name, table[name], keep_text or name in features, writing)
         if name in drop:
             column = _without(column, "--drop")
         elif features:
@@ -168,7 +209,7 @@ def _without(column: Column, why: str) -> Column:
     return Column(**{**asdict(column), "left_out": why})
 
 
-def _look_at(name: str, values: Any, keep_text: bool) -> Column:
+def _look_at(name: str, values: Any, keep_text: bool, writing: Writing) -> Column:
     missing = int(values.null_count)
     if pa.types.is_floating(values.type):
         missing += int(pc.sum(pc.is_nan(values)).as_py() or 0)
@@ -181,17 +222,43 @@ def _look_at(name: str, values: Any, keep_text: bool) -> Column:
     common = (distinct, missing)
     if distinct == 0 or (distinct == 1 and not missing):
         return Column(name, "category", *common, "is empty" if distinct == 0 else "is the same in every row")
-    how = format_of_dates(texts) if not pa.types.is_boolean(values.type) else ""
-    if how:
-        return Column(name, "date", *common, format=how)
-    if len(texts) >= _FEWEST_ROWS and distinct == len(texts) and " " not in "".join(texts[:50]):
-        return Column(name, "text", *common, "" if keep_text else "names every row, as an id does")
+    if not pa.types.is_boolean(values.type) and (column := _written(name, texts, missing, keep_text, writing)):
+        return column
     if distinct > MOST_VALUES or (len(texts) >= _FEWEST_ROWS and distinct > len(texts) / 2):
-        why = f"a text of {distinct} different values (--keep-text uses its words)"
-        if look_like_dates(texts):
-            why = "dates that can be read in more than one way, or in none; write them as 2024-12-31"
-        return Column(name, "text", *common, "" if keep_text else why)
+        return Column(name, "text", *common, "" if keep_text else _why_not(texts, distinct))
     return Column(name, "category", *common)
+
+
+def _why_not(texts: list[str], distinct: int) -> str:
+    """Return why texts of so many different values are no feature: mixed dates, mixed numbers, ids, or prose."""
+    are_dates = [readings_of(text) != (None, None) for text in texts]
+    if all(are_dates):
+        return "dates that are not all written in one way; write them as 2024-12-31"
+    if sum(are_dates) > len(texts) / 2:
+        return f"dates, but not all of them ({texts[are_dates.index(False)]!r}); leave such cells empty"
+    are_numbers = [any(style.number(text) is not None for style in STYLES.values()) for text in texts[:1000]]
+    if sum(are_numbers) > len(are_numbers) / 2 and not all(are_numbers):
+        return f"numbers, but not all of them ({texts[are_numbers.index(False)]!r}); leave such cells empty"
+    if len(texts) >= _FEWEST_ROWS and distinct == len(texts) and " " not in "".join(texts[:50]):
+        return "names every row, as an id does"
+    return f"a text of {distinct} different values (--keep-text uses its words)"
+
+
+def _written(name: str, texts: list[str], missing: int, keep_text: bool, writing: Writing) -> Column | None:
+    """Return a column of dates or numbers that are written as texts; None for one of other texts.
+
+    Where they can be read in two ways, the column is left out, and the user is told how to decide.
+    """
+    present = [text for text in texts if not is_missing(text)]
+    common = (len(set(present)), missing + len(texts) - len(present))
+    way = _dates(present, writing.dates)
+    if way:
+        return Column(name, "date", *common, format=way)
+    styles = [] if _are_codes(present, len(texts)) else writing.styles(present)
+    if len(styles) == 1:
+        return Column(name, "number", *common, "is the same in every row" if len(set(present)) == 1 else "", styles[0])
+    why = _OPEN_DATES if way is None else _OPEN_NUMBERS if styles else ""
+    return Column(name, "text", *common, why) if why and not keep_text else None
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -214,17 +281,20 @@ def _number(name: str, values: Any, missing: int) -> Column:
     return Column(name, "number", distinct, missing, why)
 
 
-def format_of_dates(texts: Sequence[str]) -> str:
-    """Return how texts write dates, if all of them do: in one way only, or in the standard way beside it."""
-    if not look_like_dates(texts):
+def _dates(texts: Sequence[str], wanted: str | None) -> str | None:
+    """Return in which way all texts write dates, "" if they write none, None where day and month cannot be told."""
+    few = texts[:: max(len(texts) // 50, 1)]
+    if not texts or any(readings_of(text) == (None, None) for text in few) or all(map(str.isdigit, few)):
         return ""
-    column = pd.Series(list(texts), dtype=object)
-    if read_dates(column, _FORMATS[0]).notna().all():
-        return _FORMATS[0]
-    fits = [how for how in _FORMATS[1:] if dates_of(column, how).notna().all()]
-    return fits[0] if len(fits) == 1 else ""
+    chosen = way_of([readings_of(text) for text in dict.fromkeys(texts)])
+    return wanted if chosen is None else chosen
 
 
-def look_like_dates(texts: Sequence[str]) -> bool:
-    """Tell whether texts are three numbers with points, strokes or dashes between them."""
-    return all(_DATE.match(text) for text in texts[:: max(len(texts) // 50, 1)])
+def _are_codes(texts: Sequence[str], n_texts: int) -> bool:
+    """Tell texts that are all digits, a code or a name, from whole numbers of which some are said to be missing."""
+    is_padded = any(len(text) > 1 and text.startswith("0") for text in texts)
+    return all(text.isdigit() for text in texts) and (is_padded or len(texts) == n_texts)
+
+
+_OPEN_DATES = "dates that may be day first or month first: pass --dates day-first, or --dates month-first"
+_OPEN_NUMBERS = "looks like numbers with thousands separators or decimal commas: pass --thousands , or --decimal ,"

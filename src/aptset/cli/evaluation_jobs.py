@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -16,8 +18,9 @@ from numpy.typing import NDArray
 
 from aptset import Evaluation
 from aptset.arrow.formats import TableFile, check_row_count, check_rows_present
-from aptset.arrow.layout import as_texts, filled_numbers
+from aptset.arrow.layout import as_texts, filled_numbers, plain_label
 from aptset.cli.checks import (
+    about_skipped,
     check_columns,
     check_distinct_members,
     check_label_column,
@@ -35,19 +38,36 @@ def evaluate_files(
     alpha: Any,
     group: str | None = None,
     progress: bool = False,
+    skipped: list[int] | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> Evaluation:
-    """Judge the sets of several files against the labels in them, as if they stood in one."""
+    """Judge the sets of several files against the labels in them, as if they stood in one.
+
+    Rows without a label are left out, and counted, where there is a list ``skipped``; labels are held against the
+    ``classes`` of the model, where they are known.
+    """
     if alpha is not None:
         check_level(alpha)
     sums, rows, path = RunningSums(), 0, Path()
     Thread(target=_load_ahead).start()
     for file in files:
         path = file.path
-        for outcomes in outcomes_of(file, label, alpha, group, progress):
+        way_out = " Pass --skip-unlabelled to leave such rows out."
+        for outcomes in outcomes_of(file, label, alpha, group, progress, way_out=way_out, skipped=skipped):
             sums.add(outcomes.sizes, outcomes.covered, outcomes.held, outcomes.truth, outcomes.groups)
             rows += len(outcomes.covered)
     check_rows_present(path, rows)
-    return sums.evaluation(alpha)
+    named = [name for name in sums.by_label.values if name is not None]
+    if rows >= 20 and sums.members and named and not sums.members & set(named):
+        warnings.warn(
+            f"{path}: no set holds any of the labels in column {label!r}, which are {', '.join(map(repr, named[:4]))}; "
+            f"the sets hold {', '.join(map(repr, sorted(sums.members)[:4]))}. Are they the same classes?",
+            stacklevel=2,
+        )
+    evaluation = sums.evaluation(alpha, classes=None if classes is None else [plain_label(str(one)) for one in classes])
+    if not skipped or not sum(skipped):
+        return evaluation
+    return replace(evaluation, remarks=(about_skipped(sum(skipped), rows + sum(skipped)), *evaluation.remarks))
 
 
 def _load_ahead() -> None:
@@ -79,9 +99,13 @@ def outcomes_of(
     others: Sequence[str] = (),
     may_lack_labels: bool = False,
     way_out: str = "",
+    skipped: list[int] | None = None,
 ) -> Iterator[Outcomes]:
-    """Yield what became of the rows of a file, in order; ``way_out`` follows the words that refuse a missing label."""
-    rows, path = 0, file.path
+    """Yield what became of the rows of a file, in order; ``way_out`` follows the words that refuse a missing label.
+
+    With ``skipped`` rows without a label are left out, and their numbers are put there.
+    """
+    rows, n_skipped, path = 0, 0, file.path
     with file.errors():
         said = file.rows  # a quote that does not close is named before anything else
         check_columns(path, said is not None, "an ending: .parquet, .csv or .arrow", [])
@@ -95,7 +119,12 @@ def outcomes_of(
             for batch in file.batches(list(dict.fromkeys(name for name in columns if name in own)), coded=True):
                 for name, column in file.key_columns(batch.num_rows).items():
                     batch = batch.append_column(name, column)
-                truth = _codes(batch.column(label))
+                if skipped is not None:
+                    n_rows = batch.num_rows
+                    batch = batch.filter(batch.column(label).is_valid())
+                    skipped.append(n_rows - batch.num_rows)
+                    n_skipped += skipped[-1]
+                truth = _labels(batch.column(label))
                 if not may_lack_labels:
                     check_label_column(path, label, truth, rows, way_out)
                 by = None if group is None else _codes(batch.column(group))
@@ -103,7 +132,7 @@ def outcomes_of(
                 yield Outcomes(*_outcome(path, rows, batch.column(sets), truth), truth, by, texts)
                 rows += batch.num_rows
                 count(batch.num_rows)
-        check_row_count(path, rows, rows if said is None else said)
+        check_row_count(path, rows + n_skipped, rows + n_skipped if said is None else said)
 
 
 def _codes(column: pa.Array) -> Codes:
@@ -115,6 +144,15 @@ def _codes(column: pa.Array) -> Codes:
     return Codes(places[filled_numbers(encoded.indices, len(texts))], list(known))
 
 
+def _labels(column: pa.Array) -> Codes:
+    """Return labels as texts, one for each label: 1.0 is 1, and true is True."""
+    codes = _codes(column)
+    names = [None if name is None else plain_label(name) for name in codes.names]
+    known = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    places = np.array([known[name] for name in names], dtype=np.intp)
+    return Codes(places[codes.of_rows], list(known))
+
+
 def _outcome(
     path: Path, start: int, column: pa.Array, truth: Codes
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], set[Any]]:
@@ -124,7 +162,7 @@ def _outcome(
     kind = check_sets_column(path, column.type)
     lists: Any = column if kind == "lists" else pc.split_pattern(column.cast(pa.string()), "|")
     lengths = filled_numbers(pc.list_value_length(lists), 0).astype(np.int64)
-    members = _codes(pc.list_flatten(lists))
+    members = _labels(pc.list_flatten(lists))
     row = np.repeat(np.arange(len(lengths)), lengths)
     if kind == "texts":  # "" is no label there: an empty set, or two bars side by side
         named = np.array([name not in ("", None) for name in members.names])[members.of_rows]

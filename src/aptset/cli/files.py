@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from aptset import Confidence
 from aptset.arrow.formats import (
     BATCH_ROWS,
+    Dialect,
     TableFile,
     check_row_count,
     check_rows_present,
@@ -52,6 +54,18 @@ class Batch(NamedTuple):
     ids: list[str | None] | None
     weights: NDArray[np.float64] | None
     others: dict[str, pa.Array]
+
+    def labelled(self) -> Batch:
+        """Return the rows that have a label."""
+        if self.labels is None or None not in self.labels.values:
+            return self
+        rows = np.flatnonzero(np.array([label is not None for label in self.labels]))
+        by, ids = (
+            None if texts is None else [texts[row] for row in rows.tolist()] for texts in (self.groups, self.ids)
+        )
+        weights = None if self.weights is None else self.weights[rows]
+        others = {name: column.take(pa.array(rows)) for name, column in self.others.items()}
+        return Batch(self.start, self.probabilities[rows], self.labels.some(rows), by, ids, weights, others)
 
 
 @dataclass(frozen=True)
@@ -89,7 +103,7 @@ class ProbabilityFile:
         wanted = set(self._probability_columns)
         return [name for name in (*self.file.names, *self.file.key_columns(0)) if name not in wanted]
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self, may_be_empty: bool = False) -> Iterator[Batch]:
         """Yield all rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
         start, rows, path, step = 0, self.file.rows, self.file.path, in_whole_blocks(self.batch_rows)
         matrices = self._matrices(self.file, step) if isinstance(self.file, ArrayFile) else self._columns(step)
@@ -104,7 +118,8 @@ class ProbabilityFile:
             yield Batch(start, matrix, labels, by, ids, weights, own)
             start += len(matrix)
         check_row_count(path, start, start if rows is None else rows)
-        check_rows_present(path, start)
+        if not may_be_empty:
+            check_rows_present(path, start)
 
     def _matrices(self, file: ArrayFile, step: int) -> Iterator[_Rows]:
         """Yield rows of a matrix; labels, ids, groups and weights stand beside it."""
@@ -174,11 +189,16 @@ class ProbabilityFile:
         else:
             with self.file.errors():
                 kinds = zip(own, self.file.schema.types, strict=True)
-            columns = [name for name, kind in kinds if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
+            columns = [name for name, kind in kinds if self._may_be_number(kind)]
             what = "at least 2 columns of numbers (or pass --prefix)"
         columns = [name for name in columns if name not in named]
         check_columns(self.path, len(columns) >= 2, what, names)
         return columns
+
+    def _may_be_number(self, kind: pa.DataType) -> bool:
+        """Tell whether a column may hold probabilities; one without rows may."""
+        is_open = pa.types.is_null(kind) and self.file.rows == 0
+        return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or is_open)
 
 
 CONFIDENCE = Confidence._fields
@@ -192,21 +212,29 @@ def columns_of_confidence(rows: Confidence) -> dict[str, pa.Array]:
 
 
 class SetsWriter:
-    """Writes sets batch by batch to parquet or CSV; the file appears when the writer is closed without an error."""
+    """Writes sets batch by batch to parquet or CSV; the file appears when the writer is closed without an error.
+
+    Labels of parquet keep their type. ``types`` are those that columns of texts have in parquet, which knows types;
+    ``dialect`` is how a CSV is written.
+    """
 
     def __init__(
         self,
         path: Path,
         names: list[str],
-        classes: list[str],
+        classes: Sequence[Any],
         alphas: Sequence[Any] = (0.1,),
+        types: Mapping[str, pa.DataType] | None = None,
+        dialect: Dialect | None = None,
         more: Sequence[str] = (),
     ) -> None:
         self.names = names_of_sets(alphas, names)
         added = [*(name for pair in self.names for name in pair), *more]
-        self._is_csv = check_sets_file(path, names, classes, added) == "csv"
-        self._path = path
-        self._classes = of_texts(classes)
+        texts = [str(label) for label in classes]
+        self._is_csv = check_sets_file(path, names, texts, added) == "csv"
+        self._path, self._types, self._dialect = path, types or {}, dialect or Dialect()
+        is_typed = not self._is_csv and not any(isinstance(label, str) for label in classes)
+        self._classes = pa.array(list(classes)) if is_typed else of_texts(texts)
         self._context = atomic_path(path)
         self._temporary = self._context.__enter__()
         self._writer: Any = None
@@ -216,14 +244,20 @@ class SetsWriter:
         """Write some rows: the columns that travel along, for each level the size and labels of each set, and more."""
         if self._is_csv:
             check_flat_columns(self._path, pa.schema([(name, column.type) for name, column in others.items()]))
+        else:
+            others = {name: in_type(column, self._types.get(name)) for name, column in others.items()}
         made = columns_of_sets(sets, self.names, self._classes)
         if self._is_csv:
             made |= {labels: _joined(made[labels]) for _, labels in self.names}
         columns = {**others, **made, **({} if more is None else columns_of_confidence(more))}
         table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
         if self._writer is None:
-            kind = pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter
-            self._writer = kind(as_utf8(self._temporary), table.schema)
+            path = as_utf8(self._temporary)
+            self._writer = (
+                LinesWriter(self._temporary, list(columns), self._dialect)
+                if self._is_csv
+                else pq.ParquetWriter(path, table.schema)
+            )
         self._writer.write_table(table)
         first = sets[0]
         self._rows, self._labels = self._rows + len(first), self._labels + len(first.indices)
@@ -255,4 +289,89 @@ class SetsWriter:
 
 def _joined(lists: Any) -> Any:
     """Return lists of labels as texts."""
-    return pa.array(["|".join(row) for row in lists.to_pylist()])
+    return pa.array(["|".join(row) for row in lists.to_pylist()], pa.string())
+
+
+class LinesWriter:
+    """Writes tables as CSV in any dialect. Cells stay as they are written, with quotes where they need them."""
+
+    def __init__(self, path: Path, names: list[str], dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._stream = path.open("w", encoding=dialect.encoding, newline="")
+        self.write_table(pa.table({str(number): [name] for number, name in enumerate(names)}))
+
+    def write_table(self, table: pa.Table) -> None:
+        """Write some rows."""
+        cells = [self._cells(column) for column in table.columns]
+        lines = pc.binary_join_element_wise(*cells, pa.scalar(self._dialect.separator, pa.large_string()))
+        try:
+            self._stream.writelines(f"{line}\n" for line in lines.to_pylist())
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"the output must be in the encoding of the input, {self._dialect.encoding}, which has no letter for "
+                f"{error.object[error.start : error.end]!r}. Leave --same-dialect out, or write .parquet."
+            ) from error
+
+    def _cells(self, column: Any) -> Any:
+        plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        try:
+            texts = plain.cast(pa.large_string())
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            texts = pa.chunked_array([pa.array(as_texts(plain), pa.large_string())])
+        texts = pc.fill_null(texts, "")
+        special = f'["\r\n{re.escape(self._dialect.separator)}]'
+        quote, nothing = (pa.scalar(mark, pa.large_string()) for mark in ('"', ""))
+        quoted = pc.binary_join_element_wise(quote, pc.replace_substring(texts, '"', '""'), quote, nothing)
+        return pc.if_else(pc.match_substring_regex(texts, special), quoted, texts)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._stream.close()
+
+
+_WHOLE, _NUMBER = r"^-?(0|[1-9]\d{0,17})$", r"^[-+]?(0|[1-9]\d*)?(\.\d*)?([eE][-+]?\d+)?$"
+_CANDIDATES = {
+    pa.int64(): _WHOLE,
+    pa.float64(): _NUMBER,
+    pa.bool_(): r"^(true|false|True|False|TRUE|FALSE)$",
+    pa.date32(): r"^\d{4}-\d{2}-\d{2}$",
+    pa.timestamp("us"): r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?$",
+}
+
+
+def types_of(file: TableFile) -> dict[str, pa.DataType]:
+    """Return the types that the cells of a CSV have, all of them: numbers, truth values, dates; texts otherwise.
+
+    What would not be the same number when it is written again, such as 007, is a text.
+    """
+    if not file.is_text:
+        return {}
+    open_types = {name: list(_CANDIDATES) for name in file.names}
+    filled = set[str]()
+    for batch in file.batches():
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            cells = _with_points(column, name in file.decimals)
+            filled |= {name} if column.null_count < len(column) else set()
+            open_types[name] = [kind for kind in open_types[name] if _all_are(cells, kind)]
+    return {name: kinds[0] for name, kinds in open_types.items() if kinds and name in filled}
+
+
+def _all_are(cells: Any, kind: pa.DataType) -> bool:
+    if pc.all(pc.match_substring_regex(cells, _CANDIDATES[kind])).as_py() is False:
+        return False
+    try:
+        cells.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _with_points(column: Any, has_commas: bool) -> Any:
+    return pc.replace_substring(column, ",", ".") if has_commas else column
+
+
+def in_type(column: Any, kind: pa.DataType | None) -> Any:
+    """Return a column of texts in a type that all its cells have."""
+    if kind is None or not pa.types.is_string(column.type):
+        return column
+    return _with_points(column, pa.types.is_floating(kind)).cast(kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import codecs
 import os
 import re
 import shutil
@@ -95,11 +96,57 @@ def _open_file(name: str, sep: str | None, encoding: str | None, quiet: bool, is
     return file
 
 
-def open_only(names: Sequence[str], sep: str | None, encoding: str | None, quiet: bool) -> Any:
-    """Return the one table that was named."""
+def open_only(
+    names: Sequence[str], sep: str | None, encoding: str | None, quiet: bool, folder: Path | None = None
+) -> Any:
+    """Return the one table that was named; ``folder`` remembers how the table that trained was written."""
     if len(names) > 1:
         raise click.UsageError(f"A table is one FILE; got {len(names)}.")
-    return open_table(names[0], sep, encoding, quiet)
+    return open_table(names[0], *remembered(folder, names[0], sep, encoding), quiet)
+
+
+def remembered(folder: Path | None, name: str, sep: str | None, encoding: str | None) -> tuple[str | None, str | None]:
+    """Return the separator and the encoding of a CSV: those of the table that trained, where the file may have them.
+
+    What the user says goes first, and then what the file itself shows.
+    """
+    if folder is None or not folder.is_dir() or ".csv" not in name.lower() or not Path(name).is_file():
+        return sep, encoding
+    import pyarrow as pa
+
+    from aptset.arrow.formats.delimited import encoding_of
+    from aptset.core.files import as_utf8
+    from aptset.estimator.storage import check_table, read_folder
+
+    facts, _ = read_folder(folder)
+    stored = (
+        {"separator": ",", "encoding": "utf-8"} if facts["table"] is None else check_table(folder, facts)["dialect"]
+    )
+    with pa.input_stream(as_utf8(Path(name)), compression="detect") as stream:
+        head = stream.read(1 << 16)
+    is_other = encoding_of(head) == "utf-8" and (head.isascii() or not _is_utf8(head))
+    if encoding is None and is_other and stored["encoding"] not in ("utf-8", "utf-16", "utf-16-le", "utf-16-be"):
+        encoding = stored["encoding"]
+    header = head.decode(encoding or encoding_of(head), errors="replace").partition("\n")[0]
+    if sep is None and stored["separator"] != "," and stored["separator"] in header:
+        sep = stored["separator"]
+    return sep, encoding
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Tell whether bytes are UTF-8, of which the last letter may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def check_artefact(path: Path, name: str) -> Path:
+    """Refuse what is not there in the user's words."""
+    if not path.exists():
+        raise FileNotFoundError(f"{name}: no such {'file' if path.suffix else 'folder'}.")
+    return path
 
 
 def path_of(name: str) -> Path:

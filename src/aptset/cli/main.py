@@ -30,6 +30,7 @@ from aptset.cli.options import (
     ROW_ID,
     SEED,
     SHARE,
+    TEST_SHARE,
     TRUST,
     in_options,
     only_one,
@@ -89,7 +90,7 @@ def main(debug: bool) -> None:
 @click.option(
     "--calibration", default="split", show_default=True, type=CALIBRATIONS, help="Which rows train and which calibrate."
 )
-@with_options([SHARE, CONFORMITY, LEVELS, LEVEL, *ASSURANCE, RANDOMIZED])
+@with_options([TEST_SHARE, SHARE, CONFORMITY, LEVELS, LEVEL, *ASSURANCE, RANDOMIZED])
 @click.option("--groups", help="Calibrate within 'label', the values of a column, or both: 'region,label'.")
 @with_options(BANDS)
 @ROW_ID

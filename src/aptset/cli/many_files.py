@@ -219,8 +219,8 @@ def sets_of_probabilities(
         if file.rows == 0:
             names = _others_without_rows(source, [str(name) for name in calibration.classes.tolist()])
             return write_nothing(file, target, names, calibration.classes, alphas, confidence)
-        more = (normalize, u, assurance, confidence)
-        return predict_file(source, calibration, alphas, target, lambda rows: None, *more)
+        more = {"assurance": assurance, "confidence": confidence, "is_part": True}
+        return predict_file(source, calibration, alphas, target, lambda rows: None, normalize, u, **more)
 
     return one
 
@@ -244,8 +244,8 @@ def sets_of_rows(
         table = NewTable.of(file, facts, row_id, groups)
         if file.rows == 0:
             return write_nothing(file, target, file.names, classifier.classes_, alphas, confidence)
-        more = (u, assurance, confidence)
-        return predict_table(table, classifier, alphas, target, batch_rows, False, *more)
+        more = {"assurance": assurance, "confidence": confidence, "is_part": True}
+        return predict_table(table, classifier, alphas, target, batch_rows, progress=False, u=u, **more)
 
     return one
 
@@ -259,7 +259,7 @@ def write_nothing(
     none = PredictionSets(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64), classes)
     nothing = Confidence(classes[:0], np.empty(0), np.empty(0)) if confidence else None
     texts, more = [str(name) for name in classes.tolist()], CONFIDENCE if confidence else ()
-    with SetsWriter(out, names, texts, alphas, more) as writer:
+    with SetsWriter(out, names, texts, alphas, more=more) as writer:
         writer.write(others, [none] * len(alphas), nothing)
     return writer.done()
 

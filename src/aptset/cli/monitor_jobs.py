@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from aptset import Calibration, CoverageMonitor
 from aptset.arrow.formats import TableFile
-from aptset.arrow.layout import as_texts, filled_numbers
+from aptset.arrow.layout import as_texts, filled_numbers, plain_label
 from aptset.cli.checks import (
+    about_skipped,
     check_begins_with,
     check_is_rotated,
     check_log,
@@ -32,11 +33,12 @@ from aptset.cli.checks import (
     check_rotated_state,
     check_same_labels,
     check_same_monitor,
-    check_times_column,
     check_which_order,
 )
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
 from aptset.cli.stores import location_of, refuse_changing_input
+from aptset.cli.tables import WAY_OF_DATES
+from aptset.core.dates import Way, read_times
 
 _EXACT = 2.0**53  # whole numbers below are the same in every kind of column
 
@@ -47,13 +49,14 @@ class PredictionOrder(NamedTuple):
     order: str | None = None
     time: str | None = None
     mature: int | timedelta | None = None
+    dates: Way | None = None
 
     @classmethod
-    def of(cls, order: str | None, time: str | None, mature: str | None) -> PredictionOrder:
+    def of(cls, order: str | None, time: str | None, mature: str | None, dates: Any = None) -> PredictionOrder:
         """Return what the options say."""
         checked = None if mature is None else check_mature_text(mature)
         check_which_order(order, time, checked)
-        return cls(order, time, checked)
+        return cls(order, time, checked, dates)
 
 
 def monitor_file(
@@ -68,10 +71,12 @@ def monitor_file(
     progress: bool,
     digest: str = "",
     is_rotated: bool = False,
-) -> CoverageMonitor:
+    skip_unlabelled: bool = False,
+) -> tuple[CoverageMonitor, list[str]]:
     """Take in the rows that were not seen before, in the order of prediction; what is in ``state`` was.
 
-    ``digest`` is that of the calibration. Where the log ``is_rotated``, all rows of the file are new.
+    ``digest`` is that of the calibration. Where the log ``is_rotated``, all rows of the file are new. The notes that
+    come beside the monitor say how the file was read.
     """
     path = file.path
     monitor, version = calibration.monitor(alpha, alarm, mature=places.mature), location_of(str(path)).version()
@@ -81,20 +86,49 @@ def monitor_file(
         monitor, seen, log = _go_on(file, monitor, state, about, is_rotated)
     columns = [name for name in (places.order, places.time) if name is not None]
     way_out, may_lack = " If it is not known yet, --mature says how long it is waited for.", places.mature is not None
-    parts = outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out)
-    waiting: dict[str, Any] = {}
+    skipped, labels = list[int]() if skip_unlabelled else None, Counter[Any]()
+    parts = _counted(outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out, skipped), labels)
+    waiting, notes = dict[str, Any](), list[str]()
     if places.mature is None:
         _take_in(monitor, parts, _names_of_groups(calibration), seen)
     else:
         rows = _all_rows(path, parts, _names_of_groups(calibration), places, log["before"])
         waiting, judged = _take_in_any_order(monitor, rows, places)
+        notes += [f"Column {places.time!r} was read as {rows.read}."] if rows.read else []
         log |= {"judged": _packed(judged), "labels": labels_of(file, label, judged)} if state is not None else {}
+    notes += _about_labels(labels, calibration.classes.tolist(), skipped)
     if state is not None:
         if location_of(str(path)).version() != version:
             refuse_changing_input(str(path))
         monitor._log = log
         monitor.save(state)
-    return monitor.update(**waiting) if waiting else monitor
+    return monitor.update(**waiting) if waiting else monitor, notes
+
+
+def _counted(parts: Iterable[Outcomes], labels: Counter[Any]) -> Iterator[Outcomes]:
+    """Count the labels of rows that go by."""
+    for part in parts:
+        times = np.bincount(part.truth.of_rows, minlength=len(part.truth.names)).tolist()
+        labels.update({name: count for name, count in zip(part.truth.names, times, strict=True) if count})
+        yield part
+
+
+def _about_labels(labels: Counter[Any], classes: Sequence[Any], skipped: list[int] | None) -> list[str]:
+    """Say how many rows have no label, and how many have one that the model does not know."""
+    known, n_rows, n_skipped = {plain_label(str(one)) for one in classes}, sum(labels.values()), sum(skipped or [])
+    unknown = {label: count for label, count in labels.items() if label is not None and label not in known}
+    said = (
+        [
+            f"{about_skipped(n_skipped, n_rows + n_skipped)} Where wrong guesses get their labels sooner, --mature is "
+            "the way to wait for them."
+        ]
+        if n_skipped
+        else []
+    )
+    if unknown:
+        named = ", ".join(map(repr, list(unknown)[:5]))
+        said.append(f"{sum(unknown.values()):,} of {n_rows:,} labels are unknown to the model: {named}.")
+    return said
 
 
 def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any] | None]:
@@ -106,11 +140,14 @@ def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any]
             "calibration.monitor() in Python, with pairs of group and label as groups."
         )
     bands = [known.names[band] for band in known.bands or ()]
+    of_text = {plain_label(str(name)): name for name in known.names}
     band_of = dict(zip(map(str, calibration.classes.tolist() if bands else ()), bands, strict=True))
 
     def named(rows: Outcomes) -> list[Any] | None:
         groups = rows.groups if known.kind in ("all", "row") else rows.truth
         names = None if groups is None else [groups.names[code] for code in groups.of_rows.tolist()]
+        if names and known.kind == "label":  # which may be numbers, and are texts in a file
+            names = [of_text.get(name, name) for name in names]
         return [band_of.get(str(name), name) for name in names] if names and band_of else names
 
     return named
@@ -274,6 +311,7 @@ class _Rows(NamedTuple):
     groups: list[Any]
     numbers: list[int]
     times: list[float]
+    read: str  # how the times were read, in words
 
 
 def _all_rows(
@@ -283,7 +321,7 @@ def _all_rows(
     places: PredictionOrder,
     before: int,
 ) -> _Rows:
-    rows = _Rows([], [], [], [])
+    rows, moments = _Rows([], [], [], [], ""), list[str | None]()
     for part in parts:
         start, texts = len(rows.covered), list(part.others)
         nobody = part.truth.names.index(None)
@@ -295,8 +333,12 @@ def _all_rows(
         else:
             rows.numbers.extend(check_numbers_column(path, places.order, texts.pop(0), start))
         if places.time is not None:
-            rows.times.extend(check_times_column(path, places.time, texts.pop(0), start))
-    return rows
+            moments.extend(texts.pop(0))
+    if places.time is None:
+        return rows
+    # Of all rows at once: a row that decides whether day or month is first may be the last one.
+    times = read_times(moments, f"{path}, column {places.time!r}", places.dates, WAY_OF_DATES)
+    return rows._replace(times=[float(key) for key in times.keys], read=times.words())
 
 
 def _take_in_any_order(

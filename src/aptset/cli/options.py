@@ -152,14 +152,27 @@ RANDOMIZED = click.option(
     show_default=True,
     help="Draw u, for exact coverage; or u = 1, for sets that chance has no part in and that cover more.",
 )
+TEST_SHARE = click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test.")
 SHARE = click.option("--share", type=float, help="The share of the rows that calibrates in a split; 0.5 by default.")
 TRUST = click.option(
     "--trust", multiple=True, metavar="NAME", help="Run the code of this score's module, class, function or pickle."
+)
+DATES = click.option(
+    "--dates",
+    type=click.Choice(["day-first", "month-first"]),
+    help="How dates such as 03/04/2024 are read, where no row decides it.",
+)
+SKIP_UNLABELLED = click.option(
+    "--skip-unlabelled", is_flag=True, help="Leave rows without a label out, and say how many there were."
 )
 COLUMNS = [
     click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out."),
     click.option("--features", multiple=True, metavar="COLUMN", help="Use these columns, and no others."),
     click.option("--keep-text", is_flag=True, help="Use the words of text columns, which are left out by default."),
+    DATES,
+    click.option("--thousands", metavar="MARK", help="What stands between thousands: 1.234,56 is --thousands ."),
+    click.option("--decimal", metavar="MARK", help="What stands before decimals: 1,5 is --decimal ,"),
+    SKIP_UNLABELLED,
 ]
 DIALECT = [
     click.option("--sep", help="What separates the columns of a CSV; found for ; | and tabs."),
@@ -180,9 +193,17 @@ def with_options(options: list[Any]) -> Callable[[Callable[..., Any]], Callable[
 
 def choice_of(options: dict[str, Any]) -> Any:
     """Take what the user said about columns out of the options."""
+    from aptset.cli.number_styles import check_marks
     from aptset.cli.tables import ColumnChoice
 
-    return ColumnChoice(options.pop("drop"), options.pop("features"), options.pop("keep_text"))
+    writing = check_marks(way_of_dates(options), options.pop("thousands"), options.pop("decimal"))
+    names = ("drop", "features", "keep_text", "skip_unlabelled")
+    return ColumnChoice(**{name: options.pop(name) for name in names}, writing=writing)
+
+
+def way_of_dates(options: dict[str, Any]) -> str | None:
+    """Return how the user says that dates are written, in the words of the library."""
+    return None if options["dates"] is None else str(options["dates"]).replace("-", " ")
 
 
 def workers(_: Any, __: Any, jobs: int | None) -> int | None:
@@ -237,7 +258,7 @@ def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
     from aptset.cli.label_tables import label_settings  # loaded with files, which other commands do not need
 
     names = ["model", "calibration", "share", "alphas", "level", "randomized", "groups", "row_id"]
-    settings = {name: options[name] for name in [*names, "seed", "jobs", "trust"]}
+    settings = {name: options[name] for name in [*names, "seed", "jobs", "trust", "test_share"]}
     settings["assurance"] = assurance_of(options) if "assurance" in options else None
     conformity, bands = label_settings(options, quiet)
     return {**settings, "conformity": conformity, "bands": bands, "choice": choice_of(options)}
@@ -252,6 +273,7 @@ def only_one(alphas: tuple[Any, ...]) -> float:
 
 _OF_TABLES = (
     "assurance",
+    "test_share",
     "model",
     "calibration",
     "conformity",
@@ -268,10 +290,11 @@ _OF_TABLES = (
 
 def refuse_without_table(target: str | None) -> None:
     """Refuse options that the embedded data would ignore."""
-    names = [*_OF_TABLES, "drop", "features", "keep_text", "sep", "encoding", "trust", "jobs"]
+    names = [*_OF_TABLES, "drop", "features", "keep_text", "dates", "thousands", "decimal", "sep", "encoding", "trust"]
+    names += ["jobs", "skip_unlabelled"]
     given = [name for name in names if is_given(name)] + (["target"] if target is not None else [])
     if given:
-        name = {"row_id": "id", "keep_text": "keep-text", "errors": "error"}.get(given[0], given[0])
+        name = {"row_id": "id", "errors": "error"}.get(given[0], given[0].replace("_", "-"))
         raise click.UsageError(f"--{name} needs a TABLE; without one the run is about embedded data.")
 
 

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from aptset import Evaluation, evaluate
 from aptset.arrow.formats import TableFile, check_row_count, check_rows_present, in_whole_blocks
 from aptset.arrow.layout import as_texts
-from aptset.cli.checks import check_columns, check_distinct_columns, shifted_rows
+from aptset.cli.checks import about_skipped, check_columns, check_distinct_columns, shifted_rows
 from aptset.cli.columns import Plan
 from aptset.cli.files import CONFIDENCE, SetsWriter
-from aptset.cli.probability_jobs import beside_the_user, named_as
-from aptset.cli.tables import TableRows, check_finite_features, check_number_columns, check_target, some_of
+from aptset.cli.probability_jobs import beside_the_user, forms_of, named_as, write_nothing
+from aptset.cli.tables import (
+    TableRows,
+    check_finite_features,
+    check_number_columns,
+    check_target,
+    labels_among,
+    some_of,
+)
 from aptset.core.labels import as_objects
 from aptset.core.levels import check_level
 from aptset.core.runner import counting
+from aptset.core.validate import all_at_once
 from aptset.estimator.fitted import SetsOfPieces
 from aptset.estimator.loading import load_folder
-from aptset.estimator.storage import check_table
+from aptset.estimator.storage import check_table, read_folder
 
 _ALL = 1 << 62
 
@@ -86,13 +96,13 @@ class NewTable:
         if not self.file.is_text:
             yield from ((table, table) for table in self.file.pieces(step))
             return
-        numbers = dict.fromkeys(self.plan.names("number"), pa.float64())
+        numbers = dict.fromkeys(self.plan.plain_numbers, pa.float64())
         used = [name for name in (*self.plan.texts, *numbers) if name in self.file.names]
         yield from zip(self.file.pieces(step), self.file.pieces(step, used, numbers), strict=True)
 
     def _rows_of(self, written: pa.Table, typed: pa.Table, start: int) -> NewRows:
-        written, typed = self._with_keys(written), self._with_keys(typed, self.plan.names("number"))
-        check_number_columns(self.file.path, typed, self.plan.names("number"))
+        written, typed = self._with_keys(written), self._with_keys(typed, self.plan.plain_numbers)
+        check_number_columns(self.file.path, typed, self.plan.plain_numbers)
         with shifted_rows(self.file.path, start):
             features = self.plan.frame(typed)
             check_finite_features(features)
@@ -121,13 +131,14 @@ def predict_rows(
     batch_rows: int,
     progress: bool,
     u: Literal["fresh"] | None = None,
+    same_dialect: bool = False,
     assurance: Any = None,
     confidence: bool = False,
 ) -> dict[str, Any]:
     """Write the sets of raw rows, piece by piece; all their columns travel along."""
     classifier, facts = load_run(folder, trust)
-    table, more = NewTable.of(file, facts, row_id, groups), (u, assurance, confidence)
-    return predict_table(table, classifier, alphas, out, batch_rows, progress, *more)
+    new, more = NewTable.of(file, facts, row_id, groups), {"assurance": assurance, "confidence": confidence}
+    return predict_table(new, classifier, alphas, out, batch_rows, progress, u, same_dialect, **more)
 
 
 def load_run(folder: Path, trust: Sequence[str]) -> tuple[Any, dict[str, Any]]:
@@ -146,16 +157,22 @@ def predict_table(
     batch_rows: int,
     progress: bool,
     u: Literal["fresh"] | None = None,
+    same_dialect: bool = False,
+    is_part: bool = False,
     assurance: Any = None,
     confidence: bool = False,
 ) -> dict[str, Any]:
     """Write the sets of the rows of a file; fresh u takes the place of ids."""
     asked = [classifier.alpha] if alphas is None else list(alphas)
     levels = [check_level(named_as(alpha, classifier.calibration_), assurance) for alpha in asked]
-    names = [str(name) for name in classifier.classes_.tolist()]
-    rows = table.file.rows
+    classes, rows = classifier.classes_.tolist(), table.file.rows
     pieces, more = SetsOfPieces(classifier, levels, rows, confidence), CONFIDENCE if confidence else ()
-    with SetsWriter(out, table.file.names, names, asked, more) as writer, counting(rows, "rows", progress) as count:
+    forms = forms_of(table.file, out, same_dialect, is_part)
+    sets_writer = SetsWriter(out, table.file.names, classes, asked, *forms, more)
+    with sets_writer as writer, counting(rows, "rows", progress) as count:
+        if rows == 0:
+            write_nothing(writer, table.file.names, classes, len(levels), confidence)
+            return writer.done()
         for piece in table.pieces(batch_rows):
             sets = pieces.of(piece.features, piece.groups, piece.ids if u is None else None, u)
             writer.write(piece.others, sets, pieces.confidence)
@@ -164,12 +181,57 @@ def predict_table(
     return writer.done()
 
 
-def labelled_rows(file: TableFile, folder: Path, trust: Sequence[str]) -> tuple[Any, TableRows, NewRows]:
-    """Return the classifier of a folder, and rows of a file with their labels, in two forms."""
+def labelled_rows(
+    file: TableFile, folder: Path, trust: Sequence[str], skip_unlabelled: bool = False
+) -> tuple[Any, TableRows, NDArray[Any] | None]:
+    """Return the classifier of a folder, the rows of a file with their labels, and their ids."""
     classifier, table = load_run(folder, trust)
+    check_has_labels(file, table["target"])
     new = NewTable.of(file, table).whole()
-    target = table["target"]
-    check_columns(file.path, target in new.others, f"the labels, in a column {target!r}", list(new.others), [target])
-    labels = as_texts(new.others[target])
-    check_target(file.path, target, labels)
-    return classifier, TableRows(Plan.of_json(table["columns"]), new.features, as_objects(labels), new.groups), new
+    texts = as_texts(new.others[table["target"]])
+    if not skip_unlabelled:
+        check_target(file.path, table["target"], texts)
+    numbers = np.array([row for row, text in enumerate(texts) if text is not None], dtype=np.intp)
+    check_rows_present(file.path, len(numbers))
+    labels = labels_among([str(texts[row]) for row in numbers.tolist()], classifier.classes_.tolist())
+    check_some_known(file.path, table["target"], labels, classifier.classes_.tolist())
+    remarks = (about_skipped(len(texts) - len(numbers), len(texts)),) if len(numbers) < len(texts) else ()
+    by, ids = (None if values is None else values[numbers] for values in (new.groups, new.ids))
+    plan = Plan.of_json(table["columns"])
+    return classifier, TableRows(plan, new.features.iloc[numbers], labels, by, numbers, remarks), ids
+
+
+def check_has_labels(file: TableFile, target: str) -> None:
+    """Refuse a file without the labels that a look at coverage needs."""
+    names = [*file.names, *file.key_columns(0)]
+    what = f"the labels, in a column {target!r}, to compare the sets with"
+    check_columns(file.path, target in names, what, names, [target])
+
+
+def check_some_known(path: Path, column: str, labels: Any, classes: Sequence[Any]) -> None:
+    """Refuse labels of which the model knows none: they are other labels, or written in another way."""
+    different = list(dict.fromkeys(labels.tolist()))
+    if different and not set(different) & set(classes):
+        shown, known = (", ".join(map(repr, list(names)[:5])) for names in (different, map(str, classes)))
+        raise ValueError(
+            f"{path}, column {column!r} must hold labels that the model knows; it knows none of {shown}. Its classes "
+            f"are {known}{', ...' if len(classes) > 5 else ''}."
+        )
+
+
+def evaluate_folder(
+    file: TableFile, folder: Path, alpha: float | None, trust: Sequence[str], skip_unlabelled: bool
+) -> Evaluation:
+    """Judge the sets that the classifier of a folder makes of labelled rows."""
+    classifier, rows, ids = labelled_rows(file, folder, trust, skip_unlabelled)
+    level = classifier.alpha if alpha is None else alpha
+    with all_at_once():
+        sets = classifier.predict_set(rows.features, level, groups=rows.groups, ids=ids)
+    evaluation = evaluate(sets, rows.labels, groups=rows.groups, alpha=level)
+    return replace(evaluation, remarks=(*rows.remarks, *evaluation.remarks))
+
+
+def target_of_run(folder: Path) -> tuple[str, float]:
+    """Return the column that a run predicts, and its level."""
+    facts, _ = read_folder(folder)
+    return str(check_table(folder, facts)["target"]), float(facts["settings"].get("alpha") or 0.1)

@@ -17,11 +17,14 @@ import click
 
 from aptset.cli.inputs import (
     artefact_of,
+    check_artefact,
     files_read,
     goes_to_folder,
     is_one_file,
+    open_only,
     open_table,
     parts_of,
+    remembered,
     sources_of,
     target_of,
 )
@@ -31,12 +34,14 @@ from aptset.cli.options import (
     ASSURANCE,
     BANDS,
     CONFORMITY,
+    DATES,
     DIALECT,
     ERRORS,
     FRESH_U,
     LEVELS,
     QUIET,
     SEEDS,
+    SKIP_UNLABELLED,
     TRUST,
     WEIGHTS,
     LevelType,
@@ -46,6 +51,7 @@ from aptset.cli.options import (
     refuse_other_options,
     show,
     together,
+    way_of_dates,
     with_options,
     with_probabilities,
 )
@@ -210,6 +216,7 @@ def accept(
 @click.option("--groups", help="The column of groups, if calibration was done by one.")
 @WEIGHTS
 @click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
+@click.option("--same-dialect", is_flag=True, help="Write a CSV as the input is: its separator and encoding.")
 @FRESH_U
 @with_options([*DIALECT, TRUST])
 @QUIET
@@ -234,7 +241,7 @@ def predict(
     from aptset.core.files import check_other_files
     from aptset.core.runner import counting
 
-    artefact = artefact_of(calibration)
+    artefact = check_artefact(artefact_of(calibration), calibration)
     is_run = artefact.is_dir()
     refuse_other_options(is_run)
     if options["u"] is not None and is_given("row_id"):
@@ -245,6 +252,8 @@ def predict(
     if goes_to_folder(options["probs"], out):
         from aptset.cli.many_files import predict_parts
 
+        if options.pop("same_dialect"):
+            raise click.UsageError("--same-dialect is for one file; many parts are written in UTF-8 with commas.")
         done = predict_parts(artefact, out, asked, label, quiet, options)
         show({**done, "out": out}, in_words(done, out), quiet, as_json)
         return
@@ -254,15 +263,16 @@ def predict(
         if is_run:
             from aptset.cli.prediction_jobs import predict_rows  # loads scikit-learn, as models do
 
-            file = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
-            names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows", "u")}
+            name = options["probs"][0]
+            file = open_table(name, *remembered(artefact, name, options["sep"], options["encoding"]), quiet)
+            names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows", "u", "same_dialect")}
             done = predict_rows(file, artefact, asked, target, **names, progress=not quiet, **more)
         else:
             _, source = sources_of(options, label, quiet)
             loaded = load_artefact(artefact, options["trust"])
             with counting(source.file.rows, "rows", not quiet) as counter:
-                of_rows = (options["normalize"], options["u"])
-                done = predict_file(source, loaded, alphas, target, counter, *of_rows, **more)
+                how = (options["normalize"], options["u"], options["same_dialect"])
+                done = predict_file(source, loaded, alphas, target, counter, *how, **more)
     done["out"] = out
     show(done, in_words(done, out), quiet, as_json, err=out == "-")
 
@@ -285,7 +295,8 @@ def in_words(done: dict[str, Any], out: str) -> str:
 
 @click.command()
 @click.argument("sets", nargs=-1, required=True)
-@click.option("--label", required=True, help="The column of true labels.")
+@click.option("--label", help="The column of true labels; with the folder of `aptset run` its target by default.")
+@click.option("-c", "--calibration", help="The folder of `aptset run`: SETS may be raw rows with their labels then.")
 @click.option(
     "--alpha",
     "alphas",
@@ -295,11 +306,18 @@ def in_words(done: dict[str, Any], out: str) -> str:
     help="The level of the sets, as a reference; or of each label or group: --alpha malignant=0.01 --alpha benign=0.1.",
 )
 @click.option("--groups", help="A column to break coverage and size down by.")
-@with_options(DIALECT)
+@SKIP_UNLABELLED
+@with_options([*DIALECT, TRUST])
 @QUIET
 @AS_JSON
 def evaluate(
-    sets: tuple[str, ...], label: str, alphas: tuple[Any, ...], quiet: bool, as_json: bool, **options: Any
+    sets: tuple[str, ...],
+    label: str | None,
+    calibration: str | None,
+    alphas: tuple[Any, ...],
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Judge a file of sets, or many (files, folders, globs, URLs), against the labels in it.
 
@@ -307,6 +325,7 @@ def evaluate(
     Examples:
       aptset evaluate sets.parquet --label y --alpha 0.1
       aptset evaluate sets/ --label y --groups region
+      aptset evaluate labelled.csv -c results
     """
     from aptset.cli.evaluation_jobs import evaluate_files
     from aptset.cli.probability_jobs import evaluation_as_json
@@ -314,17 +333,36 @@ def evaluate(
     if len(alphas) > 1:
         raise click.UsageError("--alpha is one level here: that of the sets that are judged.")
     alpha = alphas[0] if alphas else None
+    classes = None
+    if calibration is not None:
+        from aptset.cli.prediction_jobs import evaluate_folder, target_of_run
+        from aptset.cli.probability_jobs import load_artefact
+
+        folder = check_artefact(artefact_of(calibration), calibration)
+        if folder.is_dir():
+            file = open_only(sets, options["sep"], options["encoding"], quiet, folder)
+            label = label or target_of_run(folder)[0]
+            if not any(name == "set" or name.startswith("set ") for name in file.names):
+                asked = (alpha, options["trust"], options["skip_unlabelled"])
+                evaluation = evaluate_folder(file, folder, *asked)
+                show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
+                return
+            options["sep"], options["encoding"] = remembered(folder, sets[0], options["sep"], options["encoding"])
+        classes = load_artefact(folder, options["trust"]).classes.tolist()
+    if label is None:
+        raise click.UsageError("SETS need --label COLUMN, the true labels, or -c FOLDER, which knows the column.")
     dialect = {name: options[name] for name in ("sep", "encoding")}
     is_one = is_one_file(sets)
     files = [open_table(sets[0], **dialect, quiet=quiet)] if is_one else parts_of(sets, quiet, **dialect).files()
-    evaluation = evaluate_files(files, label, alpha, options["groups"], progress=is_one and not quiet)
+    skipped = list[int]() if options["skip_unlabelled"] else None
+    evaluation = evaluate_files(files, label, alpha, options["groups"], is_one and not quiet, skipped, classes)
     show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
 
 
 @click.command()
 @click.argument("sets")
-@click.option("--label", required=True, help="The column of true labels.")
-@click.option("-c", "--calibration", required=True, help="The artefact that made the sets.")
+@click.option("--label", help="The column of true labels; with the folder of `aptset run` its target by default.")
+@click.option("-c", "--calibration", required=True, help="The artefact, or the folder of `aptset run`, of the sets.")
 @ALPHA
 @click.option("--groups", help="The column of groups, if the calibration was done by group.")
 @click.option("--alarm", default=100.0, show_default=True, help="Evidence that raises the alarm.")
@@ -333,13 +371,22 @@ def evaluate(
     "--order", help="The column with the number of each prediction: 0, 1, 2, ...; else their order is the file's."
 )
 @click.option("--time", help="The column that says when each prediction was made, to judge rows in that order.")
+@DATES
 @click.option("--mature", help="How long an unknown label is waited for: 500 (predictions later), 30d, 12h.")
 @click.option("--rotated", is_flag=True, help="SETS is a new log in place of the one before: all its rows are new.")
+@SKIP_UNLABELLED
 @with_options([*DIALECT, TRUST])
 @QUIET
 @AS_JSON
 def monitor(
-    sets: str, label: str, calibration: str, alpha: float, alarm: float, quiet: bool, as_json: bool, **options: Any
+    sets: str,
+    label: str | None,
+    calibration: str,
+    alpha: float,
+    alarm: float,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Tell whether sets still cover as they should: over a file of outcomes that grows.
 
@@ -360,6 +407,7 @@ def monitor(
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset --rotated
       aptset monitor outcomes.csv --label y -c cal.aptset --time asked --mature 30d
+      aptset monitor outcomes.csv -c results
     """
     from aptset.cli.monitor_jobs import PredictionOrder, monitor_file
     from aptset.cli.probability_jobs import digest_of, load_artefact
@@ -367,16 +415,28 @@ def monitor(
 
     if options["rotated"] and options["state"] is None:
         raise click.UsageError("--rotated needs --state FILE, the state that began with the log before this one.")
+    if options["skip_unlabelled"] and (options["state"] is not None or options["mature"] is not None):
+        raise click.UsageError(
+            "--skip-unlabelled is for one look at a file; with --state or --mature rows wait for their labels: pass "
+            "--mature alone, which says for how long."
+        )
     state = None if options["state"] is None else Path(options["state"])
     check_other_files([] if state is None else [state], [sets, calibration])
-    file = open_table(sets, options["sep"], options["encoding"], quiet, is_growing=state is not None)
-    artefact, places = (
-        artefact_of(calibration),
-        PredictionOrder.of(options["order"], options["time"], options["mature"]),
-    )
+    artefact = check_artefact(artefact_of(calibration), calibration)
+    if artefact.is_dir():
+        from aptset.cli.prediction_jobs import target_of_run
+
+        target, level = target_of_run(artefact)
+        label, alpha = label or target, alpha if is_given("alpha") else level
+    if label is None:
+        raise click.UsageError("SETS need --label COLUMN, the true labels.")
+    dialect = remembered(artefact, sets, options["sep"], options["encoding"])
+    file = open_table(sets, *dialect, quiet, is_growing=state is not None)
+    places = PredictionOrder.of(options["order"], options["time"], options["mature"], way_of_dates(options))
     made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
     of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}
-    monitored = monitor_file(file, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
+    of_state["skip_unlabelled"] = options["skip_unlabelled"]
+    monitored, notes = monitor_file(file, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
     seen = {
         "rows": monitored.rows,
         "misses": monitored.misses,
@@ -386,7 +446,7 @@ def monitor(
     waits = {"waiting": monitored.n_waiting, "unlabelled": monitored.unlabelled, "ignored": monitored.ignored}
     show(
         {**monitored.settings, **seen, **waits, "log_evidence": monitored.log_evidence},
-        monitored.sentence(),
+        " ".join([monitored.sentence(), *notes]),
         quiet,
         as_json,
     )

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset import Calibration, Evaluation, calibrate
+from aptset import Calibration, Confidence, Evaluation, PredictionSets, calibrate
+from aptset.arrow.formats import Dialect, TableFile
 from aptset.calibration.calibrate import calibration_of, load_calibration
 from aptset.calibration.labelled_rows import LabelledRequest, score_labels
 from aptset.calibration.online_state import Numbering
@@ -27,7 +29,7 @@ from aptset.cli.checks import (
     check_same_classes,
     shifted_rows,
 )
-from aptset.cli.files import CONFIDENCE, Batch, ProbabilityFile, SetsWriter
+from aptset.cli.files import CONFIDENCE, Batch, ProbabilityFile, SetsWriter, types_of
 from aptset.conformal.importance import check_some_weight
 from aptset.core.files import atomic_write
 from aptset.core.levels import check_level
@@ -40,20 +42,25 @@ OnRows = Callable[[int], None]
 
 
 def calibrate_files(
-    sources: Iterable[ProbabilityFile], on_rows: OnRows, by_labels: Any = None, **settings: Any
+    sources: Iterable[ProbabilityFile],
+    on_rows: OnRows,
+    by_labels: Any = None,
+    skipped: list[int] | None = None,
+    **settings: Any,
 ) -> Calibration:
     """Calibrate on the rows of several files as if they stood in one; classes are in the order of the first.
 
-    ``by_labels`` is "label" or bands of labels, where labels decide the groups; with a column of groups both do.
+    ``by_labels`` is "label" or bands of labels, where labels decide the groups; with a column of groups both do. Rows
+    without a label are left out, and counted, where there is a list ``skipped``.
     """
     settings["conformity"] = imported_score(settings["conformity"])
     if settings["conformity"] == AUTO:
-        return _calibrate_whole(sources, on_rows, by_labels, **settings)
+        return _calibrate_whole(labelled_batches(sources, None, skipped), on_rows, by_labels, **settings)
     check_conformity(settings["conformity"])
     parts: list[Calibration] = []
     seeds: list[Any] = []
     number_copies = Numbering(side=CALIBRATION).next_seeds  # of all rows: copies in other files have u of their own
-    for source, batch, classes in labelled_batches(sources):
+    for source, batch, classes in labelled_batches(sources, None, skipped):
         with shifted_rows(source.path, batch.start):
             of_rows = {"groups": grouped(batch.groups, by_labels), "ids": batch.ids, "logits": source.logits}
             of_rows |= {"weighing": Weighing(batch.weights, is_part=True), "number_copies": number_copies}
@@ -81,15 +88,22 @@ def grouped(of_rows: Any, by_labels: Any) -> Any:
 
 
 def labelled_batches(
-    sources: Iterable[ProbabilityFile], wanted: list[str] | None = None
+    sources: Iterable[ProbabilityFile], wanted: list[str] | None = None, skipped: list[int] | None = None
 ) -> Iterator[tuple[ProbabilityFile, Batch, list[str]]]:
-    """Yield the rows of all files with columns in the order of ``wanted``, or of the first file; labels are checked."""
+    """Yield the rows of all files with columns in the order of ``wanted``, or of the first file; labels are checked.
+
+    With ``skipped`` rows without a label are left out, and their numbers in each batch are put there.
+    """
     for source in sources:
         classes = source.classes()
         wanted = classes if wanted is None else wanted
         order = None if classes == wanted else check_same_classes(source.path, classes, wanted)
         for batch in source.batches():
-            check_labels_present(source.path, batch.labels, batch.start, classes, str(source.label))
+            may_be = [*classes, *([] if skipped is None else [None])]
+            check_labels_present(source.path, batch.labels, batch.start, may_be, str(source.label))
+            if skipped is not None:
+                n_rows, batch = len(batch.probabilities), batch.labelled()
+                skipped.append(n_rows - len(batch.probabilities))
             rows = batch.probabilities
             yield source, batch if order is None else batch._replace(probabilities=rows[:, order]), wanted
 
@@ -103,9 +117,14 @@ def imported_score(name: str | Score) -> str | Score:
 
 
 def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
-    """Read an artefact; its score may come from modules that the user trusts."""
+    """Read an artefact, or what a run calibrated; its score may come from modules that the user trusts."""
     if trust:
         beside_the_user()
+    if path.is_dir():
+        from aptset.cli.prediction_jobs import load_run  # with scikit-learn, which few jobs need
+
+        made: Calibration = check_one_model(path, load_run(path, trust)[0].calibration_)
+        return made
     calibration: Calibration = check_one_model(path, load_calibration(path, trust=trust))
     return calibration
 
@@ -130,10 +149,10 @@ def beside_the_user() -> None:
 
 
 def _calibrate_whole(
-    sources: Iterable[ProbabilityFile], on_rows: OnRows, by_labels: Any, **settings: Any
+    batches: Iterable[tuple[ProbabilityFile, Batch, list[str]]], on_rows: OnRows, by_labels: Any, **settings: Any
 ) -> Calibration:
     """Calibrate on all rows at once: a score is chosen on rows of the whole file, so they must all be there."""
-    rows, of_rows, classes, logits = all_rows(labelled_batches(sources), on_rows)
+    rows, of_rows, classes, logits = all_rows(batches, on_rows)
     labels, groups = of_rows.pop("labels"), grouped(of_rows.pop("groups"), by_labels)
     of_rows |= {"groups": groups, "classes": classes, "logits": logits}
     return calibrate(np.concatenate(rows), labels, **{**settings, **of_rows})
@@ -168,17 +187,25 @@ def predict_file(
     on_rows: OnRows,
     normalize: bool = False,
     u: Literal["fresh"] | None = None,
+    same_dialect: bool = False,
+    is_part: bool = False,
     assurance: Any = None,
     confidence: bool = False,
 ) -> dict[str, Any]:
-    """Write the sets of a file, batch by batch; every other column travels along."""
+    """Write the sets of a file, batch by batch; every other column travels along.
+
+    In parquet columns of a CSV get their types, unless the file is one of many parts, which must stay alike.
+    """
     levels: list[Any] = [check_level(named_as(alpha, calibration), assurance) for alpha in alphas]
     check_weights_wanted(source, calibration)
     names = [str(name) for name in calibration.classes.tolist()]
     order = check_same_classes(source.path, source.classes(), names)
+    labels, forms = calibration.classes.tolist(), forms_of(source.file, out, same_dialect, is_part)
     more = CONFIDENCE if confidence else ()
-    with SetsWriter(out, source.other_columns(), names, alphas, more) as writer:
-        for batch in source.batches():
+    with SetsWriter(out, source.other_columns(), labels, alphas, *forms, more) as writer:
+        if source.file.rows == 0:
+            write_nothing(writer, source.other_columns(), labels, len(alphas), confidence)
+        for batch in source.batches(may_be_empty=True):
             options: dict[str, Any] = {"groups": batch.groups, "ids": batch.ids, "weights": batch.weights}
             options |= {"normalize": normalize or None, "logits": source.logits, "u": u}
             with shifted_rows(source.path, batch.start):
@@ -199,6 +226,21 @@ def named_as(alpha: Any, calibration: Calibration) -> Any:
     return {by_text.get(name, name): part for name, part in alpha.items()}
 
 
+def forms_of(file: TableFile, out: Path, same_dialect: bool, is_part: bool) -> tuple[dict[str, Any], Dialect | None]:
+    """Return the types of columns in parquet, and the dialect of a CSV: that of the input, if it is wanted."""
+    types = {} if is_part or out.suffix.lower() == ".csv" else types_of(file)
+    return types, file.dialect if same_dialect else None
+
+
+def write_nothing(
+    writer: SetsWriter, names: Sequence[str], classes: Sequence[Any], n_levels: int, confidence: bool = False
+) -> None:
+    """Write the columns of a file without rows."""
+    sets = PredictionSets.from_labels([], classes)
+    nothing = Confidence(sets.classes[:0], np.empty(0), np.empty(0)) if confidence else None
+    writer.write({name: pa.array([], pa.string()) for name in names}, [sets] * n_levels, nothing)
+
+
 def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> ProbabilityFile:
     """Return a file that has a column of weights where calibration rows had one, and none where they had none."""
     held_out = calibration.held_out
@@ -216,7 +258,8 @@ def evaluation_as_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:
         row = {"metric": metric, "by": by, "group": group, "value": float(estimate), "low": estimate.low}
         row |= {"high": estimate.high, "n": estimate.n}
         rows.append({key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in row.items()})
-    return {"alpha": evaluation.alpha, "n": evaluation.n, **more, "estimates": rows}
+    said = {"remarks": list(evaluation.remarks)} if evaluation.remarks else {}
+    return {"alpha": evaluation.alpha, "n": evaluation.n, **more, **said, "estimates": rows}
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -14,13 +14,14 @@ from aptset import Calibration, ConformalClassifier, audit, compare, report
 from aptset.arrow.formats import TableFile
 from aptset.audits.audit import Audit
 from aptset.audits.compare import Comparison
+from aptset.cli.checks import about_skipped
 from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.prediction_jobs import labelled_rows
 from aptset.cli.probability_jobs import all_rows, check_weights_wanted, labelled_batches
 from aptset.cli.table_jobs import Settings, TableResult, run_table
-from aptset.cli.tables import ColumnChoice, model_for, read_rows
+from aptset.cli.tables import ColumnChoice, model_for, read_rows, times_of
 from aptset.core.files import atomic_path, check_other_files
 from aptset.core.runner import counting
 from aptset.reports.making import Report, need_jinja
@@ -36,7 +37,8 @@ def report_table(
     groups = None if result.rows.groups is None else result.rows.groups[result.test]
     of_rows: dict[str, Any] = {"groups": groups, "ids": result.ids, "features": result.rows.sliceable(result.test)}
     X = result.rows.features.iloc[result.test]
-    made = report(result.classifier, X, result.truth, out, title=title, progress=settings.progress, **of_rows)
+    of_rows |= {"title": title, "progress": settings.progress, "remarks": result.rows.remarks}
+    made = report(result.classifier, X, result.truth, out, **of_rows)
     return made, result
 
 
@@ -49,14 +51,15 @@ def report_folder(
     trust: Sequence[str],
     progress: bool,
     assurance: Any = None,
+    skip_unlabelled: bool = False,
 ) -> Report:
     """Write the page about labelled rows and the classifier that a run saved."""
     need_jinja()
-    classifier, rows, new = labelled_rows(file, folder, trust)
+    classifier, rows, ids = labelled_rows(file, folder, trust, skip_unlabelled)
     title = title or f"{file.path.name}: prediction sets by {folder.name}"
-    of_rows: dict[str, Any] = {"groups": new.groups, "ids": new.ids, "features": rows.sliceable()}
-    of_rows["assurance"] = assurance
-    return report(classifier, new.features, rows.labels, out, alpha=alpha, title=title, progress=progress, **of_rows)
+    of_rows: dict[str, Any] = {"groups": rows.groups, "ids": ids, "features": rows.sliceable()}
+    of_rows |= {"alpha": alpha, "title": title, "progress": progress, "remarks": rows.remarks, "assurance": assurance}
+    return report(classifier, rows.features, rows.labels, out, **of_rows)
 
 
 def report_probabilities(
@@ -70,15 +73,19 @@ def report_probabilities(
     normalize: bool,
     progress: bool,
     assurance: Any = None,
+    skip_unlabelled: bool = False,
 ) -> Report:
     """Write the page about a file of probabilities and true labels, with sets by a calibration."""
     names = [str(name) for name in calibration.classes.tolist()]
     checked = (check_weights_wanted(source, calibration) for source in sources)
     with counting(total, "rows", progress) as on_rows:
-        matrices, of_rows, _, logits = all_rows(labelled_batches(checked, names), on_rows)
+        skipped = list[int]() if skip_unlabelled else None
+        matrices, of_rows, _, logits = all_rows(labelled_batches(checked, names, skipped), on_rows)
     truth = calibration.classes[[names.index(str(label)) for label in of_rows.pop("labels")]]
     of_rows |= {"normalize": normalize or None, "logits": logits, "alpha": alpha, "progress": progress}
     of_rows["assurance"] = assurance
+    if skipped and sum(skipped):
+        of_rows["remarks"] = (about_skipped(sum(skipped), sum(skipped) + len(truth)),)
     of_rows["title"] = title or f"{called}: what the prediction sets are worth"
     return report(calibration, np.concatenate(matrices), truth, out, **of_rows)
 
@@ -92,7 +99,7 @@ def report_demo(alpha: float, seed: int, out: Path, title: str | None, progress:
 
 def audit_table(
     file: TableFile,
-    target: str,
+    target: str | None,
     model: str,
     calibrations: tuple[str, ...],
     groups: str | None,
@@ -100,17 +107,23 @@ def audit_table(
     out: Path,
     choice: ColumnChoice,
     trust: Sequence[str],
+    dates: str | None = None,
+    run: Path | None = None,
     **settings: Any,
 ) -> tuple[Audit, list[str]]:
     """Audit a model on a table; return what was found, and the names of the files that were written."""
     need_jinja()  # now, not after all splits
     check_other_files([out / "audit.html", out / "splits.csv"], [file.path])
-    estimator = make_model(model, trust)
-    raw = takes_raw_columns(estimator)
-    rows = read_rows(file, target, groups, time, may_be_grouping=False, choice=choice, raw=raw)
-    times = None if time is None else file.table()[time].to_pylist()
+    if run is not None:  # as it was set up there
+        audited_model, rows, _ = labelled_rows(file, run, trust, choice.skip_unlabelled)
+    else:
+        estimator = make_model(model, trust)
+        raw = takes_raw_columns(estimator)
+        rows = read_rows(file, str(target), groups, time, may_be_grouping=False, choice=choice, raw=raw)
+        audited_model = model_for(file.path, rows.plan, estimator, calibrations)
+    times = None if time is None else times_of(file, time, rows.numbers, dates)
     audited = audit(
-        model_for(file.path, rows.plan, estimator, calibrations),
+        audited_model,
         rows.features,
         rows.labels,
         calibrations=list(calibrations),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from aptset.cli.inputs import artefact_of, files_read, open_only, open_table, sources_of
+from aptset.cli.inputs import artefact_of, check_artefact, files_read, open_only, open_table, remembered, sources_of
 from aptset.cli.options import (
     ALPHAS,
     AS_JSON,
@@ -27,6 +27,7 @@ from aptset.cli.options import (
     ROW_ID,
     SEED,
     SHARE,
+    TEST_SHARE,
     TRUST,
     WEIGHTS,
     assurance_of,
@@ -35,12 +36,14 @@ from aptset.cli.options import (
     only_one,
     options_of_run,
     show,
+    way_of_dates,
     with_options,
     workers,
 )
 
 OF_TABLES = {
     "model": "--model",
+    "test_share": "--test-share",
     "target": "--target",
     "jobs": "--jobs",
     "bands": "--bands",
@@ -86,7 +89,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
 @with_options([WEIGHTS, ROW_ID])
-@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, *ASSURANCE, RANDOMIZED])
+@with_options([TEST_SHARE, SHARE, CONFORMITY, ALPHAS, LEVEL, *ASSURANCE, RANDOMIZED])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @with_options(BANDS)
 @with_options([*COLUMNS, *DIALECT, TRUST])
@@ -118,7 +121,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
         options["alphas"][0],
         artefact_of(options["calibration"]),
     )
-    dialect = (options["sep"], options["encoding"], quiet)
+    dialect, skips = (options["sep"], options["encoding"], quiet), options["skip_unlabelled"]
     sure = None if options["target"] is not None else assurance_of(options)
     check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])
     if not probs:
@@ -129,15 +132,15 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
         content = evaluations_as_json(result.evaluations, out=out)
         show(content, f"{result.text()}\n\nWritten: {out}", quiet, as_json)
         return
-    elif artefact.is_dir():
+    elif is_given("calibration") and check_artefact(artefact, options["calibration"]).is_dir():
         asked = alpha if is_given("alphas") else None
-        file = open_only(probs, *dialect)
-        made = reportjob.report_folder(file, artefact, asked, page, title, options["trust"], not quiet, sure)
+        file = open_only(probs, *dialect, artefact)
+        made = reportjob.report_folder(file, artefact, asked, page, title, options["trust"], not quiet, sure, skips)
     elif options["label"] is not None:
         sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
         called, total = (probs[0], None) if one is None else (one.path.name, one.file.rows)
         calibration = load_artefact(artefact, options["trust"])
-        settled = (alpha, page, title, options["normalize"], one is not None and not quiet, sure)
+        settled = (alpha, page, title, options["normalize"], one is not None and not quiet, sure, skips)
         made = reportjob.report_probabilities(sources, called, total, calibration, *settled)
     else:
         raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
@@ -145,14 +148,14 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
 
 
 SPLITTING = [
-    click.option("--target", required=True, help="The column to predict."),
+    click.option("--target", help="The column to predict."),
     *COLUMNS,
     *DIALECT,
     TRUST,
     ALPHAS,
     LEVEL,
     click.option("--repetitions", default=100, show_default=True, help="Number of random splits."),
-    click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test."),
+    TEST_SHARE,
     click.option("--groups", help="A column to break coverage and size down by, besides the labels."),
     click.option(
         "--jobs", default=-1, callback=workers, show_default=True, help="Worker processes; -1 for one per core."
@@ -191,10 +194,11 @@ def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
     "--calibration", "calibrations", multiple=True, default=["split", "cv+"], show_default=True, type=CALIBRATIONS
 )
 @with_options([CONFORMITY, RANDOMIZED])
+@click.option("-c", "folder", metavar="FOLDER", help="The folder of `aptset run`: its model, columns and settings.")
 @click.option("--time", help="A column that says when a row was taken; by default the order of the rows.")
 @click.option("-o", "--out", default="aptset-audit", show_default=True, help="Folder for the results.")
 @with_splits
-def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> None:
+def audit(table: str, out: str, folder: str | None, alphas: tuple[float, ...], **options: Any) -> None:
     """Split TABLE at random again and again: is the promise kept, and do the rows look exchangeable?
 
     A run can be stopped at any moment; the same command goes on where it was.
@@ -202,20 +206,29 @@ def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> No
     \b
     Example:
       aptset audit patients.csv --target diagnosis --model forest --time admitted
+      aptset audit labelled.csv -c results
     """
     from aptset.cli.probability_jobs import imported_score
     from aptset.cli.report_jobs import audit_table, verdicts_as_json
 
-    file = open_table(table, options["sep"], options["encoding"], options["quiet"])
-    settings = settings_of(options) | {name: options[name] for name in ("level", "randomized", "calibrations", "time")}
-    settings |= {"conformity": imported_score(options["conformity"])}
+    run = None if folder is None else check_artefact(artefact_of(folder), folder)
+    if (run is None) == (options["target"] is None):
+        raise click.UsageError("TABLE needs --target COLUMN, the column to predict, or -c FOLDER, which knows it.")
+    file = open_table(table, *remembered(run, table, options["sep"], options["encoding"]), options["quiet"])
+    settings = (
+        settings_of(options)
+        | {"run": run}
+        | {name: options[name] for name in ("level", "randomized", "calibrations", "time")}
+    )
+    settings |= {"conformity": imported_score(options["conformity"]), "dates": way_of_dates(options)}
     contents, texts = [], []
     for alpha in alphas:
-        folder = folder_of(out, alpha, alphas)
-        audited, written = audit_table(file, options["target"], options["model"], out=folder, alpha=alpha, **settings)
-        facts = {"verdicts": verdicts_as_json(audited), "drift": audited.drift.warning, "out": str(folder)}
+        results = folder_of(out, alpha, alphas)
+        asked = None if run is not None and not is_given("alphas") else alpha
+        audited, written = audit_table(file, options["target"], options["model"], out=results, alpha=asked, **settings)
+        facts = {"verdicts": verdicts_as_json(audited), "drift": audited.drift.warning, "out": str(results)}
         contents.append({**facts, "written": written})
-        texts.append(f"{audited!r}\n\nWritten to {folder}: {', '.join(written)}")
+        texts.append(f"{audited!r}\n\nWritten to {results}: {', '.join(written)}")
     content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
     show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
 
@@ -243,6 +256,9 @@ def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> 
       aptset compare patients.csv --target diagnosis --share 0.3 --share 0.5 --calibration split --calibration cv+
     """
     from aptset.cli.report_jobs import Alternatives, compare_table, verdicts_as_json
+
+    if options["target"] is None:
+        raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
 
     names = ("models", "calibrations", "conformities", "shares", "level")
     chance = {"yes": (True,), "no": (False,), "both": (True, False)}[options["randomized"]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from aptset import ConformalClassifier, Evaluation, LabelBands, PredictionSets, Split, coverage_test, evaluate
-from aptset.arrow.formats import TableFile
+from aptset import (
+    ConformalClassifier,
+    Evaluation,
+    LabelBands,
+    Ordered,
+    PredictionSets,
+    Prevalence,
+    Split,
+    coverage_test,
+    evaluate,
+)
+from aptset.arrow.formats import Dialect, TableFile
 from aptset.arrow.layout import as_texts
+from aptset.audits.dataset import check_test_share
 from aptset.cli.files import SetsWriter
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.options import column_of_groups, labels_in_groups
 from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
-from aptset.cli.tables import ColumnChoice, TableRows, model_for, read_rows
+from aptset.cli.tables import ColumnChoice, TableRows, labels_among, model_for, read_rows
 from aptset.core.files import atomic_path
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
@@ -46,6 +57,7 @@ class Settings:
     bands: LabelBands | None = None
     row_id: str | None = None
     seed: int = 0
+    test_share: float = 0.3
     jobs: int | None = None
     progress: bool = False
     trust: tuple[str, ...] = ()
@@ -62,6 +74,18 @@ class Settings:
         """Return groups of rows as calibration takes them: with labels, where both decide."""
         return (groups, "label") if groups is not None and labels_in_groups(self.groups) else groups
 
+    def for_labels(self, labels: NDArray[Any]) -> Settings:
+        """Return the same settings with the labels of bands, counts and orders, which come as texts, as they are."""
+        bands, score = self.bands, self.conformity
+        if bands is not None:
+            bands = LabelBands(_keyed(bands.bands, labels))
+        if isinstance(score, Prevalence):
+            score = Prevalence(_keyed(score.counts, labels))
+        if isinstance(score, Ordered) and score.order is not None:
+            named = labels_among([str(label) for label in score.order], list(dict.fromkeys(labels.tolist())))
+            score = replace(score, order=named.tolist())
+        return replace(self, bands=bands, conformity=score)
+
     def classifier(self, model: Any) -> ConformalClassifier:
         """Return the classifier that the settings stand for."""
         return ConformalClassifier(
@@ -77,6 +101,12 @@ class Settings:
             random_state=self.seed,
             assurance=self.assurance,
         )
+
+
+def _keyed(table: Mapping[Any, Any], labels: NDArray[Any]) -> dict[Any, Any]:
+    """Return a table of labels by the labels themselves."""
+    keys = labels_among([str(key) for key in table], list(dict.fromkeys(labels.tolist())))
+    return dict(zip(keys.tolist(), table.values(), strict=True))
 
 
 def calibration_of(name: str, share: float | None) -> Any:
@@ -130,6 +160,7 @@ class TableResult:
     p_value: float | None
     ids: NDArray[Any] | None
     is_raw: bool
+    dialect: Dialect
     decided: Decided | None = None
 
     @property
@@ -147,9 +178,10 @@ class TableResult:
         """Return what was done with the columns, the promise and the measurement in words."""
         fitted = self.classifier.fitted_
         accuracy = float(np.mean(self.classifier.predict(self.rows.features.iloc[self.test]) == self.truth))
-        lines = [self.rows.plan.describe(), *_namesakes(self.target, self.rows.plan.names()), ""]
+        lines = [self.rows.plan.describe(self.rows.features), *_namesakes(self.target, self.rows.plan.names()), ""]
         if self.is_raw:
             lines = [f"Your model takes the columns as they are: {', '.join(self.rows.plan.names()[:12])}.", ""]
+        lines += self.rows.remarks
         lines += [
             f"{self.classifier.n_calibration_} rows calibrate ({fitted.rule.scheme.name}), {self.evaluation.n} test. "
             f"The model's first guess is right in {accuracy:.1%} of the test rows.",
@@ -182,7 +214,7 @@ class TableResult:
 
         folder.mkdir(parents=True, exist_ok=True)
         label = "label" if self.target in ("row", "size", "set") else self.target
-        others = {"row": pa.array(self.test), label: pa.array(self.truth.tolist())}
+        others = {"row": pa.array(self.rows.numbers[self.test]), label: pa.array(self.truth.tolist())}
         names, alphas = self.classifier.classes_.tolist(), self.settings.alphas
         promise = {"promise": promise_of(self.classifier), "p_value": self.p_value, "target": self.target}
         # Each takes its place when all are written: a full disk leaves the results of an earlier run as they were.
@@ -209,7 +241,8 @@ class TableResult:
         """Return how rows of a file become rows of X, for those who predict later."""
         groups = None if is_grouping(self.settings.groups) else self.settings.column
         columns = self.rows.plan.as_json()
-        return {"target": self.target, "columns": columns, "groups": groups, "id": self.settings.row_id}
+        table = {"target": self.target, "columns": columns, "groups": groups, "id": self.settings.row_id}
+        return {**table, "dialect": self.dialect._asdict()}
 
 
 def _namesakes(target: str, names: Sequence[str]) -> list[str]:
@@ -239,12 +272,14 @@ def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str,
 
 
 def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
-    """Train and calibrate on 70 % of the rows, judge on the others."""
+    """Train and calibrate on most of the rows, by default 70 %, and judge on the others."""
     model = make_model(settings.model, settings.trust)
     groups, row_id = settings.column, settings.row_id
     rows = read_rows(file, target, groups, row_id, choice=settings.choice, raw=takes_raw_columns(model))
-    ids = None if row_id is None else as_objects(as_texts(file.table((row_id,))[row_id]))
-    train, test = train_test_split(np.arange(len(rows.labels)), test_size=0.3, random_state=settings.seed)
+    settings = settings.for_labels(rows.labels)
+    ids = None if row_id is None else as_objects(as_texts(file.table((row_id,))[row_id]))[rows.numbers]
+    share, _ = check_test_share(settings.test_share, len(rows.labels))
+    train, test = train_test_split(np.arange(len(rows.labels)), test_size=share, random_state=settings.seed)
     by = rows.groups
     classifier = settings.classifier(model_for(file.path, rows.plan, model, [settings.calibration])).fit(
         rows.features.iloc[train],
@@ -272,7 +307,9 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
     is_raw = classifier.estimator is model
     decided = None
     if settings.error is not None:
-        frame = classifier.act_or_ask(X, settings.error, settings.alphas[0], groups=of_test, ids=test_ids)
+        frame = classifier.act_or_ask(
+            X, settings.error, settings.alphas[0], groups=of_test, ids=test_ids, backend="pandas"
+        )
         decided = Decided(frame, y, frame.attrs["promise"])
-    of_test_rows = (test, sets, evaluations, p_value, test_ids, is_raw, decided)
-    return TableResult(classifier, rows, settings, target, *of_test_rows)
+    measured = (sets, evaluations, p_value, test_ids, is_raw)
+    return TableResult(classifier, rows, settings, target, test, *measured, file.dialect, decided)

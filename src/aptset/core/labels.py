@@ -129,6 +129,37 @@ def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]
     return np.where(classes[order[place]] == labels, order[place], -1).astype(np.int64)
 
 
+def known_columns(labels: NDArray[Any], classes: NDArray[Any], name: str = "labels") -> NDArray[np.int64]:
+    """Return the position of each label in ``classes``, -1 for another one; refuse labels that no class can equal."""
+    columns = columns_of(labels, classes)
+    if len(columns) and int(columns.max()) < 0:
+        refuse_other_kind(labels, classes, name)
+    return columns
+
+
+def refuse_other_kind(labels: NDArray[Any], classes: NDArray[Any], name: str) -> None:
+    """Refuse numbers where classes are texts, and the other way round: nothing would be covered, without a word."""
+    kinds = [{_kind(value) for value in values.tolist() if hashable(value) is not None} for values in (labels, classes)]
+    if not all(kinds) or kinds[0] & kinds[1] or "other" in kinds[0] | kinds[1]:
+        return
+    numbers = classes.dtype if classes.dtype.kind in "biuf" else "the type of the classes"
+    way_out = "str" if kinds[1] == {"texts"} else str(numbers)
+    raise TypeError(
+        f"{name} are {_in_words(labels, kinds[0])}, classes are {_in_words(classes, kinds[1])}: no label can equal a "
+        f"class. Convert them first: {name}.astype({way_out}), for instance."
+    )
+
+
+def _kind(value: Any) -> str:
+    kinds = {str: "texts", bytes: "bytes", bool: "numbers", int: "numbers", float: "numbers"}
+    return next((word for kind, word in kinds.items() if isinstance(value, kind)), "other")
+
+
+def _in_words(values: NDArray[Any], kinds: set[str]) -> str:
+    named = str(values.dtype) if values.dtype.kind in "biuf" else " and ".join(sorted(kinds))
+    return f"{named} such as {', '.join(repr(value) for value in distinct(values)[:3].tolist())}"
+
+
 def columns_at_once(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64] | None:
     """Return labels that are column numbers all of them, the usual case: one pass and no search. None for others."""
     if labels.dtype.kind not in "iu" or not len(labels) or not _number_columns(classes):

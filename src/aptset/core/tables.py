@@ -24,6 +24,13 @@ def is_table(values: Any) -> bool:
     return hasattr(values, "columns") and hasattr(values, "shape")
 
 
+def library_of(rows: Any) -> Backend | None:
+    """Return the library of a data frame; None for what is none of those that frames are made in."""
+    names: dict[str, Backend] = {"pandas": "pandas", "polars": "polars", "pyarrow": "pyarrow"}
+    name = names.get(type(rows).__module__.split(".")[0])
+    return "pandas" if name is None and hasattr(rows, "iloc") else name if is_table(rows) else None
+
+
 def names_of_columns(frame: Any) -> list[Any]:
     """Return the names of the columns; pandas allows names that are not strings: they may be the user's labels."""
     return list(getattr(frame, "column_names", frame.columns))  # pyarrow's `columns` are the columns themselves

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+
+from aptset.core.dates import DAY_FIRST, MONTH_FIRST, readings_of
 
 _TRUTH = {"true": "True", "false": "False"}
 
@@ -35,7 +38,7 @@ class DateParts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     formats : list of str
-        How each column writes its dates; "ISO8601" for the standard way.
+        How each column writes its dates: year first, day first or month first.
     """
 
     def __init__(self, formats: Sequence[str] = ()) -> None:
@@ -94,14 +97,16 @@ def text_of(value: Any) -> Any:
 
 
 def dates_of(column: Any, how: str) -> Any:
-    """Return a column of dates, written so or in the standard way; those that cannot be read are missing."""
-    dates = read_dates(column, "ISO8601")
-    return dates if how == "ISO8601" else dates.fillna(read_dates(column, how))
-
-
-def read_dates(column: Any, how: str) -> Any:
-    """Return a column of dates that are written in one way, without time zones; others are missing."""
-    return pd.to_datetime(column, format=how, errors="coerce", utc=True).dt.tz_localize(None)
+    """Return a column of dates, written so or year first, in UTC; those that cannot be read are missing."""
+    way = MONTH_FIRST if how.startswith("%m") else DAY_FIRST if how.startswith("%d") else how  # as older folders say it
+    moments: dict[Any, Any] = {}
+    for value in column.drop_duplicates().tolist():
+        day_first, month_first = readings_of(value)
+        chosen = month_first if way == MONTH_FIRST else day_first
+        is_open = way not in (DAY_FIRST, MONTH_FIRST) and day_first != month_first
+        moments[value] = None if chosen is None or is_open else chosen.astimezone(UTC).replace(tzinfo=None)
+    dates = np.array([moments.get(value) for value in column.tolist()], dtype="datetime64[us]")
+    return pd.Series(dates, index=column.index)
 
 
 def days_of(dates: Any) -> NDArray[np.float64]:

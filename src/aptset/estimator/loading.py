@@ -71,7 +71,7 @@ def load_folder(
         settings = _check_settings(folder, facts, ConformalClassifier._get_param_names())
         models = read_models(folder, _model_bytes(folder, facts["models"]), facts, trust)
         scheme = find_scheme(folder, facts["scheme"], models["calibration"])
-    except ValueError:
+    except (ValueError, FileNotFoundError):
         if read_folder(folder)[0]["models"] == facts["models"]:
             raise
         return load_folder(folder, scores, trust)  # it was saved anew in the meantime

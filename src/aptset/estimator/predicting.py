@@ -24,7 +24,7 @@ from aptset.core import validate
 from aptset.core.labels import as_labels, check_length, columns_of
 from aptset.core.levels import Assurance, CellLevel, Level, alpha_of, check_alphas, check_level
 from aptset.core.randomization import NewU
-from aptset.core.tables import Backend, html_note, make_table
+from aptset.core.tables import Backend, html_note, library_of, make_table
 from aptset.core.validate import check_alpha
 from aptset.estimator.checks import are_things
 from aptset.estimator.decisions import Decisions, promise_in_words
@@ -345,7 +345,7 @@ class Answering(Conventions):
         groups: Any = None,
         u: NewU = None,
         ids: Any = None,
-        backend: Backend = "pandas",
+        backend: Backend | None = None,
         assurance: float | Assurance | None = None,
     ) -> Any:
         """Return a data frame with what is worth knowing about each row, and with the index of X.
@@ -357,8 +357,8 @@ class Answering(Conventions):
         ----------
         X, alpha, groups, u, ids, assurance
             As in ``predict_set``.
-        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
-            The library of the frame.
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; by default that of X, pandas for arrays.
 
         Examples
         --------
@@ -372,7 +372,7 @@ class Answering(Conventions):
         3       high     1
         4        low     1
         """
-        return frame_of_rows(*self._answer(X, alpha, groups, u, ids, assurance), backend)
+        return frame_of_rows(*self._answer(X, alpha, groups, u, ids, assurance), backend or library_of(X) or "pandas")
 
     def act_or_ask(
         self,
@@ -384,7 +384,7 @@ class Answering(Conventions):
         groups: Any = None,
         u: NewU = None,
         ids: Any = None,
-        backend: Backend = "pandas",
+        backend: Backend | None = None,
     ) -> Any:
         """Return a data frame that says for each row whether to act on the guess, or to ask a person, given a set.
 
@@ -407,8 +407,9 @@ class Answering(Conventions):
             The probability, over calibrations, that the error is kept.
         groups, u, ids
             As in ``predict_set``; groups concern the sets.
-        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
-            The library of the frame. One of pandas has what is promised in ``frame.attrs["promise"]``.
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame, by default that of X, or pandas. One of pandas has what is promised in
+            ``frame.attrs["promise"]``.
 
         Examples
         --------
@@ -432,8 +433,9 @@ class Answering(Conventions):
             of_asked.warn(samples, values, [asked], [level], stacklevel=3)
         guess = self.classes_[guesses].tolist()
         several = [[one] if acted else row.tolist() for one, acted, row in zip(guess, act, sets, strict=True)]
-        frame = make_table({"act": act, "guess": guess, "set": several}, backend, sets.named_as(X).row_names)
-        if backend == "pandas":
+        library = backend or library_of(X) or "pandas"
+        frame = make_table({"act": act, "guess": guess, "set": several}, library, sets.named_as(X).row_names)
+        if library == "pandas":
             frame.attrs["promise"] = promise_in_words(threshold, asked)
         return frame
 
@@ -447,10 +449,11 @@ class Answering(Conventions):
         return check_decisions(self.fitted_).acceptance(self.fitted_.rule)
 
     def p_frame(
-        self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None, backend: Backend = "pandas"
+        self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None, backend: Backend | None = None
     ) -> Any:
         """Return :meth:`p_values` as a data frame, one column per label, with the index of X."""
         values = self.p_values(X, groups=groups, u=u, ids=ids)
+        backend = backend or library_of(X) or "pandas"
         names = [label if backend == "pandas" else str(label) for label in self.classes_.tolist()]
         columns = {name: values[:, k] for k, name in enumerate(names)}
         return make_table(columns, backend, X.index if hasattr(X, "iloc") else None)

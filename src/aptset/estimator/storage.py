@@ -285,7 +285,13 @@ def save_classifier(classifier: Any, folder: Path, table: dict[str, Any] | None 
         "models": state["models"],
         "calibration": {name: value for name, value in objects.items() if name not in described["settings"]},
     }
-    content = skops.dumps(models)
+    try:
+        content = skops.dumps(models)
+    except RecursionError as error:
+        raise ValueError(
+            "the classifier cannot be saved: an object in it refers to itself, as requests of metadata routing do "
+            "(set_fit_request and the like). Make the model without such requests, fit it again and save that."
+        ) from error
     digest = blake2b(content, digest_size=16).hexdigest()
     name = f"models-{digest[:_DIGITS]}.skops"
     facts = {
@@ -421,11 +427,14 @@ def check_table(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
         )
     columns = table.get("columns")
     wanted = {"name", "kind", "values", "missing", "left_out", "format"}
-    if table.keys() != {"target", "columns", "groups", "id"} or not isinstance(columns, list):
+    if table.keys() - {"dialect"} != {"target", "columns", "groups", "id"} or not isinstance(columns, list):
         raise unknown_kind(folder, "description of its table", sorted(table))
     for column in columns:
         if not isinstance(column, dict) or column.keys() != wanted:
             raise unknown_kind(folder, "description of a column", column)
         if column["kind"] not in ("number", "category", "date", "text"):
             raise unknown_kind(folder, "kind of column", column["kind"])
-    return dict(table)
+    dialect = table.get("dialect", {"separator": ",", "encoding": "utf-8"})
+    if not isinstance(dialect, dict) or {*map(type, dialect.values())} != {str} or len(dialect) != 2:
+        raise unknown_kind(folder, "dialect of its table", dialect)
+    return {**table, "dialect": dialect}

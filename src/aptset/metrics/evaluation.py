@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -75,6 +75,8 @@ class Evaluation:
         The rows themselves, if p-values were given: what ``plot("curve")`` and :func:`report` need.
     confidence : float
         Of each interval by itself.
+    remarks : tuple of str
+        What is to be known about the rows: labels that the model does not know, rows that were left out.
 
     Examples
     --------
@@ -92,6 +94,7 @@ class Evaluation:
     n: int
     evidence: EvaluationRows | None = field(default=None, repr=False, compare=False)
     confidence: float = 0.95
+    remarks: tuple[str, ...] = ()
 
     def __getattr__(self, name: str) -> Any:
         """Return a number, or the numbers of a break-down, by the name in the tables."""
@@ -230,7 +233,7 @@ class Evaluation:
             (self._words(metric), f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}")
             for metric, value in self.estimates()
         ]
-        notes = [] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"]
+        notes = [*self.remarks] + ([] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"])
         head = ("", "value", "interval")
         return html_table(f"Evaluation of {self.n} prediction sets{at_alpha}", head, rows, notes)
 
@@ -247,7 +250,21 @@ class Evaluation:
             lines.append(f"  {f'coverage of {name}':<28} {estimate!r}, at least {promised:g} was asked for")
         if self.worst_slice is not None:
             lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
-        return "\n".join([head, *lines])
+        return "\n".join([head, *lines, *(f"  {remark}" for remark in self.remarks)])
+
+
+def about_unknown(by_label: dict[Any, Estimate], classes: Iterable[Any]) -> tuple[str, ...]:
+    """Say how many rows have labels that the model does not know, and which labels these are."""
+    known = set(classes)
+    unknown = {label: estimate.n for label, estimate in by_label.items() if label not in known}
+    if not unknown:
+        return ()
+    rows, of_all = sum(unknown.values()), sum(estimate.n for estimate in by_label.values())
+    first = list(unknown)[:5]
+    named = ", ".join("missing" if label is None else repr(label) for label in first)
+    more = f" and {len(unknown) - len(first)} others" if len(unknown) > len(first) else ""
+    verb = "label is" if rows == 1 else "labels are"
+    return (f"{rows:,} of {of_all:,} {verb} unknown to the model: {named}{more}. No set can hold them.",)
 
 
 _MOST_JUDGED = 12  # labels or groups that are printed one by one
@@ -340,22 +357,24 @@ def evaluate(
     rows = None
     if p_values is not None and not isinstance(level, dict):
         rows = EvaluationRows.of(checked, labels, p_values, probabilities, groups, X, level, n, allow_empty)
-    outcome = Outcome.of(checked, labels)
+    outcome, has_classes = Outcome.of(checked, labels), classes is not None or isinstance(sets, PredictionSets)
     kinds, common = (
         outcome.by_kind(),
         {"alpha": of_labels, "X": X, "random_state": random_state, "confidence": confidence},
     )
+    parts = {
+        name: one.measure(outcome if one.by == "group" else kinds, groups, confidence)
+        for name, one in BREAKDOWNS.items()
+    }
     return Evaluation(
         overall={
             name: one.measure(outcome if one.needs_features or not one.streams else kinds, **common)
             for name, one in METRICS.items()
         },
-        parts={
-            name: one.measure(outcome if one.by == "group" else kinds, groups, confidence)
-            for name, one in BREAKDOWNS.items()
-        },
+        parts=parts,
         alpha=level,
         n=len(checked),
         evidence=rows,
         confidence=check_confidence(confidence),
+        remarks=about_unknown(parts["by_label"] or {}, checked.classes.tolist()) if has_classes else (),
     )

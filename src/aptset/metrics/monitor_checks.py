@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from math import inf, isfinite
 from numbers import Real
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core.dates import DAY_FIRST, MONTH_FIRST, read_times
 from aptset.core.labels import coded_list, hashable, with_one_missing
 from aptset.core.store import (
     ALPHA,
@@ -152,18 +153,23 @@ def check_same_row(number: int, what: str, before: int, now: int, unknown: int) 
 
 
 def check_times(time: Any, n_rows: int | None) -> list[float]:
-    """Return times in seconds; dates without a zone are taken for UTC, numbers for seconds. One time for ``now``."""
+    """Return times in seconds; dates without a zone are taken for UTC, numbers for seconds. One time for ``now``.
+
+    Of texts only those with the year first are taken: rows come call by call, and a later call must not read 03/04/2026
+    in another way than an earlier one.
+    """
     name = "time" if n_rows is not None else "now"
     values = np.atleast_1d(np.asarray(time))
-    try:
-        if values.dtype.kind == "M":
-            seconds = values.astype("datetime64[us]").astype(np.int64) / 1e6
-            seconds[np.isnat(values)] = np.nan
-        elif values.dtype.kind in "iuf":
-            seconds = values.astype(np.float64)
-        else:
-            seconds = np.array([_seconds(value) for value in values.tolist()], dtype=np.float64)
-    except (TypeError, AttributeError):
+    if values.dtype.kind == "M":
+        seconds = values.astype("datetime64[us]").astype(np.int64) / 1e6
+        seconds[np.isnat(values)] = np.nan
+    elif values.dtype.kind in "iuf":
+        seconds = values.astype(np.float64)
+    elif values.ndim == 1 and all(isinstance(value, str | date | None) for value in values.tolist()):
+        times = read_times(values.tolist(), name)
+        check_year_first(name, times.how)
+        seconds = np.array(times.keys, dtype=np.float64)
+    else:
         seconds = np.array([np.nan])
     if seconds.ndim != 1 or len(seconds) != (1 if n_rows is None else n_rows) or not np.isfinite(seconds).all():
         raise ValueError(
@@ -174,10 +180,13 @@ def check_times(time: Any, n_rows: int | None) -> list[float]:
     return listed
 
 
-def _seconds(value: date) -> float:
-    if not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day)
-    return (value if value.tzinfo is not None else value.replace(tzinfo=UTC)).timestamp()
+def check_year_first(name: str, how: str) -> None:
+    """Refuse dates with the day or the month first."""
+    if how in (DAY_FIRST, MONTH_FIRST):
+        raise ValueError(
+            f"{name} must hold dates (datetime, numpy or pandas), numbers of seconds or texts such as 2024-12-31; got "
+            f"texts {how}. Pass pandas.to_datetime(column, dayfirst={how == DAY_FIRST})."
+        )
 
 
 def check_row_groups(

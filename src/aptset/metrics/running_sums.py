@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from aptset.core.labels import as_objects
 from aptset.metrics import BREAKDOWNS, METRICS
 from aptset.metrics.estimates import check_confidence
-from aptset.metrics.evaluation import Evaluation, check_judged
+from aptset.metrics.evaluation import Evaluation, about_unknown, check_judged
 from aptset.metrics.outcome import Outcome
 
 
@@ -102,20 +103,24 @@ class RunningSums:
             self.by_group = self.by_group or RowCounts()
             self.by_group.add(groups, sizes, covered)
 
-    def evaluation(self, alpha: Any = None, confidence: float = 0.95) -> Evaluation:
-        """Return what :func:`aptset.evaluate` says of the same rows at once."""
+    def evaluation(
+        self, alpha: Any = None, confidence: float = 0.95, classes: Iterable[Any] | None = None
+    ) -> Evaluation:
+        """Return what :func:`aptset.evaluate` says of the same rows at once; ``classes`` are those of the model."""
         sure = check_confidence(confidence)
         most = len(self.members.union(self.by_label.values))  # every label that came, in a set or as the truth
         outcome, _ = self.by_label.outcome(most)
         within, groups = (outcome, None) if self.by_group is None else self.by_group.outcome(most)
         level, alpha = check_judged(alpha, outcome.labels, groups, None)
+        parts = {
+            name: one.measure(within if one.by == "group" else outcome, groups, sure)
+            for name, one in BREAKDOWNS.items()
+        }
         return Evaluation(
             overall={name: one.measure(outcome, alpha=alpha, confidence=sure) for name, one in METRICS.items()},
-            parts={
-                name: one.measure(within if one.by == "group" else outcome, groups, sure)
-                for name, one in BREAKDOWNS.items()
-            },
+            parts=parts,
             alpha=level,
             n=outcome.n,
             confidence=sure,
+            remarks=() if classes is None else about_unknown(parts["by_label"] or {}, classes),
         )

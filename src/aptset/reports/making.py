@@ -6,7 +6,8 @@ import base64
 import hashlib
 import html
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,7 @@ def report(
     normalize: bool | None = None,
     logits: bool = False,
     assurance: float | Assurance | None = None,
+    remarks: Sequence[str] = (),
 ) -> Report:
     """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
@@ -190,6 +192,9 @@ def report(
     assurance : float or Assurance, optional
         As in ``predict_set``, by default the classifier's: the page opens at the level at which assured sets run, and
         says which was asked for. For sets without groups.
+    remarks : sequence of str, optional
+        Sentences to show beside the verdict, such as how many rows were left out. Labels that the model does not know
+        are counted there by themselves.
 
     Returns
     -------
@@ -220,6 +225,7 @@ def report(
         }
         evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)
+        evaluation = replace(evaluation, remarks=(*remarks, *evaluation.remarks))
         deciding = who_decides(source, evaluation.evidence)
         made = Report(render(summarise(evaluation, str(title), count, random_state, deciding)), evaluation)
         on_rows(evaluation.n)

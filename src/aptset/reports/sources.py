@@ -20,7 +20,7 @@ from aptset.conformal.measure import Measure, Thresholds, p_values_of_one_model,
 from aptset.conformal.scheme import Scheme
 from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import Groups, Ids, groups_overlap
-from aptset.core.labels import as_labels, check_length, columns_of
+from aptset.core.labels import as_labels, check_length, known_columns
 from aptset.core.levels import Level, alpha_of, check_level
 from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, softmax_of
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
@@ -253,7 +253,7 @@ def _of_classifier(
     level, assured = level_of_page(held_out, asked)
     (samples, _) = fitted.rule.samples(X, passed, **chance)
     levels = [Fraction(str(level)), Fraction(str(_NEARLY_ONE))]
-    rule, columns = fitted.rule, columns_of(as_labels(y, "y"), fitted.rule.classes)
+    rule, columns = fitted.rule, known_columns(as_labels(y, "y"), fitted.rule.classes, "y")
     check_length(columns, len(samples), "y")
     answer = ask(fitted, samples, columns, levels, classifier.allow_empty, on_rows)
     sets, last = answer.sets
@@ -298,7 +298,7 @@ def _of_calibration(
     held_out, randomized, may_be_empty = calibration.held_out, calibration.chance.randomized, calibration.allow_empty
     settings = {"Model": "probabilities were given", **({"Levels": assured} if assured else {})}
     settings |= _settings(scheme.name, held_out, str(calibration.conformity), calibration.chance, may_be_empty)
-    columns = columns_of(as_labels(y, "y"), calibration.classes)
+    columns = known_columns(as_labels(y, "y"), calibration.classes, "y")
     check_length(columns, len(sets), "y")
     of_row = group_of_rows(held_out.groups, columns, held_out.resolve_groups(by, len(sets))[0])
     folds = None

@@ -239,6 +239,7 @@ def _page(
         "title": title,
         "made": made_by(data),
         "words": first,
+        "remarks": evaluation.remarks,
         "alpha": alpha,
         "is_whole": data["mode"] == "rows",
         "n_examples": len(data["examples"]),

@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.core.labels import as_labels, as_objects, check_labels, check_length, columns_in_order, columns_of, distinct
-from aptset.core.tables import Backend, Lists, is_table, make_table_with_lists, plain_list, read_lists
+from aptset.core.labels import (
+    as_labels,
+    as_objects,
+    check_labels,
+    check_length,
+    columns_in_order,
+    columns_of,
+    distinct,
+    known_columns,
+)
+from aptset.core.tables import Backend, Lists, is_table, library_of, make_table_with_lists, plain_list, read_lists
 from aptset.kernels.blocks import sizes_of
 from aptset.kernels.long_arrays import Judged, judged, pointers_of
 from aptset.kernels.membership import LateMembers
@@ -62,13 +71,20 @@ def as_html(sets: PredictionSets) -> str:
     return f"<p>{escape(_title(sets))}</p><table>{head}{cells}</table>"
 
 
+def shown(label: Any) -> str:
+    """Return a label in one line, in quotes where commas or blanks at its ends would hide where it stops."""
+    text = str(label)
+    is_plain = text.isprintable() and text == text.strip() and not any(mark in text for mark in ",{}") and text
+    return text if is_plain else repr(text)
+
+
 def _title(sets: PredictionSets) -> str:
     mean = f", mean size {sets.sizes.mean():.3g}" if len(sets) else ""
     return f"PredictionSets: {len(sets)} row{'s' * (len(sets) != 1)}, {len(sets.classes)} classes{mean}"
 
 
 def _row_text(sets: PredictionSets, row: int) -> str:
-    labels = [str(label) for label in sets[row][:_SHOWN_LABELS]]
+    labels = [shown(label) for label in sets[row][:_SHOWN_LABELS]]
     left_out = int(sets.sizes[row]) - len(labels)
     return ", ".join(labels) + (f", ... {left_out} more" if left_out else "")
 
@@ -201,12 +217,13 @@ class PredictionSets(Sequence[NDArray[Any]]):
         return cls.trusted(lists.pointers, lists.positions, names)
 
     def named_as(self, rows: Any) -> PredictionSets:
-        """Return the same sets with the names of the rows that they were made for, if these are pandas'."""
-        if not hasattr(rows, "iloc") or len(rows) != len(self):
+        """Return the same sets with the names of the rows that they were made for, and the library of their frame."""
+        if library_of(rows) is None or len(rows) != len(self):
             return self
         lazy = self.__dict__.get("_lazy")
         sets = PredictionSets.trusted(self.indptr, self.indices if lazy is None else lazy, self.classes)
-        object.__setattr__(sets, "row_names", rows.index)
+        object.__setattr__(sets, "row_names", rows.index if hasattr(rows, "iloc") else None)
+        object.__setattr__(sets, "_library", library_of(rows))
         return sets
 
     @property
@@ -226,7 +243,10 @@ class PredictionSets(Sequence[NDArray[Any]]):
         return list(self)
 
     def covers(self, labels: ArrayLike) -> NDArray[np.bool_]:
-        """Tell for each row whether the set holds the given label (never, for a label outside the classes)."""
+        """Tell for each row whether the set holds the given label (never, for a label outside the classes).
+
+        Labels of a type that no class can equal, numbers where classes are texts, are refused.
+        """
         return self.judged(labels, 0).holds
 
     def judged(self, labels: ArrayLike, most_kinds: int) -> Judged:
@@ -234,20 +254,20 @@ class PredictionSets(Sequence[NDArray[Any]]):
         wanted, n_classes = as_labels(labels, "labels"), len(self.classes)
         check_length(wanted, len(self), "labels")
         sizes = n_classes + 1 if 2 * n_classes * (n_classes + 1) <= most_kinds else 0
-        return judged(self.indptr, self._in_any_order(), columns_of(wanted, self.classes), n_classes, sizes)
+        return judged(self.indptr, self._in_any_order(), known_columns(wanted, self.classes), n_classes, sizes)
 
-    def to_frame(self, backend: Backend = "pandas") -> Any:
+    def to_frame(self, backend: Backend | None = None) -> Any:
         """Return a data frame with columns ``size`` and ``labels`` (a list per row).
 
         In pandas it has the index of the frame that the sets were made for: ``X.join(sets.to_frame())`` fits.
 
         Parameters
         ----------
-        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
-            The library of the frame, which must be installed.
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame, which must be installed; by default that of the rows, pandas for arrays.
         """
-        lists = Lists(self.indptr, self.indices, self.classes)
-        return make_table_with_lists({"size": self.sizes}, "labels", lists, backend, self.row_names)
+        lists, library = Lists(self.indptr, self.indices, self.classes), self.__dict__.get("_library", "pandas")
+        return make_table_with_lists({"size": self.sizes}, "labels", lists, backend or library, self.row_names)
 
     def intervals(self, order: Any = None) -> Intervals:
         """Return the lowest and the highest label of every set, for labels that have an order.
@@ -307,6 +327,8 @@ class PredictionSets(Sequence[NDArray[Any]]):
         sets = PredictionSets.trusted(indptr, self.indices[position], self.classes)
         if self.row_names is not None:
             object.__setattr__(sets, "row_names", self.row_names[rows])
+        if "_library" in self.__dict__:
+            object.__setattr__(sets, "_library", self.__dict__["_library"])
         return sets
 
     def __iter__(self) -> Iterator[NDArray[Any]]:

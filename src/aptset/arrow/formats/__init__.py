@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -25,6 +25,13 @@ BATCH_ROWS = 65_536
 _BROKEN = (pa.ArrowException, EOFError, OSError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error)
 _ORDER = ("delimited", "parquet", "ipc", "arrays")  # as messages name them; others follow
 _COMPRESSED = (".gz", ".bz2", ".zst")
+
+
+class Dialect(NamedTuple):
+    """How a CSV is written: what stands between cells, and the encoding."""
+
+    separator: str = ","
+    encoding: str = "utf-8"
 
 
 class TableFile(ABC):
@@ -41,6 +48,16 @@ class TableFile(ABC):
     def note(self) -> str:
         """How the file is read, in words, where that is not plain."""
         return ""
+
+    @property
+    def dialect(self) -> Dialect:
+        """How a file that is text is written; UTF-8 with commas for others."""
+        return Dialect()
+
+    @property
+    def decimals(self) -> frozenset[str]:
+        """The columns whose numbers have decimal commas, of a format that is text."""
+        return frozenset()
 
     @property
     @abstractmethod

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
-from aptset.arrow.formats import Keys, TableFile, check_row_count
+from aptset.arrow.formats import Dialect, Keys, TableFile, check_row_count
 from aptset.core.files import as_utf8
 
 _BLOCK = 4 << 20  # bytes at a time that are looked at for quotes; the first of them tell the dialect
@@ -61,10 +61,20 @@ class DelimitedText(TableFile):
     @property
     def note(self) -> str:
         """How the file is read, in words, where it is not in UTF-8 with commas."""
-        commas = "; decimal commas become points" if self._decimals else ""
+        commas = "; numbers have decimal commas" if self._decimals else ""
         name = _SEPARATORS.get(self._separator, repr(self._separator))
         said = f"{self.path.name}: read as {self._encoding.upper()}, columns separated by {name}{commas}."
         return "" if self._is_plain else said
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the file is written."""
+        return Dialect(self._separator, self._encoding)
+
+    @property
+    def decimals(self) -> frozenset[str]:
+        """The columns whose numbers have decimal commas."""
+        return self._decimals
 
     @cached_property
     def names(self) -> list[str]:
@@ -162,10 +172,10 @@ class DelimitedText(TableFile):
         return self._converted(table, wanted, na=True)
 
     def _converted(self, rows: Any, wanted: Mapping[str, pa.DataType], na: bool) -> Any:
-        """Write decimal commas as points, and take empty texts for missing ones."""
+        """Write decimal commas of numbers as points, and take empty texts for missing ones."""
         for number, field in enumerate(rows.schema):
             column = cells = rows.column(number)
-            if field.name in self._decimals:
+            if field.name in self._decimals and wanted.get(field.name) != pa.string():  # a text stays as it is written
                 column = pc.replace_substring(column, ",", ".")
                 if wanted.get(field.name) == pa.float64():
                     column = _without_empty(pc.utf8_trim_whitespace(column)).cast(pa.float64())
