@@ -214,6 +214,7 @@ class Drift:
         tests = f"{in_p(self.p_order)} along the order, {_short(self.p_labels)} for the labels"
         tests += "" if self.p_features is None else f", {_short(self.p_features)} for the features"
         tests += "" if self.p_last is None else f", {_short(self.p_last)} for the last rows"
+        tests += f"; each check is judged at level {FALSE_ALARMS / CHECKS:.2g}"
         repeats = f" {self.repeated:,} rows occur more than once." if self.repeated else ""
         if not self.warning:
             return f"No sign of drift ({tests}).{repeats}"

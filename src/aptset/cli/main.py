@@ -23,6 +23,7 @@ from aptset.cli.options import (
     JOBS,
     LEVEL,
     MODEL,
+    NO_EMPTY,
     QUIET,
     RANDOMIZED,
     ROW_ID,
@@ -87,7 +88,7 @@ def main(debug: bool) -> None:
 @click.option(
     "--calibration", default="split", show_default=True, type=CALIBRATIONS, help="Which rows train and which calibrate."
 )
-@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
+@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED, NO_EMPTY])
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @with_options(BANDS)
 @ROW_ID

@@ -79,6 +79,14 @@ RANDOMIZED = click.option(
     show_default=True,
     help="Draw u, for exact coverage; or u = 1, for sets that chance has no part in and that cover more.",
 )
+NO_EMPTY = click.option(
+    "--no-empty",
+    "allow_empty",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="An empty set gets its most likely label; coverage can only rise.",
+)
 SHARE = click.option("--share", type=float, help="The share of the rows that calibrates in a split; 0.5 by default.")
 TRUST = click.option(
     "--trust", multiple=True, metavar="NAME", help="Run the code of this score's module, class, function or pickle."
@@ -156,7 +164,7 @@ def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
     """Return the options of a command that trains, as the settings of a run."""
     from aptset.cli.label_tables import label_settings  # loaded with files, which other commands do not need
 
-    names = ["model", "calibration", "share", "alphas", "level", "randomized", "groups", "row_id"]
+    names = ["model", "calibration", "share", "alphas", "level", "randomized", "allow_empty", "groups", "row_id"]
     settings = {name: options[name] for name in [*names, "seed", "jobs", "trust"]}
     conformity, bands = label_settings(options, quiet)
     return {**settings, "conformity": conformity, "bands": bands, "choice": choice_of(options)}
@@ -169,7 +177,10 @@ def only_one(alphas: tuple[float, ...]) -> float:
     return alphas[0]
 
 
-_OF_TABLES = ("model", "calibration", "conformity", "level", "randomized", "groups", "bands", "counts", "row_id")
+_OF_TABLES = (
+    *("model", "calibration", "conformity", "level", "randomized", "allow_empty"),
+    *("groups", "bands", "counts", "row_id"),
+)
 
 
 def refuse_without_table(target: str | None) -> None:
@@ -177,7 +188,7 @@ def refuse_without_table(target: str | None) -> None:
     names = [*_OF_TABLES, "drop", "features", "keep_text", "sep", "encoding", "trust", "jobs"]
     given = [name for name in names if is_given(name)] + (["target"] if target is not None else [])
     if given:
-        name = {"row_id": "id", "keep_text": "keep-text"}.get(given[0], given[0])
+        name = {"row_id": "id", "keep_text": "keep-text", "allow_empty": "no-empty"}.get(given[0], given[0])
         raise click.UsageError(f"--{name} needs a TABLE; without one the run is about embedded data.")
 
 

@@ -30,6 +30,7 @@ from aptset.cli.options import (
     CONFORMITY,
     DIALECT,
     FRESH_U,
+    NO_EMPTY,
     QUIET,
     SEEDS,
     TRUST,
@@ -53,6 +54,7 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @with_options(BANDS)
 @WEIGHTS
 @click.option("--deterministic", is_flag=True, help="u = 1: chance only orders equal probabilities.")
+@NO_EMPTY
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
 @QUIET
 @AS_JSON
@@ -78,7 +80,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     check_other_files([Path(out)], files_read(options, label))
     sources, one = sources_of(options, label, quiet)
     conformity, bands = label_settings(options, quiet, one and one.file.rows)
-    settings = {"conformity": conformity, "normalize": options["normalize"]}
+    settings = {name: options[name] for name in ("normalize", "allow_empty")} | {"conformity": conformity}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
         calibration = calibrate_files(sources, counter, bands or (options["groups"] == "label" and "label"), **settings)

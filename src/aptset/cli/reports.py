@@ -21,6 +21,7 @@ from aptset.cli.options import (
     LEVEL,
     MODEL,
     MODEL_HELP,
+    NO_EMPTY,
     QUIET,
     RANDOMIZED,
     ROW_ID,
@@ -37,7 +38,14 @@ from aptset.cli.options import (
     workers,
 )
 
-OF_TABLES = {"model": "--model", "target": "--target", "jobs": "--jobs", "bands": "--bands", "counts": "--counts"}
+OF_TABLES = {
+    "model": "--model",
+    "target": "--target",
+    "jobs": "--jobs",
+    "bands": "--bands",
+    "counts": "--counts",
+    "allow_empty": "--no-empty",
+}
 OF_EITHER = {"calibration": "-c", "groups": "--groups", "row_id": "--id"}
 OF_PROBABILITIES = {
     "label": "--label",
@@ -77,7 +85,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
 @with_options([WEIGHTS, ROW_ID])
-@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
+@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED, NO_EMPTY])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @with_options(BANDS)
 @with_options([*COLUMNS, *DIALECT, TRUST])

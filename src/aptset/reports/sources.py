@@ -28,7 +28,7 @@ from aptset.core.validate import all_at_once, check_flag, check_flag_or_none
 from aptset.kernels.formula import Floats, normalised
 from aptset.kernels.rows import Rows, label_scores
 from aptset.metrics.coverage_distribution import FoldCounts
-from aptset.metrics.evaluation_rows import EvaluationRows, Origin, as_group_list
+from aptset.metrics.evaluation_rows import EvaluationRows, Origin, as_group_list, words_of_model
 from aptset.metrics.features import can_be_sliced
 
 Columns = NDArray[np.int64]
@@ -302,7 +302,8 @@ def _with_rows(
 ) -> Evaluation:
     likely = None if may_be_empty else last.indices[last.indptr[:-1]].astype(np.int64)
     rows = EvaluationRows(sets, as_labels(y, "y"), p_values, chances, as_group_list(groups), features, likely, origin)
-    return replace(evaluation, evidence=rows)
+    model = words_of_model(sets, y, np.asarray(chances), evaluation.confidence)
+    return replace(evaluation, evidence=rows, model=model, n_calibration=origin.n)
 
 
 def _origin(

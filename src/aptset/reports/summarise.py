@@ -18,6 +18,8 @@ from aptset import CoverageMonitor, Estimate, Evaluation, WorstSlice
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.core.validate import check_generator
 from aptset.metrics import Metric
+from aptset.metrics.coverage_distribution import FALSE_ALARMS, FEW_POINTS
+from aptset.metrics.evaluation import level_that_fits
 from aptset.metrics.evaluation_rows import LEVELS, EvaluationRows, Origin, coverage_curve
 from aptset.metrics.monitor import rows_to_monitor
 from aptset.reports import measures, words
@@ -124,7 +126,6 @@ def along_the_rows(evidence: EvaluationRows, alpha: float) -> str | None:
     return f"{monitor.evidence_in_words()} ({monitor.alarm:g} would be an alarm)"
 
 
-CONFIDENCE = 0.95
 # Levels of the slider where p-values are too many to travel: every half percent, finer at the small end.
 FEW_ALPHAS = [0.001, 0.002, 0.003, 0.004, *(float(level) for level in LEVELS)]
 
@@ -191,13 +192,16 @@ def _facts(evaluation: Evaluation, evidence: EvaluationRows, parts: dict[str, me
         "folds": _sizes_of_folds(origin),
         "is_upper_open": origin.is_upper_open,
         "losses": origin.losses,
-        "accuracy": words.accuracy_of(evidence),
-        "confidence": CONFIDENCE,
-        "level": words.FALSE_ALARMS,
+        "right": None if evaluation.model is None else evaluation.model.accuracy.count,
+        "stops": None if evaluation.model is None else level_that_fits(evaluation.model.accuracy, origin.n),
+        "confidence": words.CONFIDENCE,
+        "level": FALSE_ALARMS,
+        "few_points": FEW_POINTS,
         "sentences": words.sentences_of(origin),
         "headlines": words.HEADLINES,
+        "states": words.STATES,
         "most_parts": words.MOST_PARTS,
-        "agrees": words.AGREES,
+        "not_contradicted": words.NOT_CONTRADICTED,
         "curve": {name: values.tolist() for name, values in coverage_curve(evidence).items()},
         "slice": None if evaluation.worst_slice is None else {"rows": len(evaluation.worst_slice.rows)},
     }
@@ -229,7 +233,7 @@ def _page(
     evaluation: Evaluation, evidence: EvaluationRows, title: str, data: dict[str, Any], parts: dict[str, Any]
 ) -> dict[str, Any]:
     alpha = float(evaluation.alpha or 0)
-    first = words.first_words(evidence, alpha, evaluation.coverage, evaluation.mean_size, CONFIDENCE, parts)
+    first = words.first_words(evaluation, parts)
     settings = {"Test rows": f"{evaluation.n:,}", "Classes": f"{len(evidence.sets.classes):,}", "alpha": f"{alpha:g}"}
     monitored = along_the_rows(evidence, alpha)
     settings |= {} if monitored is None else {"Monitor along the test rows": monitored}

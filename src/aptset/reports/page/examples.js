@@ -58,7 +58,7 @@ function rowBox(found, now) {
   const { example, size, covered, members } = found;
   const tags = [
     element("span", { className: covered ? "tag" : "tag missed", textContent: covered ? "covered" : "missed" }),
-    ...(size ? [] : [element("span", { className: "tag empty", textContent: "empty" })]),
+    ...(size ? [] : [element("span", { className: "tag empty", textContent: "empty: no label fits well enough" })]),
   ];
   const what = element(
     "div",
