@@ -94,7 +94,8 @@ class Audit:
         """Return the verdicts for notebooks."""
         head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"
         rows = [(name, verdict.sentence()) for name, verdict in self.verdicts.items()]
-        return html_table(head, ("calibration", "verdict"), rows, [f"Drift: {self.drift.sentence()}"])
+        drift = f"Drift: {self.drift.sentence()}"
+        return html_table(head, ("calibration", "verdict"), rows, [drift, ENDING.strip()]) + self.splits.html()
 
     def __repr__(self) -> str:
         head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"

@@ -235,7 +235,9 @@ class Comparison:
             for name in self.ranking
         ]
         head = f"Comparison of {len(rows)} candidates on {self.splits.repetitions} splits, alpha={self.alpha:g}"
-        return html_table(head, ("", *(metric.short for metric in OF_SPLITS.values())), rows, [self.advice()])
+        return html_table(
+            head, ("", *(metric.short for metric in OF_SPLITS.values())), rows, [*self.sentences(), self.advice()]
+        )
 
     def __repr__(self) -> str:
         long = min(44, max(map(len, self.ranking)))

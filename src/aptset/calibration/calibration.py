@@ -18,7 +18,7 @@ from aptset.conformal.measure import Measure, Thresholds, mask_of_one_model, p_v
 from aptset.core.devices import as_given
 from aptset.core.randomization import BY_CONTENT, Chance, NewU
 from aptset.core.tables import html_table
-from aptset.core.validate import check_alpha, check_alphas
+from aptset.core.validate import answers_foreign_keywords, check_alpha, check_alphas
 from aptset.kernels.formula import Floats, Formula
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
@@ -139,6 +139,7 @@ class Calibration:
         first_row: int = ...,
         weights: ArrayLike | None = ...,
     ) -> list[PredictionSets]: ...
+    @answers_foreign_keywords
     def predict_set(
         self,
         probabilities: Any,

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from aptset import LabelBands, PredictionSets
 from aptset.conformal.scheme import Scheme
 from aptset.core.randomization import NewU
-from aptset.core.validate import check_alpha, check_alphas
+from aptset.core.validate import answers_foreign_keywords, check_alpha, check_alphas
 from aptset.estimator.learning import fit, fit_and_predict, prepare
 from aptset.estimator.predicting import Answering
 from aptset.estimator.storage import save_classifier
@@ -121,6 +121,7 @@ class ConformalClassifier(Answering):
     0.95
     """
 
+    @answers_foreign_keywords
     def __init__(
         self,
         estimator: Any,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Self, overload
@@ -175,6 +174,7 @@ class Answering(Conventions):
         u: NewU = ...,
         ids: Any = ...,
     ) -> list[PredictionSets]: ...
+    @validate.answers_foreign_keywords
     def predict_set(
         self,
         X: Any,
@@ -228,11 +228,6 @@ class Answering(Conventions):
         fitted = self._fitted()
         samples, _ = fitted.rule.samples(X, groups, u, ids)
         return fitted.p_values(samples, self.n_jobs)
-
-    def predict_p(self, X: Any, **options: Any) -> Floats:
-        """Return :meth:`p_values`, which is its name now; the old one goes after 0.1."""
-        warnings.warn("predict_p is now called p_values; the old name goes after 0.1.", FutureWarning, stacklevel=2)
-        return self.p_values(X, **options)
 
     def sets_and_p_values(
         self, X: Any, alpha: float | None = None, *, groups: Any = None, u: NewU = None, ids: Any = None

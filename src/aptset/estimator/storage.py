@@ -154,7 +154,8 @@ def full_score(stored: Any, where: str) -> Score:
 
 FACTS = "classifier.aptset"
 _DIGITS = 12  # of the digest in the name of a file of models
-_LIBRARIES = ("numpy", "scikit-learn", "skops", "xgboost", "lightgbm", "catboost")
+_ALWAYS = ("numpy", "scikit-learn", "skops")
+_LIBRARIES = (*_ALWAYS, "xgboost", "lightgbm", "catboost")
 
 
 def _sizes(facts: Facts, names: Any) -> dict[str, int]:
@@ -286,8 +287,15 @@ def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -
         "unseen_label_chance": state["unseen_label_chance"],
         "n_models": len(state["models"]),
         "n_members": state["n_members"],
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}},
+        "versions": {"python": platform.python_version(), **_versions_of(state["estimator"])},
     }
+
+
+def _versions_of(estimator: Any) -> dict[str, str | None]:
+    """Return the versions of what opens the models, and of those libraries that the estimator comes from."""
+    settings: dict[str, Any] = getattr(estimator, "get_params", dict)()
+    used = {type(value).__module__.split(".")[0] for value in (estimator, *settings.values())}
+    return {name: _version(name) for name in _LIBRARIES if name in _ALWAYS or name in used}
 
 
 def _version(package: str) -> str | None:

@@ -17,6 +17,8 @@ from aptset import Evaluation
 from aptset.core import validate
 from aptset.core.files import atomic_write
 from aptset.core.runner import counting
+from aptset.core.tables import column_values, plain_list
+from aptset.core.validate import install
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import Summary, summarise
 
@@ -31,7 +33,7 @@ def check_page_path(path: Any) -> Path:
 
 def needs_jinja(error: ImportError) -> ImportError:
     """Return the error about a missing extra."""
-    return ImportError(f"aptset.report needs jinja2 ({error}). Install it with: pip install 'aptset[report]'")
+    return ImportError(f"aptset.report needs jinja2 ({error}). Install it with: {install('report')}")
 
 
 # The parts of each page's one script, in the order in which they build on each other.
@@ -208,7 +210,8 @@ def report(
         of_rows = {"u": u, "ids": ids, "weights": weights, "normalize": normalize, "logits": logits}
         evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)
-        made = Report(render(summarise(evaluation, str(title), count, random_state)), evaluation)
+        names = column_values(X, ids) if isinstance(ids, str) else None if ids is None else plain_list(ids)
+        made = Report(render(summarise(evaluation, str(title), count, random_state, names)), evaluation)
         on_rows(evaluation.n)
     if target is not None:
         made.save(target)

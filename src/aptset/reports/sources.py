@@ -223,7 +223,7 @@ def _of_classifier(
     check_length(columns, len(samples), "y")
     answer = ask(fitted, samples, columns, levels, classifier.allow_empty, on_rows)
     sets, last = answer.sets
-    settings = {"Model": str(classifier.estimator), "Levels": f"{classifier.level}, alpha runs at {level:g}"}
+    settings = {"Model": _short_name(classifier.estimator), "Levels": f"{classifier.level}, alpha runs at {level:g}"}
     settings |= _settings(rule.scheme.name, held_out, str(rule.score), rule.chance, classifier.allow_empty)
     unseen = classifier.unseen_label_chance_
     known = f"the {len(rule.classes)} labels that are known"
@@ -339,6 +339,16 @@ def _groups_shown(groups: Any, known: Groups, of_row: NDArray[np.int64]) -> tupl
     return [names[band] for band in of_row.tolist()], True
 
 
+def _short_name(model: Any) -> str:
+    """Return a short description of a model: the steps of a pipeline by their names, else its settings in one line."""
+    steps = getattr(model, "steps", None)
+    if isinstance(steps, list):
+        return " → ".join(type(step).__name__ for _, step in steps)
+    text = " ".join(str(model).split())
+    return text if len(text) <= _MOST_LETTERS else type(model).__name__
+
+
+_MOST_LETTERS = 80
 _SOURCES = {"content": "the content of the row", "ids": "the id of the row", "given": "the caller"}
 
 

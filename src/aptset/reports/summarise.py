@@ -28,6 +28,7 @@ from aptset.reports.words import laws_of_parts
 
 MOST_LABELS = 30
 _MOST_FEATURES = 8
+_FEWEST_IN_SLICE = 10  # rows; the coverage of fewer says nothing
 _MOST_TEXT = 120
 
 
@@ -47,12 +48,15 @@ def choose_examples(
     return np.sort(np.array(chosen, dtype=np.intp))
 
 
-def describe_examples(evidence: EvaluationRows, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
+def describe_examples(
+    evidence: EvaluationRows, rows: NDArray[np.intp], ids: list[Any] | None = None
+) -> list[dict[str, Any]]:
     """Return for each row its number, true label, group, features in words, and its labels with both bars."""
     texts = _texts(evidence.X, rows)
     return [
         {
             "row": int(row),
+            "id": None if ids is None else str(ids[row]),
             "truth": str(evidence.labels[row]),
             "truth_p": float(evidence.p_of_truth[row]),
             "column": int(evidence.columns[row]),
@@ -102,7 +106,7 @@ def _short(value: Any) -> str:
 
 def slice_in_words(worst: WorstSlice | None) -> dict[str, Any] | None:
     """Return the share of the rows in the slice, a sentence for each column that weighs most, and what was left out."""
-    if worst is None:
+    if worst is None or len(worst.rows) < _FEWEST_IN_SLICE:
         return None
     return {
         "share": f"{100 * worst.share:.3g} %",
@@ -150,7 +154,9 @@ def check_reportable(evaluation: Any) -> Any:
     return evaluation.evidence
 
 
-def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state: Any) -> Summary:
+def summarise(
+    evaluation: Evaluation, title: str, n_examples: int, random_state: Any, ids: list[Any] | None = None
+) -> Summary:
     """Return what a report on an evaluation says."""
     evidence: EvaluationRows = check_reportable(evaluation)
     alpha = float(evaluation.alpha or 0)  # evidence is there only with a level
@@ -167,7 +173,7 @@ def summarise(evaluation: Evaluation, title: str, n_examples: int, random_state:
     if evidence.origin.folds is not None:
         every = [group.below for fold in evidence.origin.folds for group in fold]
         columns["folds"] = pack(np.concatenate([np.zeros(0, dtype=np.int64), *every]))
-    rows = describe_examples(evidence, shown)
+    rows = describe_examples(evidence, shown, ids)
     if measured.position is not None:
         rows = [{**row, "position": int(measured.position[row["row"]])} for row in rows]
     mode = "rows" if measured.is_whole else "levels"
@@ -203,7 +209,7 @@ def _facts(evaluation: Evaluation, evidence: EvaluationRows, parts: dict[str, me
         "most_parts": words.MOST_PARTS,
         "not_contradicted": words.NOT_CONTRADICTED,
         "curve": {name: values.tolist() for name, values in coverage_curve(evidence).items()},
-        "slice": None if evaluation.worst_slice is None else {"rows": len(evaluation.worst_slice.rows)},
+        "slice": slice_in_words(evaluation.worst_slice) and {"rows": len(getattr(evaluation.worst_slice, "rows", ()))},
     }
 
 

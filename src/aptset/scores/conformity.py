@@ -70,10 +70,10 @@ def _around_another(conformity: Tempered | Gridded) -> Score:
 
 
 def _named(name: str) -> Score:
-    known = ALIASES.get(name, name)
+    known = ALIASES.get(name.casefold(), name.casefold())  # "APS", "RAPS", "LAC": as papers write them
     if known in SCORES:
         return SCORES[known]()
-    if name in ("pas", "prevalence"):
+    if known in ("pas", "prevalence"):
         raise ValueError(
             f"conformity={name!r} must know how often labels occur in training: pass "
             "aptset.Prevalence(collections.Counter(y_train))."
