@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from hashlib import blake2b
@@ -287,14 +287,14 @@ def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -
         "unseen_label_chance": state["unseen_label_chance"],
         "n_models": len(state["models"]),
         "n_members": state["n_members"],
-        "versions": {"python": platform.python_version(), **_versions_of(state["estimator"])},
+        "versions": {"python": platform.python_version(), **_versions_of(fitted.models)},
     }
 
 
-def _versions_of(estimator: Any) -> dict[str, str | None]:
-    """Return the versions of what opens the models, and of those libraries that the estimator comes from."""
-    settings: dict[str, Any] = getattr(estimator, "get_params", dict)()
-    used = {type(value).__module__.split(".")[0] for value in (estimator, *settings.values())}
+def _versions_of(models: Sequence[Any]) -> dict[str, str | None]:
+    """Return the versions of what opens the models, and of those libraries that the models come from."""
+    values = [value for model in models[:1] for value in (model, *getattr(model, "get_params", dict)().values())]
+    used = {type(value).__module__.split(".")[0] for value in values}
     return {name: _version(name) for name in _LIBRARIES if name in _ALWAYS or name in used}
 
 
