@@ -117,7 +117,7 @@ def test_sets_that_are_never_empty_have_a_law_from_below_only():
     assert set(curve["high"]) == {1.0}
     assert max(curve["low"]) < 1
     assert "lie above the lower edge of the band at every level" in report.html
-    assert "The band holds" not in report.html
+    assert "within the band" not in report.html
 
 
 def test_labels_that_a_calibration_within_labels_does_not_know():

@@ -100,7 +100,7 @@ def main(debug: bool) -> None:
 @QUIET
 @AS_JSON
 def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_json: bool, **options: Any) -> None:
-    """Train, calibrate and judge prediction sets on TABLE, or on embedded data without one.
+    """Train a model on TABLE, calibrate it, and test its prediction sets; without TABLE on example data.
 
     The folder holds the sets of the test rows, their evaluation, and the model: `aptset predict -c FOLDER` takes raw
     rows, and so does aptset.load(FOLDER) in Python.
@@ -142,7 +142,7 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
 @click.argument("artefact")
 @AS_JSON
 def inspect(artefact: str, as_json: bool) -> None:
-    """Say what an artefact or a folder of a classifier promises, for how many samples, from what data.
+    """Show what a calibration or the folder of a run promises, and what it was made from.
 
     \b
     Examples:
@@ -159,7 +159,7 @@ def inspect(artefact: str, as_json: bool) -> None:
 @main.command()
 @ALPHA
 @click.option("--within", default=0.01, show_default=True, help="How far the realised coverage may be from 1 - alpha.")
-@click.option("--confidence", default=0.95, show_default=True, help="The chance to stay within.")
+@click.option("--confidence", default=0.95, show_default=True, help="The probability to stay within.")
 @AS_JSON
 def plan(alpha: float, within: float, confidence: float, as_json: bool) -> None:
     """Say how much calibration data a margin needs.

@@ -24,7 +24,11 @@ QUIET = click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
 SEEDS = click.IntRange(0, 2**32 - 1)  # what scikit-learn takes
 SEED = click.option(
-    "--seed", default=0, type=SEEDS, show_default=True, help="Seed of the splits, the models and the uniforms."
+    "--seed",
+    default=0,
+    type=SEEDS,
+    show_default=True,
+    help="Seed of the splits, the models and the randomness of sets.",
 )
 # The names of aptset.cli.models, which loads scikit-learn: help must not wait for it. A test compares the two.
 MODEL_NAMES = ("logistic", "forest", "boosting", "bayes", "neighbours", "tree", "xgboost", "lightgbm", "catboost")
@@ -52,7 +56,7 @@ CONFORMITY = click.option(
     "--conformity",
     default="adaptive",
     show_default=True,
-    help="The score (raps, lac, saps, ...), auto, or module:object.",
+    help="The nonconformity score (aps, raps, lac, saps, ...), auto, or module:object.",
 )
 BANDS = [
     click.option(
@@ -71,13 +75,13 @@ LEVEL = click.option(
     default="nominal",
     show_default=True,
     type=click.Choice(["nominal", "guaranteed"]),
-    help="Run at alpha, or at the smaller level at which 1 - alpha is proven.",
+    help="Run at alpha, or at the smaller level that guarantees 1 - alpha.",
 )
 RANDOMIZED = click.option(
     "--randomized/--deterministic",
     default=True,
     show_default=True,
-    help="Draw u, for exact coverage; or u = 1, for sets that chance has no part in and that cover more.",
+    help="Randomise sets, for coverage that is exact; or not, for sets that are larger and cover more.",
 )
 NO_EMPTY = click.option(
     "--no-empty",
@@ -89,7 +93,7 @@ NO_EMPTY = click.option(
 )
 SHARE = click.option("--share", type=float, help="The share of the rows that calibrates in a split; 0.5 by default.")
 TRUST = click.option(
-    "--trust", multiple=True, metavar="NAME", help="Run the code of this score's module, class, function or pickle."
+    "--trust", multiple=True, metavar="NAME", help="Trust this module, class, function or pickle: its code is run."
 )
 COLUMNS = [
     click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out."),
@@ -97,8 +101,8 @@ COLUMNS = [
     click.option("--keep-text", is_flag=True, help="Use the words of text columns, which are left out by default."),
 ]
 DIALECT = [
-    click.option("--sep", help="What separates the columns of a CSV; found for ; | and tabs."),
-    click.option("--encoding", help="The alphabet of a CSV, such as latin-1; UTF-8 and UTF-16 are found."),
+    click.option("--sep", help="The separator of the columns of a CSV; commas, ; | and tabs are detected."),
+    click.option("--encoding", help="The character encoding of a CSV, such as latin-1; UTF-8 and UTF-16 are detected."),
 ]
 
 
@@ -128,13 +132,19 @@ def workers(_: Any, __: Any, jobs: int | None) -> int | None:
 
 
 JOBS = click.option("--jobs", type=int, callback=workers, help="Folds to fit at once; -1 for one per core.")
-ROW_ID = click.option("--id", "row_id", help="A column that names each row: its chance then comes from this id alone.")
+ROW_ID = click.option(
+    "--id", "row_id", help="A column with an id for each row; the randomness of a row then comes from its id alone."
+)
 FRESH_U = click.option(
     "--u",
     type=click.Choice(["fresh"]),
     help="fresh: new randomness in this run, instead of a hash of each row; for small files of rows that repeat.",
 )
-WEIGHTS = click.option("--weights", metavar="COLUMN", help="A column with the weight of each row: target over source.")
+WEIGHTS = click.option(
+    "--weights",
+    metavar="COLUMN",
+    help="A column with the importance weight of each row, for a distribution shift: target density over source.",
+)
 PROBABILITIES = [
     click.argument("probs", nargs=-1, required=True),
     click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),

@@ -53,9 +53,9 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @with_options(BANDS)
 @WEIGHTS
-@click.option("--deterministic", is_flag=True, help="u = 1: chance only orders equal probabilities.")
+@click.option("--deterministic", is_flag=True, help="Do not randomise sets; they are larger and cover more.")
 @NO_EMPTY
-@click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
+@click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the randomness of sets.")
 @QUIET
 @AS_JSON
 def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) -> None:

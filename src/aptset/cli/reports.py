@@ -96,7 +96,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @QUIET
 @AS_JSON
 def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **options: Any) -> None:
-    """Write one HTML page that shows what prediction sets are worth, and works offline.
+    """Write one HTML page about coverage and size of prediction sets; it works offline.
 
     \b
     Examples:
@@ -193,7 +193,7 @@ def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
 @click.option("-o", "--out", default="aptset-audit", show_default=True, help="Folder for the results.")
 @with_splits
 def audit(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> None:
-    """Split TABLE at random again and again: is the promise kept, and do the rows look exchangeable?
+    """Check the promise on many random splits of TABLE, and look for drift along its rows.
 
     A run can be stopped at any moment; the same command goes on where it was.
 
