@@ -16,8 +16,22 @@ from typing import Any
 import numpy as np
 
 from aptset.kernels import engines
+from benchmarks import (
+    acceptance,
+    files,
+    folds,
+    growth,
+    long_work,
+    overview,
+    peers,
+    regression,
+    report,
+    slices,
+    split,
+    verbs,
+    whole,
+)
 from benchmarks import cores as cores_of_verbs
-from benchmarks import files, folds, growth, long_work, overview, peers, regression, report, slices, split, verbs, whole
 from benchmarks.timing import Line, cores
 from benchmarks.verb_goals import of_verbs
 
@@ -76,12 +90,14 @@ def say(text: str) -> None:
     print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
 
 
-_WHAT = "gpu: the kernels on a device; cores: the verbs on 1, 2, 4, ... of the cores"
+_WHAT = (
+    "gpu: the kernels on a device; cores: the verbs on 1, 2, ... of the cores; acceptance: rows decided, and MAPIE's"
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("all", "gpu", "cores"), default="all", help=_WHAT)
+    parser.add_argument("what", nargs="?", choices=("all", "gpu", "cores", "acceptance"), default="all", help=_WHAT)
     parser.add_argument("--quick", action="store_true", help="smaller matrices and fewer rounds")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the results go")
     parser.add_argument("--keep", action="store_true", help="keep this quick run for others to compare with")
@@ -94,6 +110,9 @@ def main() -> None:
         return
     if settings.what == "cores":
         cores_of_verbs.run(settings.folder, machine(), settings.quick)
+        return
+    if settings.what == "acceptance":
+        acceptance.write(settings.folder)
         return
     start = time.perf_counter()
     results, lines = measure(settings.quick)

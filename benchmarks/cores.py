@@ -154,7 +154,7 @@ def page(facts: dict[str, Any]) -> str:
         f"({NOISE - 1:.0%} is noise)."
     )
     tables = [table(name, counts, found) for name, found in facts.items() if name not in ("machine", "date", "cores")]
-    return "\n\n".join(["# On one core and on many", said, *tables]) + "\n"
+    return "\n\n".join(["# Benchmarks on one core and on many", said, *tables]) + "\n"
 
 
 def table(name: str, counts: list[int], found: list[dict[str, float]]) -> str:

@@ -312,7 +312,7 @@ def page(facts: dict[str, Any]) -> str:
         f"{facts['first_calls_s'][0]:.2f} s, {facts['first_calls_s'][1]:.2f} s if kernels were compiled before. "
         f"All cores: {facts['cores']} of the same machine, compiled loops."
     )
-    return "# On a GPU\n\n" + said + "\n\n" + "\n".join(rows) + "\n\nMade by `python -m benchmarks gpu`.\n"
+    return "# Benchmarks on a GPU\n\n" + said + "\n\n" + "\n".join(rows) + "\n\nMade by `python -m benchmarks gpu`.\n"
 
 
 CELLS = ("limit_ms", "aptset_ms", "times_limit", "goal", "sort_ms", "torchcp_ms", "cores_ms", "topk_ms")

@@ -72,9 +72,24 @@ def several_groups(p: np.ndarray, labels: np.ndarray, sets: aptset.PredictionSet
     }
 
 
+def acting(p: np.ndarray, labels: np.ndarray) -> dict[str, Work]:
+    """Return verbs that say which rows to act on; of confidences alone, sorting them is the yardstick."""
+    confidence = p.max(axis=1).astype(np.float64)
+    rule = aptset.learn_acceptance(p, labels, random_state=0)
+    alone = aptset.learn_acceptance(confidence=confidence, wrong=p.argmax(axis=1) != labels, random_state=0)
+    threshold = rule.threshold(0.3)
+    return {
+        "learn_acceptance": lambda: aptset.learn_acceptance(p, labels, random_state=0),
+        "accept, a batch": lambda: rule.accept(p, 0.3),
+        "accept, above a threshold": lambda: threshold.accept(p),
+        "accept, confidences": lambda: alone.accept(confidence=confidence, error=0.3),
+        "numpy sorts as many confidences": lambda: np.sort(confidence),
+    }
+
+
 def less_usual(p: np.ndarray, labels: np.ndarray, sets: aptset.PredictionSets) -> dict[str, Work]:
     """Return all of them; of wide rows those whose matrices differ in kind."""
     found = other_scores(p, labels)
     if p.shape[1] >= _WIDE:
         return {verb: work for verb, work in found.items() if "function" not in verb}
-    return found | elsewhere(p, labels) | several_groups(p, labels, sets)
+    return found | elsewhere(p, labels) | several_groups(p, labels, sets) | acting(p, labels)

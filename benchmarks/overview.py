@@ -72,18 +72,18 @@ def write(results: dict[str, Any], lines: list[Line], folder: Path) -> None:
     reached = sum("| reached |" in row for row in results["goals"])
     rows = [line for line in lines if "one row" in line.workload and line.who == "aptset"]
     single = "\n".join(f"| {line.workload} | {(line.seconds or 0) * 1e6:.0f} us |" for line in rows)
-    text = f"""# Speed in one minute
+    text = f"""# Benchmark summary
 
 One run of `make bench` on {results["date"]}: {machine["cores"]} cores, {machine["processor"]}.
 
 ![Times faster than the fastest peer, by verb](peers.svg)
 
-Peers run through their public interfaces, on fewer rows where they take long (scaled up, and the table says so). A
-peer may do less than we do for the same word: see the notes there.
+Other libraries run through their public interfaces, on fewer rows if they take long (times are scaled up, and the
+table says so). Another library may do less under the same name: see the notes there.
 
 ![Times reading the matrix once, by verb](limit.svg)
 
-Nothing can be faster than reading the probabilities once; writing p-values alone is two (float32) to three such passes.
+The lower limit is the time to read the probabilities once. Writing p-values takes two (float32) to three such passes.
 
 | one row at a time | |
 |---|--:|

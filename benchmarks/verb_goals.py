@@ -22,6 +22,7 @@ _NARROW = {
     "predict_set, logits": ("predict_set", 10.0),
     "predict_set by group as text": ("predict_set", 10.0),
     "label_ratios": ("predict_set", 20.0),
+    "accept, confidences": ("numpy sorts as many confidences", 2.0),
 }
 _WIDE = {
     "p_values": ("predict_mask", 10.0),

@@ -11,12 +11,12 @@ from conformance.answers import FAIL, LEVEL
 from conformance.questions import QUESTIONS
 
 FAILURES = Path(__file__).parent / "failures"
-_HEAD = f"""# The same questions to every library
+_HEAD = f"""# Conformance: correctness tests of conformal prediction libraries
 
-Made by `make conformance`, which asks each library in an environment of its own. A cell says pass, fail or not offered;
-a fail links to a script of ten lines that shows it. A library that does not offer a thing is not asked about it; where
-too few rows are refused by an error, that is a pass. Intervals of shares are exact (Clopper-Pearson) and miss with a
-chance of {LEVEL:g} each; a statistical cell fails if its interval and the promise do not meet. Seeds are fixed.
+`make conformance` puts the same questions to each library, in an environment of its own. A cell says pass, fail or not
+offered; a fail links to a script of ten lines that shows it. A library is not asked about what it does not offer.
+Refusing too few rows with an error is a pass. Confidence intervals of shares are exact (Clopper-Pearson), with an error
+probability of {LEVEL:g} each; a statistical cell fails if its interval excludes the guarantee. Seeds are fixed.
 Versions are pinned in `conformance/versions.toml`. To add a library, or to correct a call: `conformance/README.md`.
 
 """

@@ -1,9 +1,10 @@
-"""Checks the built site: nothing comes from elsewhere, every link and anchor leads somewhere, the gallery is whole.
+"""Checks the built site: nothing comes from elsewhere, links lead somewhere, the gallery is whole, searches find pages.
 
 ``python docs/check_site.py docs/_build/html`` prints what it looked at, or what is wrong, and then ends with status 1.
 Links to other sites cannot be followed without a network: they are counted, and must be https.
 """
 
+import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -15,6 +16,37 @@ FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "obj
 FETCHED_LINKS = {"stylesheet", "preload", "icon", "prefetch", "modulepreload", "preconnect", "dns-prefetch"}
 MARKDOWN_LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 GALLERY_SIZE = 12
+# What people type into the search, and the page that answers it: its title or a heading has the words, and titles come
+# first among the results.
+SEARCHES = {
+    "mondrian": "howto/groups",
+    "class-conditional": "howto/groups",
+    "class imbalance": "howto/rare-labels",
+    "FastAPI": "howto/service",
+    "MLflow": "howto/service",
+    "prefit": "start/scikit-learn",
+    "RAPS": "choosing",
+    "APS": "explain/method",
+    "distribution shift": "howto/drift",
+    "covariate shift": "howto/shift",
+    "label shift": "howto/shift",
+    "nonconformity": "explain/method",
+    "exchangeable": "explain/guarantee",
+    "empty sets": "start/ten-minutes",
+    "adaptive conformal inference": "howto/online",
+    "GridSearchCV": "howto/pipelines",
+    "MAPIE": "howto/coming_from",
+    "crepes": "howto/coming_from",
+    "TorchCP": "howto/coming_from",
+    "puncc": "howto/coming_from",
+    "nonconformist": "howto/coming_from",
+    "jackknife": "howto/few-data",
+    "XGBoost": "howto/boosting",
+    "PyTorch": "start/torch",
+    "Spark": "scale",
+    "p-values": "explain/p-values",
+    "out-of-distribution": "gallery/shift/plot_strange_rows",
+}
 
 
 class Page(HTMLParser):
@@ -84,13 +116,30 @@ def dead_links_of_the_repository() -> list[str]:
 
 def incomplete_gallery(folder: Path) -> list[str]:
     """Return examples without a figure or a notebook; say so if there are too few."""
-    pages = sorted((folder / "gallery").glob("plot_*.html"))
+    pages = sorted((folder / "gallery").glob("*/plot_*.html"))
     wrong = [f"the gallery has {len(pages)} examples, fewer than {GALLERY_SIZE}"] if len(pages) < GALLERY_SIZE else []
     for page in pages:
         text = page.read_text(encoding="utf-8")
         wrong += [] if f"sphx_glr_{page.stem}_001" in text else [f"{page}: no figure"]
         wrong += [] if f"{page.stem}.ipynb" in text else [f"{page}: no notebook"]
     return wrong
+
+
+def failed_searches(folder: Path, searches: dict[str, str] = SEARCHES) -> list[str]:
+    """Return searches whose page lacks the words in its title and headings."""
+    path = folder / "searchindex.js"
+    if not path.exists():
+        return ["there is no index to search in"]
+    index = json.loads(re.fullmatch(r"Search\.setIndex\((.*)\)", path.read_text(encoding="utf-8"), re.DOTALL)[1])
+    headings: dict[str, str] = dict.fromkeys(index["docnames"], "")
+    for heading, places in index["alltitles"].items():
+        for number, _anchor in places:
+            headings[index["docnames"][number]] += f" {heading} ".lower()
+    return [
+        f"a search for {words!r} does not find {page}: no heading there has all of these words"
+        for words, page in searches.items()
+        if not all(re.search(rf"\b{re.escape(word)}", headings.get(page, "")) for word in words.lower().split())
+    ]
 
 
 def main(folder: Path) -> None:
@@ -101,8 +150,7 @@ def main(folder: Path) -> None:
     pages = [Page(path) for path in paths]
     wrong, outside = dead_links(pages)
     wrong += from_elsewhere(pages, folder) + dead_links_of_the_repository() + incomplete_gallery(folder)
-    if not (folder / "searchindex.js").exists():
-        wrong.append("there is no index to search in")
+    wrong += failed_searches(folder)
     print(*wrong, sep="\n")
     links = sum(len(page.links) for page in pages)
     print(f"{len(pages)} pages, {links} links, {outside} of them to other sites (not followed), {len(wrong)} wrong")

@@ -46,7 +46,10 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
     "ignore_pattern": r"torch_network|ray_batches|__init__",
+    "subsection_order": "gallery_order.section_order",
     "within_subsection_order": "gallery_order.InOrder",
+    "reset_modules": ("matplotlib", "gallery_order.set_large_letters"),
+    "thumbnail_size": (640, 420),
     "show_memory": False,
     "write_computation_times": False,  # its page fetches scripts from elsewhere
     "download_all_examples": True,

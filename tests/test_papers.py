@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+import shell
 from aptset.cli.main import main
 
 ROOT = Path(__file__).parents[1]
@@ -145,3 +146,16 @@ def test_security_names_every_floor(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     table = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("## Dependencies")[2]
     assert dict(re.findall(r"^\| ([a-z0-9-]+) \| ([0-9.]+) \| .+ \|$", table, flags=re.M)) == floors
+
+
+def test_the_commands_of_the_readme_run_as_they_are_written(tmp_path):
+    """A newcomer's story: the block writes its own files, and each command works on what the one before it wrote."""
+    _, python, commands = re.fullmatch(
+        r"(python - <<END\n)(.*?)^END\n(.*)", blocks(README, "sh")[-1], re.M | re.S
+    ).groups()
+    with shell.at_home(tmp_path):
+        exec(python, {})
+    for line in commands.splitlines():
+        shell.run(*shlex.split(line, comments=True)[1:], cwd=tmp_path)
+    assert {"results", "sets.csv", "report.html"} <= {path.name for path in tmp_path.iterdir()}
+    assert "set" in (tmp_path / "sets.csv").read_text(encoding="utf-8").splitlines()[0]

@@ -1,6 +1,7 @@
-"""What guards the site must be able to fail: blocks that break, outputs that changed, links that are dead."""
+"""What guards the site must be able to fail: blocks that break, outputs that changed, dead links, failed searches."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,21 @@ def test_what_is_wrong_with_a_built_page_is_found(tmp_path, html, said):
 
 def test_links_of_the_readme_lead_somewhere():
     assert load("check_site").dead_links_of_the_repository() == []
+
+
+def test_a_search_leads_to_the_page_whose_headings_have_its_words(tmp_path):
+    checks = load("check_site")
+    assert checks.failed_searches(tmp_path) == ["there is no index to search in"]
+    titles = {"Class-conditional coverage (Mondrian)": [[0, None]], "Distribution of coverage": [[1, "x"]]}
+    index = {"docnames": ["groups", "law"], "alltitles": titles}
+    (tmp_path / "searchindex.js").write_text(f"Search.setIndex({json.dumps(index)})")
+    good = {"mondrian": "groups", "class-conditional": "groups", "coverage distribution": "law"}
+    assert checks.failed_searches(tmp_path, good) == []
+    bad = {"Mondrian": "law", "distribution shift": "law", "mondrian": "page that is gone"}
+    assert len(checks.failed_searches(tmp_path, bad)) == 3
+
+
+def test_every_page_that_a_search_should_find_is_there():
+    for page in load("check_site").SEARCHES.values():
+        source = page.replace("gallery/", "examples/")
+        assert (DOCS / f"{source}.md").exists() or (DOCS / f"{source}.py").exists(), page

@@ -1,4 +1,11 @@
-"""The order of the gallery: from what a set is to what can be done with it."""
+"""The gallery: the order of its sections and of the examples in each, and letters that a thumbnail can show."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+SECTIONS = ("basics", "scores", "groups", "shift", "decisions")
 
 ORDER = (
     "first_sets",
@@ -9,12 +16,14 @@ ORDER = (
     "scores",
     "temperature",
     "own_score",
+    "ordered_labels",
     "few_rows",
     "rare_classes",
     "label_bands",
     "equal_coverage",
     "overlapping",
     "worst_slice",
+    "weights",
     "strange_rows",
     "drift",
     "monitor",
@@ -34,3 +43,13 @@ class InOrder:
         """Return what to sort by."""
         name = filename.removeprefix("plot_").removesuffix(".py")
         return (ORDER.index(name) if name in ORDER else len(ORDER), name)
+
+
+def section_order(folder: str) -> int:
+    """Return where a section stands."""
+    return SECTIONS.index(Path(folder).name)
+
+
+def set_large_letters(_settings: Any, _file: str) -> None:
+    """Draw figures with letters that can still be read in a thumbnail and on a phone."""
+    plt.rcParams.update({"font.size": 14, "legend.fontsize": 12, "axes.spines.top": False, "axes.spines.right": False})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 TARGET = HERE / "generated"
-MODULES = ("draw_method", "draw_results", "draw_decision", "draw_shift")
+MODULES = ("draw_method", "draw_results", "draw_shift")
 
 
 def draw_all() -> None:

@@ -1,4 +1,4 @@
-"""Figure of the page about rows from elsewhere: coverage with and without weights, along the shift."""
+"""Figure of the page about covariate shift: coverage with and without weights, along the shift."""
 
 from typing import Any
 
@@ -37,15 +37,15 @@ def _measured(shift: float) -> tuple[float, float, float]:
 def shift() -> Any:
     """Draw coverage along the shift on the left, and what 500 calibration rows count like on the right."""
     plain, weighted, sizes = zip(*map(_measured, _SHIFTS.tolist()), strict=True)
-    figure, (left, right) = new_figure(7.6, 2.8, ncols=2)
+    figure, (left, right) = new_figure(5.8, 2.8, ncols=2)
     left.axhline(0.9, color=GREY, linestyle="--", linewidth=1)
     left.plot(_SHIFTS, plain, color=RED, marker="o", markersize=3, label="no weights")
     left.plot(_SHIFTS, weighted, color=BLUE, marker="o", markersize=3, label="weights")
-    left.set(xlabel="how far new rows are shifted", ylabel="coverage (0.9 was asked for)")
+    left.set(xlabel="size of the shift", ylabel="coverage")
     left.legend(frameon=False)
     right.plot(_SHIFTS, sizes, color=BLUE, marker="o", markersize=3)
-    right.set(xlabel="how far new rows are shifted", ylabel="effective size of 500 rows", ylim=(0, 520))
-    figure.subplots_adjust(wspace=0.3)
+    right.set(xlabel="size of the shift", ylabel="effective size (of 500)", ylim=(0, 520))
+    figure.subplots_adjust(wspace=0.45)
     return figure
 
 

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 BLUE, PALE, RED, GREY, INK = "#1f6fb2", "#8fb8da", "#d1495b", "#9aa5ae", "#222222"
 SETTINGS = {
     "svg.hashsalt": "aptset",
-    "font.size": 10,
+    "font.size": 11,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": GREY,
@@ -23,7 +23,7 @@ SETTINGS = {
 }
 
 
-def new_figure(width: float = 7.2, height: float = 3.0, **settings: Any) -> Any:
+def new_figure(width: float = 5.6, height: float = 3.0, **settings: Any) -> Any:
     """Return a figure and its axes."""
     plt.rcParams.update(SETTINGS)
     return plt.subplots(figsize=(width, height), **settings)

@@ -4,10 +4,14 @@ from aptset.arrow.calibrating import calibrate_batches as calibrate_batches
 from aptset.arrow.predicting import predict_batches as predict_batches
 from aptset.audits.audit import audit as audit
 from aptset.audits.compare import compare as compare
+from aptset.calibration.acceptance import Acceptance as Acceptance
+from aptset.calibration.acceptance import learn_acceptance as learn_acceptance
+from aptset.calibration.acceptance_threshold import AcceptanceThreshold as AcceptanceThreshold
 from aptset.calibration.calibrate import calibrate as calibrate
 from aptset.calibration.calibrate import calibrate_cv as calibrate_cv
 from aptset.calibration.calibration import Calibration as Calibration
 from aptset.calibration.cross_calibration import CrossCalibration as CrossCalibration
+from aptset.calibration.formulas import Confidence as Confidence
 from aptset.calibration.formulas import adaptive_scores as adaptive_scores
 from aptset.calibration.formulas import conformal_rank as conformal_rank
 from aptset.calibration.formulas import oracle_sets as oracle_sets
@@ -18,6 +22,7 @@ from aptset.calibration.tuning import Tuned as Tuned
 from aptset.calibration.tuning import tune as tune
 from aptset.conformal import *  # noqa: F403
 from aptset.core.bands import LabelBands as LabelBands
+from aptset.core.levels import Assurance as Assurance
 from aptset.core.overlapping import Overlapping as Overlapping
 from aptset.estimator.classifier import ConformalClassifier as ConformalClassifier
 from aptset.estimator.density import Ratio as Ratio

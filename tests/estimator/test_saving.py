@@ -207,7 +207,10 @@ def forge_folder(folder, change):
         (lambda facts: facts["models"].update(name="../../x.skops"), "names no file of models"),
         (lambda facts: facts["models"].update(digest=0), "does not match its digest"),
         (lambda facts: facts.update(scores_hash="0"), "scores_hash must be that of its scores"),
-        (lambda facts: facts["groups"].update(kind="odd"), "groups must be of kind all, label, band, row or overlap"),
+        (
+            lambda facts: facts["groups"].update(kind="odd"),
+            "groups must be of kind all, label, band, row, pair or overlap",
+        ),
         (lambda facts: facts["groups"].update(names=3), "groups must have names"),
         (lambda facts: facts.update(score={}), "score has no name or no settings"),
         (lambda facts: facts.update(copies=7), r"share of copies must be in \[0, 1\]"),

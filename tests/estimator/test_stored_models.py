@@ -253,10 +253,10 @@ def generator_of(name):
         node("ObjectNode", ESTIMATOR, filled_default({"__array_interface__": plain(1)})),
         node("ObjectNode", ESTIMATOR, mapping({"__array_interface__\0": plain(1)}, [node("TypeNode", "numpy.str_")])),
         node("ObjectNode", ESTIMATOR, plain({"__array_interface__": {}})),
-        node("ObjectNode", "aptset.cli.columns.AsText", listed(pair("__array_interface__", 1))),
+        node("ObjectNode", "aptset.estimator.columns.AsText", listed(pair("__array_interface__", 1))),
         node(
             "ObjectNode",
-            "aptset.cli.columns.AsText",
+            "aptset.estimator.columns.AsText",
             node("TupleNode", "builtins.tuple", [pair("__array_interface__", 1)]),
         ),
         node("DefaultDictNode", "collections.defaultdict", {"main": mapping({}), "default_factory": chain_to_eval()}),

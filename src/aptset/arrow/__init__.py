@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from aptset.arrow.states import merge_states as merge_states
 else:
     _MODULES = {
-        "calibrating": ("calibrate_batches", "start_search"),
+        "calibrating": ("ThresholdSearch", "calibrate_batches", "start_search"),
         "predicting": ("SetMaker", "predict_batches", "set_maker"),
-        "search": ("ThresholdSearch",),
         "states": ("STATE_SCHEMA", "merge_states"),
     }
     _HOMES = {name: module for module, names in _MODULES.items() for name in names}

@@ -32,12 +32,13 @@ from aptset.arrow.states import (
 )
 from aptset.conformal.histogram import FixedThresholds, Histogram, OrderStatistics
 from aptset.conformal.measure import Thresholds
-from aptset.core.groups import Kind, groups_overlap, is_grouping
+from aptset.core.groups import Kind, groups_overlap, is_grouping, is_pair
+from aptset.core.levels import check_alphas
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import Chance, refuse_few_ids
-from aptset.core.validate import check_alphas, check_flag, check_generator, draw_key
+from aptset.core.validate import check_flag, check_generator, draw_key
 from aptset.scores import Conformity
-from aptset.scores.conformity import check_conformity, for_classes
+from aptset.scores.conformity import check_conformity, check_intervals, for_classes
 
 _FEWEST = 16  # buckets for each that is looked into: every pass then gains bits, however many there are
 
@@ -277,6 +278,28 @@ def start_search(
     return search_for(first, columns, settings)
 
 
+def plain_levels(alpha: Any) -> tuple[Fraction, ...]:
+    """Return every alpha that is asked for: those of labels or groups are looked up when sets are made."""
+    levels: list[Fraction] = []
+    for level in check_alphas(alpha)[0]:
+        if isinstance(level, Fraction):
+            levels.append(level)
+        elif level.assurance is not None or isinstance(level.alpha, Fraction):
+            raise ValueError(f"alpha must be without assurance where only thresholds are kept; got {level}.")
+        else:
+            levels += [part for _, part in level.alpha]
+    return tuple(dict.fromkeys(levels))
+
+
+def refuse_pairs(groups: Any) -> None:
+    """Say who counts scores by group and label at once."""
+    if is_pair(groups):
+        raise ValueError(
+            f"groups must be a column or 'label' for batches, not both at once; got {groups!r}. Use aptset.calibrate, "
+            "or `aptset calibrate` for files."
+        )
+
+
 def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Calibrating) -> ThresholdSearch:
     """Return the first pass of a search; only here is looked at what was given."""
     score = check_conformity(settings.conformity)
@@ -284,15 +307,17 @@ def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Ca
     schema = first if isinstance(first, pa.Schema) else first.schema
     check_column(schema.names, columns.labels, "labels")
     groups = columns.groups
+    refuse_pairs(groups)
     refuse_overlapping("overlap" if groups_overlap(groups) else "", "batches", "Use aptset.calibrate.")
     bands = groups if isinstance(groups, LabelBands) else None
     layout = ColumnLayout.of(first, columns)
     score = for_classes(score, layout.classes)
     kind: Kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
+    check_intervals(score, kind in ("label", "band"))
     chance = Chance.of(None, columns.ids, check_flag(settings.randomized, "randomized"))
     flags = check_flag(settings.normalize, "normalize"), check_flag(settings.logits, "logits")
     of_labels = None if bands is None else bands.groups_of(layout.classes)
     key = draw_key(check_generator(settings.random_state))
     scoring = BatchScorer(layout, score, kind, key, chance, *flags, of_labels)
-    levels, buckets = tuple(dict.fromkeys(check_alphas(settings.alpha)[0])), check_bucket_count(settings.buckets)
+    levels, buckets = plain_levels(settings.alpha), check_bucket_count(settings.buckets)
     return ThresholdSearch(scoring, levels, buckets, check_flag(settings.allow_empty, "allow_empty"))

@@ -58,11 +58,12 @@ class Calibrating:
 class Predicting:
     """The levels and the flags of a prediction, as they were given."""
 
-    alpha: float | Sequence[float] | None
+    alpha: Any
     normalize: bool | None
     logits: bool
     allow_empty: bool | None
     u: NewU = None
+    assurance: Any = None
 
     @property
     def flags(self) -> dict[str, Any]:

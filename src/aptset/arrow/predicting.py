@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,21 +16,23 @@ from aptset.arrow.layout import ColumnLayout, Columns, Predicting, of_numbers, o
 from aptset.arrow.scoring import PARTITION_ROWS
 from aptset.arrow.sources import BatchSource, peeked, pieces, record_batches
 from aptset.arrow.states import check_partition
+from aptset.conformal.checks import check_level_offered
 from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.importance import refuse_with_weights
 from aptset.core.group_values import check_same_kind
 from aptset.core.groups import labels_decide
 from aptset.core.labels import as_objects
+from aptset.core.levels import Assurance, Level, alpha_of, check_alphas, shown_alpha
 from aptset.core.overlapping import refuse_overlapping
-from aptset.core.validate import check_alphas
 
 
-def names_of_sets(alphas: Sequence[float], taken: Sequence[str]) -> list[tuple[str, str]]:
+def names_of_sets(alphas: Sequence[Any], taken: Sequence[str]) -> list[tuple[str, str]]:
     """Return the names of the two columns of each level: size and set; with the level where that tells them apart."""
     if len(alphas) == 1 and not {"size", "set"} & set(taken):
         return [("size", "set")]
-    short = [f"{alpha:g}" for alpha in alphas]
-    shown = short if len(set(short)) == len(set(alphas)) else [repr(float(alpha)) for alpha in alphas]
+    levels = check_alphas(list(alphas))[0]
+    short = [*map(shown_alpha, levels)]
+    shown = short if len(set(short)) == len(set(levels)) else [repr(alpha_of(level)) for level in levels]
     return [(f"size {level}", f"set {level}") for level in shown]
 
 
@@ -57,7 +58,7 @@ class SetMaker:
     calibration: Calibration
     layout: ColumnLayout
     order: tuple[int, ...]  # where each class of the calibration stands in the layout
-    levels: tuple[Fraction, ...]
+    levels: tuple[Level, ...]
     schema: pa.Schema
     settings: Predicting
 
@@ -110,7 +111,7 @@ def set_maker(
     calibration: Calibration,
     first: pa.RecordBatch | pa.Schema,
     *,
-    alpha: float | Sequence[float] | None = None,
+    alpha: float | Mapping[Any, float] | Sequence[float | Mapping[Any, float]] | None = None,
     probabilities: str | Sequence[str] | None = None,
     prefix: str | None = None,
     groups: str | None = None,
@@ -119,6 +120,7 @@ def set_maker(
     logits: bool = False,
     allow_empty: bool | None = None,
     u: Literal["fresh"] | None = None,
+    assurance: float | Assurance | None = None,
 ) -> SetMaker:
     """Return a function from batches to batches with sets, for batches with the schema of ``first``.
 
@@ -127,7 +129,9 @@ def set_maker(
     """
     refuse_copied_generator(u)
     columns = Columns(probabilities, prefix, groups, ids)
-    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, u=u)
+    settings = Predicting(
+        alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, u=u, assurance=assurance
+    )
     return maker_for(calibration, first, columns, settings)
 
 
@@ -137,7 +141,7 @@ def maker_for(
     """Return a function from batches to batches with sets; only here is looked at what was given."""
     refuse_overlapping(calibration.held_out.groups.kind, "batches", "Call calibration.predict_set with their groups.")
     check_without_row_weights(calibration)
-    levels, groups = levels_of(calibration, settings.alpha), columns.groups
+    levels, groups = levels_of(calibration, settings.alpha, settings.assurance), columns.groups
     schema = first if isinstance(first, pa.Schema) else first.schema
     layout = ColumnLayout.of(first, columns, len(calibration.classes))
     check_same_kind(calibration.held_out.groups.kind, None if labels_decide(groups) else [groups] if groups else None)
@@ -145,7 +149,7 @@ def maker_for(
     check_width(layout.columns[0], len(classes) if layout.holds_lists else len(wanted), len(wanted))
     order = list(range(len(wanted))) if layout.holds_lists else check_classes_known(classes, wanted)
     kept = layout.travelling(schema)
-    names = names_of_sets([float(level) for level in levels], kept)
+    names = names_of_sets(levels, kept)
     check_room([name for pair in names for name in pair], kept)
     of_set = pa.list_(class_array(calibration).type)
     added = [field for size, labels in names for field in ((size, pa.int32()), (labels, of_set))]
@@ -168,19 +172,22 @@ def check_without_row_weights(calibration: Calibration) -> None:
         )
 
 
-def levels_of(calibration: Calibration, alpha: float | Sequence[float] | None) -> list[Fraction]:
-    """Return the levels to predict at: by default those that were calibrated, or 0.1."""
+def levels_of(calibration: Calibration, alpha: Any, assurance: Any = None) -> list[Level]:
+    """Return the levels to predict at: by default those that were calibrated, or 0.1; refuse what it cannot answer."""
     held_out = calibration.held_out
     if alpha is None and isinstance(held_out, FixedThresholds):
-        return list(held_out.levels)
-    return list(dict.fromkeys(check_alphas(0.1 if alpha is None else alpha)[0]))
+        alpha = list(held_out.levels)
+    levels = list(dict.fromkeys(check_alphas(0.1 if alpha is None else alpha, assurance)[0]))
+    for level in levels:
+        check_level_offered(held_out, level)
+    return levels
 
 
 def predict_batches(
     batches: Any,
     calibration: Calibration,
     *,
-    alpha: float | Sequence[float] | None = None,
+    alpha: float | Mapping[Any, float] | Sequence[float | Mapping[Any, float]] | None = None,
     probabilities: str | Sequence[str] | None = None,
     prefix: str | None = None,
     groups: str | None = None,
@@ -189,6 +196,7 @@ def predict_batches(
     logits: bool = False,
     allow_empty: bool | None = None,
     u: Literal["fresh"] | np.random.Generator | None = None,
+    assurance: float | Assurance | None = None,
 ) -> pa.RecordBatchReader:
     """Return the rows of record batches with their prediction sets, worked out as they are read.
 
@@ -198,8 +206,8 @@ def predict_batches(
         As in :func:`calibrate_batches`; one look is enough.
     calibration : Calibration
         Of :func:`calibrate_batches`, :func:`calibrate` or a file.
-    alpha : float or sequence of float, optional
-        The levels; by default those that the calibration has, or 0.1.
+    alpha : float, mapping, or sequence of them, optional
+        The levels, as in :meth:`Calibration.predict_set`; by default those that the calibration has, or 0.1.
     probabilities, prefix, groups, ids
         The columns, as in :func:`calibrate_batches`. Columns of probabilities go by name, lists by the order of the
         classes.
@@ -208,6 +216,8 @@ def predict_batches(
     u : "fresh" or numpy Generator, optional
         New randomness in every call, as in :meth:`Calibration.predict_set`; by default a keyed hash of each row, and of
         which copy it is among all rows.
+    assurance : float or Assurance, optional
+        As in :meth:`Calibration.predict_set`.
 
     Returns
     -------
@@ -226,6 +236,8 @@ def predict_batches(
     """
     first, all_batches = peeked(BatchSource.of(batches).batches())
     columns = Columns(probabilities, prefix, groups, ids)
-    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, u=u)
+    settings = Predicting(
+        alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, u=u, assurance=assurance
+    )
     make = maker_for(calibration, check_first_batch(first), columns, settings)
     return pa.RecordBatchReader.from_batches(make.schema, make(all_batches))

@@ -26,7 +26,7 @@ from aptset.core.labels import check_length, coded_list, columns_of
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.runner import run_tasks
 from aptset.core.tables import plain_list
-from aptset.core.validate import all_at_once
+from aptset.core.validate import all_at_once, check_alpha
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.fitting import fresh, pair_seeds, take
 from aptset.metrics import OF_SPLITS
@@ -267,10 +267,11 @@ class RandomSplit:
     def _monitored(self, model: ConformalClassifier, outcome: Outcome, test: NDArray[np.intp]) -> str | None:
         """Return what a monitor says along the last rows, after one split that is large enough for a miss."""
         held_out = model.calibration_.held_out
-        if held_out.groups.kind != "all" or held_out.n < rows_to_monitor(model.alpha):
+        alpha = float(check_alpha(model.alpha))
+        if held_out.groups.kind != "all" or held_out.n < rows_to_monitor(alpha):
             return None
         covered = outcome.covered[np.argsort(self.pool.position[test])]
-        monitor = CoverageMonitor(held_out.n, model.alpha).update(covered)
+        monitor = CoverageMonitor(held_out.n, alpha).update(covered)
         evidence = monitor.evidence_in_words()
         return f"A monitor along the last rows ends at {evidence} ({monitor.alarm:g} would be an alarm)."
 
@@ -306,7 +307,7 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] 
     With a promise for every label, test rows with labels that no other row has are in no part.
     """
     held_out = model.calibration_.held_out
-    if len(held_out.folds) > 1 or held_out.groups.kind == "row":
+    if len(held_out.folds) > 1 or held_out.groups.kind in ("row", "pair"):
         return None
     if held_out.groups.kind == "all":
         return [(len(y), held_out.n)]
@@ -316,10 +317,21 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] 
     return [law for law in known if law[0] > 0]
 
 
+def check_plain_level(model: ConformalClassifier) -> None:
+    """Refuse levels that the verdicts of many splits do not know: their law is that of one alpha, on average."""
+    if model.assurance is not None:
+        raise ValueError(
+            f"assurance must be None where many splits are judged, by the law of sets that cover 1 - alpha on average; "
+            f"got {model.assurance}. Leave it out here: assured sets cover more."
+        )
+    check_alpha(model.alpha)
+
+
 def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: Any) -> ConformalClassifier:
     """Return the classifier to audit: the one given, or a model wrapped into one."""
     if isinstance(model, ConformalClassifier):
         check_unweighted(model.weights)
+        check_plain_level(model)
         same: ConformalClassifier = fresh(model).set_params(**({} if alpha is None else {"alpha": alpha}))
         return same
     return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)

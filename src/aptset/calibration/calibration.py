@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.request import NAME, Request, prepare, sets_as_given
 from aptset.calibration.storage import merged
-from aptset.conformal.checks import check_offers
+from aptset.conformal.checks import check_level_offered, check_offers
 from aptset.conformal.importance import effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, mask_of_one_model, p_values_of_one_model, sets_of_one_model
-from aptset.core.devices import as_given
+from aptset.core.devices import as_given, on_host
+from aptset.core.levels import Assurance, CellLevel, check_alphas, check_level
 from aptset.core.randomization import BY_CONTENT, Chance, NewU
 from aptset.core.tables import html_table
-from aptset.core.validate import answers_foreign_keywords, check_alpha, check_alphas
+from aptset.core.validate import answers_foreign_keywords
 from aptset.kernels.formula import Floats, Formula
+from aptset.kernels.rows import Rows
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
 from aptset.sets import PredictionSets
@@ -113,7 +117,7 @@ class Calibration:
     def predict_set(
         self,
         probabilities: Any,
-        alpha: float = ...,
+        alpha: float | Mapping[Any, float] = ...,
         *,
         groups: ArrayLike | None = ...,
         u: NewU = ...,
@@ -123,12 +127,13 @@ class Calibration:
         allow_empty: bool | None = ...,
         first_row: int = ...,
         weights: ArrayLike | None = ...,
+        assurance: float | Assurance | None = ...,
     ) -> PredictionSets: ...
     @overload
     def predict_set(
         self,
         probabilities: Any,
-        alpha: Sequence[float],
+        alpha: Sequence[float | Mapping[Any, float]],
         *,
         groups: ArrayLike | None = ...,
         u: NewU = ...,
@@ -138,6 +143,7 @@ class Calibration:
         allow_empty: bool | None = ...,
         first_row: int = ...,
         weights: ArrayLike | None = ...,
+        assurance: float | Assurance | None = ...,
     ) -> list[PredictionSets]: ...
     @answers_foreign_keywords
     def predict_set(
@@ -153,6 +159,7 @@ class Calibration:
         allow_empty: bool | None = None,
         first_row: int = 0,
         weights: ArrayLike | None = None,
+        assurance: float | Assurance | None = None,
     ) -> PredictionSets | list[PredictionSets]:
         """Return the prediction set of each row.
 
@@ -161,9 +168,10 @@ class Calibration:
         probabilities : array, tensor or data frame, shape (rows, classes)
             Columns in the order of ``classes``; the columns of a data frame are found by name. A tensor of torch on a
             GPU, or an array there that DLPack can show, is worked on and answered where it lies.
-        alpha : float or sequence of float, default=0.1
-            Miscoverage level: sets hold the true label with probability at least 1 - alpha. For a sequence, a list
-            with the sets of each level is returned from one pass over the rows.
+        alpha : float, mapping, or sequence of them, default=0.1
+            Miscoverage level: sets hold the true label with probability at least 1 - alpha. After calibration in
+            groups, one level for each by name: ``{"malignant": 0.01, "benign": 0.1}`` with ``groups="label"``. For a
+            sequence, a list with the sets of each level is returned from one pass over the rows.
         groups : array, optional
             The group of each row, where groups were passed to :func:`calibrate`; of groups that overlap a boolean
             matrix or a data frame with the columns of the calibration.
@@ -186,12 +194,16 @@ class Calibration:
             rows depend on it.
         weights : array of float, optional
             The weight of each row, up to the same constant, where weights were passed to :func:`calibrate`.
+        assurance : float or Assurance, optional
+            0.95, for instance: with this probability over calibrations the one at hand covers at least 1 - alpha of
+            new rows, in each group (:class:`Assurance` for all groups at once). Sets are larger than those that cover
+            1 - alpha on average over calibrations. For independent rows; refused with weights and overlapping groups.
 
         Returns
         -------
         PredictionSets, or a list of them; TensorSets on a GPU
         """
-        levels, is_sequence = check_alphas(alpha)
+        levels, is_sequence = check_alphas(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, levels)
         sets = sets_of_one_model(self.held_out, rows, cells, levels, self.classes, may_be_empty, NAME, mass)
@@ -202,7 +214,7 @@ class Calibration:
     def predict_mask(
         self,
         probabilities: Any,
-        alpha: float = 0.1,
+        alpha: float | Mapping[Any, float] = 0.1,
         *,
         groups: ArrayLike | None = None,
         u: NewU = None,
@@ -212,6 +224,7 @@ class Calibration:
         allow_empty: bool | None = None,
         first_row: int = 0,
         weights: ArrayLike | None = None,
+        assurance: float | Assurance | None = None,
     ) -> NDArray[np.bool_]:
         """Return the prediction sets as a boolean matrix, (rows, classes): faster, since nothing is put in order.
 
@@ -224,7 +237,7 @@ class Calibration:
         >>> calibration.predict_mask([[0.875, 0.125], [0.5, 0.5]], alpha=0.1).sum(axis=1)
         array([1, 1])
         """
-        level = check_alpha(alpha)
+        level = check_level(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
         mask: NDArray[np.bool_] = mask_of_one_model(self.held_out, rows, cells, level, may_be_empty, NAME, mass)
@@ -255,7 +268,7 @@ class Calibration:
     def sets_and_p_values(
         self,
         probabilities: Any,
-        alpha: float = 0.1,
+        alpha: float | Mapping[Any, float] = 0.1,
         *,
         groups: ArrayLike | None = None,
         u: NewU = None,
@@ -265,6 +278,7 @@ class Calibration:
         allow_empty: bool | None = None,
         first_row: int = 0,
         weights: ArrayLike | None = None,
+        assurance: float | Assurance | None = None,
     ) -> tuple[PredictionSets, Floats]:
         """Return what :meth:`predict_set` and :meth:`p_values` return, and look at the rows once.
 
@@ -278,7 +292,7 @@ class Calibration:
         >>> bool((sets.mask == (p_values > 0.1)).all())
         True
         """
-        level = check_alpha(alpha)
+        level = check_level(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
         rows = rows.seeded()
@@ -305,24 +319,90 @@ class Calibration:
         sizes: list[float] = self.held_out.effective_sizes.tolist()
         return self.held_out.groups.by_name(sizes)
 
-    def threshold(self, alpha: float = 0.1) -> float | dict[Any, float]:
+    def threshold(
+        self, alpha: float | Mapping[Any, float] = 0.1, *, assurance: float | Assurance | None = None
+    ) -> float | dict[Any, float]:
         """Return the score up to which labels are in the set at this level; infinite if there are too few samples.
 
         With groups it is a dictionary with the threshold of each, and with ``label_weights`` one with that of each
         label. With ``weights`` every row has a threshold of its own, and there is nothing to return.
         """
+        level = check_level(alpha, assurance)
         if isinstance(self.held_out, Measure) and self.held_out.is_weighted:
-            return dict(zip(self.classes.tolist(), self.held_out.by_label(check_alpha(alpha)), strict=True))
-        by_cell: list[float] = self.held_out.by_cell(check_alpha(alpha)).tolist()
+            return dict(zip(self.classes.tolist(), self.held_out.by_label(level), strict=True))
+        by_cell: list[float] = self.held_out.by_cell(level).tolist()
         return self.held_out.groups.by_name(by_cell)
 
-    def guarantee(self, alpha: float = 0.1) -> float:
+    def ranks(
+        self, alpha: float | Mapping[Any, float] = 0.1, *, assurance: float | Assurance | None = None
+    ) -> int | dict[Any, int]:
+        """Return which smallest calibration score is the threshold; more than n where every label is in.
+
+        A label is in the set iff its p-value exceeds ``1 - rank / (n + 1)``. With groups it is a dictionary.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> calibration = aptset.calibrate([[0.75, 0.25]] * 200, [0] * 200, random_state=0)
+        >>> calibration.ranks(0.1), calibration.ranks(0.1, assurance=0.95)
+        (181, 188)
+        """
+        return self.held_out.groups.by_name(self.held_out.ranks(check_level(alpha, assurance)))
+
+    @overload
+    def guarantee(self, alpha: float = ..., *, assurance: float | Assurance | None = ...) -> float: ...
+    @overload
+    def guarantee(
+        self, alpha: Mapping[Any, float], *, assurance: float | Assurance | None = ...
+    ) -> dict[Any, float]: ...
+    def guarantee(self, alpha: Any = 0.1, *, assurance: float | Assurance | None = None) -> Any:
         """Return the coverage that Theorem 1 promises at this level (within each group, if there are groups).
 
-        With weights it is promised if they are right; else the coverage is less by at most half their mean error, that
-        is the mean of abs(used - right) over calibration rows, where both have the mean 1.
+        For a mapping it is a dictionary with the promise to each label or group. With ``assurance`` the same coverage
+        is promised of this calibration, with that probability, and not on average over calibrations. With weights it is
+        promised if they are right; else the coverage is less by at most half their mean error, that is the mean of
+        abs(used - right) over calibration rows, where both have the mean 1.
         """
-        return float(1 - check_alpha(alpha))
+        level = check_level(alpha, assurance)
+        check_level_offered(self.held_out, level)
+        if isinstance(level, CellLevel) and not isinstance(level.alpha, Fraction):
+            promised = [float(1 - part) for part in level.alphas(self.held_out.groups)]
+            return self.held_out.groups.by_name(promised)
+        return float(1 - (level if isinstance(level, Fraction) else level.strictest))
+
+    def confidence(
+        self,
+        probabilities: Any,
+        *,
+        groups: ArrayLike | None = None,
+        u: NewU = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        logits: bool = False,
+        first_row: int = 0,
+        weights: ArrayLike | None = None,
+    ) -> Confidence:
+        """Return for each row the label with the largest p-value, and how it stands out.
+
+        ``confidence`` is 1 minus the second largest p-value, ``credibility`` the largest one: the set at alpha has at
+        most one label iff confidence >= 1 - alpha, and none iff credibility <= alpha. A wrong guess with a confidence
+        of at least 1 - e comes with probability at most e, and a credibility of at most e with probability at most e.
+        Neither is the probability that this guess is right, nor bounds the errors among confident rows. The parameters
+        are those of :meth:`p_values`.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> calibration = aptset.calibrate([[0.75, 0.25]] * 19, [0] * 19, randomized=False)
+        >>> guess, confidence, credibility = calibration.confidence([[0.875, 0.125]])
+        >>> guess.tolist(), confidence.tolist(), credibility.tolist()
+        ([0], [0.95], [1.0])
+        """
+        request = Request(groups, u, ids, normalize, logits, first_row, weights)
+        rows, cells, mass, _ = prepare(self, self._formula, on_host(probabilities), request, ())
+        assert isinstance(rows, Rows)
+        p_values = p_values_of_one_model(self.held_out, rows, cells, NAME, mass)
+        return confidence_of(p_values, rows.probabilities, self.classes)
 
     def merge(self, other: Calibration) -> Calibration:
         """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.

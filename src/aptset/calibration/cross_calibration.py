@@ -6,25 +6,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.request import NAME, Request, new_rows
 from aptset.calibration.storage import merged_folds
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.checks import check_same_shape, folds_in_order, warn_no_promise
+from aptset.conformal.checks import check_level_offered, check_same_shape, folds_in_order, warn_no_promise
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import Whole, effective_in_words
 from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
 from aptset.core.groups import Ids
+from aptset.core.levels import Assurance, Level, check_alphas, check_level
 from aptset.core.matrix import check_rows
 from aptset.core.randomization import BY_CONTENT, Chance, NewU
 from aptset.core.tables import html_table
-from aptset.core.validate import check_alpha, check_alphas, check_flag_or_none
+from aptset.core.validate import check_flag_or_none
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
@@ -35,6 +37,7 @@ from aptset.sets import PredictionSets
 NOT_OFFERED = {
     "threshold": "a label is compared with the scores of each fold under that fold's own model, so no one threshold "
     "decides. Ask predict_set or p_values",
+    "ranks": "counts of all folds are compared with one rank, and no one score has it. Ask predict_set or p_values",
     "scores": "scores of different folds come from different models. Those of each fold are in held_out.folds",
     "monitor": "a monitor goes by the law of a split, and of folds only a bound is known. Watch a calibration of one "
     "model",
@@ -121,17 +124,46 @@ class CrossCalibration:
         sizes: list[float] = self.held_out.effective_sizes.tolist()
         return self.held_out.groups.by_name(sizes)
 
-    def guarantee(self, alpha: float = 0.1) -> float:
+    @overload
+    def guarantee(self, alpha: float = ..., *, assurance: float | Assurance | None = ...) -> float: ...
+    @overload
+    def guarantee(
+        self, alpha: Mapping[Any, float], *, assurance: float | Assurance | None = ...
+    ) -> dict[Any, float]: ...
+    def guarantee(self, alpha: Any = 0.1, *, assurance: float | Assurance | None = None) -> Any:
         """Return the coverage that Theorem 2 (or the minimax bound) promises at this level, in every group.
 
-        The theorems speak of folds that were made without a look at the labels, and of models that do not depend on
+        For a mapping it is a dictionary with the promise to each label or group: about 1 - 2 alpha of each. The
+        theorems speak of folds that were made without a look at the labels, and of models that do not depend on
         the order of their training rows (one seed for all folds, or chance of their own). Where none speaks of the
         folds the number is 0, and a warning says why. With weights it is 1 - 2 alpha where every fold has one row, if
-        the weights are right, and nothing otherwise.
+        the weights are right, and nothing otherwise. ``assurance`` is refused.
         """
-        coverage = self._promises.coverage(check_alpha(alpha))
-        warn_no_promise(self._promises.reason_of_nothing(check_alpha(alpha)))
-        return float(coverage)
+        level = check_level(alpha, assurance)
+        check_level_offered(self.held_out, level)
+        warn_no_promise(self._promises.reason_of_nothing(level))
+        return self._promises.by_name(level)
+
+    def confidence(
+        self,
+        fold_probabilities: Iterable[Any] | Mapping[Any, Any],
+        *,
+        groups: ArrayLike | None = None,
+        u: NewU = None,
+        ids: Any = None,
+        normalize: bool | None = None,
+        logits: bool = False,
+        first_row: int = 0,
+        weights: ArrayLike | None = None,
+    ) -> Confidence:
+        """Return for each row the label with the largest p-value, and how it stands out.
+
+        As :meth:`Calibration.confidence`; with values of :meth:`p_values` that pool several models, a wrong guess with
+        a confidence of at least 1 - e comes with probability at most ``1 - guarantee(e)``, about 2e.
+        """
+        request = Request(groups, u, ids, normalize, logits, first_row, weights)
+        tally, cells, mass, _ = self._prepare(fold_probabilities, request, ())
+        return confidence_of(tally.p_values(self.held_out, cells, mass), tally.mass, self.classes)
 
     @property
     def _promises(self) -> Promises:
@@ -150,6 +182,7 @@ class CrossCalibration:
         allow_empty: bool | None = None,
         first_row: int = 0,
         weights: ArrayLike | None = None,
+        assurance: float | Assurance | None = None,
     ) -> Any:
         """Return the prediction set of each row.
 
@@ -158,8 +191,9 @@ class CrossCalibration:
         fold_probabilities : iterable of matrices, or mapping from fold to matrix
             What the model of each fold says about the same new rows, (rows, classes), in the order of ``folds``. A
             generator is taken one fold at a time.
-        alpha : float or sequence of float, default=0.1
-            Miscoverage level; for a sequence, a list with the sets of each level is returned.
+        alpha : float, mapping, or sequence of them, default=0.1
+            Miscoverage level, or one for each label or group by name, as in :meth:`Calibration.predict_set`; for a
+            sequence, a list with the sets of each level is returned.
         groups : array, optional
             The group of each row, where groups were passed to :func:`calibrate_cv`.
         u : array of float in [0, 1], "fresh" or numpy Generator, optional
@@ -179,8 +213,10 @@ class CrossCalibration:
             rows depend on it.
         weights : array of float, optional
             The weight of each row, up to the same constant, where weights were passed to :func:`calibrate_cv`.
+        assurance : float, optional
+            Refused: the coverage of one calibration has no known law for several models.
         """
-        levels, is_sequence = check_alphas(alpha)
+        levels, is_sequence = check_alphas(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         tally, cells, mass, may_be_empty = self._prepare(fold_probabilities, request, levels)
         sets = tally.sets(self.held_out, cells, levels, self.classes, may_be_empty, mass)
@@ -189,7 +225,7 @@ class CrossCalibration:
     def predict_mask(
         self,
         fold_probabilities: Iterable[Any] | Mapping[Any, Any],
-        alpha: float = 0.1,
+        alpha: float | Mapping[Any, float] = 0.1,
         *,
         groups: ArrayLike | None = None,
         u: NewU = None,
@@ -199,6 +235,7 @@ class CrossCalibration:
         allow_empty: bool | None = None,
         first_row: int = 0,
         weights: ArrayLike | None = None,
+        assurance: float | Assurance | None = None,
     ) -> NDArray[np.bool_]:
         """Return the prediction sets as a boolean matrix, (rows, classes): nothing is put in order.
 
@@ -213,7 +250,7 @@ class CrossCalibration:
         >>> calibration.predict_mask([[[0.7, 0.2, 0.1]], [[0.6, 0.3, 0.1]], [[0.8, 0.1, 0.1]]], ids=["row 1"])
         array([[ True, False, False]])
         """
-        level = check_alpha(alpha)
+        level = check_level(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         tally, cells, mass, may_be_empty = self._prepare(fold_probabilities, request, [level])
         return next(tally.masks(self.held_out, cells, [level], may_be_empty, mass))
@@ -243,7 +280,7 @@ class CrossCalibration:
     def sets_and_p_values(
         self,
         fold_probabilities: Iterable[Any] | Mapping[Any, Any],
-        alpha: float = 0.1,
+        alpha: float | Mapping[Any, float] = 0.1,
         *,
         groups: ArrayLike | None = None,
         u: NewU = None,
@@ -253,12 +290,13 @@ class CrossCalibration:
         allow_empty: bool | None = None,
         first_row: int = 0,
         weights: ArrayLike | None = None,
+        assurance: float | Assurance | None = None,
     ) -> tuple[PredictionSets, Floats]:
         """Return what :meth:`predict_set` and :meth:`p_values` return, and go through the folds once.
 
         The parameters are those of :meth:`predict_set`.
         """
-        level = check_alpha(alpha)
+        level = check_level(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         tally, cells, mass, may_be_empty = self._prepare(fold_probabilities, request, [level])
         (sets,) = tally.sets(self.held_out, cells, [level], self.classes, may_be_empty, mass)
@@ -300,7 +338,7 @@ class CrossCalibration:
         self,
         fold_probabilities: Iterable[Any] | Mapping[Any, Any],
         request: Request,
-        levels: Sequence[Fraction],
+        levels: Sequence[Level],
     ) -> tuple[Tally, Ids | None, Whole | None, bool]:
         """Take in what the folds say about new rows, one at a time; the first of them is checked with all the rest."""
         tally, draw, formula = None, None, formula_of(self.conformity)

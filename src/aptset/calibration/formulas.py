@@ -1,13 +1,17 @@
-"""The formulas themselves: the paper's score and the conformal rank."""
+"""The formulas themselves: the paper's score, the conformal rank, and confidence.
+
+Confidence and credibility: Vovk, Gammerman and Shafer 2005, "Algorithmic learning in a random world".
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from aptset.core.labels import check_labels
+from aptset.core.levels import Assurance, check_assurance
 from aptset.core.matrix import check_named_columns, check_probabilities, check_rows, check_u, tolerance_of
 from aptset.core.validate import check_alpha, check_generator, check_sample_size, draw_key
 from aptset.kernels.counting import rank_at
@@ -62,16 +66,50 @@ def adaptive_scores(
     return scores.scores
 
 
-def conformal_rank(n: int, alpha: float) -> int:
+def conformal_rank(n: int, alpha: float, assurance: float | Assurance | None = None) -> int:
     """Return ceil((1 - alpha)(n + 1)) exactly: which smallest of n scores is the threshold; above n, every label is in.
+
+    With ``assurance`` it is the least k for which P(Bin(n, 1 - alpha) >= k) is at most 1 - assurance: with this
+    probability over calibrations on n independent rows, the coverage of the one at hand is at least 1 - alpha.
 
     Examples
     --------
     >>> import aptset
     >>> aptset.conformal_rank(9, 0.1), aptset.conformal_rank(8, 0.1)
     (9, 9)
+    >>> aptset.conformal_rank(1000, 0.1), aptset.conformal_rank(1000, 0.1, assurance=0.95)
+    (901, 916)
     """
-    return rank_at(check_sample_size(n), check_alpha(alpha))
+    sure = check_assurance(assurance)
+    return rank_at(check_sample_size(n), check_alpha(alpha), None if sure is None else sure.risk(1))
+
+
+class Confidence(NamedTuple):
+    """The label with the largest p-value of each row, and how it stands out.
+
+    Attributes
+    ----------
+    guess : array
+        The label with the largest p-value; of several, the most likely one.
+    confidence : array of float
+        1 minus the second largest p-value.
+    credibility : array of float
+        The largest p-value.
+    """
+
+    guess: NDArray[Any]
+    confidence: Floats
+    credibility: Floats
+
+
+def confidence_of(p_values: Floats, probabilities: NDArray[Any], classes: NDArray[Any]) -> Confidence:
+    """Return the guess of each row with its confidence and credibility."""
+    rows = np.arange(len(p_values))
+    largest = p_values.max(axis=1)
+    guess = np.where(p_values == largest[:, None], probabilities, -np.inf).argmax(axis=1)
+    others = p_values.copy()
+    others[rows, guess] = 0.0
+    return Confidence(classes[guess], 1.0 - others.max(axis=1), largest)
 
 
 def oracle_sets(

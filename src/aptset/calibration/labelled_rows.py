@@ -38,7 +38,7 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, Rows, label_scores
 from aptset.scores import Adaptive, Score
-from aptset.scores.conformity import check_conformity, for_classes, formula_of
+from aptset.scores.conformity import check_conformity, check_intervals, for_classes, formula_of
 
 __all__ = ["NAME", "LabelledRequest", "Scored", "score_labels", "take_ids"]
 
@@ -117,7 +117,7 @@ def score_labels(probabilities: Any, labels: Any, request: LabelledRequest) -> S
     matrix, names = check_probabilities(looked_at(probabilities, stays) if stays else probabilities, NAME)
     matrix, known = check_named_columns(matrix, names, request.classes, labels, NAME)
     columns = check_labels(labels, known, len(matrix))
-    bound = for_classes(score, known)
+    bound = for_classes(score, known, labels)
     score, formula = bound, formula if bound is score else formula_of(bound)
     weighed = None if weighing is EQUAL else weighing.of(columns, known)
     values = None if groups is None else _group_values(groups, len(matrix))
@@ -147,6 +147,7 @@ def score_labels(probabilities: Any, labels: Any, request: LabelledRequest) -> S
         weighed = None if weighed is None else weighed.some(~reserved)
         scored = label_scores(replace(rows, formula=formula_of(score)), columns)
     cells = Groups.of(values, groups, known)
+    check_intervals(score, cells.by_label or (weighed is not None and weighed.ratios is not None))
     if weighed is not None:
         refuse_overlapping(cells.kind, *WITHOUT_WEIGHTS)
     group_of_row = cells.ids_of_labels(cells.ids(values, n_rows), columns)

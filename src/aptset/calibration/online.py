@@ -20,8 +20,9 @@ from aptset.conformal.measure import mask_of_one_model, sets_of_one_model
 from aptset.core.devices import as_given
 from aptset.core.groups import Ids
 from aptset.core.labels import check_labels
+from aptset.core.levels import warn_if_too_few
 from aptset.core.randomization import refuse_fresh
-from aptset.core.validate import check_alpha, check_flag, check_flag_or_none, warn_if_too_few
+from aptset.core.validate import check_alpha, check_flag, check_flag_or_none
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import Rows
@@ -322,7 +323,7 @@ class Online:
         may_be_empty = check_flag_or_none(allow_empty, self.calibration.allow_empty, "allow_empty")
         asked = self._ask(probabilities, groups, u, ids, settings)
         if asked.unknown:
-            warn_if_too_few(asked.unknown, [self._state.law.alpha], "row", stacklevel=4)
+            warn_if_too_few(asked.unknown, [self._state.law.alpha], self._known().groups, stacklevel=4)
         return asked, may_be_empty
 
     def _known(self) -> FixedThresholds:

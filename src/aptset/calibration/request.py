@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +22,7 @@ from aptset.conformal.importance import (
 )
 from aptset.core.devices import is_on_device, on_host, stand_in, tensor_of
 from aptset.core.groups import Ids
+from aptset.core.levels import Level
 from aptset.core.matrix import check_new_probabilities, check_rows, softmax_of, tolerance_of
 from aptset.core.randomization import Draw, NewU, check_first_row, column_or_values
 from aptset.core.tables import without_column
@@ -190,7 +190,7 @@ class Request(NamedTuple):
 
 
 def prepare(
-    face: Calibration, formula: Formula, probabilities: Any, request: Request, levels: Sequence[Fraction]
+    face: Calibration, formula: Formula, probabilities: Any, request: Request, levels: Sequence[Level]
 ) -> tuple[Rows | OnDevice, Ids | None, Whole | None, bool]:
     """Return the rows, cells and masses that one model is asked about, and whether sets may be empty.
 
@@ -224,7 +224,7 @@ def new_rows(
         probabilities, ids = take_ids(probabilities, ids)
     factors = face.held_out.factors
     is_plain = type(probabilities) is np.ndarray and request.logits is False and factors is None
-    may_stay = may_stay and not is_plain and not face.held_out.is_weighted
+    may_stay = may_stay and not is_plain and not face.held_out.is_weighted and face.held_out.groups.kind != "pair"
     stays = may_stay and stays_on_device(probabilities, formula)
     shape = probabilities if is_plain else looked_at(probabilities, stays)
     matrix = check_new_probabilities(shape, NAME, face.classes, face.columns)

@@ -148,6 +148,7 @@ _KEYS_OF_KIND = {
     "label": _KEYS,
     "band": _KEYS | {"bands"},
     "row": _KEYS,
+    "pair": _KEYS | {"bands", "rows", "labels"},
     "overlap": _KEYS | {"groups", "frame", "is_flag"},
 }
 
@@ -157,7 +158,7 @@ def check_stored_groups(path: str | Path, stored: Facts, classes: NDArray[Any]) 
     kind, names = stored.get("kind"), stored.get("names")
     is_list = isinstance(names, list) and len(names) > 0
     if not isinstance(kind, str) or stored.keys() != _KEYS_OF_KIND.get(kind) or not is_list:
-        raise damaged(path, "its groups must be of kind all, label, band, row or overlap, with names")
+        raise damaged(path, "its groups must be of kind all, label, band, row, pair or overlap, with names")
     check_stored_values(path, stored["names"], "groups")
     if kind == "all" and names != ["all"]:
         raise damaged(path, "its one group must be all")
@@ -165,6 +166,8 @@ def check_stored_groups(path: str | Path, stored: Facts, classes: NDArray[Any]) 
         raise damaged(path, "its groups by label must be its classes")
     if kind == "band":
         _check_stored_bands(path, stored["bands"], len(stored["names"]), len(classes))
+    if kind == "pair":
+        _check_stored_pairs(path, stored, len(classes))
     if kind == "overlap":
         _check_stored_overlap(path, stored)
     return full_groups(stored)
@@ -175,6 +178,18 @@ def _check_stored_bands(path: str | Path, bands: Any, n_bands: int, n_classes: i
     is_list = isinstance(bands, list) and all(type(band) is int for band in bands)
     if not is_list or len(bands) != n_classes or list(dict.fromkeys(bands)) != list(range(n_bands)):
         raise damaged(path, f"its bands must number the {n_bands} bands of its {n_classes} classes")
+
+
+def _check_stored_pairs(path: str | Path, stored: dict[str, Any], n_classes: int) -> None:
+    """Refuse cells that are not those of every label, or band of labels, in every group of rows."""
+    rows, labels = stored["rows"], stored["labels"]
+    if not isinstance(rows, list) or not isinstance(labels, list):
+        raise damaged(path, "its groups of rows and labels must be lists of both")
+    for values, name in ((rows, "groups of rows"), (labels, "groups of labels")):
+        check_stored_values(path, values, name)
+    if stored["names"] != list(range(len(rows) * len(labels))):
+        raise damaged(path, "its cells must number the labels of each of its groups of rows")
+    _check_stored_bands(path, stored["bands"], len(labels), n_classes)
 
 
 def _check_stored_overlap(path: str | Path, stored: dict[str, Any]) -> None:

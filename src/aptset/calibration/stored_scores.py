@@ -22,10 +22,11 @@ from aptset.conformal.aggregation import Tally
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.scheme import FoldSizes, Line, Scheme
 from aptset.core.store import Facts, check_stored_values, damaged, is_storable, unknown_kind
-from aptset.scores import SCORES, Gridded, OfFunction, Prevalence, Score, Tempered
+from aptset.scores import SCORES, Gridded, OfFunction, Ordered, Prevalence, Score, Tempered
 from aptset.scores.conformity import check_conformity
 
 TEMPERED, GRIDDED, PREVALENCE = "tempered", "gridded", "prevalence"
+_NAMED: dict[str, Any] = {**SCORES, "ordered": Ordered}
 _AROUND: dict[str, Any] = {TEMPERED: Tempered, GRIDDED: Gridded}  # scores that hold another one
 
 
@@ -39,7 +40,7 @@ def describe_score(score: Score) -> dict[str, Any]:
     if isinstance(score, Prevalence):
         counts = {"labels": list(score.counts), "counts": list(score.counts.values())}
         return {"name": PREVALENCE, "settings": counts}
-    for name, kind in SCORES.items():
+    for name, kind in _NAMED.items():
         if type(score) is kind:
             return {"name": name, "settings": _settings(score)}
     if isinstance(score, OfFunction):
@@ -54,9 +55,12 @@ def _settings(score: Any) -> dict[str, Any]:
     for field in dataclasses.fields(score):
         value = getattr(score, field.name)
         value = value.item() if isinstance(value, np.generic) else value
-        if value is not None and not isinstance(value, str | bool | int | float):
+        value = list(value) if isinstance(value, tuple) else value
+        plain = value if isinstance(value, list) else [] if value is None else [value]
+        if not all(isinstance(one, str | bool | int | float) for one in plain):
             raise _cannot_be_saved(
-                score, f"its {field.name} is {value!r}, and settings must be texts, numbers or booleans"
+                score,
+                f"its {field.name} is {value!r}, and settings must be texts, numbers, booleans or tuples",
             )
         settings[field.name] = value
     return settings
@@ -105,7 +109,7 @@ def find_score(
 ) -> Score:
     """Return the score that an artefact names; ``scores`` maps names to scores, ``trust`` lists modules to import."""
     name, settings = str(stored.get("name")), stored.get("settings")
-    if not is_score(stored) or (name in (*SCORES, *_AROUND, PREVALENCE) and settings is None):
+    if not is_score(stored) or (name in (*_NAMED, *_AROUND, PREVALENCE) and settings is None):
         raise damaged(path, "its score has no name or no settings")
     if name == PREVALENCE:
         return _prevalence(path, settings or {})
@@ -114,7 +118,7 @@ def find_score(
         if not isinstance(inner, dict) or inner.get("name") in (name, GRIDDED):
             raise damaged(path, f"its {name} score has no score")
         return _made(path, name, _AROUND[name], {**(settings or {}), "score": find_score(path, inner, scores, trust)})
-    return _made(path, name, SCORES[name] if name in SCORES else _of_user(path, name, scores or {}, trust), settings)
+    return _made(path, name, _NAMED[name] if name in _NAMED else _of_user(path, name, scores or {}, trust), settings)
 
 
 def _prevalence(path: str | Path, settings: dict[str, Any]) -> Prevalence:
@@ -137,6 +141,8 @@ def check_counted_classes(path: str | Path, score: Score, n_classes: int) -> Non
         score = score.score
     if isinstance(score, Prevalence) and len(score.counts) != n_classes:
         raise damaged(path, f"its score must have a count for each of its {n_classes} classes")
+    if isinstance(score, Ordered) and len(score.columns or ()) != n_classes:
+        raise damaged(path, f"its score must have a place for each of its {n_classes} classes")
 
 
 def _of_user(path: str | Path, name: str, scores: Mapping[str, Any], trust: Collection[str]) -> Any:
@@ -178,7 +184,7 @@ def _made(path: str | Path, name: str, value: Any, settings: dict[str, Any] | No
     except (TypeError, ValueError, OverflowError) as error:
         why = " ".join(str(error).split())[:200].rstrip(".")
         raise damaged(path, f"its score {name!r} cannot be made ({why})") from error
-    if settings is not None and name in SCORES and _settings(score) != settings:
+    if settings is not None and name in _NAMED and _settings(score) != settings:
         raise damaged(path, f"its score {name!r} has other settings")
     return score
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from aptset.calibration.tensor_sets import TensorSets
 from aptset.conformal.aggregation import by_label_thresholds, thresholds_of
 from aptset.conformal.measure import Measure
 from aptset.core.groups import Ids
+from aptset.core.levels import Level
 from aptset.core.randomization import fingerprint_step
 from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.rows import LabelScores
@@ -101,7 +101,7 @@ class OnDevice:
         rows.check(torch.tensor(report[5:]))
         return ScoresThere(every), report[2], (report[0] + report[1]) % 2**64
 
-    def mask(self, held_out: Measure, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Tensor:
+    def mask(self, held_out: Measure, ids: Ids | None, alpha: Level, allow_empty: bool) -> Tensor:
         """Return the sets at one level as a boolean matrix."""
         rows, at_least = self.rows, 0 if allow_empty else 1
         if ids is None:
@@ -129,7 +129,7 @@ class OnDevice:
         return _filled(rows, "p_values", work, torch.float64, _at_a_time(held_out))
 
     def sets(
-        self, held_out: Measure, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
+        self, held_out: Measure, ids: Ids | None, alphas: Sequence[Level], classes: NDArray[Any], allow_empty: bool
     ) -> list[TensorSets]:
         """Return the sets at each level."""
         rows, at_least = self.rows, 0 if allow_empty else 1

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.labels import Coded
+from aptset.core.levels import check_level, shown_alpha
 
 
 def check_columns(path: Path, holds: bool, what: str, names: list[Any], wanted: Sequence[str] = ()) -> None:
@@ -117,8 +118,11 @@ def check_weight_column(path: Path, column: str, values: Any, start: int) -> Any
     return weights
 
 
-def check_which_sets(path: Path, names: list[str], alpha: float | None) -> str:
+def check_which_sets(path: Path, names: list[str], alpha: Any) -> str:
     """Return the column of sets: that of the level, where columns carry one; "set" where there is one level."""
+    if isinstance(alpha, dict):
+        name = f"set {shown_alpha(check_level(alpha))}"
+        return name if name in names else "set"
     of_levels = [name for name in names if re.fullmatch(r"set \d[\d.e-]*", name)]
     called = () if alpha is None else (f"set {float(alpha)!r}", f"set {alpha:g}")  # all digits where six are too few
     for name in called:

@@ -24,21 +24,21 @@ from aptset.cli.checks import (
     check_sets_column,
     check_which_sets,
 )
+from aptset.core.levels import check_level
 from aptset.core.runner import counting
-from aptset.core.validate import check_alpha
 from aptset.metrics.running_sums import Codes, RunningSums
 
 
 def evaluate_files(
     files: Iterable[TableFile],
     label: str,
-    alpha: float | None,
+    alpha: Any,
     group: str | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """Judge the sets of several files against the labels in them, as if they stood in one."""
     if alpha is not None:
-        check_alpha(alpha)
+        check_level(alpha)
     sums, rows, path = RunningSums(), 0, Path()
     Thread(target=_load_ahead).start()
     for file in files:
@@ -73,7 +73,7 @@ class Outcomes(NamedTuple):
 def outcomes_of(
     file: TableFile,
     label: str,
-    alpha: float | None,
+    alpha: Any,
     group: str | None,
     progress: bool,
     others: Sequence[str] = (),

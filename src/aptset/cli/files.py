@@ -15,6 +15,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from aptset import Confidence
 from aptset.arrow.formats import (
     BATCH_ROWS,
     TableFile,
@@ -180,12 +181,29 @@ class ProbabilityFile:
         return columns
 
 
+CONFIDENCE = Confidence._fields
+
+
+def columns_of_confidence(rows: Confidence) -> dict[str, pa.Array]:
+    """Return the guess of each row as a text, and the numbers about it."""
+    guess, *numbers = rows
+    texts = of_texts([str(label) for label in guess.tolist()])
+    return dict(zip(CONFIDENCE, [texts, *map(pa.array, numbers)], strict=True))
+
+
 class SetsWriter:
     """Writes sets batch by batch to parquet or CSV; the file appears when the writer is closed without an error."""
 
-    def __init__(self, path: Path, names: list[str], classes: list[str], alphas: Sequence[float] = (0.1,)) -> None:
+    def __init__(
+        self,
+        path: Path,
+        names: list[str],
+        classes: list[str],
+        alphas: Sequence[Any] = (0.1,),
+        more: Sequence[str] = (),
+    ) -> None:
         self.names = names_of_sets(alphas, names)
-        added = [name for pair in self.names for name in pair]
+        added = [*(name for pair in self.names for name in pair), *more]
         self._is_csv = check_sets_file(path, names, classes, added) == "csv"
         self._path = path
         self._classes = of_texts(classes)
@@ -194,14 +212,14 @@ class SetsWriter:
         self._writer: Any = None
         self._alphas, self._rows, self._labels, self._empty = alphas, 0, 0, 0
 
-    def write(self, others: dict[str, pa.Array], sets: Sequence[Any]) -> None:
-        """Write some rows: the columns that travel along, and for each level the size of each set and its labels."""
+    def write(self, others: dict[str, pa.Array], sets: Sequence[Any], more: Confidence | None = None) -> None:
+        """Write some rows: the columns that travel along, for each level the size and labels of each set, and more."""
         if self._is_csv:
             check_flat_columns(self._path, pa.schema([(name, column.type) for name, column in others.items()]))
         made = columns_of_sets(sets, self.names, self._classes)
         if self._is_csv:
             made |= {labels: _joined(made[labels]) for _, labels in self.names}
-        columns = {**others, **made}
+        columns = {**others, **made, **({} if more is None else columns_of_confidence(more))}
         table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
         if self._writer is None:
             kind = pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter

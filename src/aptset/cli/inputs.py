@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from aptset.cli.options import printable
+from aptset.cli.options import column_of_groups, printable
 from aptset.core.files import check_exists, check_standard_input, claim, undisturbed
 
 _GIVEN: dict[str, str] = {}  # files that were copied to be read, and what the user calls them
@@ -135,7 +135,7 @@ def source_of(options: dict[str, Any], label: str | None, file: Any) -> Any:
     """Return the file of probabilities that the options stand for."""
     from aptset.cli.files import ProbabilityFile
 
-    group = None if options["groups"] == "label" else options["groups"]
+    group = column_of_groups(options["groups"])
     names = ("prefix", "logits", "batch_rows")
     settings = {name: options[name] for name in names}
     return ProbabilityFile(file, label, options["row_id"], group, weight=options.get("weights"), **settings)

@@ -8,21 +8,23 @@ from typing import Any
 
 import click
 
-from aptset import LabelBands, Prevalence
+from aptset import LabelBands, Ordered, Prevalence
 from aptset.arrow.layout import as_texts
 from aptset.cli.checks import check_columns
 from aptset.cli.inputs import open_table, path_of
 from aptset.scores import Score
+from aptset.scores.conformity import BY_ORDER
 
 _BY_PREVALENCE = ("pas", "prevalence")
 
 
 def label_settings(options: dict[str, Any], quiet: bool, rows: int | None = None) -> tuple[str | Score, Any]:
-    """Take --bands and --counts out of the options; return the score and the bands of labels that they stand for.
+    """Take --bands, --counts and --order out of the options; return the score and the bands that they stand for.
 
     ``rows`` is how many rows calibrate, where that is known.
     """
     bands, counts, conformity = options.pop("bands"), options.pop("counts"), options["conformity"]
+    order = options.pop("order")
     is_number = bands is not None and bands.isdecimal()
     is_prevalent = conformity in _BY_PREVALENCE
     if bands is not None and options["groups"] is not None:
@@ -33,6 +35,10 @@ def label_settings(options: dict[str, Any], quiet: bool, rows: int | None = None
     if counts is not None and not (is_number or is_prevalent):
         raise click.UsageError("--counts is for --conformity prevalence, or for --bands NUMBER.")
     times = None if counts is None else _whole_numbers(counts, read_labels(counts, quiet))
+    if order is not None and conformity not in BY_ORDER:
+        raise click.UsageError("--order is for --conformity ordered and --conformity central.")
+    if order is not None:
+        conformity = Ordered(BY_ORDER[conformity], [label.strip() for label in order.split(",")])
     score = Prevalence(times) if is_prevalent and times is not None else conformity
     if is_number and times is not None:
         return score, LabelBands.by_prevalence(times, int(bands), n_calibration=rows)

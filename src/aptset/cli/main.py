@@ -13,15 +13,17 @@ from aptset.cli import reports as cli_reports
 from aptset.cli.inputs import artefact_of, as_given, open_table
 from aptset.cli.options import (
     ALPHA,
-    ALPHAS,
     AS_JSON,
+    ASSURANCE,
     BANDS,
     CALIBRATIONS,
     COLUMNS,
     CONFORMITY,
     DIALECT,
+    ERRORS,
     JOBS,
     LEVEL,
+    LEVELS,
     MODEL,
     NO_EMPTY,
     QUIET,
@@ -89,10 +91,11 @@ def main(debug: bool) -> None:
 @click.option(
     "--calibration", default="split", show_default=True, type=CALIBRATIONS, help="Which rows train and which calibrate."
 )
-@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED, NO_EMPTY])
-@click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
+@with_options([SHARE, CONFORMITY, LEVELS, LEVEL, *ASSURANCE, RANDOMIZED, NO_EMPTY])
+@click.option("--groups", help="Calibrate within 'label', the values of a column, or both: 'region,label'.")
 @with_options(BANDS)
 @ROW_ID
+@ERRORS
 @with_options([*COLUMNS, *DIALECT, TRUST])
 @click.option("--out", help="Folder for the results and the model; with TABLE aptset-run by default.")
 @JOBS
@@ -109,6 +112,7 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
     Examples:
       aptset run
       aptset run patients.csv --target diagnosis --model forest --calibration cv+ --out results
+      aptset run patients.csv --target diagnosis --error 0.05
       aptset predict new.csv -c results -o sets.csv
     """
     from aptset.core.files import check_other_files, check_target_folder
@@ -124,18 +128,26 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
         return
     if target is None:
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
-    from aptset.cli.table_jobs import WRITTEN, Settings, evaluations_as_json, run_table
+    from aptset.cli.table_jobs import WRITTEN, Settings, evaluations_as_json, promise_of, run_table
 
     check_other_files([folder / name for name in WRITTEN], [table])
     file = open_table(table, options.pop("sep"), options.pop("encoding"), quiet)
-    settings = Settings(**options_of_run(options, quiet), progress=not quiet)
+    settings = Settings(**options_of_run(options, quiet), error=_error_of(options["errors"]), progress=not quiet)
     result = run_table(file, target, settings)
     written = result.write(folder)
-    more = {"promise": result.classifier.guarantee(), "out": str(folder), "written": written}
+    more = {"promise": promise_of(result.classifier), "out": str(folder), "written": written}
+    more |= {} if result.decided is None else {"decided": result.decided.as_json()}
     content = evaluations_as_json(result.evaluations, **more, columns=result.rows.plan.as_json())
     text = f"{result.text()}\n\nWritten to {folder}: {', '.join(written)}"
     hint = f"Predict new rows: aptset predict NEW.csv -c {folder} -o sets.csv"
     show(content, f"{text}\n{hint}", quiet, as_json)
+
+
+def _error_of(errors: tuple[str, ...]) -> Any:
+    """Return the error that rows acted on may have; None if nothing was asked about acting."""
+    from aptset.cli.acceptance_jobs import errors_of
+
+    return errors_of(errors) if errors else None
 
 
 @main.command()
@@ -158,22 +170,29 @@ def inspect(artefact: str, as_json: bool) -> None:
 
 @main.command()
 @ALPHA
-@click.option("--within", default=0.01, show_default=True, help="How far the realised coverage may be from 1 - alpha.")
+@click.option("--within", type=float, help="How far the coverage may be from 1 - alpha; 0.01 without --assurance.")
 @click.option("--confidence", default=0.95, show_default=True, help="The probability to stay within.")
+@ASSURANCE[0]
 @AS_JSON
-def plan(alpha: float, within: float, confidence: float, as_json: bool) -> None:
-    """Say how much calibration data a margin needs.
+def plan(alpha: float, within: float | None, confidence: float, assurance: float | None, as_json: bool) -> None:
+    """Say how much calibration data a margin needs, or an assurance.
 
     \b
-    Example:
+    Examples:
       aptset plan --alpha 0.1 --within 0.01
+      aptset plan --alpha 0.1 --assurance 0.95 [--within 0.02]
     """
     from aptset import calibration_size
 
-    size = calibration_size(alpha, within, confidence)
-    content = {"n": int(size), "alpha": alpha, "within": within, "confidence": confidence, "achieved": size.achieved}
+    size = calibration_size(alpha, within, confidence, assurance=assurance)
+    margin = within if assurance is not None else size.within
+    content = {"n": int(size), "alpha": alpha, "within": margin, "confidence": confidence, "achieved": size.achieved}
+    content |= {} if assurance is None else {"assurance": assurance}
     chance = f"{confidence:.0%} of cases"
-    text = f"{int(size):,} calibration rows keep the coverage within {within:g} of {1 - alpha:g} in {chance}."
+    text = f"{int(size):,} calibration rows keep the coverage within {size.within:g} of {1 - alpha:g} in {chance}."
+    if assurance is not None:
+        text = f"{int(size):,} calibration rows can cover at least {1 - alpha:g} with assurance {assurance:g}"
+        text += "." if within is None else f", and at most {1 - alpha + within:g} in {chance}."
     show(content, text, False, as_json)
 
 

@@ -17,18 +17,19 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from aptset import PredictionSets
+from aptset import Confidence, PredictionSets
 from aptset.arrow.formats import BATCH_ROWS, TableFile, check_rows_present, format_of
 from aptset.cli.checks import check_columns, check_distinct_columns
 from aptset.cli.discovery import FilePart, Reader, local_target, scratch_folder
-from aptset.cli.files import ProbabilityFile, SetsWriter
+from aptset.cli.files import CONFIDENCE, ProbabilityFile, SetsWriter
 from aptset.cli.inputs import parts_of, source_of
 from aptset.cli.manifest import COUNTS, Look, Manifest, check_same_inputs
+from aptset.cli.options import assurance_of
 from aptset.cli.probability_jobs import digest_of, load_artefact, predict_file
 from aptset.cli.stores import Location, location_of, refuse_changing_input
 from aptset.core.files import as_utf8
+from aptset.core.levels import check_alphas
 from aptset.core.runner import Bar, versions
-from aptset.core.validate import check_alphas
 
 OnePart = Callable[[TableFile, Path], dict[str, Any]]  # what is done with one part, and the file to write
 
@@ -175,26 +176,28 @@ _OPTIONS = ("prefix", "logits", "normalize", "row_id", "groups", "weights", "bat
 def predict_parts(
     artefact: Path,
     out: str,
-    alphas: Sequence[float] | None,
+    alphas: Sequence[Any] | None,
     label: str | None,
     quiet: bool,
     options: dict[str, Any],
 ) -> dict[str, Any]:
     """Write the sets of every part to a folder, and go on where an earlier run was stopped."""
     parts = parts_of(options["probs"], quiet, options["sep"], options["encoding"])
-    names = ("row_id", "groups", "batch_rows", "u")
+    sure, confidence = assurance_of(options), options["confidence"]
+    names = ("row_id", "groups", "batch_rows", "u", "confidence")
     if artefact.is_dir():
         from aptset.cli.prediction_jobs import load_run  # loads scikit-learn, as models do
 
         saved = load_run(artefact, options["trust"])
         levels = [saved[0].alpha] if alphas is None else list(alphas)
-        one = sets_of_rows(saved, levels, **{name: options[name] for name in names})
+        one = sets_of_rows(saved, levels, **{name: options[name] for name in names}, assurance=sure)
     else:
         levels, calibration = list(alphas or ()), load_artefact(artefact, options["trust"])
-        source, of_rows = partial(source_of, options, label), (options["normalize"], options["u"])
+        source, of_rows = partial(source_of, options, label), (options["normalize"], options["u"], sure, confidence)
         one = sets_of_probabilities(source, calibration, levels, *of_rows)
-    check_alphas(levels)
+    check_alphas(levels, sure)
     settings = {"alpha": levels, "label": _label_setting(label), **{name: options[name] for name in _OPTIONS}}
+    settings |= {name: str(value) for name, value in {"assurance": sure, "confidence": confidence}.items() if value}
     folders = [location for name in options["probs"] if (location := location_of(name)).is_folder]
     done = parts.write(location_of(out), settings_of_run(artefact, settings), folders, one)
     return {**done, "alpha": levels[0]}
@@ -203,9 +206,11 @@ def predict_parts(
 def sets_of_probabilities(
     source_of: Callable[[TableFile], ProbabilityFile],
     calibration: Any,
-    alphas: Sequence[float],
+    alphas: Sequence[Any],
     normalize: bool,
     u: Literal["fresh"] | None = None,
+    assurance: Any = None,
+    confidence: bool = False,
 ) -> OnePart:
     """Return what writes the sets of a part that holds probabilities."""
 
@@ -213,19 +218,22 @@ def sets_of_probabilities(
         source = source_of(file)
         if file.rows == 0:
             names = _others_without_rows(source, [str(name) for name in calibration.classes.tolist()])
-            return write_nothing(file, target, names, calibration.classes, alphas)
-        return predict_file(source, calibration, alphas, target, lambda rows: None, normalize, u)
+            return write_nothing(file, target, names, calibration.classes, alphas, confidence)
+        more = (normalize, u, assurance, confidence)
+        return predict_file(source, calibration, alphas, target, lambda rows: None, *more)
 
     return one
 
 
 def sets_of_rows(
     saved: tuple[Any, dict[str, Any]],
-    alphas: Sequence[float],
+    alphas: Sequence[Any],
     row_id: str | None,
     groups: str | None,
     batch_rows: int,
     u: Literal["fresh"] | None = None,
+    confidence: bool = False,
+    assurance: Any = None,
 ) -> OnePart:
     """Return what writes the sets of a part that holds raw rows."""
     from aptset.cli.prediction_jobs import NewTable, predict_table
@@ -235,21 +243,24 @@ def sets_of_rows(
     def one(file: TableFile, target: Path) -> dict[str, Any]:
         table = NewTable.of(file, facts, row_id, groups)
         if file.rows == 0:
-            return write_nothing(file, target, file.names, classifier.classes_, alphas)
-        return predict_table(table, classifier, alphas, target, batch_rows, progress=False, u=u)
+            return write_nothing(file, target, file.names, classifier.classes_, alphas, confidence)
+        more = (u, assurance, confidence)
+        return predict_table(table, classifier, alphas, target, batch_rows, False, *more)
 
     return one
 
 
 def write_nothing(
-    file: TableFile, out: Path, names: list[str], classes: Any, alphas: Sequence[float]
+    file: TableFile, out: Path, names: list[str], classes: Any, alphas: Sequence[Any], confidence: bool = False
 ) -> dict[str, Any]:
     """Write a file of sets without rows, with the columns that it would have."""
     kinds = {field.name: field.type for field in file.schema} if file.kind == "parquet" else {}
     others = {name: pa.array([], kinds.get(name, pa.string())) for name in file.names if name in names}
     none = PredictionSets(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64), classes)
-    with SetsWriter(out, names, [str(name) for name in classes.tolist()], alphas) as writer:
-        writer.write(others, [none] * len(alphas))
+    nothing = Confidence(classes[:0], np.empty(0), np.empty(0)) if confidence else None
+    texts, more = [str(name) for name in classes.tolist()], CONFIDENCE if confidence else ()
+    with SetsWriter(out, names, texts, alphas, more) as writer:
+        writer.write(others, [none] * len(alphas), nothing)
     return writer.done()
 
 

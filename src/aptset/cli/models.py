@@ -17,10 +17,12 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 
+from aptset import Acceptance
 from aptset.calibration.storage import STORE, read_calibration
 from aptset.cli.probability_jobs import beside_the_user
 from aptset.conformal.guarantees import Promises
 from aptset.core.files import check_exists
+from aptset.core.store import stored_kind
 from aptset.estimator.storage import check_table, read_folder
 from aptset.estimator.stored_models import check_vouched, need_skops
 from aptset.estimator.stored_trees import check_trees
@@ -200,10 +202,12 @@ def facts_of(path: Path) -> dict[str, Any]:
     """Return what an artefact, or the folder of a classifier, says about itself."""
     if path.is_dir():
         return _of_folder(path)
+    if stored_kind(path) in ("acceptance", "acceptance_threshold"):
+        return _of_acceptance(path)
     name = STORE.read(path)[0]["score"]["name"]  # of the score, which is never needed here
     fields, facts = read_calibration(path, {name: _Unseen} if ":" in name else None)
     sizes = fields["held_out"].sizes.tolist()
-    names = [str(name) for name in facts["groups"]["names"]]
+    names = [", ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in _names(fields, facts)]
     scheme = fields.get("scheme")
     in_groups = "" if facts["groups"]["kind"] == "all" else " in every group"
     return {
@@ -223,6 +227,12 @@ def facts_of(path: Path) -> dict[str, Any]:
         "created": facts["created"],
         "format": facts["format"],
     }
+
+
+def _names(fields: dict[str, Any], facts: dict[str, Any]) -> Any:
+    """Return the names of groups as they are stored; cells of rows and labels are stored by number."""
+    groups = fields["held_out"].groups
+    return facts["groups"]["names"] if groups.rows is None else groups.names
 
 
 def _weights(facts: dict[str, Any], names: list[str]) -> dict[str, Any]:
@@ -249,6 +259,18 @@ def _promise(fields: dict[str, Any], in_groups: str) -> str:
     promises, alpha = Promises.of(fields["scheme"], fields["held_out"]), Fraction(1, 10)
     reason = promises.reason_of_nothing(alpha)
     return f"none, {reason}" if reason else f"coverage >= {float(promises.coverage(alpha)):.4g} at alpha = 0.1{within}"
+
+
+def _of_acceptance(path: Path) -> dict[str, Any]:
+    """Return what rows for decisions, or a threshold made of them, say about themselves."""
+    from aptset.calibration.stored_acceptance import STORE as OF_ACCEPTANCE
+    from aptset.calibration.stored_acceptance import load_acceptance
+
+    (facts, _), rule = OF_ACCEPTANCE.read(path), load_acceptance(path)
+    known = {"n": rule.n, "n_wrong": rule.n_wrong} if isinstance(rule, Acceptance) else {"promise": rule.sentence()}
+    by = {"guess": "predicted label", "group": "group", "none": "none"}[facts["by"]]
+    names = {"confidence": facts["confidence"], "by": by, "names": list(map(str, facts["names"]))}
+    return {"file": str(path), **known, **names, **{name: facts[name] for name in ("library", "created", "format")}}
 
 
 def _of_folder(folder: Path) -> dict[str, Any]:
@@ -286,6 +308,7 @@ def _words(name: str, value: Any) -> str:
     if name == "groups":
         sizes = ", ".join(f"{key}: {value['sizes'][key]:,}" for key in in_order(value["sizes"]))
         kinds = {"all": "none", "label": "each label", "band": "bands of labels", "row": "by row"}
+        kinds["pair"] = "each label in each group of rows"
         kinds["overlap"] = "overlapping, by combination"
         return kinds[value["kind"]] + (f" ({sizes})" if sizes else "")
     if isinstance(value, dict):

@@ -100,6 +100,11 @@ def monitor_file(
 def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any] | None]:
     """Return what names the group of each row: its own, its label, or the band of that."""
     known = calibration.held_out.groups
+    if known.kind == "pair":
+        raise ValueError(
+            "a monitor of files goes by groups of rows or by labels, and this calibration by both at once. Feed "
+            "calibration.monitor() in Python, with pairs of group and label as groups."
+        )
     bands = [known.names[band] for band in known.bands or ()]
     band_of = dict(zip(map(str, calibration.classes.tolist() if bands else ()), bands, strict=True))
 

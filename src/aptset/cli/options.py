@@ -20,6 +20,74 @@ ALPHAS = click.option(
     show_default=True,
     help="Miscoverage level: 0.1 means 9 times out of 10. May be given several times.",
 )
+
+
+class LevelType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """A level, or that of one label or group: 0.1, or malignant=0.01."""
+
+    name = "LEVEL"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return a number, or a name with its number."""
+        if not isinstance(value, str):
+            return value
+        name, _, number = value.rpartition("=")
+        try:
+            return (name, float(number)) if name else float(number)
+        except ValueError:
+            self.fail(f"{value!r} must be a number such as 0.1, or NAME=NUMBER such as malignant=0.01.", param, ctx)
+
+
+def together(_: Any, __: Any, levels: Any) -> Any:
+    """Return levels in the order in which they came; those with names are one level, of all of them."""
+    several = levels if isinstance(levels, tuple) else (levels,)
+    named: dict[str, float] = dict(level for level in several if isinstance(level, tuple))
+    if named and len(named) < len(several):
+        raise click.BadParameter("must be numbers, or NAME=NUMBER once for each label or group, but not both.")
+    return (named,) if named else several
+
+
+LEVELS = click.option(
+    "--alpha",
+    "alphas",
+    multiple=True,
+    type=LevelType(),
+    callback=together,
+    default=(0.1,),
+    show_default=True,
+    help="Miscoverage level: 0.1 means 9 times out of 10. May be given several times; or, for calibration by label or "
+    "group, once for each: --alpha malignant=0.01 --alpha benign=0.1.",
+)
+ASSURANCE = [
+    click.option(
+        "--assurance",
+        type=float,
+        help="0.95: with this probability this calibration, and not the average one, covers 1 - alpha.",
+    ),
+    click.option("--simultaneous", is_flag=True, help="With --assurance: for all groups at once, not for each."),
+]
+
+
+def assurance_of(options: dict[str, Any]) -> Any:
+    """Take the assurance out of the options."""
+    sure, is_simultaneous = options.pop("assurance"), options.pop("simultaneous")
+    if is_simultaneous and sure is None:
+        raise click.UsageError("--simultaneous needs --assurance, the probability with which all groups are kept.")
+    from aptset import Assurance
+
+    return Assurance(sure, simultaneous=True) if is_simultaneous else sure
+
+
+def column_of_groups(groups: str | None) -> str | None:
+    """Return the column of the groups of rows: 'region' of 'region,label', and none of 'label'."""
+    return None if groups == "label" else groups and groups.removesuffix(",label")
+
+
+def labels_in_groups(groups: str | None) -> str | None:
+    """Return 'label' where labels decide groups, alone or with a column."""
+    return "label" if groups is not None and (groups == "label" or groups.endswith(",label")) else None
+
+
 QUIET = click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
 SEEDS = click.IntRange(0, 2**32 - 1)  # what scikit-learn takes
@@ -63,6 +131,11 @@ BANDS = [
         "--bands",
         metavar="FILE|NUMBER",
         help="Calibrate within bands of labels: a table or JSON of label and band, or how many bands --counts makes.",
+    ),
+    click.option(
+        "--order",
+        metavar="LABELS",
+        help="All labels from low to high, with commas between them: for --conformity ordered and central.",
     ),
     click.option(
         "--counts",
@@ -140,6 +213,13 @@ FRESH_U = click.option(
     type=click.Choice(["fresh"]),
     help="fresh: new randomness in this run, instead of a hash of each row; for small files of rows that repeat.",
 )
+ERRORS = click.option(
+    "--error",
+    "errors",
+    multiple=True,
+    metavar="NUMBER|LABEL=NUMBER",
+    help="The share of wrong rows among those acted on; or one for each predicted label, and others are asked about.",
+)
 WEIGHTS = click.option(
     "--weights",
     metavar="COLUMN",
@@ -176,20 +256,32 @@ def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
 
     names = ["model", "calibration", "share", "alphas", "level", "randomized", "allow_empty", "groups", "row_id"]
     settings = {name: options[name] for name in [*names, "seed", "jobs", "trust"]}
+    settings["assurance"] = assurance_of(options) if "assurance" in options else None
     conformity, bands = label_settings(options, quiet)
     return {**settings, "conformity": conformity, "bands": bands, "choice": choice_of(options)}
 
 
-def only_one(alphas: tuple[float, ...]) -> float:
+def only_one(alphas: tuple[Any, ...]) -> float:
     """Return the one level of work that has only one."""
-    if len(alphas) > 1:
+    if len(alphas) > 1 or isinstance(alphas[0], dict):
         raise click.UsageError("Without a TABLE there is one --alpha.")
-    return alphas[0]
+    return float(alphas[0])
 
 
 _OF_TABLES = (
-    *("model", "calibration", "conformity", "level", "randomized", "allow_empty"),
-    *("groups", "bands", "counts", "row_id"),
+    "assurance",
+    "model",
+    "calibration",
+    "conformity",
+    "level",
+    "randomized",
+    "allow_empty",
+    "groups",
+    "bands",
+    "counts",
+    "order",
+    "row_id",
+    "errors",
 )
 
 
@@ -198,7 +290,9 @@ def refuse_without_table(target: str | None) -> None:
     names = [*_OF_TABLES, "drop", "features", "keep_text", "sep", "encoding", "trust", "jobs"]
     given = [name for name in names if is_given(name)] + (["target"] if target is not None else [])
     if given:
-        name = {"row_id": "id", "keep_text": "keep-text", "allow_empty": "no-empty"}.get(given[0], given[0])
+        name = {"row_id": "id", "keep_text": "keep-text", "errors": "error", "allow_empty": "no-empty"}.get(
+            given[0], given[0]
+        )
         raise click.UsageError(f"--{name} needs a TABLE; without one the run is about embedded data.")
 
 

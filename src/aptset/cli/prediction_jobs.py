@@ -16,10 +16,11 @@ from aptset.arrow.formats import TableFile, check_row_count, check_rows_present,
 from aptset.arrow.layout import as_texts
 from aptset.cli.checks import check_columns, check_distinct_columns, shifted_rows
 from aptset.cli.columns import Plan
-from aptset.cli.files import SetsWriter
-from aptset.cli.probability_jobs import beside_the_user
+from aptset.cli.files import CONFIDENCE, SetsWriter
+from aptset.cli.probability_jobs import beside_the_user, named_as
 from aptset.cli.tables import TableRows, check_finite_features, check_number_columns, check_target, some_of
 from aptset.core.labels import as_objects
+from aptset.core.levels import check_level
 from aptset.core.runner import counting
 from aptset.estimator.fitted import SetsOfPieces
 from aptset.estimator.loading import load_folder
@@ -112,7 +113,7 @@ class NewTable:
 def predict_rows(
     file: TableFile,
     folder: Path,
-    alphas: Sequence[float] | None,
+    alphas: Sequence[Any] | None,
     out: Path,
     row_id: str | None,
     groups: str | None,
@@ -120,10 +121,13 @@ def predict_rows(
     batch_rows: int,
     progress: bool,
     u: Literal["fresh"] | None = None,
+    assurance: Any = None,
+    confidence: bool = False,
 ) -> dict[str, Any]:
     """Write the sets of raw rows, piece by piece; all their columns travel along."""
     classifier, facts = load_run(folder, trust)
-    return predict_table(NewTable.of(file, facts, row_id, groups), classifier, alphas, out, batch_rows, progress, u)
+    table, more = NewTable.of(file, facts, row_id, groups), (u, assurance, confidence)
+    return predict_table(table, classifier, alphas, out, batch_rows, progress, *more)
 
 
 def load_run(folder: Path, trust: Sequence[str]) -> tuple[Any, dict[str, Any]]:
@@ -137,21 +141,24 @@ def load_run(folder: Path, trust: Sequence[str]) -> tuple[Any, dict[str, Any]]:
 def predict_table(
     table: NewTable,
     classifier: Any,
-    alphas: Sequence[float] | None,
+    alphas: Sequence[Any] | None,
     out: Path,
     batch_rows: int,
     progress: bool,
     u: Literal["fresh"] | None = None,
+    assurance: Any = None,
+    confidence: bool = False,
 ) -> dict[str, Any]:
     """Write the sets of the rows of a file; fresh u takes the place of ids."""
-    levels = [classifier.alpha] if alphas is None else list(alphas)
+    asked = [classifier.alpha] if alphas is None else list(alphas)
+    levels = [check_level(named_as(alpha, classifier.calibration_), assurance) for alpha in asked]
     names = [str(name) for name in classifier.classes_.tolist()]
     rows = table.file.rows
-    pieces = SetsOfPieces(classifier, levels, rows)
-    with SetsWriter(out, table.file.names, names, levels) as writer, counting(rows, "rows", progress) as count:
+    pieces, more = SetsOfPieces(classifier, levels, rows, confidence), CONFIDENCE if confidence else ()
+    with SetsWriter(out, table.file.names, names, asked, more) as writer, counting(rows, "rows", progress) as count:
         for piece in table.pieces(batch_rows):
             sets = pieces.of(piece.features, piece.groups, piece.ids if u is None else None, u)
-            writer.write(piece.others, sets)
+            writer.write(piece.others, sets, pieces.confidence)
             count(len(sets[0]))
         pieces.finish()
     return writer.done()

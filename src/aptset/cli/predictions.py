@@ -1,4 +1,7 @@
-"""The commands from probabilities to sets, and what they are worth: calibrate, predict, evaluate, monitor. No logic."""
+"""The commands from probabilities to sets, and what they are worth: calibrate, predict, accept, evaluate, monitor.
+
+No logic.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +27,26 @@ from aptset.cli.inputs import (
 )
 from aptset.cli.options import (
     ALPHA,
-    ALPHAS,
     AS_JSON,
+    ASSURANCE,
     BANDS,
     CONFORMITY,
     DIALECT,
+    ERRORS,
     FRESH_U,
+    LEVELS,
     NO_EMPTY,
     QUIET,
     SEEDS,
     TRUST,
     WEIGHTS,
+    LevelType,
+    assurance_of,
     is_given,
+    labels_in_groups,
     refuse_other_options,
     show,
+    together,
     with_options,
     with_probabilities,
 )
@@ -50,15 +59,16 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @click.option("--label", required=True, help="The column (or array, or .npy file) of true labels.")
 @click.option("-o", "--out", required=True, help="The artefact to write.")
 @CONFORMITY
-@click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
+@click.option("--groups", help="Calibrate within 'label', the values of a column, or both: 'region,label'.")
 @with_options(BANDS)
 @WEIGHTS
 @click.option("--deterministic", is_flag=True, help="Do not randomise sets; they are larger and cover more.")
 @NO_EMPTY
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the randomness of sets.")
+@click.option("--accept", is_flag=True, help="Keep what `aptset accept` needs, instead of what `predict` needs.")
 @QUIET
 @AS_JSON
-def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) -> None:
+def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **options: Any) -> None:
     """Calibrate on a file of probabilities and labels, or on many; write an artefact.
 
     PROBS are files, folders, globs or URLs (s3://, gs://, ...) of parquet, CSV, Arrow, npz or npy. What folders say
@@ -70,7 +80,11 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
       aptset calibrate s3://bucket/validation/ --label y --groups region -o s3://bucket/cal.aptset
       aptset calibrate validation.parquet --label y --bands 4 --counts training_counts.csv -o cal.aptset
       aptset calibrate validation.csv --label y --weights ratio -o cal.aptset
+      aptset calibrate validation.csv --label y --accept -o rows.aptset
     """
+    if accept:
+        _calibrate_acceptance(label, out, quiet, as_json, options)
+        return
     from aptset.cli.label_tables import label_settings
     from aptset.cli.probability_jobs import calibrate_files
     from aptset.conformal.importance import effective_in_words
@@ -83,7 +97,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     settings = {name: options[name] for name in ("normalize", "allow_empty")} | {"conformity": conformity}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
-        calibration = calibrate_files(sources, counter, bands or (options["groups"] == "label" and "label"), **settings)
+        calibration = calibrate_files(sources, counter, bands or labels_in_groups(options["groups"]), **settings)
     with target_of(out) as target:
         calibration.save(target)
     content, size = (
@@ -96,6 +110,95 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     show(content, f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}", quiet, as_json)
 
 
+def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, options: dict[str, Any]) -> None:
+    """Write an artefact for `accept`."""
+    from aptset.cli.acceptance_jobs import learn_files
+    from aptset.core.files import check_other_files
+    from aptset.core.runner import counting
+
+    for name in ("conformity", "bands", "counts", "weights", "deterministic"):
+        if is_given(name):
+            raise click.UsageError(f"--{name} is not for --accept, which has no scores and no weights.")
+    if is_given("allow_empty"):
+        raise click.UsageError("--no-empty is not for --accept, which makes no sets.")
+    if options["groups"] == "label":
+        raise click.UsageError(
+            "--groups label is not for --accept: for each predicted label pass --error LABEL=NUMBER."
+        )
+    check_other_files([Path(out)], files_read(options, label))
+    sources, one = sources_of(options, label, quiet)
+    with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
+        rule = learn_files(sources, counter, normalize=options["normalize"], random_state=options["seed"])
+    with target_of(out) as target:
+        rule.save(target)
+    content = {"n": rule.n, "n_wrong": rule.n_wrong, "out": out}
+    show(content, f"Learned from {rule.n:,} rows, of which {rule.n_wrong:,} are wrong: {out}", quiet, as_json)
+
+
+@click.command()
+@with_probabilities
+@click.option(
+    "-c", "--calibration", required=True, help="The artefact of `calibrate --accept`, or the folder of `aptset run`."
+)
+@click.option("-o", "--out", default="-", help="The decisions: .parquet, .csv, or - for CSV, which is the default.")
+@ERRORS
+@click.option("--assurance", type=float, help="One threshold that keeps the error with this probability, row by row.")
+@click.option(
+    "--alpha", type=float, help="With the folder of a run: the level of the sets of rows that are asked about."
+)
+@click.option("--groups", help="The column of groups, if the rows were learned by group.")
+@click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
+@with_options([*DIALECT, TRUST])
+@QUIET
+@AS_JSON
+def accept(
+    calibration: str,
+    out: str,
+    errors: tuple[str, ...],
+    assurance: float | None,
+    label: str | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Say for every row whether to act on the guess, or to ask a person; all other columns travel along.
+
+    Without --assurance all rows together are one batch: on average over batches at most --error (0.05 by default) of
+    the rows that are acted on are wrong. With --assurance 0.9 there is one threshold, and 9 of 10 calibrations keep the
+    error, however rows are cut into files. With the folder of `aptset run` the file holds raw rows, there is always one
+    threshold, and rows that are asked about come with a set.
+
+    \b
+    Examples:
+      aptset calibrate validation.csv --label y --accept -o rows.aptset
+      aptset accept new.csv -c rows.aptset --error 0.05 -o decided.csv
+      aptset accept new.csv -c rows.aptset --error 0.05 --assurance 0.9
+      aptset accept new.csv -c rows.aptset --error benign=0.01
+      aptset accept new.csv -c results --error 0.05 -o decided.parquet
+    """
+    from aptset.cli.acceptance_jobs import accept_files, accept_rows, errors_of, load_rule
+    from aptset.cli.acceptance_jobs import in_words as decided_in_words
+    from aptset.core.files import check_other_files
+    from aptset.core.runner import counting
+
+    artefact, error = artefact_of(calibration), errors_of(errors)
+    refuse_other_options(artefact.is_dir())
+    if not artefact.is_dir() and is_given("alpha"):
+        raise click.UsageError("--alpha is for the folder of `aptset run`, which makes sets.")
+    with to_standard_output(out) as target:
+        check_other_files([target], [*files_read(options, label), calibration])
+        if artefact.is_dir():
+            file = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
+            names = {name: options[name] for name in ("row_id", "groups", "trust", "alpha")}
+            done = accept_rows(file, artefact, error, assurance, target, **names)
+        else:
+            rule = load_rule(artefact)
+            sources, one = sources_of(options, label, quiet)
+            with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
+                done = accept_files(sources, rule, error, assurance, target, counter)
+    show({**done, "out": out}, decided_in_words(done, out), quiet, as_json, err=out == "-")
+
+
 @click.command()
 @with_probabilities
 @click.option("-c", "--calibration", required=True, help="The folder of `aptset run`, or the artefact of `calibrate`.")
@@ -105,7 +208,9 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     required=True,
     help="The sets: .parquet, .csv with labels joined by |, or - for CSV; or a folder, with a file for each of PROBS.",
 )
-@ALPHAS
+@LEVELS
+@with_options(ASSURANCE)
+@click.option("--confidence", is_flag=True, help="Write each row's guess, its confidence and credibility, too.")
 @click.option("--groups", help="The column of groups, if calibration was done by one.")
 @WEIGHTS
 @click.option("--label", help="A column of numbers that holds the true labels, not probabilities.")
@@ -114,7 +219,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
 @QUIET
 @AS_JSON
 def predict(
-    calibration: str, out: str, alphas: tuple[float, ...], label: str | None, quiet: bool, as_json: bool, **options: Any
+    calibration: str, out: str, alphas: tuple[Any, ...], label: str | None, quiet: bool, as_json: bool, **options: Any
 ) -> None:
     """Write the prediction set of every row; all other columns travel along.
 
@@ -125,7 +230,8 @@ def predict(
     \b
     Examples:
       aptset predict new.csv -c results -o sets.csv
-      aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --prefix p_
+      aptset predict new.parquet -c cal.aptset -o sets.parquet --alpha 0.1 --assurance 0.95 --prefix p_
+      aptset predict new.csv -c cal.aptset -o sets.csv --alpha malignant=0.01 --alpha benign=0.1
       aptset predict 's3://bucket/scores/*.parquet' -c cal.aptset -o s3://bucket/sets/ --prefix p_
     """
     from aptset.cli.probability_jobs import load_artefact, predict_file
@@ -137,6 +243,8 @@ def predict(
     refuse_other_options(is_run)
     if options["u"] is not None and is_given("row_id"):
         raise click.UsageError("--u fresh and --id exclude each other: with an id the chance of a row comes from it.")
+    if options["u"] is not None and options["confidence"]:
+        raise click.UsageError("--u fresh and --confidence exclude each other: both would draw u of their own.")
     asked = alphas if not is_run or is_given("alphas") else None
     if goes_to_folder(options["probs"], out):
         from aptset.cli.many_files import predict_parts
@@ -144,6 +252,7 @@ def predict(
         done = predict_parts(artefact, out, asked, label, quiet, options)
         show({**done, "out": out}, in_words(done, out), quiet, as_json)
         return
+    more = {"assurance": assurance_of(options), "confidence": options["confidence"]}
     with to_standard_output(out) as target:
         check_other_files([target], [*files_read(options, label), calibration])
         if is_run:
@@ -151,12 +260,13 @@ def predict(
 
             file = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
             names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows", "u")}
-            done = predict_rows(file, artefact, asked, target, **names, progress=not quiet)
+            done = predict_rows(file, artefact, asked, target, **names, progress=not quiet, **more)
         else:
             _, source = sources_of(options, label, quiet)
             loaded = load_artefact(artefact, options["trust"])
             with counting(source.file.rows, "rows", not quiet) as counter:
-                done = predict_file(source, loaded, alphas, target, counter, options["normalize"], options["u"])
+                of_rows = (options["normalize"], options["u"])
+                done = predict_file(source, loaded, alphas, target, counter, *of_rows, **more)
     done["out"] = out
     show(done, in_words(done, out), quiet, as_json, err=out == "-")
 
@@ -180,13 +290,20 @@ def in_words(done: dict[str, Any], out: str) -> str:
 @click.command()
 @click.argument("sets", nargs=-1, required=True)
 @click.option("--label", required=True, help="The column of true labels.")
-@click.option("--alpha", type=float, help="The level of the sets, as a reference.")
+@click.option(
+    "--alpha",
+    "alphas",
+    multiple=True,
+    type=LevelType(),
+    callback=together,
+    help="The level of the sets, as a reference; or of each label or group: --alpha malignant=0.01 --alpha benign=0.1.",
+)
 @click.option("--groups", help="A column to break coverage and size down by.")
 @with_options(DIALECT)
 @QUIET
 @AS_JSON
 def evaluate(
-    sets: tuple[str, ...], label: str, alpha: float | None, quiet: bool, as_json: bool, **options: Any
+    sets: tuple[str, ...], label: str, alphas: tuple[Any, ...], quiet: bool, as_json: bool, **options: Any
 ) -> None:
     """Judge a file of sets, or many (files, folders, globs, URLs), against the labels in it.
 
@@ -198,6 +315,9 @@ def evaluate(
     from aptset.cli.evaluation_jobs import evaluate_files
     from aptset.cli.probability_jobs import evaluation_as_json
 
+    if len(alphas) > 1:
+        raise click.UsageError("--alpha is one level here: that of the sets that are judged.")
+    alpha = alphas[0] if alphas else None
     dialect = {name: options[name] for name in ("sep", "encoding")}
     is_one = is_one_file(sets)
     files = [open_table(sets[0], **dialect, quiet=quiet)] if is_one else parts_of(sets, quiet, **dialect).files()
@@ -278,7 +398,7 @@ def monitor(
         sys.exit(ALARMED)
 
 
-COMMANDS = [calibrate, predict, evaluate, monitor]
+COMMANDS = [calibrate, predict, accept, evaluate, monitor]
 
 
 @contextmanager

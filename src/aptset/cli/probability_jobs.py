@@ -27,11 +27,11 @@ from aptset.cli.checks import (
     check_same_classes,
     shifted_rows,
 )
-from aptset.cli.files import Batch, ProbabilityFile, SetsWriter
+from aptset.cli.files import CONFIDENCE, Batch, ProbabilityFile, SetsWriter
 from aptset.conformal.importance import check_some_weight
 from aptset.core.files import atomic_write
+from aptset.core.levels import check_level
 from aptset.core.randomization import check_ids
-from aptset.core.validate import check_alphas
 from aptset.kernels.rows import CALIBRATION
 from aptset.scores import Score
 from aptset.scores.conformity import AUTO, check_conformity
@@ -44,7 +44,7 @@ def calibrate_files(
 ) -> Calibration:
     """Calibrate on the rows of several files as if they stood in one; classes are in the order of the first.
 
-    ``by_labels`` is "label" or bands of labels, where labels decide the groups.
+    ``by_labels`` is "label" or bands of labels, where labels decide the groups; with a column of groups both do.
     """
     settings["conformity"] = imported_score(settings["conformity"])
     if settings["conformity"] == AUTO:
@@ -56,7 +56,7 @@ def calibrate_files(
     number_copies = Numbering(side=CALIBRATION).next_seeds  # of all rows: copies in other files have u of their own
     for source, batch, classes in labelled_batches(sources):
         with shifted_rows(source.path, batch.start):
-            of_rows = {"groups": by_labels or batch.groups, "ids": batch.ids, "logits": source.logits}
+            of_rows = {"groups": grouped(batch.groups, by_labels), "ids": batch.ids, "logits": source.logits}
             of_rows |= {"weighing": Weighing(batch.weights, is_part=True), "number_copies": number_copies}
             settings |= {"classes": classes, "least_distinct": 0.0, "u": None, **of_rows}
             scored = score_labels(batch.probabilities, batch.labels, LabelledRequest(**settings))
@@ -72,6 +72,13 @@ def calibrate_files(
         check_some_weight(held_out.weights)
     chance, fingerprint = first.chance.with_copies(n_copies, held_out.n), sum(part.parts[0] for part in parts) % 2**64
     return replace(first, held_out=held_out, chance=chance, parts=(fingerprint,))
+
+
+def grouped(of_rows: Any, by_labels: Any) -> Any:
+    """Return groups of rows, of labels, or of both at once."""
+    if of_rows is None or not by_labels:
+        return by_labels or of_rows
+    return of_rows, by_labels
 
 
 def labelled_batches(
@@ -128,7 +135,7 @@ def _calibrate_whole(
 ) -> Calibration:
     """Calibrate on all rows at once: a score is chosen on rows of the whole file, so they must all be there."""
     rows, of_rows, classes, logits = all_rows(labelled_batches(sources), on_rows)
-    labels, groups = of_rows.pop("labels"), by_labels or of_rows.pop("groups")
+    labels, groups = of_rows.pop("labels"), grouped(of_rows.pop("groups"), by_labels)
     of_rows |= {"groups": groups, "classes": classes, "logits": logits}
     return calibrate(np.concatenate(rows), labels, **{**settings, **of_rows})
 
@@ -157,26 +164,40 @@ def all_rows(
 def predict_file(
     source: ProbabilityFile,
     calibration: Calibration,
-    alphas: Sequence[float],
+    alphas: Sequence[Any],
     out: Path,
     on_rows: OnRows,
     normalize: bool = False,
     u: Literal["fresh"] | None = None,
+    assurance: Any = None,
+    confidence: bool = False,
 ) -> dict[str, Any]:
     """Write the sets of a file, batch by batch; every other column travels along."""
-    check_alphas(alphas)
+    levels: list[Any] = [check_level(named_as(alpha, calibration), assurance) for alpha in alphas]
     check_weights_wanted(source, calibration)
     names = [str(name) for name in calibration.classes.tolist()]
     order = check_same_classes(source.path, source.classes(), names)
-    with SetsWriter(out, source.other_columns(), names, alphas) as writer:
+    more = CONFIDENCE if confidence else ()
+    with SetsWriter(out, source.other_columns(), names, alphas, more) as writer:
         for batch in source.batches():
             options: dict[str, Any] = {"groups": batch.groups, "ids": batch.ids, "weights": batch.weights}
             options |= {"normalize": normalize or None, "logits": source.logits, "u": u}
             with shifted_rows(source.path, batch.start):
-                sets: Any = calibration.predict_set(batch.probabilities[:, order], list(alphas), **options)
-            writer.write(batch.others, sets)
+                sets: Any = calibration.predict_set(batch.probabilities[:, order], levels, **options)
+                sure = calibration.confidence(batch.probabilities[:, order], **options) if confidence else None
+            writer.write(batch.others, sets, sure)
             on_rows(len(sets[0]))
     return writer.done()
+
+
+def named_as(alpha: Any, calibration: Calibration) -> Any:
+    """Return levels of labels or groups under the names that the calibration has for them: options are texts."""
+    if not isinstance(alpha, dict):
+        return alpha
+    groups = calibration.held_out.groups
+    names = [name for cell in groups.names for name in (cell if groups.rows is not None else (cell,))]
+    by_text = {str(name): name for name in reversed(names)}
+    return {by_text.get(name, name): part for name, part in alpha.items()}
 
 
 def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> ProbabilityFile:

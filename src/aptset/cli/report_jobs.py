@@ -48,12 +48,14 @@ def report_folder(
     title: str | None,
     trust: Sequence[str],
     progress: bool,
+    assurance: Any = None,
 ) -> Report:
     """Write the page about labelled rows and the classifier that a run saved."""
     need_jinja()
     classifier, rows, new = labelled_rows(file, folder, trust)
     title = title or f"{file.path.name}: prediction sets by {folder.name}"
     of_rows: dict[str, Any] = {"groups": new.groups, "ids": new.ids, "features": rows.sliceable()}
+    of_rows["assurance"] = assurance
     return report(classifier, new.features, rows.labels, out, alpha=alpha, title=title, progress=progress, **of_rows)
 
 
@@ -67,6 +69,7 @@ def report_probabilities(
     title: str | None,
     normalize: bool,
     progress: bool,
+    assurance: Any = None,
 ) -> Report:
     """Write the page about a file of probabilities and true labels, with sets by a calibration."""
     names = [str(name) for name in calibration.classes.tolist()]
@@ -75,6 +78,7 @@ def report_probabilities(
         matrices, of_rows, _, logits = all_rows(labelled_batches(checked, names), on_rows)
     truth = calibration.classes[[names.index(str(label)) for label in of_rows.pop("labels")]]
     of_rows |= {"normalize": normalize or None, "logits": logits, "alpha": alpha, "progress": progress}
+    of_rows["assurance"] = assurance
     of_rows["title"] = title or f"{called}: what the prediction sets are worth"
     return report(calibration, np.concatenate(matrices), truth, out, **of_rows)
 

@@ -12,6 +12,7 @@ from aptset.cli.inputs import artefact_of, files_read, open_only, open_table, so
 from aptset.cli.options import (
     ALPHAS,
     AS_JSON,
+    ASSURANCE,
     BANDS,
     CALIBRATIONS,
     COLUMNS,
@@ -29,6 +30,7 @@ from aptset.cli.options import (
     SHARE,
     TRUST,
     WEIGHTS,
+    assurance_of,
     choice_of,
     is_given,
     only_one,
@@ -45,8 +47,9 @@ OF_TABLES = {
     "bands": "--bands",
     "counts": "--counts",
     "allow_empty": "--no-empty",
+    "order": "--order",
 }
-OF_EITHER = {"calibration": "-c", "groups": "--groups", "row_id": "--id"}
+OF_EITHER = {"calibration": "-c", "groups": "--groups", "row_id": "--id", "assurance": "--assurance"}
 OF_PROBABILITIES = {
     "label": "--label",
     "prefix": "--prefix",
@@ -85,7 +88,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
 @with_options([WEIGHTS, ROW_ID])
-@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED, NO_EMPTY])
+@with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, *ASSURANCE, RANDOMIZED, NO_EMPTY])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @with_options(BANDS)
 @with_options([*COLUMNS, *DIALECT, TRUST])
@@ -118,6 +121,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
         artefact_of(options["calibration"]),
     )
     dialect = (options["sep"], options["encoding"], quiet)
+    sure = None if options["target"] is not None else assurance_of(options)
     check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])
     if not probs:
         made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title, not quiet)
@@ -130,12 +134,12 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     elif artefact.is_dir():
         asked = alpha if is_given("alphas") else None
         file = open_only(probs, *dialect)
-        made = reportjob.report_folder(file, artefact, asked, page, title, options["trust"], not quiet)
+        made = reportjob.report_folder(file, artefact, asked, page, title, options["trust"], not quiet, sure)
     elif options["label"] is not None:
         sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
         called, total = (probs[0], None) if one is None else (one.path.name, one.file.rows)
         calibration = load_artefact(artefact, options["trust"])
-        settled = (alpha, page, title, options["normalize"], one is not None and not quiet)
+        settled = (alpha, page, title, options["normalize"], one is not None and not quiet, sure)
         made = reportjob.report_probabilities(sources, called, total, calibration, *settled)
     else:
         raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")

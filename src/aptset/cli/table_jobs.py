@@ -16,11 +16,13 @@ from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import as_texts
 from aptset.cli.files import SetsWriter
 from aptset.cli.models import make_model, takes_raw_columns
+from aptset.cli.options import column_of_groups, labels_in_groups
 from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
 from aptset.cli.tables import ColumnChoice, TableRows, model_for, read_rows
 from aptset.core.files import atomic_path
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
+from aptset.core.levels import check_assurance
 from aptset.core.validate import all_at_once, check_share_of_split
 from aptset.estimator.storage import FACTS, save_classifier
 from aptset.metrics.estimates import in_words, percent
@@ -37,7 +39,7 @@ class Settings:
     model: str = "logistic"
     calibration: str = "split"
     share: float | None = None
-    alphas: tuple[float, ...] = (0.1,)
+    alphas: tuple[Any, ...] = (0.1,)
     conformity: str | Score = "adaptive"
     level: str = "nominal"
     randomized: bool = True
@@ -49,7 +51,18 @@ class Settings:
     jobs: int | None = None
     progress: bool = False
     trust: tuple[str, ...] = ()
+    error: Any = None
     choice: ColumnChoice = field(default_factory=ColumnChoice)
+    assurance: Any = None
+
+    @property
+    def column(self) -> str | None:
+        """The column of the groups of rows; a grouping that has a name is one of labels."""
+        return self.groups if is_grouping(self.groups) else column_of_groups(self.groups)
+
+    def of_fit(self, groups: Any) -> Any:
+        """Return groups of rows as calibration takes them: with labels, where both decide."""
+        return (groups, "label") if groups is not None and labels_in_groups(self.groups) else groups
 
     def classifier(self, model: Any) -> ConformalClassifier:
         """Return the classifier that the settings stand for."""
@@ -65,12 +78,45 @@ class Settings:
             n_jobs=self.jobs,
             progress=self.progress,
             random_state=self.seed,
+            assurance=self.assurance,
         )
 
 
 def calibration_of(name: str, share: float | None) -> Any:
     """Return a calibration by its name, with the share of rows that calibrates."""
     return name if share is None else Split(check_share_of_split(name, share))
+
+
+DECIDED = "decisions.parquet"
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Which test rows are acted on, what is promised of them, and what was measured."""
+
+    frame: Any
+    truth: NDArray[Any]
+    promise: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the promise and the measurement as plain values."""
+        act = self.frame["act"].to_numpy()
+        is_wrong = np.asarray(self.frame["guess"].tolist()) != self.truth
+        covers = np.array([label in members for label, members in zip(self.truth, self.frame["set"], strict=True)])
+        wrong = float(is_wrong[act].mean()) if act.any() else None
+        covered = float(covers[~act].mean()) if (~act).any() else None
+        return {"promise": self.promise, "share": float(act.mean()), "wrong": wrong, "coverage_of_asked": covered}
+
+    def text(self) -> list[str]:
+        """Return the same in words."""
+        found = self.as_json()
+        wrong = "nothing" if found["wrong"] is None else f"{found['wrong']:.1%}"
+        covered = "none" if found["coverage_of_asked"] is None else f"{found['coverage_of_asked']:.1%}"
+        return [
+            f"Acting: {self.promise}",
+            f"Measured: {found['share']:.1%} of the test rows are acted on, {wrong} of these are wrong; sets hold the "
+            f"truth of {covered} of the others.",
+        ]
 
 
 @dataclass(frozen=True)
@@ -87,6 +133,7 @@ class TableResult:
     coverage_test: CoverageTest | None
     ids: NDArray[Any] | None
     is_raw: bool
+    decided: Decided | None = None
 
     @property
     def evaluation(self) -> Evaluation:
@@ -112,15 +159,25 @@ class TableResult:
             f"The most likely label is right in {right} of the test rows.",
         ]
         for evaluation in self.evaluations:
-            alpha = float(evaluation.alpha or 0)
             lines += [
-                f"Promised: coverage of at least {100 * self.classifier.guarantee(alpha):.4g} % (asked for: "
-                f"{100 * (1 - alpha):.4g} %).",
+                self._promised(evaluation.alpha),
                 f"Measured: coverage {in_words(evaluation.coverage)}, mean size {float(evaluation.mean_size):.3g}.",
             ]
         if self.coverage_test is not None:
             lines.append(self.coverage_test.sentence())
+        lines += [] if self.decided is None else self.decided.text()
         return "\n".join([*lines, "", *(repr(evaluation) for evaluation in self.evaluations)])
+
+    def _promised(self, alpha: Any) -> str:
+        """Return the promise at one level in words, and with what assurance."""
+        promise = promise_of(self.classifier, alpha)
+        if isinstance(promise, dict):
+            shown = ", ".join(f"{name} {100 * part:.4g} %" for name, part in promise.items())
+            text = f"Promised: coverage of at least {shown}"
+        else:
+            text = f"Promised: coverage of at least {100 * promise:.4g} % (asked for: {100 * (1 - alpha):.4g} %)"
+        sure = check_assurance(self.settings.assurance)
+        return f"{text}." if sure is None else f"{text}, by this calibration with {sure}."
 
     def write(self, folder: Path) -> list[str]:
         """Write the sets, the evaluation, and the classifier that `aptset predict -c` takes; return the names."""
@@ -132,7 +189,7 @@ class TableResult:
         names, alphas = self.classifier.classes_.tolist(), self.settings.alphas
         test = self.coverage_test
         verdict = {} if test is None else {"verdict": test.sentence(), "state": test.state}
-        promise = {"promise": self.classifier.guarantee(), "p_value": test and test.p_value, "target": self.target}
+        promise = {"promise": promise_of(self.classifier), "p_value": test and test.p_value, "target": self.target}
         # Each takes its place when all are written: a full disk leaves the results of an earlier run as they were.
         with (
             SetsWriter(folder / WRITTEN[0], list(others), names, alphas) as writer,
@@ -141,11 +198,21 @@ class TableResult:
             writer.write(others, self.sets)
             writer.close()
             evaluation.write_bytes(as_json(evaluations_as_json(self.evaluations, **promise, **verdict)))
-            return [*WRITTEN[:2], *save_classifier(self.classifier, folder, self.table())]
+            decided = [] if self.decided is None else self._write_decisions(folder, others)
+            return [*WRITTEN[:2], *decided, *save_classifier(self.classifier, folder, self.table())]
+
+    def _write_decisions(self, folder: Path, others: dict[str, Any]) -> list[str]:
+        """Write on which test rows to act, and return the name of the file."""
+        from aptset.cli.acceptance_jobs import columns_of_decisions, write_decisions
+
+        assert self.decided is not None
+        made, names = columns_of_decisions(self.decided.frame), [str(one) for one in self.classifier.classes_.tolist()]
+        write_decisions(folder / DECIDED, others, made, names)
+        return [DECIDED]
 
     def table(self) -> dict[str, Any]:
         """Return how rows of a file become rows of X, for those who predict later."""
-        groups = None if is_grouping(self.settings.groups) else self.settings.groups
+        groups = None if is_grouping(self.settings.groups) else self.settings.column
         columns = self.rows.plan.as_json()
         return {"target": self.target, "columns": columns, "groups": groups, "id": self.settings.row_id}
 
@@ -159,6 +226,16 @@ def _namesakes(target: str, names: Sequence[str]) -> list[str]:
     ]
 
 
+def promise_of(classifier: ConformalClassifier, alpha: Any = None) -> Any:
+    """Return the promise at a level, to each label or group by its name in text where levels differ."""
+    promise: Any = classifier.guarantee(alpha)
+    return {_cell_in_words(name): part for name, part in promise.items()} if isinstance(promise, dict) else promise
+
+
+def _cell_in_words(name: Any) -> str:
+    return ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+
+
 def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str, Any]:
     """Return the evaluation at the first level, and those at the other levels under ``others``."""
     first, *others = evaluations
@@ -169,7 +246,7 @@ def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str,
 def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
     """Train and calibrate on 70 % of the rows, judge on the others."""
     model = make_model(settings.model, settings.trust)
-    groups, row_id = settings.groups, settings.row_id
+    groups, row_id = settings.column, settings.row_id
     rows = read_rows(file, target, groups, row_id, choice=settings.choice, raw=takes_raw_columns(model))
     ids = None if row_id is None else as_objects(as_texts(file.table((row_id,))[row_id]))
     train, test = train_test_split(np.arange(len(rows.labels)), test_size=0.3, random_state=settings.seed)
@@ -177,7 +254,7 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
     classifier = settings.classifier(model_for(file.path, rows.plan, model, [settings.calibration])).fit(
         rows.features.iloc[train],
         rows.labels[train],
-        groups=None if by is None else by[train],
+        groups=settings.of_fit(None if by is None else by[train]),
         ids=None if ids is None else ids[train],
     )
     of_test, test_ids = None if by is None else by[test], None if ids is None else ids[test]
@@ -191,8 +268,18 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
         for of_level, alpha in zip(sets, settings.alphas, strict=True)
     ]
     test_of_coverage = None
-    if classifier.fitted_.rule.scheme.name == "split" and groups is None and settings.bands is None:
+    if (
+        classifier.fitted_.rule.scheme.name == "split"
+        and groups is None
+        and settings.bands is None
+        and settings.assurance is None
+    ):
         n, alpha = classifier.n_calibration_, settings.alphas[0]
         test_of_coverage = coverage_test(sets[0].covers(y), n=n, alpha=alpha)
     is_raw = classifier.estimator is model
-    return TableResult(classifier, rows, settings, target, test, sets, evaluations, test_of_coverage, test_ids, is_raw)
+    decided = None
+    if settings.error is not None:
+        frame = classifier.act_or_ask(X, settings.error, settings.alphas[0], groups=of_test, ids=test_ids)
+        decided = Decided(frame, y, frame.attrs["promise"])
+    of_test_rows = (test, sets, evaluations, test_of_coverage, test_ids, is_raw, decided)
+    return TableResult(classifier, rows, settings, target, *of_test_rows)

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import as_texts
 from aptset.cli.checks import check_columns, check_distinct_columns, shifted_rows
-from aptset.cli.columns import Column, Plan, dates_of, plan_columns
+from aptset.cli.columns import Column, Plan, plan_columns
 from aptset.cli.models import takes_raw_columns
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
+from aptset.estimator.columns import dates_of
 
 
 def check_target(path: Path, target: str, labels: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,8 +15,8 @@ from aptset.conformal.fold_scores import Fold, FoldScores
 from aptset.conformal.importance import Whole
 from aptset.conformal.measure import Measure, Thresholds
 from aptset.core.groups import Groups, Ids
+from aptset.core.levels import Level
 from aptset.kernels.counting import p_values_of
-from aptset.kernels.engines.interface import columns_in
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import Rows
 from aptset.sets import PredictionSets
@@ -99,7 +99,7 @@ class Tally:
         self,
         held_out: Measure,
         ids: Ids | None,
-        alphas: list[Fraction],
+        alphas: Sequence[Level],
         allow_empty: bool,
         mass: Whole | None = None,
     ) -> Iterator[NDArray[np.bool_]]:
@@ -116,7 +116,7 @@ class Tally:
         self,
         held_out: Measure,
         ids: Ids | None,
-        alphas: list[Fraction],
+        alphas: Sequence[Level],
         classes: NDArray[Any],
         allow_empty: bool,
         mass: Whole | None = None,
@@ -132,34 +132,28 @@ class Tally:
 
 
 def _inside(
-    counts: NDArray[Any], held_out: Measure, ids: Ids | None, mass: Whole | None, alpha: Fraction
+    counts: NDArray[Any], held_out: Measure, ids: Ids | None, mass: Whole | None, level: Level
 ) -> NDArray[np.bool_]:
     """Return which counts are small enough for their labels to be in the set."""
+    is_in: NDArray[np.bool_]
     if mass is not None:
-        return importance.inside(held_out, counts, ids, mass, alpha)
-    is_in: NDArray[np.bool_] = counts < held_out.ranks(alpha)[held_out.groups.index(ids)]
+        of_alpha = partial(importance.inside, held_out, counts, ids, mass)
+        is_in = held_out.by_alpha(level, held_out.groups.index(ids), of_alpha)
+    else:
+        is_in = counts < np.array(held_out.ranks(level))[held_out.groups.index(ids)]
     return is_in
 
 
 def _by_group(counts: NDArray[np.int32], held_out: Measure, ids: Ids | None) -> Floats:
     """Return the p-value of every count among the scores of its group."""
-    sizes = [*held_out.sizes.tolist(), 0]
+    sizes = held_out.sizes.tolist()
     if held_out.groups.kind == "all":
         return p_values_of(counts, sizes[0])
-    p_values = np.empty(counts.shape)
-    for group, n in enumerate(sizes):
-        own = (
-            np.s_[:, columns_in(group, held_out.groups.of_columns)]
-            if ids is None
-            else np.flatnonzero(ids == _as_id(group, sizes))
-        )
-        p_values[own] = p_values_of(counts[own], n)
+    p_values = np.ones(counts.shape)  # of a group never seen
+    for cell in held_out.groups.present(ids):
+        own = held_out.groups.where(cell, ids)
+        p_values[own] = p_values_of(counts[own], sizes[cell])
     return p_values
-
-
-def _as_id(group: int, sizes: list[int]) -> int:
-    """Groups never seen come last and have the id -1."""
-    return -1 if group == len(sizes) - 1 else group
 
 
 def chunks(n_rows: int, n_classes: int) -> list[slice]:
@@ -168,11 +162,11 @@ def chunks(n_rows: int, n_classes: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, max(n_rows, 1), step)]
 
 
-def thresholds_of(held_out: Thresholds, ids: Ids, alphas: list[Fraction]) -> Floats:
+def thresholds_of(held_out: Thresholds, ids: Ids, alphas: Sequence[Level]) -> Floats:
     """Return the thresholds of each row, or one row for all: count < k is the same as score <= k-th smallest score."""
     return held_out.thresholds(alphas, held_out.groups.index(ids))[:, :, 0].T
 
 
-def by_label_thresholds(held_out: Thresholds, alphas: list[Fraction]) -> Floats:
+def by_label_thresholds(held_out: Thresholds, alphas: Sequence[Level]) -> Floats:
     """Return the thresholds of each label, (levels, labels)."""
     return held_out.thresholds(alphas, held_out.groups.index(None))[:, 0]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from aptset.conformal.importance import refuse_with_weights
 from aptset.core.labels import as_labels, check_hashable, check_length, columns_of, distinct, hashable, some
+from aptset.core.levels import CellLevel, Level
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 
 
@@ -198,6 +199,29 @@ WITH_WEIGHTS = {
     "rank": "this asks for the rank of a threshold, and with weights there is none",
     "monitor": "a monitor counts misses by a law that does not hold with weights",
 }
+
+
+def check_level_offered(measure: Any, level: Level) -> None:
+    """Refuse assurance where the coverage of one calibration has no law that is known, and levels of other cells."""
+    if isinstance(level, Fraction):
+        return
+    if level.assurance is not None:
+        why = "with weights or clusters" if measure.is_weighted else ""
+        why = "for several models" if len(measure.folds) > 1 or getattr(measure, "judges", None) is not None else why
+        why = "with overlapping groups" if measure.groups.kind == "overlap" else why
+        if why:
+            refuse_assurance(why)
+    level.alphas(measure.groups)
+
+
+def refuse_assurance(why: str) -> NoReturn:
+    """Say where the coverage of one calibration has no known law."""
+    raise ValueError(
+        f"assurance must be left out here: {why} no law of the coverage of one calibration is known. Leave it out, or "
+        "calibrate one model on rows that weigh alike (aptset.calibrate, or calibration='split')."
+    )
+
+
 WITHOUT_SCORES = {"scores": "its scores", "p_values": "p-values", "merge": "what merging takes"}
 
 
@@ -220,11 +244,12 @@ def refuse_without_scores(verb: str) -> NoReturn:
     )
 
 
-def refuse_other_level(alpha: Fraction, levels: Sequence[Fraction]) -> NoReturn:
+def refuse_other_level(alpha: Level, levels: Sequence[Fraction]) -> NoReturn:
     """Say which levels there are."""
     known = ", ".join(f"{float(level):g}" for level in levels)
+    shown = str(alpha) if isinstance(alpha, CellLevel) else f"{float(alpha):g}"
     raise ValueError(
-        f"alpha must be a level that was calibrated, one of {known}; got {float(alpha):g}. Pass it to "
+        f"alpha must be a level that was calibrated, one of {known}; got {shown}. Pass it to "
         "calibrate_batches, too, or calibrate with resolution=2**-20, which answers every level."
     )
 

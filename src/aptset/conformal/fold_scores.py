@@ -135,7 +135,10 @@ class FoldScores:
         """The scores as the loops take them, with an index if there are many."""
         if self._calibrated is None:
             index = index_of(self.scores, self.offsets)
-            self._calibrated = Calibrated(self.scores, self.offsets, index, of_columns=self.groups.of_columns)
+            of_columns, n_by_label = self.groups.of_columns, self.groups.n_by_label
+            self._calibrated = Calibrated(
+                self.scores, self.offsets, index, of_columns=of_columns, n_by_label=n_by_label
+            )
         return self._calibrated
 
     def added(self, rows: Rows, ids: Ids | None, below: NDArray[Any]) -> tuple[NDArray[Any], int]:

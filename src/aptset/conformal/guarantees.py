@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.checks import FOLDS_WITH_WEIGHTS
+from aptset.conformal.checks import FOLDS_WITH_WEIGHTS, refuse_assurance
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.measure import Thresholds
 from aptset.conformal.scheme import FoldSizes, Line, Scheme, bound, input_level, sizes_by_group
 from aptset.core.groups import EVERYONE, Groups, Ids
+from aptset.core.levels import CellLevel, Level
 from aptset.core.validate import check_reachable
 from aptset.kernels.counting import rank_at
 
@@ -27,17 +29,22 @@ class Promises:
         Rows that each fold holds out in each group.
     is_weighted : bool
         Whether rows have weights: promises are then about weights that are right.
+    cells : Groups
+        The groups, by whose names levels may come.
     """
 
-    def __init__(self, scheme: Scheme, sizes: NDArray[np.int64], is_weighted: bool = False) -> None:
+    def __init__(
+        self, scheme: Scheme, sizes: NDArray[np.int64], is_weighted: bool = False, cells: Groups = EVERYONE
+    ) -> None:
         self.scheme, self.is_weighted = scheme, is_weighted
         self._is_split, self._leaves_one_out = len(sizes) == 1, bool((sizes.sum(axis=1) == 1).all())
         self.groups: list[FoldSizes] = sizes_by_group(sizes)
+        self._cells, self._filled = cells, np.flatnonzero(sizes.any(axis=0)).tolist()
 
     @classmethod
     def of(cls, scheme: Scheme, held_out: Thresholds) -> Promises:
         """Return what is promised of scores that were held out."""
-        return cls(scheme, held_out.promised_sizes, held_out.is_weighted)
+        return cls(scheme, held_out.promised_sizes, held_out.is_weighted, held_out.groups)
 
     @classmethod
     def before_fit(
@@ -57,7 +64,7 @@ class Promises:
         if np.bincount(np.concatenate(held_out), minlength=1).max() > 1:  # several judges, one calibration
             held_out = [np.arange(len(columns))]
         sizes = np.array([np.bincount(group[rows], minlength=len(groups.names)) for rows in held_out])
-        return cls(scheme, sizes, is_weighted)
+        return cls(scheme, sizes, is_weighted, groups)
 
     @property
     def caveat(self) -> str:
@@ -73,17 +80,43 @@ class Promises:
             return [[Line(Fraction(0), Fraction(1 if self._is_split else 2))] for _ in self.groups]
         return [[] if self.caveat else self.scheme.lines(sizes) for sizes in self.groups]
 
-    def coverage(self, level: Fraction) -> Fraction:
+    def coverage(self, level: Level) -> Fraction:
         """Return the coverage promised in every group at an input level; groups too small for it get every label."""
-        bounds = [
-            bound(lines, level) if self.is_weighted or rank_at(sizes.n, level) <= sizes.n else Fraction(1)
-            for lines, sizes in zip(self.lines, self.groups, strict=True)
-        ]
-        return max(Fraction(0), min(bounds))
+        return max(Fraction(0), min(self._bounds(level)))
 
-    def reason_of_nothing(self, level: Fraction) -> str:
+    def _bounds(self, level: Level) -> list[Fraction]:
+        """Return the coverage promised in each group that has a row."""
+        if isinstance(level, Fraction):
+            alphas = [level] * len(self.groups)
+        else:  # the promise of overlapping groups is one for all
+            of_cells = level.alphas(self._cells)
+            alphas = [of_cells[cell] for cell in self._filled]
+        return [
+            bound(lines, alpha) if self.is_weighted or rank_at(sizes.n, alpha) <= sizes.n else Fraction(1)
+            for alpha, lines, sizes in zip(alphas, self.lines, self.groups, strict=True)
+        ]
+
+    def by_name(self, level: Level) -> float | dict[Any, float]:
+        """Return the promise at a level; where cells have levels of their own, that to each cell by its name."""
+        if isinstance(level, Fraction) or isinstance(level.alpha, Fraction):
+            return float(self.coverage(level))
+        promises = dict.fromkeys(self._cells.names, 1.0)  # without a row, a label is in every set
+        names = [self._cells.names[cell] for cell in self._filled]
+        bounds = [float(max(Fraction(0), bounded)) for bounded in self._bounds(level)]
+        return promises | dict(zip(names, bounds, strict=True))
+
+    def reason_of_nothing(self, level: Level) -> str:
         """Return why nothing is promised, where that is so because no theorem speaks of the folds; else nothing."""
         return "" if self.coverage(level) else self.caveat
+
+    def check_assurance(self, level: Level) -> None:
+        """Refuse assurance before anything is fitted, where no law of the coverage of one calibration is known."""
+        if isinstance(level, CellLevel):
+            level.alphas(self._cells)
+            if level.assurance is not None and (not self._is_split or self.scheme.combine.holds_all_models):
+                refuse_assurance("for several models")
+            if level.assurance is not None and self.is_weighted:
+                refuse_assurance("with weights or clusters")
 
     def input_level(self, alpha: Fraction) -> Fraction:
         """Return an input level whose promise is 1 - alpha; refuse if there is none.

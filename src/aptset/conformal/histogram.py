@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.checks import refuse_other_level, refuse_without_scores
+from aptset.conformal.checks import check_level_offered, refuse_other_level, refuse_without_scores
 from aptset.conformal.importance import Whole
 from aptset.conformal.measure import Thresholds
 from aptset.core.groups import Groups, Ids
+from aptset.core.levels import CellLevel, Level
 from aptset.kernels.counting import rank_at
-from aptset.kernels.engines.interface import columns_in
 from aptset.kernels.formula import Floats
 from aptset.kernels.p_value_rounding import by_counts
 from aptset.kernels.rows import Rows, first_bad_row
@@ -186,11 +186,16 @@ class FixedThresholds(Thresholds):
         """Not there."""
         refuse_without_scores("scores")
 
-    def find_by_cell(self, alpha: Fraction) -> Floats:
+    def find_by_cell(self, level: Level) -> Floats:
         """Look up the threshold of each cell at one of the levels that were calibrated."""
-        if alpha not in self.levels:
-            refuse_other_level(alpha, self.levels)
-        return np.append(self.values[self.levels.index(alpha)], np.inf)
+        check_level_offered(self, level)
+        if isinstance(level, CellLevel) and level.assurance is not None:
+            refuse_other_level(level, self.levels)
+        *alphas, _ = [level] * (len(self.values[0]) + 1) if isinstance(level, Fraction) else level.alphas(self.groups)
+        for alpha in alphas:
+            if alpha not in self.levels:
+                refuse_other_level(alpha, self.levels)
+        return np.array([*(self.values[self.levels.index(alpha), cell] for cell, alpha in enumerate(alphas)), np.inf])
 
 
 class _Table(NamedTuple):
@@ -226,11 +231,11 @@ class Histogram(Thresholds):
         names = self.groups.names if self.groups.kind != "row" else counts.names
         return Histogram(counts, replace(self.groups, names=names), self.resolution)
 
-    def find_by_cell(self, alpha: Fraction) -> Floats:
+    def find_by_cell(self, level: Level) -> Floats:
         """Work out the point of the grid on which the k-th smallest score of each cell stands."""
         points = np.full(len(self.sizes) + 1, np.inf)
-        for cell, n in enumerate(self.sizes.tolist()):
-            if (rank := rank_at(n, alpha)) <= n:
+        for cell, (n, rank) in enumerate(zip(self.sizes.tolist(), self.ranks(level)[:-1], strict=True)):
+            if rank <= n:
                 bucket, _ = self.counts.place(cell, EVERYTHING, rank)
                 points[cell] = bucket.number * self.resolution
         return points
@@ -250,9 +255,8 @@ class Histogram(Thresholds):
 
     def _look_up(self, scores: Floats, ids: Ids | None, out: Floats) -> None:
         """Write the p-values of rows; those of a group never seen stay 1."""
-        for group in range(len(self.sizes)) if ids is None else np.unique(ids[ids >= 0]).tolist():
-            of_labels = columns_in(group, self.groups.of_columns)
-            inside: Any = np.s_[:, of_labels] if ids is None else np.flatnonzero(ids == group)
+        for group in self.groups.present(ids):
+            inside = self.groups.where(group, ids)
             points, below, p_values = self._table(group)
             place = np.searchsorted(points, scores[inside])  # points below a score are below it on the grid as well
             present = np.unique(place)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from aptset.core.devices import on_host
 from aptset.core.groups import Ids
 from aptset.core.labels import check_length, refuse_masked, some
-from aptset.core.validate import is_number, warn_if_too_few
+from aptset.core.levels import Level, strictest, warn_if_too_few
+from aptset.core.validate import is_number
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.counting import ratios, weight_needed_of_sums
 from aptset.kernels.formula import Floats
@@ -259,7 +260,7 @@ def _thresholds(fold: FoldScores, total: Whole, cells: NDArray[Any], own: Whole,
 
 def _by_cell(cells: NDArray[Any], n_cells: int, n_needles: int) -> list[Any]:
     """Return where each cell is, where cells are few; else everything at once."""
-    if n_cells == 1 or n_cells * _FEW_CELLS > n_needles:
+    if n_cells == 1 or n_cells * _FEW_CELLS > n_needles or min(cells.shape) > 1:
         return [np.s_[:, :]]
     if cells.shape[1] > 1:
         return [np.s_[:, np.flatnonzero(cells[0] == cell)] for cell in range(n_cells)]
@@ -312,14 +313,14 @@ def warn_of_weights(
     measure: Thresholds,
     known: dict[Any, int],
     ids: Ids | None,
-    alphas: Sequence[Fraction],
+    alphas: Sequence[Level],
     mass: Whole,
     stacklevel: int,
 ) -> None:
     """Say if the weights leave few samples, or are so large that nothing can be left out."""
-    alpha, groups = min(alphas), measure.groups
+    alpha, groups = strictest(alphas), measure.groups
     never = {name: size for name, size in known.items() if not size}
-    warn_if_too_few(never, alphas, groups.kind, stacklevel + 1)
+    warn_if_too_few(never, alphas, groups, stacklevel + 1)
     numbers = np.array([number for number, name in enumerate(groups.names) if known.get(name)], dtype=np.intp)
     sizes = measure.effective_sizes[numbers]
     if len(sizes) and sizes.min() < 10 * (1 - alpha) / alpha:
@@ -329,7 +330,10 @@ def warn_of_weights(
     cells, has_rows = groups.index(ids), np.append(measure.sizes > 0, False)
     share = float(np.mean((mass > _limits(measure.totals, alpha)[cells]) & has_rows[cells]))
     if share > 0.01:
-        by_row, by_label = measure.ratios is None or groups.kind == "row", measure.ratios is not None or ids is None
+        by_row, by_label = (
+            measure.ratios is None or groups.kind in ("row", "pair"),
+            measure.ratios is not None or ids is None,
+        )
         of_what = "rows" if not by_label else "labels" if not by_row else "pairs of row and label"
         warn_of_infinite_thresholds(share, of_what, alpha, stacklevel + 1)
 

@@ -8,26 +8,26 @@ measure here, a histogram and fixed thresholds in :mod:`aptset.conformal.histogr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal import importance
-from aptset.conformal.checks import check_offers, refuse_on_device
+from aptset.conformal.checks import check_level_offered, check_offers, refuse_on_device
 from aptset.conformal.conditional_quantile import ConditionalQuantile
 from aptset.conformal.fold_scores import FoldScores, Part, join_folds, weights_of
 from aptset.conformal.importance import Scale, Whole, check_new_weights, rows_of
 from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import EVERYONE, ONE_CELL, Groups, Ids, Overlap, of_one_group
 from aptset.core.labels import Coded, hashable
+from aptset.core.levels import Level, ranks_of, warn_if_too_few
 from aptset.core.matrix import check_rows
-from aptset.core.validate import warn_if_too_few
-from aptset.kernels.counting import p_values_of_rows, rank_at
+from aptset.kernels.counting import p_values_of_rows
 from aptset.kernels.formula import Floats
 from aptset.kernels.membership import Cut, FreeCut, cut, cut_by_cell, cut_by_label, mask_of, masks, masks_by_label
 from aptset.kernels.rows import Rows
@@ -40,7 +40,9 @@ _MOST_LEVELS = 256  # whose thresholds are kept
 def join_groups(several: Sequence[Groups]) -> Groups:
     """Return the groups that are in any of several of one kind, in the order in which they come."""
     names = tuple(dict.fromkeys(name for groups in several for name in groups.names))
-    return Groups(several[0].kind, names, several[0].bands, join_overlaps([groups.overlap for groups in several]))
+    rows = None if several[0].rows is None else tuple(dict.fromkeys(r for groups in several for r in groups.rows or ()))
+    overlap = join_overlaps([groups.overlap for groups in several])
+    return Groups(several[0].kind, names, several[0].bands, overlap, rows)
 
 
 def join_overlaps(several: Sequence[Overlap | None]) -> Overlap | None:
@@ -83,8 +85,14 @@ class Thresholds(ABC):
         """All scores, upward."""
 
     @abstractmethod
-    def find_by_cell(self, alpha: Fraction) -> Floats:
+    def find_by_cell(self, level: Level) -> Floats:
         """Work out the threshold of each cell, and last of one never seen."""
+
+    def ranks(self, level: Level) -> list[int]:
+        """Return for each cell, and last for one never seen, the count that a label must stay below."""
+        check_offers(self, "rank")
+        check_level_offered(self, level)
+        return ranks_of(level, self.groups, self.sizes.tolist())
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -160,35 +168,62 @@ class Thresholds(ABC):
         assert self.ratios is not None
         return self._scale.whole(self.ratios)[None, :]
 
-    def thresholds(self, levels: Sequence[Fraction], cells: NDArray[Any], mass: Whole | None = None) -> Floats:
+    def thresholds(self, levels: Sequence[Level], cells: NDArray[Any], mass: Whole | None = None) -> Floats:
         """Return the thresholds of cells, an index that broadcasts: (levels, 1 or rows, 1 or labels)."""
         if mass is not None:
-            return importance.thresholds(self.folds[0], self.totals, levels, cells, mass)
+            of_mass = partial(self._of_mass, cells=cells, mass=mass)
+            return np.array([self.by_alpha(level, cells, of_mass) for level in levels])
         if self.overlapping is not None:
-            return np.array([self.overlapping.thresholds(cells[:, 0], alpha) for alpha in levels])[:, :, None]
+            numbers = cells[:, 0]
+            return np.array([self.overlapping.thresholds(numbers, self._plain(level)) for level in levels])[:, :, None]
         if cells is ONE_CELL and len(levels) == 1:  # the usual case: one row must not wait for anything else
             return self.by_cell(levels[0])[None, None, :1].copy()
         return np.array([*map(self.by_cell, levels)])[:, cells]
 
-    def by_cell(self, alpha: Fraction) -> Floats:
+    def _of_mass(self, alpha: Fraction, cells: NDArray[Any], mass: Whole) -> Floats:
+        of_level: Floats = importance.thresholds(self.folds[0], self.totals, [alpha], cells, mass)[0]
+        return of_level
+
+    def by_alpha(self, level: Level, cells: NDArray[Any], of_alpha: Callable[[Fraction], Any]) -> Any:
+        """Return what one alpha for all cells gives, or where cells have their own, what that of each gives there."""
+        check_level_offered(self, level)
+        if isinstance(level, Fraction):
+            return of_alpha(level)
+        of_cells = level.alphas(self.groups)
+        distinct = list(dict.fromkeys(of_cells))
+        number = np.array([distinct.index(alpha) for alpha in of_cells])[cells]
+        made = of_alpha(distinct[0])
+        for place, alpha in enumerate(distinct[1:], start=1):
+            made = np.where(number == place, of_alpha(alpha), made)
+        return made
+
+    def _plain(self, level: Level) -> Fraction:
+        """Return the one alpha of a level, where there can be no other."""
+        check_level_offered(self, level)
+        return level if isinstance(level, Fraction) else level.alphas(self.groups)[-1]
+
+    def by_cell(self, level: Level) -> Floats:
         """Return the threshold of each cell, and last of one never seen; infinite where there are too few rows."""
-        known = self._by_cell.get(alpha)
+        known = self._by_cell.get(level)
         if known is None:
-            known = self.find_by_cell(alpha)
+            known = self.find_by_cell(level)
             known.flags.writeable = False
             if len(self._by_cell) < _MOST_LEVELS:
-                self._by_cell[alpha] = known
+                self._by_cell[level] = known
         return known
 
     @cached_property
-    def _by_cell(self) -> dict[Fraction, Floats]:
+    def _by_cell(self) -> dict[Level, Floats]:
         """Those that were asked for: a level comes again with every batch."""
         return {}
 
     def place(
-        self, groups: Any, weights: Any, n_rows: int, levels: Sequence[Fraction], stacklevel: int
+        self, groups: Any, weights: Any, n_rows: int, levels: Sequence[Level], stacklevel: int
     ) -> tuple[Ids | None, Whole | None]:
         """Return the group of each new row and the mass that rows bring; say if samples are too few for the levels."""
+        for level in levels:
+            if not isinstance(level, Fraction):
+                check_level_offered(self, level)
         if groups is None and self.groups.kind == "all":
             few = n_rows < _FEW  # the short way of small calls
             ids: Ids | None = np.zeros(n_rows, dtype=np.int32) if few else of_one_group(n_rows, np.int32)
@@ -201,8 +236,13 @@ class Thresholds(ABC):
                 importance.warn_of_weights(self, sizes, ids, levels, mass, stacklevel + 1)
             return ids, mass
         if levels:
-            warn_if_too_few(sizes, levels, self.groups.kind, stacklevel + 1)
+            warn_if_too_few(sizes, levels, self.groups, stacklevel + 1, n_filled=self.n_filled)
         return ids, None
+
+    @cached_property
+    def n_filled(self) -> int:
+        """Number of cells that have calibration rows."""
+        return int(np.count_nonzero(self.sizes))
 
     def index(self, ids: Ids | None) -> NDArray[np.integer[Any]]:
         """Return the cell of every label of every row, as :meth:`Groups.index` does."""
@@ -220,8 +260,7 @@ class Thresholds(ABC):
         if self.overlapping is not None:
             assert isinstance(checked, Coded)
             return ids, self.overlapping.sizes_of({name for cell in checked.distinct() for name in cell})
-        present = np.flatnonzero(np.bincount(ids + 1, minlength=len(sizes) + 1)[1:]).tolist()
-        seen = {self.groups.names[number]: sizes[number] for number in present}
+        seen = {self.groups.names[number]: sizes[number] for number in self.groups.present(ids)}
         unknown = np.flatnonzero(ids < 0)
         others = checked.some(unknown).distinct() if isinstance(checked, Coded) else (checked[r] for r in unknown)
         never = {hashable(other.item() if isinstance(other, np.generic) else other): 0 for other in others}
@@ -275,27 +314,22 @@ class Measure(Thresholds):
         cell = np.concatenate([fold.cell_of_score for fold in self.folds])
         return FoldScores.sort(np.concatenate([fold.unsorted for fold in self.folds]), cell, self.groups)
 
-    def ranks(self, alpha: Fraction) -> NDArray[np.int64]:
-        """Return for each cell, and last for one never seen, the count that a label must stay below."""
-        check_offers(self, "rank")
-        return np.array([rank_at(int(n), alpha) for n in [*self.sizes, 0]])
-
-    def find_by_cell(self, alpha: Fraction) -> Floats:
+    def find_by_cell(self, level: Level) -> Floats:
         """Work out the k-th smallest score of each cell; infinite if k exceeds n, and for a cell never seen."""
         check_offers(self, "threshold")
         if self.overlapping is not None:
             numbers = np.arange(len(self.groups.names), dtype=np.int32)
-            return np.append(self.overlapping.thresholds(numbers, alpha), np.inf)
+            return np.append(self.overlapping.thresholds(numbers, self._plain(level)), np.inf)
         pooled = self.pooled()
-        *ranks, _ = self.ranks(alpha).tolist()
+        *ranks, _ = self.ranks(level)
         return np.array([*(pooled.of_rank(cell, rank) for cell, rank in enumerate(ranks)), np.inf])
 
-    def by_label(self, alpha: Fraction) -> list[float]:
+    def by_label(self, level: Level) -> list[float]:
         """Return the threshold of each label with masses, where labels alone decide it."""
-        if self.ratios is None or self.groups.kind == "row":
+        if self.ratios is None or self.groups.kind in ("row", "pair"):
             check_offers(self, "threshold")
         ids = np.zeros(1, dtype=np.int32) if self.groups.kind == "all" else None
-        of_labels: list[float] = self.thresholds([alpha], self.groups.index(ids), self.test_mass(None, 1))[
+        of_labels: list[float] = self.thresholds([level], self.groups.index(ids), self.test_mass(None, 1))[
             0, 0
         ].tolist()
         return of_labels
@@ -315,12 +349,12 @@ class RowsElsewhere(Protocol):
     """Rows that are not numpy's, and answer for themselves where they lie."""
 
     def sets(
-        self, held_out: Any, ids: Ids | None, alphas: list[Fraction], classes: NDArray[Any], allow_empty: bool
+        self, held_out: Any, ids: Ids | None, alphas: Sequence[Level], classes: NDArray[Any], allow_empty: bool
     ) -> list[Any]:
         """Return the sets at each level."""
         ...
 
-    def mask(self, held_out: Any, ids: Ids | None, alpha: Fraction, allow_empty: bool) -> Any:
+    def mask(self, held_out: Any, ids: Ids | None, alpha: Level, allow_empty: bool) -> Any:
         """Return the sets at one level as a boolean matrix."""
         ...
 
@@ -333,7 +367,7 @@ def sets_of_one_model(
     held_out: Thresholds,
     rows: Rows | RowsElsewhere,
     ids: Ids | None,
-    alphas: list[Fraction],
+    alphas: Sequence[Level],
     classes: NDArray[Any],
     allow_empty: bool,
     name: str,
@@ -355,7 +389,7 @@ def sets_of_one_model(
 
 
 def _cut_by_cell(
-    held_out: Thresholds, rows: Rows, cells: NDArray[Any], alphas: list[Fraction], mass: Whole | None, at_least: int
+    held_out: Thresholds, rows: Rows, cells: NDArray[Any], alphas: Sequence[Level], mass: Whole | None, at_least: int
 ) -> FreeCut:
     """Return the sets where every label of every row has a threshold of its own, worked out block by block."""
 
@@ -370,7 +404,7 @@ def mask_of_one_model(
     held_out: Thresholds,
     rows: Rows | RowsElsewhere,
     ids: Ids | None,
-    alpha: Fraction,
+    alpha: Level,
     allow_empty: bool,
     name: str,
     mass: Whole | None = None,

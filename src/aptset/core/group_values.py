@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from aptset.core.devices import is_on_device, is_tensor, on_host
-from aptset.core.groups import GROUPINGS, Cells, Groups, GroupValues, groups_labels, groups_overlap, is_grouping
+from aptset.core.groups import (
+    GROUPINGS,
+    Cells,
+    Groups,
+    GroupValues,
+    groups_labels,
+    groups_overlap,
+    is_grouping,
+    is_pair,
+)
 from aptset.core.labels import Coded, as_objects, check_length, coded_array, coded_list, hashable
 from aptset.core.overlapping import check_cells
 from aptset.core.tables import column_values, is_table, names_of_columns, plain_list
@@ -21,6 +30,8 @@ def check_group_values(
     ``groups`` is the setting (None, the name of a grouping, a column of X, or a callable on X), ``passed`` what came
     with the rows, ``known`` the groups of calibration, if it is over.
     """
+    groups = groups[0] if is_pair(groups) else groups  # of labels nothing needs to be known here
+    passed = passed[0] if is_pair(passed) and (known is None or known.kind == "pair") else passed
     if groups_overlap(groups):
         raise TypeError("groups=Overlapping(...) speaks of rows: pass it to fit, and the groups of new rows later.")
     if groups is None:
@@ -41,14 +52,17 @@ def check_group_values(
     return _as_values(_column(groups, X), n_rows)
 
 
+_OF_ROWS = ("row", "pair", "overlap")
+
+
 def check_same_kind(kind: str, values: GroupValues | None) -> None:
     """Refuse groups at prediction that calibration did not have, and the other way round."""
-    if kind in ("row", "overlap") and values is None:
+    if kind in _OF_ROWS and values is None:
         raise ValueError(
             "groups must be passed with the new rows, since calibration was done by group. Pass groups=..., the "
             "group of each new row."
         )
-    if kind not in ("row", "overlap") and values is not None:
+    if kind not in _OF_ROWS and values is not None:
         raise ValueError("groups must be left out here, since calibration was not done by groups of rows.")
 
 

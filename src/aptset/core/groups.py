@@ -8,8 +8,8 @@ Mondrian conformal prediction: Vovk, Gammerman and Shafer 2005, "Algorithmic lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.labels import Coded, hashable, plain_value
+from aptset.kernels.engines.interface import columns_in
 
 Value = TypeVar("Value")
 Ids = NDArray[np.int32]
 GroupValues = list[Any] | NDArray[Any] | Coded  # of rows; whole numbers may come as an array
-Kind = Literal["all", "label", "band", "row", "overlap"]
+Kind = Literal["all", "label", "band", "row", "pair", "overlap"]
 
 _NUMBERING = Lock()  # combinations of groups are numbered as they are met, by one thread at a time
 
@@ -51,7 +52,8 @@ class Groups:
     """The groups that calibration knows, and where the group of a label comes from.
 
     ``kind`` is "all" (one group), "label" (each label is a group), "band" (labels share groups: ``bands`` has the
-    number of the group of each), "row" (a value that comes with the row) or "overlap" (each name is a combination of
+    number of the group of each), "row" (a value that comes with the row), "pair" (that value, and the label or its
+    band: ``rows`` has the values, and the cells of each stand together) or "overlap" (each name is a combination of
     groups that overlap).
     """
 
@@ -59,12 +61,15 @@ class Groups:
     names: tuple[Any, ...]
     bands: tuple[int, ...] | None = None
     overlap: Overlap | None = None
+    rows: tuple[Any, ...] | None = field(default=None, repr=False)  # names hold them; streams go by this text
 
     @classmethod
     def of(cls, values: Iterable[Any] | None, setting: Any, classes: NDArray[Any]) -> Groups:
         """Return the groups that occur among the values (in order of first appearance), or the labels, or one group."""
         if values is None and setting is None:
             return EVERYONE
+        if is_pair(setting):
+            return pairs_of(cls.of(values, None, classes), cls.of(None, setting[1], classes), len(classes))
         if isinstance(values, Cells):
             return cls("overlap", tuple(values.distinct()), overlap=values.overlap)
         if values is not None:
@@ -77,6 +82,11 @@ class Groups:
         by_label = is_grouping(setting) and GROUPINGS[setting] is None
         return cls("label", tuple(classes.tolist())) if by_label else EVERYONE
 
+    @property
+    def by_label(self) -> bool:
+        """Whether labels of one row may fall into different groups."""
+        return self.kind in ("label", "band", "pair")
+
     def ids(self, values: GroupValues | None, n_rows: int) -> Ids | None:
         """Return the id of each row: -1 for a value never seen, zeros without groups, None where the label decides."""
         if self.kind in ("label", "band"):
@@ -85,7 +95,7 @@ class Groups:
             return of_one_group(n_rows, np.int32)
         if isinstance(values, Cells):
             return self._combinations(values)
-        table = {name: number for number, name in enumerate(self.names)}
+        table = {name: number for number, name in enumerate(self.names if self.rows is None else self.rows)}
         if isinstance(values, np.ndarray):
             return _look_up(values, table)
         if isinstance(values, Coded):  # each different value is looked at once
@@ -117,6 +127,8 @@ class Groups:
         """Return the group of each calibration sample from the ids of its row and the column of its true label."""
         if self.kind == "all":
             return of_one_group(len(columns), np.intp)
+        if self.rows is not None and ids is not None:
+            return ids.astype(np.intp) * self.n_by_label + np.array(self.bands, dtype=np.intp)[columns]
         if ids is None and self.of_columns is not None:
             return self.of_columns[columns]
         return (columns if ids is None else ids).astype(np.intp, copy=False)
@@ -124,8 +136,13 @@ class Groups:
     @cached_property
     def of_columns(self) -> NDArray[np.intp] | None:
         """The group of each label, where labels share groups; None where each has its own."""
-        is_own = self.bands is None or self.bands == tuple(range(len(self.names)))
+        is_own = self.bands is None or self.bands == tuple(range(self.n_by_label or len(self.names)))
         return None if is_own else np.array(self.bands, dtype=np.intp)
+
+    @property
+    def n_by_label(self) -> int:
+        """How many cells the labels make within each group of rows; 0 where not both decide."""
+        return 0 if self.rows is None else len(self.names) // len(self.rows)
 
     def by_name(self, values: Sequence[Value]) -> Value | dict[Any, Value]:
         """Return the value of the only cell, or a dictionary with that of each; what follows the last is left out."""
@@ -134,11 +151,70 @@ class Groups:
     def index(self, ids: Ids | None) -> NDArray[np.integer[Any]]:
         """Return the cell of every label of every row, -1 for one never seen: it broadcasts to (rows, labels).
 
-        It is (1, 1) where there is one cell, (rows, 1) where rows have groups and (1, labels) where labels decide.
+        It is (1, 1) where there is one cell, (rows, 1) where rows have groups, (1, labels) where labels decide, and
+        (rows, labels) where both do.
         """
         if ids is None:
             return np.arange(len(self.names))[None, :] if self.of_columns is None else self.of_columns[None, :]
+        if self.rows is not None:
+            cells = ids[:, None] * np.int32(self.n_by_label) + np.array(self.bands, dtype=np.int32)
+            return np.where(ids[:, None] < 0, np.int32(-1), cells)
         return ONE_CELL if self.kind == "all" else ids[:, None]
+
+    def present(self, ids: Ids | None) -> Iterable[int]:
+        """Return the cells that labels of rows are in, upward."""
+        if ids is None:
+            return range(len(self.names))
+        of_rows = (np.flatnonzero(np.bincount(ids + 1)[1:]) if len(ids) else ids).tolist()
+        if self.rows is None:
+            return of_rows
+        step = self.n_by_label
+        return [cell for row in of_rows for cell in range(row * step, (row + 1) * step)]
+
+    def where(self, cell: int, ids: Ids | None) -> Any:
+        """Return what picks the labels of a cell out of a matrix (rows, labels); -1 is the cell never seen."""
+        if ids is None:
+            return np.s_[:, columns_in(cell, self.of_columns)]
+        if self.rows is None or cell < 0:
+            return np.flatnonzero(ids == cell)
+        row, label = divmod(cell, self.n_by_label)
+        return np.ix_(np.flatnonzero(ids == row), np.flatnonzero(np.array(self.bands) == label))
+
+    def by_key(self, values: Mapping[Any, Value], name: str) -> list[Value]:
+        """Return the value of each cell from a mapping of their names; a cell of a label in a group goes by its label.
+
+        ``name`` is the argument that the mapping came as.
+        """
+        if self.kind in ("all", "overlap"):
+            why = "groups overlap" if self.kind == "overlap" else "one threshold serves all rows"
+            raise ValueError(
+                f"{name} must be one number here, since {why}: a level of its own would promise nothing to a label or "
+                "a group. Calibrate with groups='label' for levels of labels, with LabelBands for levels of bands, or "
+                "with the group of each row for levels of groups."
+            )
+        by_label = self.rows is not None and not any(cell in values for cell in self.names)
+        keys = [cell[1] for cell in self.names] if by_label else list(self.names)
+        missing = [key for key in keys if key not in values]
+        what = {"label": "label", "band": "band of labels", "row": "group"}.get(self.kind, "label of every group")
+        if missing:
+            hint = " For levels of labels calibrate with groups='label'." if self.kind == "row" else ""
+            raise ValueError(
+                f"{name} must name the level of every {what}; {missing[0]!r} is missing, and {list(values)[:8]} came. "
+                f"The names are {_shown(keys)}.{hint}"
+            )
+        unknown = [key for key in values if key not in set(keys)]
+        if unknown and self.kind != "row":  # a group of rows may have no calibration row yet
+            raise ValueError(
+                f"{name} must name nothing but the levels of each {what}; got {unknown[0]!r}, and the names are "
+                f"{_shown(keys)}."
+            )
+        return [values[key] for key in keys]
+
+
+def _shown(keys: Sequence[Any]) -> str:
+    """Show the first few names, each once."""
+    names = list(dict.fromkeys(keys))
+    return f"[{', '.join(map(repr, names[:6]))}{', ...' if len(names) > 6 else ''}]"
 
 
 def flat_groups(groups: Groups) -> dict[str, Any]:
@@ -146,6 +222,9 @@ def flat_groups(groups: Groups) -> dict[str, Any]:
     fields: dict[str, Any] = {"kind": groups.kind, "names": list(groups.names)}
     if groups.bands is not None:
         fields["bands"] = list(groups.bands)
+    if groups.rows is not None:
+        labels = [label for _, label in groups.names[: groups.n_by_label]]
+        fields |= {"names": list(range(len(groups.names))), "rows": list(groups.rows), "labels": labels}
     if groups.overlap is not None:
         every, frame, is_flag = groups.overlap
         fields["names"] = ["".join("01"[name in cell] for name in every) for cell in map(set, groups.names)]
@@ -156,6 +235,9 @@ def flat_groups(groups: Groups) -> dict[str, Any]:
 def full_groups(stored: dict[str, Any]) -> Groups:
     """Return the groups that were flattened."""
     kind, names, bands = stored["kind"], stored["names"], stored.get("bands")
+    if kind == "pair":
+        cells = tuple((row, label) for row in stored["rows"] for label in stored["labels"])
+        return Groups(kind, cells, tuple(stored["bands"]), rows=tuple(stored["rows"]))
     if kind != "overlap":
         return Groups(kind, tuple(names), None if bands is None else tuple(bands))
     every, frame = tuple(stored["groups"]), stored["frame"]
@@ -193,6 +275,20 @@ def _look_up(values: NDArray[Any], table: dict[Any, int]) -> Ids:
 def is_grouping(setting: Any) -> bool:
     """Tell whether a setting of groups is the name of a grouping, and not a column."""
     return isinstance(setting, str) and setting in GROUPINGS
+
+
+def is_pair(setting: Any) -> bool:
+    """Tell whether a setting is of both: the group of a row and its label, as in ``groups=("region", "label")``."""
+    return isinstance(setting, tuple) and len(setting) == 2 and labels_decide(setting[1])
+
+
+def pairs_of(rows: Groups, labels: Groups, n_classes: int) -> Groups:
+    """Return a cell for every label, or band of labels, in every group of rows."""
+    if rows.kind != "row":
+        raise ValueError("groups of rows and labels at once must have one group for each row: they must not overlap.")
+    bands = tuple(range(n_classes)) if labels.bands is None else labels.bands
+    cells = tuple((row, label) for row in rows.names for label in labels.names)
+    return Groups("pair", cells, bands, rows=rows.names)
 
 
 def groups_labels(setting: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -182,6 +183,41 @@ def in_order(labels: NDArray[Any]) -> NDArray[Any]:
         kinds = {type(value).__qualname__: list(type(value).__members__.values()) for value in values}
         places = {member: (name, place) for name, members in kinds.items() for place, member in enumerate(members)}
         return as_objects(sorted(values, key=places.__getitem__))
+
+
+def columns_in_order(classes: NDArray[Any], order: Any, name: str) -> list[int]:
+    """Return the columns of the classes from low to high: as ``order`` says, or by their numbers.
+
+    Texts without an order are refused: sorted by the alphabet, "medium" stands behind "low" and "high".
+    """
+    if order is not None:
+        places = {label: place for place, label in enumerate(check_order(order, name))}
+        of_columns = check_every_label(places, classes, name, "Name every label once, from low to high.")
+        return [int(column) for column in np.argsort(of_columns, kind="stable")]
+    if classes.dtype.kind not in "biuf":
+        shown = ", ".join(map(repr, classes[:3].tolist()))
+        raise ValueError(
+            f"{name} must say the order of labels that are not numbers; got labels such as {shown}. Pass "
+            f"{name}=[...] with all labels from low to high, or labels that are an ordered categorical of pandas."
+        )
+    return [int(column) for column in np.argsort(classes, kind="stable")]
+
+
+def check_order(order: Any, name: str) -> tuple[Any, ...]:
+    """Return labels from low to high as plain values; refuse a text, and labels that come twice."""
+    if isinstance(order, str) or not hasattr(order, "__iter__"):
+        raise TypeError(f"{name} must be a list of all labels from low to high; got {order!r}.")
+    labels = tuple(plain_value(label) for label in order)
+    repeated = next((label for label, times in Counter(labels).items() if times > 1), None)
+    if repeated is not None:
+        raise ValueError(f"{name} must name every label once; got {repeated!r} more than once.")
+    return labels
+
+
+def order_of(labels: Any) -> tuple[Any, ...] | None:
+    """Return the categories of an ordered categorical of pandas, from low to high; None for anything else."""
+    dtype: Any = getattr(labels, "dtype", None)
+    return tuple(dtype.categories.tolist()) if getattr(dtype, "ordered", None) is True else None
 
 
 def plain_value(value: Any) -> Any:

@@ -31,7 +31,7 @@ LONGEST_TEXT = 64 * 2**20  # safetensors itself stops at 100 million bytes
 _DEEPEST = 8  # as deep as the labels of a score within a score within a score
 _DIGEST = "digest"
 _READERS = {
-    **dict.fromkeys(("split", "cross", "thresholds", "grid"), "aptset.load"),
+    **dict.fromkeys(("split", "cross", "thresholds", "grid", "acceptance", "acceptance_threshold"), "aptset.load"),
     "classifier": "aptset.load, given its folder,",
     "online": "aptset.Online.load",
     "monitor": "aptset.CoverageMonitor.load",
@@ -203,6 +203,20 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> Facts:
     if len(facts) != len(pairs):
         raise ValueError("a key twice")
     return facts
+
+
+def stored_kind(path: str | Path) -> str | None:
+    """Return what kind of artefact a file says to be, None if it says nothing: its reader checks all of it."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(Path(path), framework="np") as file:
+            text = (file.metadata() or {}).get("aptset", "")
+        facts = json.loads(text) if len(text) <= LONGEST_TEXT else None
+    except (SafetensorError, OSError, ValueError, RecursionError, MemoryError):
+        return None
+    kind = facts.get("kind") if isinstance(facts, dict) else None
+    return kind if isinstance(kind, str) else None
 
 
 def write(path: str | Path, kind: str, facts: Facts, tensors: Tensors) -> None:

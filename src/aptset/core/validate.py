@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache, wraps
+from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-
-from aptset.kernels.counting import size_needed
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
@@ -81,23 +78,6 @@ def check_alpha(alpha: Any) -> Fraction:
     return Fraction(alpha) if isinstance(alpha, Fraction | Decimal) else Fraction(str(alpha))
 
 
-@lru_cache(maxsize=256)
-def _level_of_float(alpha: float) -> Fraction:
-    """Return the decimal of a level that comes again and again."""
-    return check_alpha(alpha)
-
-
-def check_alphas(alpha: Any) -> tuple[list[Fraction], bool]:
-    """Return the levels, and whether there was a sequence of them."""
-    if type(alpha) is float:
-        return [_level_of_float(alpha)], False
-    if isinstance(alpha, Sequence | np.ndarray) and not isinstance(alpha, str) and np.ndim(alpha) == 1:
-        if len(alpha) == 0:
-            raise ValueError("alpha must be a number or a non-empty sequence of numbers; got an empty sequence.")
-        return [check_alpha(a) for a in alpha], True
-    return [check_alpha(alpha)], False
-
-
 def check_sample_size(n: Any) -> int:
     """Return n as an int."""
     if isinstance(n, bool | np.bool_) or not isinstance(n, Integral):
@@ -118,43 +98,6 @@ def check_generator(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31, size=4))
     raise TypeError(f"random_state must be None, an int or a numpy random generator; got {random_state!r}.")
-
-
-def warn_if_too_few(
-    sizes: Mapping[Any, int],
-    alphas: Sequence[Fraction],
-    kind: str,
-    stacklevel: int = 3,
-    levels: Sequence[Fraction] | None = None,
-) -> None:
-    """Say once that sets hold every label because their calibration samples, or those of some groups, are too few.
-
-    ``kind`` is that of the groups: "all" for none, "label", "band", or "row". ``levels`` are the input levels at which
-    calibration runs, where they are not the levels that were asked for.
-    """
-    strictest, inner = min(alphas), min(levels or alphas)
-    needed = size_needed(inner)
-    if min(sizes.values(), default=needed) >= needed:
-        return
-    asked = f"alpha={float(strictest):g}"
-    asked += f" (level='guaranteed' runs at {float(inner):.4g})" if inner != strictest else ""
-    short = {name: n for name, n in sizes.items() if n < needed}
-    if kind != "all":
-        shown = ", ".join(f"{name!r} ({n if n else 'never seen'})" for name, n in list(short.items())[:8])
-        what = f"groups with too few calibration samples for {asked}: {shown}"
-        what += f" and {len(short) - 8} more" if len(short) > 8 else ""
-        effect = "so every label is in their sets. Calibrate on more samples of these groups or raise alpha."
-        if kind == "label":
-            what = what.replace("groups", "labels", 1)
-            effect = "so they are in every set. Calibrate on more samples of these labels or raise alpha."
-        if kind == "band":
-            what = what.replace("groups", "bands of labels", 1)
-            effect = "so their labels are in every set. Calibrate on more samples of these bands, or join bands."
-    else:
-        what = f"{next(iter(short.values()))} calibration samples are too few for {asked}"
-        effect = "so every set holds every label. Calibrate on more samples or raise alpha."
-    wanted = needed if needed < 10**15 else f"{Decimal(needed):.3g}"  # 300 digits help nobody
-    warnings.warn(f"{what}: at least {wanted} are needed, {effect}", stacklevel=stacklevel)
 
 
 def draw_key(generator: np.random.Generator) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from aptset import Calibration
+from aptset import Assurance, Calibration
 from aptset.arrow import ThresholdSearch, merge_states
 from aptset.arrow.calibrating import search_for
 from aptset.arrow.layout import Calibrating, Columns, Predicting
@@ -129,7 +129,7 @@ def predict_set(
     rows: Any,
     calibration: Calibration,
     *,
-    alpha: float | Sequence[float] | None = None,
+    alpha: float | Mapping[Any, float] | Sequence[float | Mapping[Any, float]] | None = None,
     probabilities: str | Sequence[str] | None = None,
     prefix: str | None = None,
     groups: Any = None,
@@ -137,6 +137,7 @@ def predict_set(
     normalize: bool | None = None,
     logits: bool = False,
     allow_empty: bool | None = None,
+    assurance: float | Assurance | None = None,
 ) -> Any:
     """Return the rows of a dask DataFrame or array with their prediction sets; nothing is computed yet.
 
@@ -147,12 +148,12 @@ def predict_set(
     calibration : Calibration
         Of :func:`calibrate`, of :func:`aptset.calibrate_batches` or from a file. One of :func:`aptset.calibrate` does
         as well, and goes to the workers with all its scores.
-    alpha : float or sequence of float, optional
-        The levels; by default those that the calibration has, or 0.1.
+    alpha : float, mapping, or sequence of them, optional
+        The levels, as in :meth:`Calibration.predict_set`; by default those that the calibration has, or 0.1.
     probabilities, prefix, groups, ids
         The columns, as in :func:`calibrate`; beside an array, groups and ids are arrays. Columns of probabilities go by
         name, lists and arrays by the order of the classes.
-    normalize, logits, allow_empty
+    normalize, logits, allow_empty, assurance
         As in :meth:`Calibration.predict_set`.
 
     Returns
@@ -182,7 +183,7 @@ def predict_set(
     """
     columns = {"groups": groups, "ids": ids}
     partitions, names = partitions_of(rows, columns, probabilities, prefix, calibration.classes)
-    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, assurance=assurance)
     make = maker_for(calibration, partitions.schema, Columns(**names), settings)
     sets_alone = replace(make, schema=pa.schema(list(make.schema)[-2 * len(make.levels) :]))
     work = _MakingSets(sets_alone, partitions.reader(make.layout.read))

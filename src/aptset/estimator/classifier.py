@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from aptset import LabelBands, PredictionSets
 from aptset.conformal.scheme import Scheme
+from aptset.core.levels import Assurance, strictest
 from aptset.core.randomization import NewU
-from aptset.core.validate import answers_foreign_keywords, check_alpha, check_alphas
+from aptset.core.validate import answers_foreign_keywords
 from aptset.estimator.learning import fit, fit_and_predict, prepare
 from aptset.estimator.predicting import Answering
 from aptset.estimator.storage import save_classifier
@@ -50,12 +51,13 @@ class ConformalClassifier(Answering):
         rows aside (4,000 at most, drawn by ``random_state``) and chooses on them as :func:`tune` does, under models
         trained on them out of fold; they neither train nor calibrate what is kept, so the promise stands. It pays with
         many rows; with few, a score that is named has smaller sets (docs/choosing.md has numbers).
-    alpha : float, default=0.1
-        Miscoverage level of ``predict_set``; it may be overridden there.
-    groups : None, "label", LabelBands, a column of X, or a callable on X, optional
+    alpha : float or mapping, default=0.1
+        Miscoverage level of ``predict_set``, or one for each label or group by name; it may be overridden there.
+    groups : None, "label", LabelBands, a column of X, a callable on X, or a pair, optional
         Calibrate within groups, so that the promise holds in each: "label" for every true label, :class:`LabelBands`
         for bands of labels that are rare by themselves, else for every value of a column (by name in a data frame, by
-        number in an array) or of what the callable returns for X. Groups may also be passed to ``fit`` and
+        number in an array) or of what the callable returns for X. A pair is both: ``("region", "label")`` for every
+        label in every region. Groups may also be passed to ``fit`` and
         ``predict_set``.
     level : {"nominal", "guaranteed"}, default="nominal"
         "guaranteed" runs the calibration at an input level at which the theorem promises 1 - alpha; for CV+ and the
@@ -84,6 +86,9 @@ class ConformalClassifier(Answering):
         is asked about the rows of ``fit`` and about new rows, and must look at each row alone. The promise then is
         about rows from there, if the weights are right: 1 - alpha after a split, 1 - 2 alpha for the jackknife+; for
         CV+ none is known, other calibrations and ``level="guaranteed"`` are refused.
+    assurance : float or Assurance, optional
+        0.95, for instance: with this probability the calibration at hand, and not the average one, covers at least
+        1 - alpha of new rows, in each group. After a split only, and without weights. ``predict_set`` takes another.
 
     Attributes
     ----------
@@ -128,8 +133,8 @@ class ConformalClassifier(Answering):
         *,
         calibration: str | Scheme = "split",
         conformity: Conformity = "adaptive",
-        alpha: float = 0.1,
-        groups: str | int | LabelBands | Callable[[Any], Any] | None = None,
+        alpha: float | Mapping[Any, float] = 0.1,
+        groups: str | int | LabelBands | Callable[[Any], Any] | tuple[Any, Any] | None = None,
         level: Literal["nominal", "guaranteed"] = "nominal",
         randomized: bool = True,
         allow_empty: bool = True,
@@ -139,6 +144,7 @@ class ConformalClassifier(Answering):
         classes: Any = None,
         fold_seeds: Literal["common", "own"] = "common",
         weights: Callable[[Any], Any] | None = None,
+        assurance: float | Assurance | None = None,
     ) -> None:
         self.estimator = estimator
         self.calibration = calibration
@@ -154,6 +160,7 @@ class ConformalClassifier(Answering):
         self.classes = classes
         self.fold_seeds = fold_seeds
         self.weights = weights
+        self.assurance = assurance
 
     def fit(
         self,
@@ -191,10 +198,10 @@ class ConformalClassifier(Answering):
         ConformalClassifier
             The fitted classifier itself.
         """
-        alpha = check_alpha(self.alpha)
+        alpha = self._asked_one(None, None)
         rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params))
         self._levels([alpha], promises)  # a promise that cannot be kept is refused before anything is fitted
-        warn_unseen_labels(rule.unseen_label_chance, alpha)
+        warn_unseen_labels(rule.unseen_label_chance, strictest([alpha]))
         return self._keep(fit(rule, training, self.n_jobs, self.progress))
 
     def fit_predict_set(
@@ -210,6 +217,7 @@ class ConformalClassifier(Answering):
         u_new: NewU = None,
         ids: Any = None,
         ids_new: Any = None,
+        assurance: float | Assurance | None = None,
         **fit_params: Any,
     ) -> PredictionSets | list[PredictionSets]:
         """Train, calibrate and predict in one go: each fold's model is fitted, used and dropped.
@@ -221,17 +229,17 @@ class ConformalClassifier(Answering):
         ----------
         X, y, groups, u, ids
             As in ``fit``.
-        X_new, alpha
+        X_new, alpha, assurance
             As in ``predict_set``.
         groups_new, u_new, ids_new
             The same for the new rows, as in ``predict_set``.
         **fit_params : dict
             As in ``fit``.
         """
-        alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
+        alphas, is_sequence = self._asked(alpha, assurance)
         rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params))
         levels = self._levels(alphas, promises)
-        warn_unseen_labels(rule.unseen_label_chance, min(alphas))
+        warn_unseen_labels(rule.unseen_label_chance, strictest(alphas))
         samples, values = rule.samples(X_new, groups_new, u_new, ids_new)
         fitted, sets = fit_and_predict(rule, training, samples, levels, self.allow_empty, self.n_jobs, self.progress)
         self._keep(fitted)

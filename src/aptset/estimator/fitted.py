@@ -13,7 +13,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples
 
-from aptset import Calibration, CrossCalibration, PredictionSets
+from aptset import AcceptanceThreshold, Calibration, CrossCalibration, PredictionSets
+from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.conformal.aggregation import Tally, chunks
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import Whole, effective_in_words, warn_of_weights
@@ -21,11 +22,12 @@ from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one
 from aptset.conformal.scheme import Scheme
 from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import Groups, GroupValues
+from aptset.core.levels import CellLevel, Level, warn_if_too_few
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.randomization import Chance, NewU, check_first_row, check_ids, column_or_values
 from aptset.core.row_seeds import row_seeds
-from aptset.core.validate import check_alphas, warn_if_too_few
 from aptset.estimator import fitting
+from aptset.estimator.decisions import Decisions, confidence_and_u
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
@@ -118,11 +120,15 @@ def _copies_among_first(X: Any, n_rows: int, key: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Models and the scores of their held-out rows; the models may have been dropped."""
+    """Models and the scores of their held-out rows; the models may have been dropped.
+
+    After a split the held-out rows are kept one by one as well: what is acted on is learned from them.
+    """
 
     rule: Rule
     held_out: Measure
     models: list[Any]
+    decisions: Decisions | None = None
 
     def with_models(self) -> Fitted:
         """Return the same, or refuse if the models were dropped."""
@@ -142,8 +148,8 @@ class Fitted:
         self,
         samples: fitting.Samples,
         values: GroupValues | None,
-        alphas: list[Fraction],
-        levels: list[Fraction],
+        alphas: list[Level],
+        levels: list[Level],
         stacklevel: int = 4,
     ) -> None:
         """Say once if calibration samples are too few for some of the new ones."""
@@ -152,7 +158,7 @@ class Fitted:
         if mass is not None:
             warn_of_weights(self.held_out, sizes, samples.ids, alphas, mass, stacklevel)
         else:
-            warn_if_too_few(sizes, alphas, self.rule.groups.kind, stacklevel, levels)
+            warn_if_too_few(sizes, alphas, self.rule.groups, stacklevel, levels, self.held_out.n_filled)
 
     def in_words(self) -> str:
         """Say how it was calibrated."""
@@ -161,12 +167,19 @@ class Fitted:
         size = f" ({size} effective)" if size else ""
         return f"{self.rule.scheme.name}, {n} samples{size}" + (f" in {n_folds} folds" if n_folds > 1 else "")
 
-    def promise_in_words(self, level: Fraction) -> str:
+    def promise_in_words(self, level: Level) -> str:
         """Say what is promised at an input level."""
         reason, unseen = self.promises.reason_of_nothing(level), self.rule.unseen_label_chance
         if reason:
             return f"promises nothing, {reason}"
-        promise = f"promises coverage >= {float(self.promises.coverage(level)):.4g}, level {float(level):.4g}"
+        promised = self.promises.by_name(level)
+        if isinstance(promised, dict):
+            promise = f"promises coverage >= {', '.join(f'{part:.4g} of {name}' for name, part in promised.items())}"
+        else:
+            runs_at = level if isinstance(level, Fraction) else level.strictest
+            promise = f"promises coverage >= {promised:.4g}, level {float(runs_at):.4g}"
+        if isinstance(level, CellLevel) and level.assurance is not None:
+            promise += f", {level.assurance} that this calibration keeps it"
         promise += ", if the weights are right" if self.promises.is_weighted else ""
         return promise + (f", of known labels (chance of another one about {unseen:.2g})" if unseen else "")
 
@@ -184,7 +197,7 @@ class Fitted:
         return CrossCalibration(self.held_out, np.arange(judges), *common, chance, allow_empty, scheme=rule.scheme)
 
     def sets(
-        self, samples: fitting.Samples, levels: list[Fraction], allow_empty: bool, n_jobs: int | None
+        self, samples: fitting.Samples, levels: list[Level], allow_empty: bool, n_jobs: int | None
     ) -> list[PredictionSets]:
         """Return the sets at each level, in pieces that keep the memory bounded."""
         classes, parts = self.rule.classes, []
@@ -211,7 +224,7 @@ class Fitted:
         return np.concatenate(parts)
 
     def answer(
-        self, samples: fitting.Samples, level: Fraction, allow_empty: bool, n_jobs: int | None
+        self, samples: fitting.Samples, level: Level, allow_empty: bool, n_jobs: int | None
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
         """Return sets, p-values and probabilities, and ask every model once."""
         parts = []
@@ -228,6 +241,21 @@ class Fitted:
                 parts.append((sets, tally.p_values(self.held_out, piece.ids, mass), tally.mass / len(self.models)))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
         return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
+
+    def act(
+        self, samples: fitting.Samples, threshold: AcceptanceThreshold, level: Level, allow_empty: bool
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64], PredictionSets]:
+        """Return on which guesses to act, the guesses, and the sets of all rows; asks the only model once."""
+        parts = []
+        for piece in self._pieces(samples):
+            rows = piece.under(self.models[0], self.rule.classes)
+            (sets,) = sets_of_one_model(
+                self.held_out, rows, piece.ids, [level], self.rule.classes, allow_empty, OF_ESTIMATOR
+            )
+            guesses = np.asarray(rows.probabilities.argmax(axis=1), dtype=np.int64)
+            parts.append((threshold.above(*confidence_and_u(rows.probabilities, piece.seeds), guesses), guesses, sets))
+        act, of_guesses, of_sets = zip(*parts, strict=True)
+        return np.concatenate(act), np.concatenate(of_guesses), concatenate(list(of_sets))
 
     def _pieces(self, samples: fitting.Samples) -> Iterator[fitting.Samples]:
         voices = len(self.models) if self.rule.scheme.combine.holds_all_models else 1
@@ -249,15 +277,22 @@ class SetsOfPieces:
     ----------
     classifier : ConformalClassifier
         A fitted one.
-    alphas : sequence of float
-        The levels.
+    alphas : sequence
+        The levels, as :meth:`ConformalClassifier.predict_set` takes them.
     n_rows : int or None
         How many rows the table has, if that is known.
+    with_confidence : bool
+        Whether ``confidence`` shall have that of the rows of the last piece.
     """
 
-    def __init__(self, classifier: Any, alphas: Sequence[float], n_rows: int | None) -> None:
+    confidence: Confidence | None = None
+
+    def __init__(
+        self, classifier: Any, alphas: Sequence[Any], n_rows: int | None, with_confidence: bool = False
+    ) -> None:
+        self._with_confidence = with_confidence
         self._classifier, self._fitted = classifier, classifier._fitted()
-        self._alphas, _ = check_alphas(list(alphas))
+        self._alphas, _ = classifier._asked(list(alphas), None)
         self._levels = classifier._levels(self._alphas, self._fitted.promises)
         self._n_rows, self._met = n_rows, dict[Any, int]()
         self._seeds: list[Words] = []
@@ -274,6 +309,9 @@ class SetsOfPieces:
         classifier = self._classifier
         if samples.weights is not None:
             self._fitted.warn(samples, values, self._alphas, self._levels)
+        if self._with_confidence:
+            _, p_values, probabilities = self._fitted.answer(samples, self._levels[0], True, classifier.n_jobs)
+            self.confidence = confidence_of(p_values, probabilities, self._fitted.rule.classes)
         sets: list[PredictionSets] = self._fitted.sets(samples, self._levels, classifier.allow_empty, classifier.n_jobs)
         return sets
 
@@ -282,4 +320,5 @@ class SetsOfPieces:
         if self._seeds:
             check_ids(np.concatenate(self._seeds), self.rows, least_distinct=0.05, fewest=100)
         if not self._fitted.promises.is_weighted:  # of weights, pieces have told
-            warn_if_too_few(self._met, self._alphas, self._fitted.rule.groups.kind, levels=self._levels)
+            held_out = self._fitted.held_out
+            warn_if_too_few(self._met, self._alphas, held_out.groups, 3, self._levels, held_out.n_filled)

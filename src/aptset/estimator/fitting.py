@@ -28,6 +28,7 @@ from aptset.core.labels import columns_of, some
 from aptset.core.matrix import OF_ESTIMATOR, check_rows, tolerance_of
 from aptset.core.row_seeds import row_seeds
 from aptset.core.runner import Shared, with_bar
+from aptset.estimator.decisions import Decisions, remember_rows
 from aptset.estimator.encoding import Encoding
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words, hash_words, keys_of_columns, mix, seeds_of
@@ -148,11 +149,25 @@ class Training:
         """Fit fold f and return its model with what is to be remembered of its held-out rows."""
         try:
             model = self.fit_model(f)
+            if self.keeps_rows:
+                return model, self._remember_rows(model, self.folds[f])
             return model, self.remember(model, self.folds[f])
         except Exception as error:
             if len(self.folds) == 1:
                 raise
             raise fold_error(error, f, len(self.folds)) from error
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether held-out rows are kept one by one: those of one model, all of which count the same."""
+        return len(self.folds) == 1 and self.samples.weights is None and self.combine is Tally
+
+    def _remember_rows(self, model: Any, fold: Fold) -> tuple[Any, Decisions]:
+        """Return what is to be remembered of the only fold, and its held-out rows one by one."""
+        samples, columns = self.samples.some(fold.held_out), columns_of(self.y[fold.held_out], self.classes)
+        rows = samples.under(model, self.classes)
+        kept, decisions = remember_rows(rows, columns, samples.ids, self.groups)
+        return self.combine.remember(kept, rows), decisions
 
     def remember(self, model: Any, fold: Fold) -> Any:
         """Return what is to be remembered of the held-out rows of a fold."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -28,14 +27,15 @@ from aptset.conformal.schemes.bootstrap import number_of_bags
 from aptset.conformal.schemes.cross import random_folds
 from aptset.core import validate
 from aptset.core.group_values import check_group_values
-from aptset.core.groups import EVERYONE, Groups, groups_overlap
+from aptset.core.groups import EVERYONE, Groups, groups_overlap, is_pair
 from aptset.core.labels import as_labels, check_hashable, columns_of, hashable, in_order, some
+from aptset.core.levels import Level, check_level, strictest
 from aptset.core.matrix import OF_ESTIMATOR, tolerance_of
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.randomization import Chance, check_ids, column_or_values
 from aptset.core.row_seeds import id_seeds, row_seeds
 from aptset.core.runner import with_bar
-from aptset.core.validate import check_alpha, check_choice, check_generator, draw_key
+from aptset.core.validate import check_choice, check_generator, draw_key
 from aptset.estimator import fitting
 from aptset.estimator.checks import check_estimator_can, check_one_kind, check_training_data
 from aptset.estimator.encoding import LabelledModel
@@ -43,7 +43,7 @@ from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.fitting import canonical_places
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
-from aptset.scores.conformity import AUTO, check_conformity, for_classes, formula_of
+from aptset.scores.conformity import AUTO, check_conformity, check_intervals, for_classes, formula_of
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,12 @@ class Rest(NamedTuple):
 
     def of(self, *values: Any) -> list[Any]:
         """Return what belongs to these rows; what is None or the name of a column stays."""
-        return [
-            value if value is None or isinstance(value, str) else fitting.take(value, self.rows) for value in values
-        ]
+        return [self._of(value) for value in values]
+
+    def _of(self, value: Any) -> Any:
+        if is_pair(value):  # the groups of rows, and what decides with them
+            return self._of(value[0]), value[1]
+        return value if value is None or isinstance(value, str) else fitting.take(value, self.rows)
 
 
 def set_aside_and_choose(
@@ -173,7 +176,7 @@ def set_aside_and_choose(
     The choice depends on the drawn rows alone (and on a frozen model): also the models that give them probabilities are
     trained on them, out of fold. So whatever calibration follows on the other rows, its theorem applies as it stands.
     """
-    tuning = Tuning(check_alpha(settings.alpha))
+    tuning = Tuning(strictest([check_level(settings.alpha)]))
     reserved = tuning.reserve(len(y), generator)
     chosen, rest = np.flatnonzero(reserved), np.flatnonzero(~reserved)
     some_X, some_y = fitting.take(X, chosen), y[chosen]
@@ -311,6 +314,7 @@ def prepare(
     if not frozen:
         warn_trained_anew(settings.estimator)
     check_overlap_scheme(groups_overlap(passed_groups), isinstance(scheme, Split), is_auto)
+    labels = y  # as they came, with the order that a categorical may have
     X, y, classes = check_training_data(settings, X, y, 1 if frozen else 2, settings.classes)
     key = draw_key(generator)
     if frozen:
@@ -326,10 +330,11 @@ def prepare(
     opens = opens_ensemble(scheme)
     estimator = drawn_ensemble(settings.estimator, len(y), fit_params, generator) if opens else settings.estimator
     classes = check_label_space(settings.classes, classes)
-    score, columns = for_classes(score, classes), columns_of(y, classes)
+    score, columns = for_classes(score, classes, labels), columns_of(y, classes)
     unseen = _unseen_label_chance(settings, columns, classes, frozen)
     values = check_group_values(settings.groups, passed_groups, X, len(y))
-    groups = Groups.of(values, settings.groups, classes)
+    groups = Groups.of(values, passed_groups if is_pair(passed_groups) else settings.groups, classes)
+    check_intervals(score, groups.by_label)
     if settings.weights is not None:
         refuse_overlapping(groups.kind, *WITHOUT_WEIGHTS)
     chance = Chance.of(u, ids, settings.randomized)
@@ -371,6 +376,9 @@ def fit(rule: Rule, training: fitting.Training, n_jobs: int | None, progress: bo
         kept = [training.remember(model, fold) for model, fold in zip(models, folds, strict=True)]
         return Fitted(rule, replace(training, folds=folds).join(kept), models)
     fitted = fitting.fit_folds(training, n_jobs, progress)
+    if training.keeps_rows:
+        ((model, (kept, decisions)),) = fitted
+        return Fitted(rule, training.join([kept]), [model], decisions)
     return Fitted(rule, training.join([kept for _, kept in fitted]), [model for model, _ in fitted])
 
 
@@ -378,7 +386,7 @@ def fit_and_predict(
     rule: Rule,
     training: fitting.Training,
     samples: fitting.Samples,
-    levels: list[Fraction],
+    levels: list[Level],
     allow_empty: bool,
     n_jobs: int | None,
     progress: bool,
@@ -387,7 +395,7 @@ def fit_and_predict(
     n_folds, classes = len(training.folds), rule.classes
     if n_folds == 1 or rule.scheme.combine.holds_all_models:
         fitted = fit(rule, training, n_jobs, progress)
-        return Fitted(rule, fitted.held_out, []), fitted.sets(samples, levels, allow_empty, n_jobs)
+        return replace(fitted, models=[]), fitted.sets(samples, levels, allow_empty, n_jobs)
     folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.combine, n_jobs, progress)
     fitted = Fitted(rule, training.join(folds), [])
     return fitted, tally.sets(fitted.held_out, samples.ids, levels, classes, allow_empty, fitted.mass(samples))

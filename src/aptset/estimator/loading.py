@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 
 from aptset.calibration.calibrate import load_calibration
-from aptset.core.store import Facts, check_stored_labels, damaged, unknown_kind
+from aptset.core.files import check_plain_file
+from aptset.core.store import Facts, check_stored_labels, damaged, stored_kind, unknown_kind
 
 
 def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()) -> Any:
-    """Read a calibration or a classifier that was saved; what is damaged, forged or newer is refused with one error.
+    """Read a calibration, a rule or a classifier that was saved; what is damaged, forged or newer is refused.
 
     Parameters
     ----------
     path : path
-        The file that the ``save`` of a :class:`Calibration` or a :class:`CrossCalibration` wrote, or the folder of
-        :meth:`ConformalClassifier.save` and of ``aptset run``.
+        The file that the ``save`` of a :class:`Calibration`, a :class:`CrossCalibration`, an :class:`Acceptance` or an
+        :class:`AcceptanceThreshold` wrote, or the folder of :meth:`ConformalClassifier.save` and of ``aptset run``.
     scores : mapping, optional
         Scores of your own by the name under which they were saved, "module:object": a function, or the class of a
         dataclass, whose settings are in the file.
@@ -32,7 +33,7 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
 
     Returns
     -------
-    Calibration, CrossCalibration or ConformalClassifier
+    Calibration, CrossCalibration, Acceptance, AcceptanceThreshold or ConformalClassifier
 
     Examples
     --------
@@ -45,6 +46,11 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
     """
     if Path(path).is_dir():
         return load_folder(Path(path), scores, trust)[0]
+    check_plain_file(Path(path))
+    if stored_kind(path) in ("acceptance", "acceptance_threshold"):
+        from aptset.calibration.stored_acceptance import load_acceptance
+
+        return load_acceptance(path)
     return load_calibration(path, scores, trust)
 
 
@@ -55,7 +61,7 @@ def load_folder(
     from aptset.calibration.storage import read_common  # and scikit-learn: a calibration needs neither
     from aptset.calibration.stored_scores import find_scheme
     from aptset.estimator.classifier import ConformalClassifier
-    from aptset.estimator.storage import read_folder, rebuild
+    from aptset.estimator.storage import full_level, read_folder, rebuild
     from aptset.estimator.stored_models import read_models
 
     trust = [trust] if isinstance(trust, str) else list(trust)
@@ -83,8 +89,9 @@ def load_folder(
     fitted = rebuild(state, str(folder))
     for name, value in (("calibration", scheme), ("conformity", common.score)):
         settings[name] = value if settings[name] is None else settings[name]
-    if common.groups.kind == "band":
+    if common.groups.kind in ("band", "pair"):
         settings["groups"] = fitted.rule.group_setting
+    settings |= full_level(settings, str(folder))
     return ConformalClassifier(models["estimator"], **settings)._keep(fitted), facts
 
 

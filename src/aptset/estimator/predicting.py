@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Self, overload
 
@@ -13,16 +14,19 @@ from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from aptset import Calibration, CrossCalibration, PredictionSets
+from aptset import Acceptance, Calibration, CrossCalibration, PredictionSets
+from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.conformal.checks import warn_no_promise
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import refuse_guaranteed
 from aptset.core import validate
 from aptset.core.labels import as_labels, check_length, columns_of
+from aptset.core.levels import Assurance, CellLevel, Level, alpha_of, check_alphas, check_level
 from aptset.core.randomization import NewU
 from aptset.core.tables import Backend, html_note, make_table
-from aptset.core.validate import check_alpha, check_alphas
+from aptset.core.validate import check_alpha
 from aptset.estimator.checks import are_things
+from aptset.estimator.decisions import Decisions, promise_in_words
 from aptset.estimator.fitted import Fitted
 from aptset.estimator.fitting import mean_probabilities
 from aptset.estimator.storage import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
@@ -67,12 +71,24 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
             guesses, labels = (columns_of(named, self.classes_) for named in (guesses, labels))
         return float(accuracy_score(labels, guesses, sample_weight=sample_weight))
 
-    def _levels(self, alphas: list[Fraction], promises: Promises) -> list[Fraction]:
+    def _asked(self, alpha: Any, assurance: Any) -> tuple[list[Level], bool]:
+        """Return the levels that were asked for, by default those of the settings, and whether they are several."""
+        sure = self.assurance if assurance is None else assurance
+        return check_alphas(self.alpha if alpha is None else alpha, sure)
+
+    def _asked_one(self, alpha: Any, assurance: Any) -> Level:
+        sure = self.assurance if assurance is None else assurance
+        return check_level(self.alpha if alpha is None else alpha, sure)
+
+    def _levels(self, alphas: list[Level], promises: Promises) -> list[Level]:
         level = validate.one_of(self.level, ("nominal", "guaranteed"), "level")
+        for asked in alphas:
+            promises.check_assurance(asked)
         if level == "nominal":
             return alphas
         refuse_guaranteed(promises.is_weighted)
-        return [promises.input_level(alpha) for alpha in alphas]
+        change = promises.input_level
+        return [asked.mapped(change) if isinstance(asked, CellLevel) else change(asked) for asked in alphas]
 
     def _fitted(self) -> Fitted:
         check_is_fitted(self)
@@ -105,6 +121,7 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         learned = state.pop(STATE, None)
         state["calibration"] = full_scheme(state["calibration"], "this state")
         state["conformity"] = full_score(state["conformity"], "this state")
+        state.setdefault("assurance", None)  # which older versions did not have
         super().__setstate__(state)
         if learned is not None:
             self._keep(rebuild(learned))
@@ -114,7 +131,7 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         if not hasattr(self, "fitted_"):
             return settings
         try:
-            (level,) = self._levels([check_alpha(self.alpha)], self.fitted_.promises)
+            (level,) = self._levels([self._asked_one(None, None)], self.fitted_.promises)
             promise = self.fitted_.promise_in_words(level)
         except (TypeError, ValueError) as error:  # settings changed since fit: show them all the same
             promise = str(error)
@@ -151,6 +168,23 @@ def frame_of_rows(sets: PredictionSets, values: Floats, probabilities: Any, back
     return make_table(columns, backend, sets.row_names)
 
 
+def check_decisions(fitted: Fitted) -> Decisions:
+    """Return the held-out rows one by one; refuse where no promise about guesses is known."""
+    rule = fitted.rule
+    if fitted.decisions is None or rule.groups.kind == "overlap":
+        if len(fitted.held_out.of_models) > 1:
+            why = "the guess is that of several models together, and no row was held out from all of them"
+        elif fitted.held_out.is_weighted or rule.groups.kind == "overlap":
+            why = "nothing is known for weights or overlapping groups"
+        else:
+            why = "this classifier was saved by a version that kept no rows: fit it again"
+        raise ValueError(
+            f"act_or_ask must have rows that one model never saw, all of which count the same; {why}. Use "
+            "calibration='split' (or a FrozenEstimator) without weights, or aptset.learn_acceptance on other rows."
+        )
+    return fitted.decisions
+
+
 class Answering(Conventions):
     """All that can be asked once ``fit`` has kept what it learned."""
 
@@ -158,21 +192,23 @@ class Answering(Conventions):
     def predict_set(
         self,
         X: Any,
-        alpha: float | None = ...,
+        alpha: float | Mapping[Any, float] | None = ...,
         *,
         groups: ArrayLike | None = ...,
         u: NewU = ...,
         ids: Any = ...,
+        assurance: float | Assurance | None = ...,
     ) -> PredictionSets: ...
     @overload
     def predict_set(
         self,
         X: Any,
-        alpha: Sequence[float],
+        alpha: Sequence[float | Mapping[Any, float]],
         *,
         groups: ArrayLike | None = ...,
         u: NewU = ...,
         ids: Any = ...,
+        assurance: float | Assurance | None = ...,
     ) -> list[PredictionSets]: ...
     @validate.answers_foreign_keywords
     def predict_set(
@@ -183,6 +219,7 @@ class Answering(Conventions):
         groups: ArrayLike | None = None,
         u: NewU = None,
         ids: Any = None,
+        assurance: float | Assurance | None = None,
     ) -> PredictionSets | list[PredictionSets]:
         """Return the prediction set of each row.
 
@@ -190,8 +227,9 @@ class Answering(Conventions):
         ----------
         X : array, sparse matrix, data frame or list
             The samples.
-        alpha : float or sequence of float, optional
-            Miscoverage level, by default the one of the constructor. For a sequence, a list with the sets of each
+        alpha : float, mapping, or sequence of them, optional
+            Miscoverage level, by default the one of the constructor; with ``groups``, one level for each by name:
+            ``{"malignant": 0.01, "benign": 0.1}`` with ``groups="label"``. For a sequence, a list with the sets of each
             level is returned.
         groups : array, optional
             The group of each row, where groups were passed to ``fit``; of overlapping groups a matrix or a frame.
@@ -202,13 +240,16 @@ class Answering(Conventions):
         ids : array or name of a column, optional
             One id per row: u then comes from the id alone, so that a row has the same set wherever and however often it
             comes.
+        assurance : float or Assurance, optional
+            With this probability the calibration at hand, and not the average one, covers at least 1 - alpha, in each
+            group; by default as in the constructor. After a split only, and without weights.
 
         Returns
         -------
         PredictionSets, or a list of them
         """
         fitted = self._fitted()
-        alphas, is_sequence = check_alphas(self.alpha if alpha is None else alpha)
+        alphas, is_sequence = self._asked(alpha, assurance)
         levels = self._levels(alphas, fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
         fitted.warn(samples, values, alphas, levels)
@@ -230,7 +271,14 @@ class Answering(Conventions):
         return fitted.p_values(samples, self.n_jobs)
 
     def sets_and_p_values(
-        self, X: Any, alpha: float | None = None, *, groups: Any = None, u: NewU = None, ids: Any = None
+        self,
+        X: Any,
+        alpha: float | Mapping[Any, float] | None = None,
+        *,
+        groups: Any = None,
+        u: NewU = None,
+        ids: Any = None,
+        assurance: float | Assurance | None = None,
     ) -> tuple[PredictionSets, Floats]:
         """Return what :meth:`predict_set` and :meth:`p_values` return, and ask the models once.
 
@@ -247,13 +295,37 @@ class Answering(Conventions):
         >>> bool((sets.mask == (p_values > 0.1)).all())
         True
         """
-        sets, p_values, _ = self._answer(X, alpha, groups, u, ids)
+        sets, p_values, _ = self._answer(X, alpha, groups, u, ids, assurance)
         return sets, p_values
 
+    def confidence(self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None) -> Confidence:
+        """Return for each row the label with the largest p-value, and how it stands out.
+
+        ``confidence`` is 1 minus the second largest p-value, ``credibility`` the largest one. After a split a wrong
+        guess with a confidence of at least 1 - e comes with probability at most e; with several folds at most one
+        minus the promise at e. Neither is the probability that this guess is right: see
+        :meth:`Calibration.confidence`. The parameters are those of ``p_values``.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y = load_iris(return_X_y=True)
+        >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, y)
+        >>> guess, confidence, credibility = classifier.confidence(X[:2])
+        >>> guess, confidence >= 0.9
+        (array([0, 0]), array([ True,  True]))
+        """
+        fitted = self._fitted()
+        samples, _ = fitted.rule.samples(X, groups, u, ids)
+        _, p_values, probabilities = fitted.answer(samples, Fraction(1, 2), True, self.n_jobs)
+        return confidence_of(p_values, probabilities, self.classes_)
+
     def _answer(
-        self, X: Any, alpha: float | None, groups: Any, u: Any, ids: Any
+        self, X: Any, alpha: Any, groups: Any, u: Any, ids: Any, assurance: Any = None
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
-        fitted, asked = self._fitted(), check_alpha(self.alpha if alpha is None else alpha)
+        fitted, asked = self._fitted(), self._asked_one(alpha, assurance)
         (level,) = self._levels([asked], fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
         fitted.warn(samples, values, [asked], [level], stacklevel=5)
@@ -263,12 +335,13 @@ class Answering(Conventions):
     def predict_frame(
         self,
         X: Any,
-        alpha: float | None = None,
+        alpha: float | Mapping[Any, float] | None = None,
         *,
         groups: Any = None,
         u: NewU = None,
         ids: Any = None,
         backend: Backend = "pandas",
+        assurance: float | Assurance | None = None,
     ) -> Any:
         """Return a data frame with what is worth knowing about each row, and with the index of X.
 
@@ -277,7 +350,7 @@ class Answering(Conventions):
 
         Parameters
         ----------
-        X, alpha, groups, u, ids
+        X, alpha, groups, u, ids, assurance
             As in ``predict_set``.
         backend : {"pandas", "polars", "pyarrow"}, default="pandas"
             The library of the frame.
@@ -294,7 +367,79 @@ class Answering(Conventions):
         3       high     1
         4        low     1
         """
-        return frame_of_rows(*self._answer(X, alpha, groups, u, ids), backend)
+        return frame_of_rows(*self._answer(X, alpha, groups, u, ids, assurance), backend)
+
+    def act_or_ask(
+        self,
+        X: Any,
+        error: float | Mapping[Any, float] = 0.05,
+        alpha: float | None = None,
+        *,
+        assurance: float = 0.9,
+        groups: Any = None,
+        u: NewU = None,
+        ids: Any = None,
+        backend: Backend = "pandas",
+    ) -> Any:
+        """Return a data frame that says for each row whether to act on the guess, or to ask a person, given a set.
+
+        Columns: ``act``, whether to act on the ``guess``, and the ``set``: the labels that a person should look at, of
+        a row that is acted on the guess alone. Of rows that are acted on at most ``error`` are wrong, with
+        ``assurance``. Of the others a share of 1 - alpha has its label in its set. (Sets of :meth:`predict_set` promise
+        that of all rows together, and cover fewer of the asked ones, which are the hard ones.) One half of the
+        calibration rows decides when to act, and those rows of the other half that are asked calibrate the sets.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or list
+            The samples; each is decided by itself, so that rows may come one by one.
+        error : float, or mapping from label to float, default=0.05
+            The share of wrong rows that is allowed among those that are acted on; a mapping has one for each predicted
+            label, and rows with other guesses are asked about.
+        alpha : float, optional
+            The level of the sets, by default the one of the constructor.
+        assurance : float, default=0.9
+            The probability, over calibrations, that the error is kept.
+        groups, u, ids
+            As in ``predict_set``; groups concern the sets.
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+            The library of the frame. One of pandas has what is promised in ``frame.attrs["promise"]``.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> from sklearn.datasets import load_digits
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X, y = load_digits(return_X_y=True)
+        >>> classifier = aptset.ConformalClassifier(LogisticRegression(max_iter=5000), random_state=0)
+        >>> frame = classifier.fit(X[:1500], y[:1500]).act_or_ask(X[1500:], error=0.05, alpha=0.1)
+        >>> list(frame.columns), float(frame.act.mean().round(2))
+        (['act', 'guess', 'set'], 0.93)
+        """
+        fitted, asked = self._fitted(), check_alpha(self.alpha if alpha is None else alpha)
+        (level,) = self._levels([asked], fitted.promises)
+        decisions = check_decisions(fitted)
+        threshold = decisions.acceptance(fitted.rule, decisions.is_first).threshold(error, assurance)
+        samples, values = fitted.rule.samples(X, groups, u, ids)
+        of_asked = replace(fitted, held_out=decisions.of_asked(threshold, fitted.rule.groups))
+        act, guesses, sets = of_asked.act(samples, threshold, level, self.allow_empty)
+        if not act.all():
+            of_asked.warn(samples, values, [asked], [level], stacklevel=3)
+        guess = self.classes_[guesses].tolist()
+        several = [[one] if acted else row.tolist() for one, acted, row in zip(guess, act, sets, strict=True)]
+        frame = make_table({"act": act, "guess": guess, "set": several}, backend, sets.named_as(X).row_names)
+        if backend == "pandas":
+            frame.attrs["promise"] = promise_in_words(threshold, asked)
+        return frame
+
+    @property
+    def acceptance_(self) -> Acceptance:
+        """What all held-out rows of a split say about when to act: thresholds, batches and the curve of errors.
+
+        It takes probabilities of the model. :meth:`act_or_ask` learns its threshold on one half of these rows.
+        """
+        check_is_fitted(self)
+        return check_decisions(self.fitted_).acceptance(self.fitted_.rule)
 
     def p_frame(
         self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None, backend: Backend = "pandas"
@@ -327,26 +472,39 @@ class Answering(Conventions):
         fitted: Fitted = self.fitted_
         return fitted.calibration(self.allow_empty)
 
-    def guarantee(self, alpha: float | None = None) -> float:
+    @overload
+    def guarantee(self, alpha: float | None = ..., *, assurance: float | Assurance | None = ...) -> float: ...
+    @overload
+    def guarantee(
+        self, alpha: Mapping[Any, float], *, assurance: float | Assurance | None = ...
+    ) -> dict[Any, float]: ...
+    def guarantee(self, alpha: Any = None, *, assurance: float | Assurance | None = None) -> Any:
         """Return the coverage that the theorem promises at this level, for this calibration and sample size.
 
-        With groups it is the promise that holds in every group. It is about known labels: a new row's label is in the
-        set, or was never seen, with this probability. ``unseen_label_chance_`` says about how often the latter happens;
-        it is 0 if ``classes`` names all labels that may come. For folds of a splitter that may look at y nothing is
-        proven: the number is then 0, and a warning says so. With weights it is about rows from where they point, if
-        they are right, and else less by at most half their mean error.
+        With groups it is the promise that holds in every group, and for a mapping a dictionary with the promise to
+        each. With ``assurance`` it is promised of this calibration with that probability, not on average. It is about
+        known labels: a new row's label is in the set, or was never seen, with this probability.
+        ``unseen_label_chance_`` says about how often the latter happens; it is 0 if ``classes`` names all labels that
+        may come. For folds of a splitter that may look at y nothing is proven: the number is then 0, and a warning says
+        so. With weights it is about rows from where they point, if they are right, and else less by at most half their
+        mean error.
         """
         check_is_fitted(self)
         promises: Promises = self.fitted_.promises
-        (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], promises)
+        (level,) = self._levels([self._asked_one(alpha, assurance)], promises)
         warn_no_promise(promises.reason_of_nothing(level))
-        return float(promises.coverage(level))
+        return promises.by_name(level)
 
-    def input_level(self, alpha: float | None = None) -> float:
+    @overload
+    def input_level(self, alpha: float | None = ...) -> float: ...
+    @overload
+    def input_level(self, alpha: Mapping[Any, float]) -> dict[Any, float]: ...
+    def input_level(self, alpha: Any = None) -> Any:
         """Return the level at which calibration runs: alpha itself, or a smaller one with level="guaranteed".
 
-        ``p_values(X) > input_level(alpha)`` is ``predict_set(X, alpha).mask``, to the last label.
+        ``p_values(X) > input_level(alpha)`` is ``predict_set(X, alpha).mask``, to the last label, unless ``assurance``
+        asks for larger sets. For a mapping it is a dictionary.
         """
         check_is_fitted(self)
-        (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], self.fitted_.promises)
-        return float(level)
+        (level,) = self._levels([self._asked_one(alpha, None)], self.fitted_.promises)
+        return alpha_of(level)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from hashlib import blake2b
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset import Gridded, LabelBands, Prevalence, Tempered
+from aptset import Gridded, LabelBands, Ordered, Prevalence, Tempered
 from aptset.calibration.storage import chance_facts, check_stored_groups, common_facts
 from aptset.calibration.stored_fields import (
     COMMON,
@@ -38,8 +38,9 @@ from aptset.calibration.stored_scores import describe_scheme, describe_score, fi
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.scheme import Scheme
 from aptset.core.files import atomic_path, check_target_folder
-from aptset.core.groups import Groups, flat_groups, full_groups, groups_labels
+from aptset.core.groups import Groups, flat_groups, full_groups, groups_labels, is_pair
 from aptset.core.labels import columns_of
+from aptset.core.levels import Assurance, check_assurance, check_level
 from aptset.core.randomization import Chance
 from aptset.core.store import (
     FORMAT,
@@ -51,12 +52,16 @@ from aptset.core.store import (
     Tensor,
     Tensors,
     check_stored_labels,
+    damaged,
     is_storable,
     plain_labels,
     plain_value,
     unknown_kind,
     write,
 )
+from aptset.estimator.decisions import SIZES as DECISION_SIZES
+from aptset.estimator.decisions import TENSORS as DECISION_TENSORS
+from aptset.estimator.decisions import decision_rules, decisions_of
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.learning import Member
@@ -79,11 +84,14 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
         "score": flat_score(rule.score),
         "key": str(rule.key),
         **chance_facts(rule.chance),
-        "group_setting": None if groups_labels(rule.group_setting) else rule.group_setting,
+        "group_setting": flat_setting(rule.group_setting),
         "groups": flat_groups(rule.groups),
         "classes": rule.classes,
         "unseen_label_chance": float(rule.unseen_label_chance),
-        "tensors": score_tensors(fitted.held_out),
+        "tensors": {
+            **score_tensors(fitted.held_out),
+            **({} if fitted.decisions is None else fitted.decisions.tensors()),
+        },
         "weighing": rule.weighing,
         "n_members": n_members,
         "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
@@ -95,7 +103,7 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     """Return what was flattened."""
     classes: NDArray[Any] = state["classes"]
     groups = full_groups(state["groups"])
-    setting = bands_of(groups, classes) if groups.kind == "band" else state["group_setting"]
+    setting = full_setting(state["group_setting"], groups, classes)
     chance = Chance(state["u"], bool(state["randomized"]), float(state["copies"]))
     scheme, score = full_scheme(state["scheme"], where), full_score(state["score"], where)
     unseen = float(state["unseen_label_chance"])
@@ -106,7 +114,8 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     ]
     if state["n_members"]:
         models = [Member(models[0], number) for number in range(state["n_members"])]
-    return Fitted(rule, scores_from(state["tensors"], groups), models)
+    tensors = state["tensors"]
+    return Fitted(rule, scores_from(tensors, groups), models, decisions_of(tensors))
 
 
 def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
@@ -114,10 +123,49 @@ def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
     return columns_of(model.labels, classes).tolist() if isinstance(model, LabelledModel) else None
 
 
+def flat_setting(setting: Any) -> Any:
+    """Return a setting of groups without bands of labels, which the groups themselves say."""
+    if is_pair(setting):
+        return [setting[0], None if groups_labels(setting[1]) else setting[1]]
+    return None if groups_labels(setting) else setting
+
+
+def full_setting(stored: Any, groups: Groups, classes: NDArray[Any]) -> Any:
+    """Return the setting that was flattened."""
+    if isinstance(stored, list):
+        of_rows, of_labels = stored
+        return of_rows, bands_of(groups, classes) if of_labels is None else of_labels
+    return bands_of(groups, classes) if groups.kind == "band" else stored
+
+
 def bands_of(groups: Groups, classes: NDArray[Any]) -> LabelBands:
     """Return the setting that labels and their bands stand for."""
     assert groups.bands is not None
-    return LabelBands(dict(zip(classes.tolist(), [groups.names[band] for band in groups.bands], strict=True)))
+    names = groups.names if groups.rows is None else [label for _, label in groups.names]
+    return LabelBands(dict(zip(classes.tolist(), [names[band] for band in groups.bands], strict=True)))
+
+
+def flat_level(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return alpha and assurance as plain values; an assurance that nobody asked for is left out, as it always was."""
+    alpha, sure = settings["alpha"], check_assurance(settings["assurance"])
+    of_level: dict[str, Any] = {"alpha": alpha}
+    if isinstance(alpha, Mapping):
+        of_level["alpha"] = [[name, float(part)] for name, part in alpha.items()]
+    return of_level if sure is None else {**of_level, "assurance": [float(sure.confidence), sure.simultaneous]}
+
+
+def full_level(settings: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the alpha and the assurance that were flattened."""
+    alpha, sure = settings.get("alpha", 0.1), settings.get("assurance")
+    try:
+        if isinstance(alpha, list):
+            check_level(alpha := dict(map(tuple, alpha)))
+        sure = sure if sure is None else Assurance(*sure)
+    except (TypeError, ValueError) as error:
+        raise damaged(
+            where, "its alpha and its assurance must be numbers in (0, 1), or a level for each name"
+        ) from error
+    return {"alpha": alpha, "assurance": sure}
 
 
 def flat_scheme(scheme: Any) -> Any:
@@ -141,7 +189,7 @@ def flat_score(score: Any) -> Any:
     inner = score
     while isinstance(inner, Tempered | Gridded):
         inner = inner.score
-    return describe_score(score) if type(inner) in (*SCORES_BY_NAME.values(), Prevalence) else score
+    return describe_score(score) if type(inner) in (*SCORES_BY_NAME.values(), Ordered, Prevalence) else score
 
 
 def full_score(stored: Any, where: str) -> Score:
@@ -162,7 +210,7 @@ def _sizes(facts: Facts, names: Any) -> dict[str, int]:
     """Return the sizes of a classifier's tensors: a fold has a model, unless models judge together."""
     folds = {} if "judges" in names else {"folds": facts["n_models"]}
     models = {"models": facts["n_members"] or facts["n_models"], "models kept": facts["n_models"]}
-    return {**sizes_of_groups(facts, names), **models, **folds}
+    return {**sizes_of_groups(facts, names), **models, **folds, **DECISION_SIZES}
 
 
 def _rules(facts: Facts, tensors: Tensors) -> Rules:
@@ -177,6 +225,7 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
         "its labels must be among the classes": lambda: (
             (labels >= 0) & (labels < len(facts["classes"]["values"]))
         ).all(),
+        **decision_rules(tensors, facts["n"], len(facts["classes"]["values"]), len(facts["groups"]["names"])),
     }
 
 
@@ -193,7 +242,7 @@ STORE = Store(
                 "n": n_below(2**31),
                 "scheme": Field(dict),
                 "settings": Field(dict),
-                "group_setting": Field(str | int | None),
+                "group_setting": Field(str | int | list | None),
                 "known_classes": Field(dict | None),
                 "unseen_label_chance": Field(
                     int | float, "its unseen_label_chance must be in [0, 1]", lambda share: 0 <= share <= 1
@@ -212,6 +261,7 @@ STORE = Store(
                 **{name: tensor for name, tensor in SCORES.items() if name != "weights"},
                 "labels": Tensor("I64", ("labels of models",)),
                 "label_counts": Tensor("I64", ("models kept",)),
+                **DECISION_TENSORS,
             },
             _sizes,
             _rules,
@@ -258,7 +308,11 @@ def _check_saveable(settings: dict[str, Any]) -> None:
         )
     for name in settings.keys() - {"estimator", "calibration", "conformity", "classes", "random_state"}:
         value = settings[name]
-        if name == "groups" and groups_labels(value):  # they are among the groups
+        if name == "groups" and (groups_labels(value) or is_pair(value)):  # labels are among the groups
+            value = value[0] if is_pair(value) else None
+        if name == "alpha" and isinstance(value, Mapping):
+            value = next((part for part in value if not is_storable(part)), None)
+        if name == "assurance":
             continue
         if not is_storable(value.item() if isinstance(value, np.generic) else value):
             raise TypeError(
@@ -270,7 +324,8 @@ def _check_saveable(settings: dict[str, Any]) -> None:
 def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -> Facts:
     """Return what was learned, and the settings, as plain values."""
     rule, classes = fitted.rule, settings.pop("classes")
-    settings["groups"] = None if groups_labels(settings["groups"]) else settings["groups"]  # the groups below say it
+    settings["groups"] = flat_setting(settings["groups"])
+    settings |= flat_level({"assurance": settings.pop("assurance"), "alpha": settings["alpha"]})
     settings.pop("weights")  # None: a classifier with weights cannot be saved
     for name in ("calibration", "conformity"):  # null: an object, which is described below
         settings[name] = settings[name] if isinstance(settings[name], str) else None
@@ -281,8 +336,8 @@ def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -
         **common_facts(rule.score, rule.classes, fitted.held_out, rule.key, rule.chance),
         "n": of_measure["n"],
         "scores_hash": of_measure["scores_hash"],
-        "settings": {name: plain_value(value) for name, value in settings.items()},
-        "group_setting": plain_value(state["group_setting"]),
+        "settings": {name: _plain(value) for name, value in settings.items()},
+        "group_setting": _plain(state["group_setting"]),
         "known_classes": None if classes is None else plain_labels(np.asarray(classes)),
         "unseen_label_chance": state["unseen_label_chance"],
         "n_models": len(state["models"]),
@@ -296,6 +351,11 @@ def _versions_of(models: Sequence[Any]) -> dict[str, str | None]:
     values = [value for model in models[:1] for value in (model, *getattr(model, "get_params", dict)().values())]
     used = {type(value).__module__.split(".")[0] for value in values}
     return {name: _version(name) for name in _LIBRARIES if name in _ALWAYS or name in used}
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as JSON has it: a plain value, or a list of them."""
+    return [_plain(part) for part in value] if isinstance(value, list) else plain_value(value)
 
 
 def _version(package: str) -> str | None:

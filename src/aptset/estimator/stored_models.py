@@ -73,7 +73,7 @@ _DISTANCES = (
 )
 # Parts of fitted models that are no estimators themselves; skops fills them without calling them.
 _PARTS = {
-    "aptset.cli.columns": "AsText DateParts OneText",
+    "aptset.estimator.columns": "AsText DateParts OneText",
     "catboost.core": "CatBoostClassifier",
     "lightgbm.basic": "Booster",
     "lightgbm.sklearn": "LGBMClassifier",

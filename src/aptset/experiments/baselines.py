@@ -15,8 +15,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aptset import PredictionSets, conformal_rank
 from aptset.core import validate
+from aptset.core.groups import EVERYONE
 from aptset.core.labels import columns_of
-from aptset.core.validate import check_alpha, check_choice, check_generator, warn_if_too_few
+from aptset.core.levels import warn_if_too_few
+from aptset.core.validate import check_alpha, check_choice, check_generator
 from aptset.estimator.checks import check_estimator_can, check_training_data
 from aptset.estimator.fitting import probabilities_of, seed_unseeded, take
 
@@ -327,7 +329,7 @@ class ConformalQuantileClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstim
         """Return the prediction set of each row; at another alpha, the regression stays that of ``fit``."""
         check_is_fitted(self)
         level, n = self.alpha if alpha is None else alpha, len(self.corrections_)
-        warn_if_too_few({"all": n}, [check_alpha(level)], "all")
+        warn_if_too_few({"all": n}, [check_alpha(level)], EVERYONE)
         k = conformal_rank(n, level)
         probabilities = np.asarray(probabilities_of(self.model_, X, self.classes_), dtype=np.float64)
         correction = np.inf if k > n else self.corrections_[k - 1]

@@ -1,5 +1,6 @@
 """Exact conformal ranks, and how many calibration scores lie below a score."""
 
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from aptset.kernels import engines
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.buckets import buckets_between
-from aptset.kernels.engines.interface import NO_INDEX, Calibrated, Groups, Index
+from aptset.kernels.engines.interface import NO_INDEX, Calibrated, Copies, Groups, Index
 from aptset.kernels.engines.numpy_engine import count_below
 from aptset.kernels.formula import Floats
 from aptset.kernels.long_arrays import pointers_of
@@ -22,15 +23,84 @@ __all__ = ["NO_INDEX", "Calibrated", "Index", "add_counts", "count_below", "inde
 __all__ += ["p_values_of_rows", "rank_at", "size_needed"]
 
 
-def rank_at(n: int, alpha: Fraction) -> int:
-    """Return ceil((1 - alpha)(n + 1)): which smallest score of n is the threshold; above n, every label is in."""
-    return ceil((1 - alpha) * (n + 1))
+def rank_at(n: int, alpha: Fraction, risk: Fraction | None = None) -> int:
+    """Return ceil((1 - alpha)(n + 1)): which smallest score of n is the threshold; above n, every label is in.
+
+    With a ``risk`` it is the least k with P(Bin(n, 1 - alpha) >= k) <= risk: of independent calibrations a share of at
+    most ``risk`` covers less than 1 - alpha of new rows (Vovk 2012, "Conditional validity of inductive conformal
+    predictors").
+    """
+    return ceil((1 - alpha) * (n + 1)) if risk is None else n + 1 - _misses_within(n, alpha, risk)
 
 
 @lru_cache(maxsize=1024)
-def size_needed(alpha: Fraction) -> int:
-    """Return the smallest n whose rank at ``alpha`` is at most n."""
-    return ceil((1 - alpha) / alpha)
+def size_needed(alpha: Fraction, risk: Fraction | None = None) -> int:
+    """Return the smallest n whose rank at ``alpha`` is at most n; with a ``risk``, with (1 - alpha)^n <= it."""
+    if risk is None:
+        return ceil((1 - alpha) / alpha)
+    with localcontext(prec=60 + alpha.denominator.bit_length()):
+        steps = _decimal(risk).ln() / _decimal(1 - alpha).ln()
+        nearest = int(steps.to_integral_value())
+        if abs(steps - nearest) > Decimal(10) ** -30 or nearest > risk.denominator.bit_length():
+            return ceil(steps)
+    return nearest if (1 - alpha) ** nearest <= risk else nearest + 1  # a power that is the risk itself, perhaps
+
+
+_EXACT_ROWS = 500  # up to here all terms are whole numbers; beyond, their first bits decide wherever rounding cannot
+
+
+@lru_cache(maxsize=2**14)
+def _misses_within(n: int, alpha: Fraction, risk: Fraction) -> int:
+    """Return how many m from 0 upward have P(Bin(n, alpha) <= m) <= risk; the rank is n + 1 minus that."""
+    if n > _EXACT_ROWS:
+        decided = _misses_by_first_bits(n, alpha, risk)
+        if decided is not None:
+            return decided
+    missed, covered = alpha.numerator, alpha.denominator - alpha.numerator
+    term, most, below = covered**n, risk.numerator * alpha.denominator**n, 0
+    for misses in range(n + 1):
+        below += term * risk.denominator
+        if below > most:
+            return misses
+        term = term * (n - misses) * missed // ((misses + 1) * covered)  # which leaves no remainder
+    raise AssertionError("all probabilities together are 1, and no risk is as large")
+
+
+def _misses_by_first_bits(n: int, alpha: Fraction, risk: Fraction) -> int | None:
+    """Return the same from terms that are rounded down; None where their rounding might decide.
+
+    Terms count in units of the largest one times 2^-bits. A step away from it multiplies by at most 1 and rounds once,
+    so that all terms together are too small by less than the square of their number; those that were rounded to 0, and
+    left out, are smaller still.
+    """
+    missed, covered = alpha.numerator, alpha.denominator - alpha.numerator
+    bits = 200 + risk.denominator.bit_length() + n.bit_length()
+    mode = min(n, (n + 1) * missed // (missed + covered))
+    downward, upward = [1 << bits], list[int]()
+    for misses in range(mode, 0, -1):
+        downward.append(downward[-1] * misses * covered // ((n - misses + 1) * missed))
+        if not downward[-1]:
+            break
+    term = downward[0]
+    for misses in range(mode, n):
+        term = term * (n - misses) * missed // ((misses + 1) * covered)
+        upward.append(term)
+        if not term:
+            break
+    first, terms = mode + 1 - len(downward), [*reversed(downward), *upward]
+    total, error = sum(terms), 4 * len(terms) ** 2
+    below, (part, whole) = 0, risk.as_integer_ratio()
+    for misses, term in enumerate(terms, start=first):
+        below += term
+        if below * whole > part * (total + error):
+            return misses
+        if (below + error) * whole > part * total:
+            return None
+    return None
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
 
 
 _FEWEST = 64  # scores of a group that an index pays for
@@ -76,6 +146,8 @@ def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: N
     The group of a label is the one of its row (-1 for none, which adds nothing), or that of its column if
     ``row_groups`` is None. Returns the first bad row or -1.
     """
+    if calibrated.n_by_label:
+        return _by_row_group(rows, calibrated, row_groups, counts, add_counts)
 
     def work(block: Rows, start: int, stop: int) -> int:
         groups = None if row_groups is None else np.ascontiguousarray(row_groups[start:stop])
@@ -87,6 +159,9 @@ def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: N
 
 def p_values_of_rows(rows: Rows, calibrated: Calibrated, row_groups: Groups) -> tuple[Floats, int]:
     """Return the p-value of every label, and the first bad row or -1."""
+    if calibrated.n_by_label:
+        p_values = np.ones(rows.probabilities.shape)
+        return p_values, _by_row_group(rows, calibrated, row_groups, p_values, _write_p_values)
     noted, p_values = rows.room_for_seeds(), np.empty(rows.probabilities.shape)
 
     def work(block: Rows, start: int, stop: int) -> int:
@@ -101,6 +176,30 @@ def p_values_of_rows(rows: Rows, calibrated: Calibrated, row_groups: Groups) -> 
         p_values[copies.rows], bad = p_values_of_rows(rows.again(copies), calibrated, groups_of_copies)
         first_bad = copies.row_of(bad)
     return p_values, first_bad
+
+
+def _write_p_values(rows: Rows, calibrated: Calibrated, row_groups: Groups, out: Floats) -> int:
+    out[:], first_bad = p_values_of_rows(rows, calibrated, row_groups)
+    return first_bad
+
+
+def _by_row_group(rows: Rows, calibrated: Calibrated, row_groups: Groups, out: NDArray[Any], work: Any) -> int:
+    """Do what labels alone decide for the rows of each group; rows of a group never seen stay as they are."""
+    rows, bads = rows.seeded(), []  # copies may stand in other groups
+    assert row_groups is not None
+    assert rows.seeds is not None
+    for group in np.unique(row_groups).tolist():
+        inside = np.flatnonzero(row_groups == group)
+        same, part = rows.again(Copies(inside, rows.seeds[inside])), out[inside]
+        bad = _first_bad(same) if group < 0 else work(same, calibrated.of_row_group(group), None, part)
+        out[inside] = part
+        bads.append(int(inside[bad]) if bad >= 0 else -1)
+    return first_bad_row(bads or [-1])
+
+
+def _first_bad(rows: Rows) -> int:
+    """Look at rows for no other reason than that some may be bad."""
+    return lower(rows, np.full(rows.probabilities.shape, np.inf))
 
 
 def lower(rows: Rows, lowest: Floats) -> int:

@@ -109,6 +109,14 @@ class OwnMass:
     u: float
 
 
+@dataclass(frozen=True, eq=False)
+class Ordering:
+    """The fast form of a score of ordered labels: the column of each label from low to high, and how intervals grow."""
+
+    columns: NDArray[np.int64]
+    is_central: bool
+
+
 @dataclass(frozen=True)
 class Places:
     """Where the labels of some rows stand: all that a score may look at.
@@ -120,7 +128,7 @@ class Places:
     Attributes
     ----------
     own : array
-        Mass of the label.
+        Mass of the label. Columns are in the order of the classes, so a score may look at neighbours.
     above : array
         Mass of the labels that stand before it in its row: those more likely, and equal ones that chance put first.
     rank : array
@@ -173,7 +181,7 @@ class Places:
 class Formula:
     """A score as the loops take it: weights, or any function of places; and the power that probabilities are raised to.
 
-    A function may come with a fast form of its own (``own_mass``), which means the same to the last bit.
+    A function may come with a fast form of its own (``fast``), which means the same to the last bit.
 
     The power is a multiple of ``POWER_STEP``: products and square roots then give it, with the same bits everywhere.
     With a ``grid``, a power of two, the score is rounded up to a multiple of it. Calibration scores are; those of new
@@ -184,7 +192,7 @@ class Formula:
     of: Callable[[Places], Floats] | None = None
     power: float = 1.0
     grid: float | None = None
-    own_mass: OwnMass | None = None
+    fast: OwnMass | Ordering | None = None
 
     def on_grid(self, scores: Floats) -> Floats:
         """Return calibration scores as they are compared: rounded up, if there is a grid."""

@@ -219,6 +219,14 @@ def chance_within(sizes: NDArray[np.int64], alpha: Fraction, within: float) -> F
     return chances
 
 
+def chance_at_most(n: int, alpha: Fraction, risk: Fraction, within: float) -> float:
+    """Return the chance that an assured calibration on n rows covers at most 1 - alpha plus a margin."""
+    from scipy.special import betainc
+
+    k, high = rank_at(n, alpha, risk), float(1 - alpha) + within
+    return 1.0 if high >= 1 else 0.0 if k > n else float(betainc(k, n + 1 - k, high))
+
+
 def _allowed_above(sizes: NDArray[np.int64], alpha: Fraction) -> NDArray[np.int64]:
     """Return n + 1 - k, the whole part of alpha (n + 1), for each n, rising: counted on from the first, in integers."""
     first, share, whole = int(sizes[0]), alpha.numerator, alpha.denominator
@@ -228,11 +236,13 @@ def _allowed_above(sizes: NDArray[np.int64], alpha: Fraction) -> NDArray[np.int6
     return np.array([n + 1 - rank_at(n, alpha) for n in sizes.tolist()], dtype=np.int64)
 
 
-def realised_coverage(n: int, alpha: Fraction, points: int = 201) -> tuple[Floats, Floats]:
+def realised_coverage(
+    n: int, alpha: Fraction, risk: Fraction | None = None, points: int = 201
+) -> tuple[Floats, Floats]:
     """Return coverages that a calibration on n rows may realise, and their density, Beta(k, n + 1 - k)."""
     from scipy.stats import beta
 
-    k = rank_at(n, alpha)
+    k = rank_at(n, alpha, risk)
     law = beta(k, n + 1 - k)
     grid = np.linspace(float(law.ppf(1e-4)), float(law.ppf(1 - 1e-4)), points)
     return grid, np.asarray(law.pdf(grid))

@@ -7,6 +7,7 @@ Angelopoulos, Bates, Jordan and Tibshirani 2023, macro coverage that of Ding, Fe
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.core import validate
+from aptset.core.labels import hashable
+from aptset.core.levels import levels_of_mapping
 from aptset.core.validate import check_alpha
+from aptset.kernels.formula import Floats
 from aptset.metrics.estimates import Estimate, check_confidence, means_of_sums, share_of_count, shares_of_counts
 from aptset.metrics.outcome import Outcome
 
@@ -131,7 +135,7 @@ def size_stratified_coverage(
 def coverage_gap(
     sets: Any,
     labels: ArrayLike,
-    alpha: float | None = None,
+    alpha: float | Mapping[Any, float] | None = None,
     by: Any = "label",
     *,
     classes: ArrayLike | None = None,
@@ -139,7 +143,8 @@ def coverage_gap(
 ) -> Estimate:
     """Return how unevenly coverage is shared out over labels or groups.
 
-    With ``alpha``: the mean distance of the groups' coverages from 1 - alpha. Without: the largest coverage minus the
+    With ``alpha``, which may be a mapping with one level for each label or group: the mean distance of the groups'
+    coverages from 1 - alpha. Without: the largest coverage minus the
     smallest. The interval is what simultaneous Clopper-Pearson intervals of the groups allow: wide, but valid.
 
     Examples
@@ -148,11 +153,28 @@ def coverage_gap(
     >>> float(aptset.coverage_gap([["a"], ["a", "b"], ["b"]], ["a", "b", "a"]))
     0.5
     """
-    target = None if alpha is None else float(1 - check_alpha(alpha))
-    return gap_of_counts(Outcome.of(sets, labels, classes).counts(by), target, check_confidence(confidence))
+    sums = Outcome.of(sets, labels, classes).sums(by)
+    target = None if alpha is None else 1 - levels_by_name(alpha, sums.names)
+    return gap_of_counts(
+        list(zip(sums.covered.tolist(), sums.rows.tolist(), strict=True)), target, check_confidence(confidence)
+    )
 
 
-def gap_of_counts(counts: list[tuple[int, int]], target: float | None, confidence: float) -> Estimate:
+def levels_by_name(alpha: Any, names: Sequence[Any]) -> Floats:
+    """Return the level of each label or group that occurs: its own of a mapping, else one for all."""
+    if not isinstance(alpha, Mapping):
+        return np.full(len(names), float(check_alpha(alpha)))
+    levels = levels_of_mapping(alpha)
+    missing = [name for name in names if hashable(name) not in levels]
+    if missing:
+        raise ValueError(
+            f"alpha must name the level of every label or group that occurs; {missing[0]!r} is missing, and "
+            f"{list(levels)[:8]} came."
+        )
+    return np.array([levels[hashable(name)] for name in names])
+
+
+def gap_of_counts(counts: list[tuple[int, int]], target: float | Floats | None, confidence: float) -> Estimate:
     """Return the coverage gap over parts of which so many of so many rows are covered."""
     if not counts:
         return Estimate(math.nan, 0.0, 1.0, 0)
@@ -199,7 +221,7 @@ def labels_below(
     labels: ArrayLike,
     level: float | None = None,
     *,
-    alpha: float | None = None,
+    alpha: float | Mapping[Any, float] | None = None,
     classes: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
@@ -211,8 +233,9 @@ def labels_below(
         As in :func:`coverage`.
     level : float, optional
         The coverage that labels should reach.
-    alpha : float, optional
-        The level of the sets, from which 1 - 2 alpha is taken if no ``level`` is given; by default 0.1.
+    alpha : float or mapping, optional
+        The level of the sets, or of each label, from which 1 - 2 alpha is taken if no ``level`` is given; by default
+        0.1.
 
     Returns
     -------
@@ -226,18 +249,25 @@ def labels_below(
     >>> float(aptset.labels_below([["a"], ["a"], ["a", "b"], ["a"]], ["a", "a", "a", "b"], level=0.8))
     0.5
     """
-    wanted = check_level(level, None if alpha is None else check_alpha(alpha))
-    sure, counts = check_confidence(confidence), Outcome.of(sets, labels, classes).counts()
-    if not counts:
+    sure, sums = check_confidence(confidence), Outcome.of(sets, labels, classes).sums()
+    wanted = _wanted(level, alpha, sums.names)
+    if not len(sums.rows):
         return Estimate(math.nan, 0.0, 1.0, 0)
-    each = 1 - (1 - sure) / len(counts)
-    covered, rows = np.array(counts).T
-    shares = shares_of_counts(covered, rows, each)
+    each = 1 - (1 - sure) / len(sums.rows)
+    shares = shares_of_counts(sums.covered, sums.rows, each)
     value, low, high = (
-        sum(bound < wanted for bound in bounds) / len(counts)
+        sum(bound < reach for bound, reach in zip(bounds, wanted, strict=True)) / len(wanted)
         for bounds in zip(*((share, share.high, share.low) for share in shares), strict=True)
     )
-    return Estimate(value, low, high, sum(rows for _, rows in counts))
+    return Estimate(value, low, high, int(sums.rows.sum()))
+
+
+def _wanted(level: float | None, alpha: Any, names: Sequence[Any]) -> list[float]:
+    """Return the coverage that each label should reach."""
+    if isinstance(alpha, Mapping) and level is None:
+        return [check_level(None, check_alpha(part)) for part in levels_by_name(alpha, names).tolist()]
+    one = None if alpha is None or isinstance(alpha, Mapping) else check_alpha(alpha)
+    return [check_level(level, one)] * len(names)
 
 
 def mean_size(sets: Any, *, confidence: float = 0.95) -> Estimate:

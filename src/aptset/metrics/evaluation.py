@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike
 
 from aptset.core import validate
 from aptset.core.displays import Display, bars_of
-from aptset.core.labels import check_length
+from aptset.core.labels import as_labels, check_length, distinct, hashable
+from aptset.core.levels import levels_of_mapping
 from aptset.core.overlapping import Overlapping
 from aptset.core.tables import Backend, html_table, make_table
 from aptset.core.validate import check_alpha
 from aptset.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
-from aptset.metrics.coverages import check_level
+from aptset.metrics.coverages import check_level, levels_by_name
 from aptset.metrics.estimates import Estimate, check_confidence, percent, share_of_count
 from aptset.metrics.evaluation_rows import (
     EvaluationRows,
@@ -110,8 +111,10 @@ class Evaluation:
         If X was given.
     overall, parts : dict
         The same numbers by name.
-    alpha : float or None
-        The level of the sets, if given.
+    alpha : float, dict or None
+        The level of the sets, or of each label or group, if given.
+    judged : dict
+        For levels of labels or groups: the coverage that was asked of each, beside the one that was measured.
     n : int
         Number of rows.
     evidence : EvaluationRows or None
@@ -136,7 +139,7 @@ class Evaluation:
 
     overall: dict[str, Measured | None]
     parts: dict[str, dict[Any, Estimate] | None]
-    alpha: float | None
+    alpha: float | dict[Any, float] | None
     n: int
     evidence: EvaluationRows | None = field(default=None, repr=False, compare=False)
     confidence: float = 0.95
@@ -175,6 +178,25 @@ class Evaluation:
         assert measured is not None, "metrics of all rows without features are always known"
         return as_estimate(measured)
 
+    @property
+    def one_level(self) -> float:
+        """The level of all sets, for what can show no more than one; 0 where none was given."""
+        return self.alpha if isinstance(self.alpha, float) else 0.0
+
+    @property
+    def judged_by(self) -> Literal["label", "group"]:
+        """Whether levels that differ are those of labels or of groups."""
+        levels, labels = self.alpha if isinstance(self.alpha, dict) else {}, self.parts.get("by_label") or {}
+        return "label" if all(hashable(label) in levels for label in labels) else "group"
+
+    @property
+    def judged(self) -> dict[Any, tuple[float, Estimate]]:
+        """For levels of labels or groups: 1 - alpha of each that occurs, and its coverage."""
+        if not isinstance(self.alpha, dict):
+            return {}
+        measured = self.parts.get(f"by_{self.judged_by}") or {}
+        return {name: (1 - self.alpha[hashable(name)], estimate) for name, estimate in measured.items()}
+
     def estimates(self) -> Iterator[tuple[Metric, Estimate]]:
         """Yield every metric over all rows that is known, those of features last."""
         for metric in sorted(METRICS.values(), key=lambda metric: metric.needs_features):
@@ -196,7 +218,8 @@ class Evaluation:
 
         The lowest of many is low by chance too. Its interval is therefore the one that holds for all of them at once
         (Bonferroni), and so for the one that was chosen because it came out lowest. Empty sets, which cover nothing,
-        are left out of the sizes. (The smallest sets cover least by construction where u decides about a label: see
+        are left out of the sizes. Where labels or groups have levels of their own it is the one that falls shortest of
+        its own. (The smallest sets cover least by construction where u decides about a label: see
         :func:`size_stratified_coverage`. What is printed leaves sizes out.)
 
         Examples
@@ -213,7 +236,8 @@ class Evaluation:
         if not values:
             return None
         each = 1 - (1 - self.confidence) / len(values)
-        name = min(values, key=lambda name: (values[name] != values[name], float(values[name])))
+        asked = {name: promised for name, (promised, _) in self.judged.items()} if by == self.judged_by else {}
+        name = min(values, key=lambda name: (values[name] != values[name], values[name] - asked.get(name, 0.0)))
         return name, share_of_count(values[name].count or 0, values[name].n, each)
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
@@ -261,25 +285,25 @@ class Evaluation:
         if kind == "reliability" and self.model is not None:
             return self._reliability(self.model.claimed)
         one = BREAKDOWNS[kind]
-        marks = [1 - self.alpha] if one.words == "coverage" and self.alpha is not None else []
+        marks = [1 - self.alpha] if one.words == "coverage" and isinstance(self.alpha, float) else []
         return bars_of(self.parts[kind] or {}, one.words, one.by, marks)
 
     def _reliability(self, claimed: dict[int, float]) -> Display:
         """Return coverage by size beside what the model says of it."""
         shown = bars_of(self.by_size, "coverage", "size")
         columns = {**shown.columns, "probability by the model": [claimed[size] for size in self.by_size]}
-        marks = [] if self.alpha is None else [1 - self.alpha]
+        marks = [1 - self.alpha] if isinstance(self.alpha, float) else []
         title = "Reliability of set sizes"
         return Display(columns, "bar", title, "size", "coverage", marks, points="probability by the model")
 
     def advice(self) -> str:
         """Return one line where the model is better than asked for, so that sets come out empty; else nothing."""
         empty = self.overall.get("empty_rate")
-        if self.alpha is None or not isinstance(empty, Estimate) or not empty.count:
+        if not isinstance(self.alpha, float) or not isinstance(empty, Estimate) or not empty.count:
             return ""
         facts = {"asked": f"{100 * (1 - self.alpha):.4g} %", "empty": percent(empty, self.n)}
         if self.model is None:
-            return self._seems_better(empty.count, facts)
+            return self._seems_better(self.alpha, empty.count, facts)
         right = self.model.accuracy
         if not is_better_than_asked(right, self.alpha):
             return ""
@@ -287,10 +311,10 @@ class Evaluation:
         way_out = BETTER_THAN_ASKED["never_stops" if level is None else "stops"].format(stops=f"{level or 0:g}")
         return BETTER_THAN_ASKED["better"].format(**facts, right=percent(right, right.n), way_out=way_out)
 
-    def _seems_better(self, empty: int, facts: dict[str, str]) -> str:
+    def _seems_better(self, alpha: float, empty: int, facts: dict[str, str]) -> str:
         """Say so where only sets are known: one-label sets that cover are right guesses, and there are many."""
         one = self.overall.get("singleton_accuracy")
-        if not isinstance(one, Estimate) or (one.count or 0) <= (1 - (self.alpha or 0)) * (self.n - empty):
+        if not isinstance(one, Estimate) or (one.count or 0) <= (1 - alpha) * (self.n - empty):
             return ""
         return BETTER_THAN_ASKED["seems_better"].format(**facts, way_out=BETTER_THAN_ASKED["smaller"])
 
@@ -300,7 +324,7 @@ class Evaluation:
         return f"labels below {check_level(None, None):g}" if is_assumed else metric.words
 
     def _title(self) -> str:
-        at_alpha = "" if self.alpha is None else f" at alpha={self.alpha:g}"
+        at_alpha = "" if self.alpha is None else f" at alpha={_shown(self.alpha)}"
         return f"Evaluation of {self.n} prediction sets{at_alpha}"
 
     def _lines(self) -> Iterator[tuple[str, Estimate, str]]:
@@ -319,11 +343,21 @@ class Evaluation:
             (name, f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}", _behind(value), whom)
             for name, value, whom in self._lines()
         ]
-        notes = [] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"]
+        notes = [line.strip() for line in self._judged()]
+        notes += [] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"]
         return html_table(self._title(), ("", "value", "interval", "rows", "for"), rows, [*notes, self.advice()])
+
+    def _judged(self) -> list[str]:
+        """Return the coverage of labels or groups that have levels of their own."""
+        judged = list(self.judged.items())[:_MOST_JUDGED]
+        return [
+            f"  {f'coverage of {name}':<28} {estimate!r}, at least {promised:g} was asked for"
+            for name, (promised, estimate) in judged
+        ]
 
     def __repr__(self) -> str:
         lines = [f"  {name:<28} {value!r}{whom and f' for {whom}'}" for name, value, whom in self._lines()]
+        lines += self._judged()
         if self.worst_slice is not None:
             lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
         advice = self.advice()
@@ -335,13 +369,34 @@ def _behind(value: Estimate) -> str:
     return f"{value.n}" if value.count is None else f"{value.count} of {value.n}"
 
 
+_MOST_JUDGED = 12  # labels or groups that are printed one by one
+
+
+def _shown(alpha: float | dict[Any, float]) -> str:
+    return f"{alpha:g}" if isinstance(alpha, float) else repr(alpha)
+
+
+def check_judged(alpha: Any, labels: Any, groups: Any, p_values: Any) -> tuple[float | dict[Any, float] | None, Any]:
+    """Return the level, and that of labels alone: levels of groups say nothing about labels."""
+    if not isinstance(alpha, Mapping):
+        return None if alpha is None else float(check_alpha(alpha)), alpha
+    if p_values is not None:
+        raise ValueError("p_values must be left out where alpha is a mapping: what is drawn from them has one level.")
+    levels = levels_of_mapping(alpha)
+    of_labels = all(hashable(label) in levels for label in distinct(as_labels(labels, "labels")).tolist())
+    if of_labels or groups is None:  # what is missing, metrics say
+        return levels, alpha
+    levels_by_name(alpha, list(dict.fromkeys(as_group_list(groups) or [])))
+    return levels, None
+
+
 def evaluate(
     sets: Any,
     labels: ArrayLike,
     X: Any = None,
     groups: ArrayLike | Overlapping | None = None,
     *,
-    alpha: float | None = None,
+    alpha: float | Mapping[Any, float] | None = None,
     classes: ArrayLike | None = None,
     confidence: float = 0.95,
     random_state: Any = 0,
@@ -362,8 +417,9 @@ def evaluate(
         Features, to look for the worst slice.
     groups : array or Overlapping, optional
         A group for each row, or those that it is in, to break coverage and size down.
-    alpha : float, optional
-        The level of the sets: drawn as a reference, and the target of the coverage gap.
+    alpha : float or mapping, optional
+        The level of the sets: drawn as a reference, and the target of the coverage gap. A mapping has a level for each
+        label (or each of the ``groups``), and each is judged against its own.
     classes : array, optional
         The label of each column of a mask; by default the column numbers.
     confidence : float, default=0.95
@@ -396,19 +452,22 @@ def evaluate(
     1
     """
     checked = PredictionSets.of(sets, classes)
-    level = None if alpha is None else float(check_alpha(alpha))
+    level, of_labels = check_judged(alpha, labels, groups, p_values)
     if groups is not None:
         check_length(as_group_list(groups) or groups, len(checked), "groups")
     check_needs_p_values(p_values, n=n, allow_empty=allow_empty)
     rows = None
-    if p_values is not None:
+    if p_values is not None and not isinstance(level, dict):
         rows = EvaluationRows.of(checked, labels, p_values, probabilities, groups, X, level, n, allow_empty)
     model = None
     if probabilities is not None:
         chances = check_matrix(probabilities, (len(checked), len(checked.classes)), "probabilities")
         model = words_of_model(checked, labels, chances, check_confidence(confidence))
     outcome = Outcome.of(checked, labels)
-    kinds, common = outcome.by_kind(), {"alpha": alpha, "X": X, "random_state": random_state, "confidence": confidence}
+    kinds, common = (
+        outcome.by_kind(),
+        {"alpha": of_labels, "X": X, "random_state": random_state, "confidence": confidence},
+    )
     return Evaluation(
         overall={
             name: one.measure(outcome if one.needs_features or not one.streams else kinds, **common)

@@ -13,6 +13,7 @@ import numpy as np
 
 from aptset.core import validate
 from aptset.core.displays import Display
+from aptset.core.levels import Assurance, check_assurance
 from aptset.core.validate import check_alpha, check_sample_size
 from aptset.kernels.counting import rank_at, size_needed
 from aptset.kernels.formula import Floats
@@ -22,6 +23,7 @@ from aptset.metrics.coverage_distribution import (
     State,
     beta_binomial,
     central_range,
+    chance_at_most,
     chance_within,
     realised_coverage,
     state_of,
@@ -172,6 +174,8 @@ class CalibrationSize(int):
     ----------
     alpha, within, confidence : float
         What was asked for.
+    assurance : Assurance or None
+        What was asked for.
     achieved : float
         The chance, with this many samples, that the realised coverage is within the margin.
     """
@@ -180,35 +184,50 @@ class CalibrationSize(int):
     within: float
     confidence: float
     achieved: float
+    assurance: Assurance | None = None
 
     def frame(self) -> dict[str, Floats]:
         """Return the density of the realised coverage as columns ``coverage`` and ``density``."""
-        coverage, density = realised_coverage(int(self), self.alpha)
+        coverage, density = realised_coverage(
+            int(self), self.alpha, None if self.assurance is None else self.assurance.risk(1)
+        )
         return {"coverage": coverage, "density": density}
 
     def plot(self) -> Display:
         """Draw the law of the realised coverage, with the margin."""
         target = float(1 - self.alpha)
-        marks = [target - self.within, target, target + self.within]
+        low = target - self.within if self.assurance is None else target
+        marks = sorted({low, target, target + self.within})
         title = f"Realised coverage after calibration on {int(self)} samples"
         return Display(self.frame(), "line", title, "coverage", "density", marks)
 
 
-def calibration_size(alpha: float, within: float = 0.01, confidence: float = 0.95) -> CalibrationSize:
+def calibration_size(
+    alpha: float,
+    within: float | None = None,
+    confidence: float = 0.95,
+    *,
+    assurance: float | Assurance | None = None,
+) -> CalibrationSize:
     """Return how many calibration samples make the realised coverage stay within a margin of 1 - alpha.
 
     Given the calibration sample, the coverage of split calibration follows Beta(k, n + 1 - k), where
     k = ceil((1 - alpha)(n + 1)). The answer is the smallest n from which on the chance of a coverage in
-    [1 - alpha - within, 1 - alpha + within] is at least ``confidence``.
+    [1 - alpha - within, 1 - alpha + within] is at least ``confidence``. With ``assurance`` k is the assured rank: the
+    coverage is at least 1 - alpha with that probability, and the answer is the smallest n from which on it is at most
+    1 - alpha + within with probability ``confidence``, or without a margin the smallest n at which any label can be
+    left out.
 
     Parameters
     ----------
     alpha : float
         Miscoverage level.
-    within : float, default=0.01
-        The margin.
+    within : float, optional
+        The margin; by default 0.01, and none with ``assurance``.
     confidence : float, default=0.95
         The chance to stay within it.
+    assurance : float or Assurance, optional
+        That of the sets, as in :func:`conformal_rank`.
 
     Returns
     -------
@@ -221,7 +240,13 @@ def calibration_size(alpha: float, within: float = 0.01, confidence: float = 0.9
     >>> size = aptset.calibration_size(0.1, within=0.02)
     >>> int(size), round(size.achieved, 3)
     (854, 0.95)
+    >>> int(aptset.calibration_size(0.1, assurance=0.95))
+    29
     """
+    sure = check_assurance(assurance)
+    if sure is not None:
+        return _assured_size(alpha, within, confidence, sure)
+    within = 0.01 if within is None else within
     level, margin, chance = (
         check_alpha(alpha),
         validate.share(within, "within", "the margin around 1 - alpha"),
@@ -243,4 +268,27 @@ def calibration_size(alpha: float, within: float = 0.01, confidence: float = 0.9
     size = CalibrationSize(last_short + 1)
     size.alpha, size.within, size.confidence = level, margin, chance
     size.achieved = float(chance_within(np.array([int(size)]), level, margin)[0])
+    return size
+
+
+def _assured_size(alpha: float, within: float | None, confidence: float, assurance: Assurance) -> CalibrationSize:
+    """Return the smallest n at which assured sets leave labels out, and cover little more than was asked for."""
+    level, chance, risk = check_alpha(alpha), check_confidence(confidence), assurance.risk(1)
+    margin = None if within is None else validate.share(within, "within", "the margin above 1 - alpha")
+    least = high = check_size_exists(size_needed(level, risk), alpha, within)
+    if margin is not None:
+        low = high
+        while chance_at_most(high, level, risk, margin) < chance:
+            low, high = high, check_size_exists(2 * high, alpha, within)
+        while high - low > 1:
+            middle = (low + high) // 2
+            reached = chance_at_most(middle, level, risk, margin) >= chance
+            low, high = (low, middle) if reached else (middle, high)
+        around = min(max(50, int(3 / level)), 1000)  # ranks are whole: the chance wobbles with n
+        sizes = range(max(least, high - around), high + around)
+        short = [n for n in sizes if chance_at_most(n, level, risk, margin) < chance]
+        high = short[-1] + 1 if short else least
+    size = CalibrationSize(high)
+    size.alpha, size.within, size.confidence, size.assurance = level, margin or 0.0, chance, assurance
+    size.achieved = chance_at_most(high, level, risk, size.within)
     return size

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.labels import as_objects
-from aptset.core.validate import check_alpha
 from aptset.metrics import BREAKDOWNS, METRICS
 from aptset.metrics.estimates import check_confidence
-from aptset.metrics.evaluation import Evaluation
+from aptset.metrics.evaluation import Evaluation, check_judged
 from aptset.metrics.outcome import Outcome
 
 
@@ -103,12 +102,13 @@ class RunningSums:
             self.by_group = self.by_group or RowCounts()
             self.by_group.add(groups, sizes, covered)
 
-    def evaluation(self, alpha: float | None = None, confidence: float = 0.95) -> Evaluation:
+    def evaluation(self, alpha: Any = None, confidence: float = 0.95) -> Evaluation:
         """Return what :func:`aptset.evaluate` says of the same rows at once."""
-        level, sure = None if alpha is None else float(check_alpha(alpha)), check_confidence(confidence)
+        sure = check_confidence(confidence)
         most = len(self.members.union(self.by_label.values))  # every label that came, in a set or as the truth
         outcome, _ = self.by_label.outcome(most)
         within, groups = (outcome, None) if self.by_group is None else self.by_group.outcome(most)
+        level, alpha = check_judged(alpha, outcome.labels, groups, None)
         return Evaluation(
             overall={name: one.measure(outcome, alpha=alpha, confidence=sure) for name, one in METRICS.items()},
             parts={

@@ -13,12 +13,13 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from aptset import Evaluation
+from aptset import Assurance, Evaluation
 from aptset.core import validate
 from aptset.core.files import atomic_write
 from aptset.core.runner import counting
 from aptset.core.tables import column_values, plain_list
 from aptset.core.validate import install
+from aptset.reports.deciding import who_decides
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import Summary, summarise
 
@@ -149,6 +150,7 @@ def report(
     weights: ArrayLike | None = None,
     normalize: bool | None = None,
     logits: bool = False,
+    assurance: float | Assurance | None = None,
 ) -> Report:
     """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
@@ -187,6 +189,9 @@ def report(
     normalize, logits : bool, optional
         Of probabilities, as in :meth:`Calibration.predict_set`: the page shows the sets that it returns for the same
         rows.
+    assurance : float or Assurance, optional
+        As in ``predict_set``, by default the classifier's: the page opens at the level at which assured sets run, and
+        says which was asked for. For sets without groups.
 
     Returns
     -------
@@ -207,11 +212,19 @@ def report(
     target = None if path is None else check_page_path(path)
     need_jinja()
     with counting(_work(source, y), "report", validate.flag(progress, "progress")) as on_rows:
-        of_rows = {"u": u, "ids": ids, "weights": weights, "normalize": normalize, "logits": logits}
+        of_rows = {
+            "u": u,
+            "ids": ids,
+            "weights": weights,
+            "normalize": normalize,
+            "logits": logits,
+            "assurance": assurance,
+        }
         evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)
         names = column_values(X, ids) if isinstance(ids, str) else None if ids is None else plain_list(ids)
-        made = Report(render(summarise(evaluation, str(title), count, random_state, names)), evaluation)
+        deciding = who_decides(source, evaluation.evidence)
+        made = Report(render(summarise(evaluation, str(title), count, random_state, deciding, names)), evaluation)
         on_rows(evaluation.n)
     if target is not None:
         made.save(target)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aptset import Calibration, CrossCalibration, Evaluation, PredictionSets, Split, evaluate
 from aptset.calibration.labelled_rows import NAME, take_ids
-from aptset.conformal.checks import folds_in_order
+from aptset.conformal.checks import check_level_offered, folds_in_order
 from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import check_new_weights, effective_in_words
@@ -21,10 +21,12 @@ from aptset.conformal.scheme import Scheme
 from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, columns_of
+from aptset.core.levels import Level, alpha_of, check_level
 from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, softmax_of
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.randomization import Chance, refuse_fresh
 from aptset.core.validate import all_at_once, check_flag, check_flag_or_none
+from aptset.kernels.counting import ratios
 from aptset.kernels.formula import Floats, normalised
 from aptset.kernels.rows import Rows, label_scores
 from aptset.metrics.coverage_distribution import FoldCounts
@@ -105,6 +107,9 @@ def group_of_rows(groups: Groups, columns: Columns, ids: Ids | None) -> NDArray[
     if ids is None:
         known = groups.ids_of_labels(None, np.maximum(columns, 0)).astype(np.int64)
         return np.where(columns < 0, -1, known)
+    if groups.kind == "pair":
+        known = groups.ids_of_labels(ids, np.maximum(columns, 0)).astype(np.int64)
+        return np.where((columns < 0) | (ids < 0), -1, known)
     return np.zeros(len(columns), dtype=np.int64) if groups.kind == "all" else np.asarray(ids, dtype=np.int64)
 
 
@@ -154,6 +159,33 @@ OnRows = Callable[[float], None]
 _NEARLY_ONE = 0.999999999
 
 
+def level_of_page(held_out: Thresholds, level: Level) -> tuple[float, str]:
+    """Return the one level that a page opens at, and what it stands for where it is not what was asked for.
+
+    Sets with assurance are those of p-values above 1 - rank / (n + 1).
+    """
+    if isinstance(level, Fraction):
+        return float(level), ""
+    if not isinstance(level.alpha, Fraction):
+        raise ValueError(
+            "alpha must be one number for a report, whose slider moves one level for all labels; got "
+            f"{alpha_of(level)}. "
+            "evaluate(sets, y, alpha=...) judges each label or group against its own."
+        )
+    check_level_offered(held_out, level)
+    if held_out.groups.kind != "all":
+        raise ValueError(
+            "assurance must be left out of a report about groups, in each of which it runs at another level. "
+            "evaluate(sets, y, groups=..., alpha=...) judges them."
+        )
+    n, (rank, _) = held_out.n, held_out.ranks(level)
+    if rank > n:
+        raise ValueError(f"{n} calibration rows are too few for {level}: every set holds every label.")
+    runs_at = float(ratios(np.array([n + 1 - rank]), np.array([n + 1]))[0])
+    asked = f"alpha = {float(level.alpha):g} with {level.assurance}"
+    return runs_at, f"{asked}, which runs at {runs_at:.4g}: this calibration covers {float(1 - level.alpha):g} at least"
+
+
 def evaluation_of(
     source: Any,
     X: Any,
@@ -163,6 +195,7 @@ def evaluation_of(
     alpha: float | None,
     random_state: Any,
     on_rows: OnRows,
+    assurance: Any = None,
     **chance: Any,
 ) -> Evaluation:
     """Return the evaluation that a report is made from; ``chance`` holds what else ``predict_set`` takes.
@@ -183,9 +216,10 @@ def evaluation_of(
     chance = _without_form(source, **chance)
     with all_at_once():
         if isinstance(source, Calibration | CrossCalibration):
-            level = 0.1 if alpha is None else alpha
+            level = check_level(0.1 if alpha is None else alpha, assurance)
             return _of_calibration(source, X, y, groups, features, level, random_state, chance)
-        return _of_classifier(source, X, y, groups, features, alpha, random_state, on_rows, chance)
+        (runs_at,) = source._levels([source._asked_one(alpha, assurance)], source.fitted_.promises)
+        return _of_classifier(source, X, y, groups, features, runs_at, random_state, on_rows, chance)
 
 
 def _without_form(source: Any, normalize: bool | None = None, logits: bool = False, **chance: Any) -> dict[str, Any]:
@@ -207,7 +241,7 @@ def _of_classifier(
     y: Any,
     groups: Any,
     features: Any,
-    alpha: float | None,
+    asked: Level,
     random_state: Any,
     on_rows: OnRows,
     chance: dict[str, Any],
@@ -215,15 +249,18 @@ def _of_classifier(
     check_new_weights(chance.pop("weights", None), 0, False, "by a classifier, whose weights are a setting of its own")
     held_out = classifier.calibration_.held_out
     fitted = classifier.fitted_.with_models()
-    passed = groups if held_out.groups.kind == "row" and fitted.rule.group_setting is None else None
-    level = classifier.input_level(alpha)
+    passed = groups if held_out.groups.kind in ("row", "pair") and fitted.rule.group_setting is None else None
+    level, assured = level_of_page(held_out, asked)
     (samples, _) = fitted.rule.samples(X, passed, **chance)
     levels = [Fraction(str(level)), Fraction(str(_NEARLY_ONE))]
     rule, columns = fitted.rule, columns_of(as_labels(y, "y"), fitted.rule.classes)
     check_length(columns, len(samples), "y")
     answer = ask(fitted, samples, columns, levels, classifier.allow_empty, on_rows)
     sets, last = answer.sets
-    settings = {"Model": _short_name(classifier.estimator), "Levels": f"{classifier.level}, alpha runs at {level:g}"}
+    settings = {
+        "Model": _short_name(classifier.estimator),
+        "Levels": assured or f"{classifier.level}, alpha runs at {level:g}",
+    }
     settings |= _settings(rule.scheme.name, held_out, str(rule.score), rule.chance, classifier.allow_empty)
     unseen = classifier.unseen_label_chance_
     known = f"the {len(rule.classes)} labels that are known"
@@ -245,7 +282,7 @@ def _of_calibration(
     y: Any,
     groups: Any,
     features: Any,
-    alpha: float,
+    asked: Level,
     random_state: Any,
     chance: dict[str, Any],
 ) -> Evaluation:
@@ -257,11 +294,12 @@ def _of_calibration(
         probabilities, ids = take_ids(probabilities, chance["ids"])
         probabilities = tensor_of(probabilities).cpu() if is_on_device(probabilities) else probabilities
         chance = {**chance, "ids": ids}
-    by = groups if calibration.held_out.groups.kind == "row" else None
+    by = groups if calibration.held_out.groups.kind in ("row", "pair") else None
+    alpha, assured = level_of_page(calibration.held_out, asked)
     sets, last = calibration.predict_set(probabilities, [alpha, _NEARLY_ONE], groups=by, **chance)
     p_values = np.asarray(on_host(calibration.p_values(probabilities, groups=by, **chance)))
     held_out, randomized, may_be_empty = calibration.held_out, calibration.chance.randomized, calibration.allow_empty
-    settings = {"Model": "probabilities were given"}
+    settings = {"Model": "probabilities were given", **({"Levels": assured} if assured else {})}
     settings |= _settings(scheme.name, held_out, str(calibration.conformity), calibration.chance, may_be_empty)
     columns = columns_of(as_labels(y, "y"), calibration.classes)
     check_length(columns, len(sets), "y")
@@ -325,7 +363,7 @@ def _origin(
     law: dict[str, Any] = {"folds": folds, "is_weighted": held_out.is_weighted}
     if folds is None and not held_out.is_weighted:
         sizes = (*held_out.sizes.tolist(), 0)  # a group never seen comes last: its sets hold every label
-        of_row = np.where(of_row < 0, len(sizes) - 1, of_row) if kind == "row" else of_row
+        of_row = np.where(of_row < 0, len(sizes) - 1, of_row) if kind in ("row", "pair") else of_row
         law |= {"group_of_row": of_row, "group_sizes": sizes}
     pairs = tuple(sorted(losses))
     return Origin(scheme.name, held_out.n, pairs, kind != "all", upper_open, settings, within, **law)
@@ -354,6 +392,7 @@ _SOURCES = {"content": "the content of the row", "ids": "the id of the row", "gi
 
 def _settings(name: str, held_out: Thresholds, score: str, chance: Chance, may_be_empty: bool) -> dict[str, str]:
     kinds = {"all": "one promise for all rows", "label": "within every true label", "row": "within every group"}
+    kinds["pair"] = "within every true label of every group"
     kinds["band"] = f"within every band of labels, {len(held_out.groups.names)} of them"
     folds = len(held_out.folds)
     return {

@@ -155,11 +155,16 @@ def check_reportable(evaluation: Any) -> Any:
 
 
 def summarise(
-    evaluation: Evaluation, title: str, n_examples: int, random_state: Any, ids: list[Any] | None = None
+    evaluation: Evaluation,
+    title: str,
+    n_examples: int,
+    random_state: Any,
+    deciding: dict[str, Any] | None = None,
+    ids: list[Any] | None = None,
 ) -> Summary:
-    """Return what a report on an evaluation says."""
+    """Return what a report on an evaluation says; ``deciding`` is what it says about acting on guesses."""
     evidence: EvaluationRows = check_reportable(evaluation)
-    alpha = float(evaluation.alpha or 0)  # evidence is there only with a level
+    alpha = evaluation.one_level  # evidence is there only with a level
     shown = choose_examples(evidence, alpha, n_examples, check_generator(random_state))
     parts = {"label": measures.Partition.of(evidence.labels.tolist())}
     if evidence.groups is not None:
@@ -180,14 +185,14 @@ def summarise(
     data = {"mode": mode, "columns": columns, "alphas": measured.alphas, **_facts(evaluation, evidence, parts)}
     data["examples"] = rows
     data["needed"] = needed["needed"].names if needed else None
-    return Summary(_page(evaluation, evidence, title, data, parts), data)
+    return Summary({**_page(evaluation, evidence, title, data, parts), "deciding": deciding}, data)
 
 
 def _facts(evaluation: Evaluation, evidence: EvaluationRows, parts: dict[str, measures.Partition]) -> dict[str, Any]:
     """Return all but the rows: names, the law, the sentences, the curve."""
     origin = evidence.origin
     return {
-        "alpha": float(evaluation.alpha or 0),
+        "alpha": evaluation.one_level,
         "rows": evaluation.n,
         "classes": [str(name) for name in evidence.sets.classes.tolist()],
         "names": {name: [str(value) for value in part.names] for name, part in parts.items()},
@@ -238,7 +243,7 @@ def _measured(
 def _page(
     evaluation: Evaluation, evidence: EvaluationRows, title: str, data: dict[str, Any], parts: dict[str, Any]
 ) -> dict[str, Any]:
-    alpha = float(evaluation.alpha or 0)
+    alpha = evaluation.one_level
     first = words.first_words(evaluation, parts)
     settings = {"Test rows": f"{evaluation.n:,}", "Classes": f"{len(evidence.sets.classes):,}", "alpha": f"{alpha:g}"}
     monitored = along_the_rows(evidence, alpha)

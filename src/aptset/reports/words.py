@@ -254,7 +254,7 @@ class Words(NamedTuple):
 
 def first_words(evaluation: Evaluation, parts: dict[str, Partition] | None = None) -> Words:
     """Return the promise, the measurement and the verdict at the level of the evaluation; its rows must be known."""
-    evidence, alpha, coverage = evaluation.evidence, float(evaluation.alpha or 0), evaluation.coverage
+    evidence, alpha, coverage = evaluation.evidence, evaluation.one_level, evaluation.coverage
     assert evidence is not None, "check_reportable asks for rows"
     origin, rows = evidence.origin, coverage.n
     measured = share_of_count(coverage.count or 0, rows, CONFIDENCE)  # the evaluation's may be another

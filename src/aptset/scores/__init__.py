@@ -13,6 +13,7 @@ from aptset.scores.interface import Conformity as Conformity
 from aptset.scores.interface import OfFunction as OfFunction
 from aptset.scores.interface import Score as Score
 from aptset.scores.margin import Margin
+from aptset.scores.ordered import Ordered
 from aptset.scores.prevalence import Prevalence
 from aptset.scores.rank import Rank
 from aptset.scores.regularized import Regularized
@@ -29,6 +30,7 @@ __all__ = [
     "Gridded",
     "Homogeneous",
     "Margin",
+    "Ordered",
     "Places",
     "Prevalence",
     "Rank",

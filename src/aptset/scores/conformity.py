@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core.labels import order_of
 from aptset.kernels.formula import Floats, Formula, Places, Weights, broken_rule
 from aptset.kernels.rows import Rows, all_scores_of_block
-from aptset.scores import ALIASES, SCORES, Gridded, OfFunction, Prevalence, Score, Tempered
+from aptset.scores import ALIASES, SCORES, Gridded, OfFunction, Ordered, Prevalence, Score, Tempered
 
 AUTO = "auto"
+BY_ORDER = {"ordered": "expanding", "central": "central"}  # names of scores that need labels with an order
 _WAY_OUT = "Leave `weights` out: `of` alone works with any function."
 
 # Rows on which a fast form shows what it is: even, one-hot, ties, labels without mass, labels that a sum cannot see.
@@ -31,7 +33,7 @@ _TRIAL = np.array(
 
 def names_of_scores() -> list[str]:
     """Return every name that a score goes by."""
-    return sorted({*SCORES, *ALIASES})
+    return sorted({*SCORES, *ALIASES, *BY_ORDER})
 
 
 def check_conformity(conformity: Any) -> Score:
@@ -51,7 +53,7 @@ def check_conformity(conformity: Any) -> Score:
             f"conformity must be one of {names_of_scores()}, an object with of(places) or a function of places; "
             f"got {conformity!r}."
         )
-    if type(conformity) not in SCORES.values():
+    if type(conformity) not in (*SCORES.values(), Ordered):
         _check_fast_form(conformity)
     score: Score = conformity
     return score
@@ -70,6 +72,8 @@ def _around_another(conformity: Tempered | Gridded) -> Score:
 
 
 def _named(name: str) -> Score:
+    if name.casefold() in BY_ORDER:
+        return Ordered(BY_ORDER[name.casefold()])
     known = ALIASES.get(name.casefold(), name.casefold())  # "APS", "RAPS", "LAC": as papers write them
     if known in SCORES:
         return SCORES[known]()
@@ -117,11 +121,29 @@ def _check_fast_form(score: Any) -> None:
             )
 
 
-def for_classes(score: Score, classes: NDArray[Any]) -> Score:
-    """Return a checked score as it is computed for these classes: counts of labels go to their columns."""
-    if isinstance(score, Prevalence):
-        return score.for_classes(classes)
-    return replace(score, score=for_classes(score.score, classes)) if isinstance(score, Tempered | Gridded) else score
+def for_classes(score: Score, classes: NDArray[Any], labels: Any = None) -> Score:
+    """Return a checked score as it is computed for these classes: what it knows of labels goes to their columns.
+
+    ``labels`` are those of calibration rows as they came: an ordered categorical has the order that a score may need.
+    """
+    if isinstance(score, Tempered | Gridded):
+        return replace(score, score=for_classes(score.score, classes, labels))
+    if isinstance(score, Ordered) and score.order is None:
+        score = replace(score, order=order_of(labels))
+    bind = getattr(score, "for_classes", None)
+    bound: Score = score if bind is None else bind(classes)
+    return bound
+
+
+def check_intervals(score: Score, by_label: bool) -> None:
+    """Refuse a threshold for each label where sets must be intervals."""
+    while isinstance(score, Tempered | Gridded):
+        score = score.score
+    if isinstance(score, Ordered) and by_label:
+        raise ValueError(
+            f"conformity={score!r} must have one threshold for all labels of a row, or sets have gaps; groups or "
+            "weights by label give each its own. Group rows by a column, or take another score, such as 'adaptive'."
+        )
 
 
 def formula_of(score: Score) -> Formula:
@@ -133,7 +155,8 @@ def formula_of(score: Score) -> Formula:
     weights = getattr(score, "weights", None)
     if weights is not None:
         return Formula(weights)
-    return Formula(None, _Checked(score), own_mass=score.own_mass if type(score) is Prevalence else None)
+    knows_fast = type(score) in (Ordered, Prevalence)  # a subclass may be another function
+    return Formula(None, _Checked(score), fast=getattr(score, "fast", None) if knows_fast else None)
 
 
 @dataclass(frozen=True)

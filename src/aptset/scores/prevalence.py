@@ -64,7 +64,7 @@ class Prevalence:
         return factors
 
     @cached_property
-    def own_mass(self) -> OwnMass:
+    def fast(self) -> OwnMass:
         """The same as the compiled loops take it."""
         return OwnMass(self._factors, 1.0 - TIE_NOISE, TIE_NOISE)
 

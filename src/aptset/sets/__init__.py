@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.core.displays import Display, bars_of
-from aptset.core.labels import as_labels, as_objects, check_labels, check_length, columns_of, distinct
+from aptset.core.labels import as_labels, as_objects, check_labels, check_length, columns_in_order, columns_of, distinct
 from aptset.core.tables import Backend, Lists, is_table, make_table_with_lists, plain_list, read_lists
 from aptset.kernels.blocks import sizes_of
 from aptset.kernels.long_arrays import Judged, judged, pointers_of
@@ -252,6 +252,43 @@ class PredictionSets(Sequence[NDArray[Any]]):
         lists = Lists(self.indptr, self.indices, self.classes)
         return make_table_with_lists({"size": self.sizes}, "labels", lists, backend, self.row_names)
 
+    def intervals(self, order: Any = None) -> Intervals:
+        """Return the lowest and the highest label of every set, for labels that have an order.
+
+        The interval between them is the set itself where the score is :class:`aptset.Ordered` and one model judges;
+        it holds the set wherever a set has gaps, so the guarantee holds for it, too.
+
+        Parameters
+        ----------
+        order : sequence of labels, optional
+            All labels, from low to high. Numbers are in order by themselves.
+
+        Returns
+        -------
+        Intervals
+            ``lowest`` and ``highest``, an array each; None for an empty set.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> sets = aptset.PredictionSets.from_mask([[True, True, False], [False, True, True]], [1, 2, 3])
+        >>> sets.intervals().highest
+        array([2, 3])
+        """
+        columns = columns_in_order(self.classes, order, "order")
+        places = np.argsort(columns)[self.indices]  # a permutation's inverse
+        filled, starts = self.sizes > 0, self.indptr[:-1][self.sizes > 0]
+        ends = []
+        for extreme in (np.minimum, np.maximum):
+            of_filled = extreme.reduceat(places, starts) if len(starts) else np.empty(0, dtype=np.intp)
+            labels = self.classes[np.array(columns)[of_filled]]
+            if not filled.all():
+                every = np.full(len(self), None, dtype=object)
+                every[filled] = labels
+                labels = every
+            ends.append(labels)
+        return Intervals(*ends)
+
     def plot(self, kind: str = "sizes", labels: ArrayLike | None = None, **options: Any) -> Display:
         """Return a figure; ``.draw()`` draws it, ``.frame()`` gives its table back, and notebooks show it by itself.
 
@@ -351,6 +388,13 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     def _repr_html_(self) -> str:
         return as_html(self)
+
+
+class Intervals(NamedTuple):
+    """The lowest and the highest label of every set; None for an empty set."""
+
+    lowest: NDArray[Any]
+    highest: NDArray[Any]
 
 
 def concatenate(parts: list[PredictionSets]) -> PredictionSets:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from aptset import Calibration
+from aptset import Assurance, Calibration
 from aptset.arrow import ThresholdSearch, merge_states
 from aptset.arrow.calibrating import search_for
 from aptset.arrow.checks import check_column
@@ -162,7 +162,7 @@ def predict_set(
     frame: Any,
     calibration: Calibration,
     *,
-    alpha: float | Sequence[float] | None = None,
+    alpha: float | Mapping[Any, float] | Sequence[float | Mapping[Any, float]] | None = None,
     probabilities: str | Sequence[str] | None = None,
     prefix: str | None = None,
     groups: str | None = None,
@@ -170,6 +170,7 @@ def predict_set(
     normalize: bool | None = None,
     logits: bool = False,
     allow_empty: bool | None = None,
+    assurance: float | Assurance | None = None,
 ) -> Any:
     """Return a Spark DataFrame with the rows of another one and their prediction sets; nothing is computed yet.
 
@@ -179,7 +180,7 @@ def predict_set(
         Of Spark, with probabilities as in :func:`calibrate`.
     calibration : Calibration
         Of :func:`calibrate`, :func:`aptset.calibrate` or a file.
-    alpha, prefix, groups, ids, normalize, logits, allow_empty
+    alpha, prefix, groups, ids, normalize, logits, allow_empty, assurance
         As in :func:`aptset.predict_batches`.
     probabilities : str or sequence of str, optional
         The columns of probabilities, or the one array or vector column. By default the vector column "probability" if
@@ -206,7 +207,7 @@ def predict_set(
     """
     rows = Frame.of(frame, probabilities, prefix)
     columns = Columns(rows.probabilities, prefix, groups, ids)
-    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty)
+    settings = Predicting(alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, assurance=assurance)
     maker = maker_for(calibration, rows.arrow_schema, columns, settings)
     return rows.on_partitions(rows.frame.columns, partial(make_sets, maker), _made_schema(maker, rows))
 

@@ -17,8 +17,9 @@ from aptset.calibration.tensors import sets_at, sets_by_label
 from aptset.conformal.aggregation import by_label_thresholds
 from aptset.core.devices import stand_in
 from aptset.core.labels import check_classes
+from aptset.core.levels import Assurance, alpha_of, check_alphas, warn_if_too_few
 from aptset.core.matrix import tolerance_of
-from aptset.core.validate import check_alphas, check_flag, warn_if_too_few
+from aptset.core.validate import check_flag
 from aptset.kernels.engines.torch_rows import in_numbers_of_python, signed
 from aptset.kernels.formula import Formula
 from aptset.kernels.rows import PREDICTION
@@ -62,8 +63,8 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
     ----------
     n_classes : int
         Number of columns.
-    alpha : float or sequence of float, default=0.1
-        Miscoverage level. For a sequence there is a mask for each level.
+    alpha : float, mapping, or sequence of them, default=0.1
+        Miscoverage level, with ``groups="label"`` also one for each label. For a sequence there is a mask for each.
     conformity : str or score, default="adaptive"
         The score; one that is only a Python function is refused.
     groups : None or "label", default=None
@@ -74,6 +75,8 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         As in :func:`aptset.calibrate`.
     logits : bool, default=True
         Whether logits come in, or probabilities.
+    assurance : float or Assurance, optional
+        As in :meth:`aptset.Calibration.predict_set`.
 
     Attributes
     ----------
@@ -107,10 +110,11 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         allow_empty: bool = True,
         normalize: bool = False,
         logits: bool = True,
+        assurance: float | Assurance | None = None,
     ) -> None:
         super().__init__()
         self.n_classes = check_n_classes(n_classes)
-        self.alphas, self._is_sequence = check_alphas(alpha)
+        self.alphas, self._is_sequence = check_alphas(alpha, assurance)
         self.conformity = check_conformity(conformity)
         self.by_label = check_layer_groups(groups)
         self.classes = check_classes(classes, self.n_classes, None, [])
@@ -127,17 +131,26 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         self.register_buffer("settings", torch.tensor([*described(self).values()], dtype=_WIDE).view(torch.int64))
 
     @classmethod
-    def of(cls, calibration: Calibration, alpha: Any = 0.1, *, logits: bool = True) -> SetLayer:
+    def of(
+        cls,
+        calibration: Calibration,
+        alpha: Any = 0.1,
+        *,
+        logits: bool = True,
+        assurance: float | Assurance | None = None,
+    ) -> SetLayer:
         """Return the layer of a calibration, at one level or several.
 
         Parameters
         ----------
         calibration : Calibration
             Without groups, or with those of the labels; its u must be its own.
-        alpha : float or sequence of float, default=0.1
-            Miscoverage level.
+        alpha : float, mapping, or sequence of them, default=0.1
+            Miscoverage level, or with ``groups="label"`` one for each label.
         logits : bool, default=True
             Whether logits come in, or probabilities.
+        assurance : float or Assurance, optional
+            As in :meth:`Calibration.predict_set`.
 
         Examples
         --------
@@ -147,7 +160,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         >>> SetLayer.of(calibration, alpha=0.1, logits=False).thresholds
         tensor([[0.]], dtype=torch.float64)
         """
-        return _layer_of(cls, calibration, alpha, logits)
+        return _layer_of(cls, calibration, alpha, logits, assurance)
 
     @classmethod
     def calibrate(
@@ -165,6 +178,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         logits: bool = True,
         random_state: Any = None,
         progress: bool = True,
+        assurance: float | Assurance | None = None,
     ) -> SetLayer:
         """Ask a model about every batch of a loader, and return the layer that stands behind it.
 
@@ -179,8 +193,8 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
             Returns logits (or an object that has ``logits``), shape (rows, classes).
         loader : iterable of (inputs, labels)
             Labels are column numbers. Inputs go to the device of the model.
-        alpha, conformity, groups, classes, randomized, allow_empty, normalize, logits
-            As for the layer itself.
+        alpha, conformity, groups, classes, randomized, allow_empty, normalize, logits, assurance
+            As for the layer itself; levels of labels go by column number.
         random_state : None, int or numpy random generator, optional
             Where the key of the hash comes from; that of the first rank counts.
         progress : bool, default=True
@@ -188,14 +202,14 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         """
         from aptset.torch.calibrating import calibrate_model
 
-        score, _ = check_conformity(conformity), check_alphas(alpha)
+        score, _ = check_conformity(conformity), check_alphas(alpha, assurance)
         check_layer_groups(groups)
         check_fast(formula_of(score), score)
         settings = {"conformity": score, "groups": groups, "randomized": randomized, "logits": logits}
         settings |= {"allow_empty": allow_empty, "normalize": normalize}
         calibration, device = calibrate_model(model, loader, settings, random_state, check_flag(progress, "progress"))
         names = check_classes(classes, len(calibration.classes), None, [])
-        layer = _layer_of(cls, replace(calibration, classes=names), alpha, logits)
+        layer = _layer_of(cls, replace(calibration, classes=names), alpha, logits, assurance)
         layer.to(device)
         return layer
 
@@ -269,7 +283,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
 
     def extra_repr(self) -> str:
         """Describe the settings."""
-        levels = [float(alpha) for alpha in self.alphas]
+        levels = [alpha_of(level) for level in self.alphas]
         by_label = ", groups='label'" if self.by_label else ""
         return (
             f"{self.n_classes} classes, alpha={levels if self._is_sequence else levels[0]}, {self.conformity}{by_label}"
@@ -282,7 +296,9 @@ def _is_exporting() -> bool:
     return flag
 
 
-def _layer_of(kind: type[SetLayer], calibration: Calibration, alpha: Any, logits: bool) -> SetLayer:
+def _layer_of(
+    kind: type[SetLayer], calibration: Calibration, alpha: Any, logits: bool, assurance: Any = None
+) -> SetLayer:
     check_can_be_a_layer(calibration)
     held_out, by_label = calibration.held_out, calibration.held_out.groups.kind == "label"
     layer = kind(
@@ -295,11 +311,12 @@ def _layer_of(kind: type[SetLayer], calibration: Calibration, alpha: Any, logits
         allow_empty=calibration.allow_empty,
         normalize=calibration.normalize,
         logits=logits,
+        assurance=assurance,
     )
     thresholds = by_label_thresholds(held_out, layer.alphas)
     layer.threshold_bits.copy_(torch.from_numpy(thresholds).view(torch.int64))
     layer.key.fill_(signed(calibration.key))
     layer.calibration = calibration
     warn_of_copies(calibration, stacklevel=4)
-    warn_if_too_few(held_out.size_of_group, layer.alphas, held_out.groups.kind, stacklevel=4)
+    warn_if_too_few(held_out.size_of_group, layer.alphas, held_out.groups, 4, n_filled=held_out.n_filled)
     return layer

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aptset.core.levels import CellLevel, alpha_of
+
 if TYPE_CHECKING:
     from aptset.torch.layer import SetLayer
 
@@ -14,7 +16,15 @@ def described(layer: SetLayer) -> dict[str, float]:
     """Return the settings of a layer as numbers."""
     of_score = {f"conformity {number}": value for number, value in enumerate([*layer.weights.flat, layer.power])}
     flags = {name: float(getattr(layer, name)) for name in _FLAGS}
-    return of_score | flags | {f"alpha {number}": float(alpha) for number, alpha in enumerate(layer.alphas)}
+    levels: dict[str, float] = {}
+    for number, level in enumerate(layer.alphas):
+        alpha = alpha_of(level)
+        parts = {"": alpha} if isinstance(alpha, float) else alpha
+        levels |= {f"alpha {number} {name}".rstrip(): part for name, part in parts.items()}
+        if isinstance(level, CellLevel) and level.assurance is not None:
+            levels[f"assurance {number}"] = float(level.assurance.confidence)
+            levels[f"assurance {number} simultaneous"] = float(level.assurance.simultaneous)
+    return of_score | flags | levels
 
 
 def differences(layer: SetLayer, state: dict[str, Any], prefix: str) -> list[str]:

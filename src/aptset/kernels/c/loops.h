@@ -29,6 +29,7 @@ typedef struct {
     void (*counts_of_scores)(const Calibrated *, int64_t, int64_t, const double *, int32_t *, double *);
     int64_t (*by_cell)(const Job *, int64_t, Scratch, const ByCell *);
     int64_t (*own_mass)(const Job *, int64_t, Scratch, const OwnMass *, const int64_t *, double *);
+    int64_t (*ordered)(const Job *, int64_t, Scratch, const Ordering *, const int64_t *, double *);
     int64_t (*standing)(const Job *, int64_t, Scratch, Tile *, const Standing *);
     void (*softmax)(const Exponential *, const void *, int, int64_t, int64_t, double *, double *);
     void (*ratios)(const int64_t *, const int64_t *, int64_t, const Decimals *, double *, uint8_t *);

@@ -87,6 +87,35 @@ static PyObject *own_mass(PyObject *self, PyObject *args) {
     return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
 }
 
+/* Scores of ordered labels: of every label, or of one of each row where labels come. Returns the first bad row or -1. */
+static PyObject *ordered(PyObject *self, PyObject *args) {
+    Arguments a = {0};
+    Py_buffer order, labels, scores;
+    Scratch scratch;
+    Tile *tile;
+    int is_central;
+    long long columns;
+    unsigned long long key;
+    if (!PyArg_ParseTuple(args, JOB_FORMAT "y*pz*w*", JOB_ARGUMENTS(a, columns, key), &order, &is_central, &labels, &scores)) return NULL;
+    complete(&a, columns, key, rows_of(scores.len, 8 * (labels.buf ? 1 : columns)));
+    Ordering of_labels = {order.buf, is_central};
+    int64_t bad = -1;
+    int all_fits = fits(&a) && labels_fit(&order, columns, columns) && scores.len == a.n * (labels.buf ? 1 : columns) * 8
+        && (!labels.buf || labels_fit(&labels, a.n, columns));
+    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
+    if (room) {
+        Py_BEGIN_ALLOW_THREADS
+        bad = loops->ordered(&a.job, a.n, scratch, &of_labels, labels.buf, scores.buf);
+        Py_END_ALLOW_THREADS
+        PyMem_Free(room);
+    }
+    release(&a);
+    PyBuffer_Release(&order);
+    PyBuffer_Release(&labels);
+    PyBuffer_Release(&scores);
+    return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
+}
+
 /* Where labels stand: own, above and rank, one after the other; then top, second, total, with_mass and u. Returns the first bad row or -1. */
 static PyObject *standing(PyObject *self, PyObject *args) {
     Arguments a = {0};
@@ -201,6 +230,7 @@ static PyObject *codes(PyObject *self, PyObject *args) {
     {"p_values_of_scores", p_values_of_scores, METH_VARARGS, "The p-value of each of a matrix of scores."}, \
     {"by_cell", by_cell, METH_VARARGS, "Members of each row at a threshold for every cell."}, \
     {"own_mass", own_mass, METH_VARARGS, "Scores of own mass times a factor."}, \
+    {"ordered", ordered, METH_VARARGS, "Scores of ordered labels."}, \
     {"standing", standing, METH_VARARGS, "Where every label stands."}, \
     {"softmax", softmax, METH_VARARGS, "The probabilities of logits."}, \
     {"ratios", ratios, METH_VARARGS, "Ratios of whole numbers, rounded like p-values."}, \

@@ -1,4 +1,4 @@
-/* Scores that no order decides: those of a label's own mass times a factor of its column, and where labels stand for any function of that. */
+/* Scores that no order of masses decides: a label's own mass times a factor of its column, ordered labels, and where labels stand for any function. */
 #ifndef APTSET_OWN_MASS_H
 #define APTSET_OWN_MASS_H
 #include "cuts.h"
@@ -56,6 +56,80 @@ static int64_t own_mass_loop(const Job *job, int64_t n, Scratch s, const OwnMass
         if (labels) scores[i] = score_own_label(job, labels[i], &row, f, s);
         else if (job->is_single) score_own_mass(job, 1, &row, f, s, scores + i * job->columns);
         else score_own_mass(job, 0, &row, f, s, scores + i * job->columns);
+    }
+    return -1;
+}
+
+/* Scores of ordered labels: the column of each from low to high. The expanding interval starts at the mode and takes in the likelier neighbour;
+ * the central score is the level of the smallest central interval that meets the label. Twin of scores/ordered.py. */
+typedef struct { const int64_t *columns; int is_central; } Ordering;
+
+INLINE double mass_at(const Job *job, const Ordering *order, int64_t place) {
+    return (AS_DOUBLE(job->held, job->is_single, order->columns[place]) + 2.0) - 2.0;
+}
+
+INLINE void score_expanding(const Job *job, const Loaded *row, const Ordering *order, double *scores) {
+    const double total = (double)row->total * MASS_STEP;
+    int64_t n = job->columns, mode = 0, used_up = n;
+    double mass = mass_at(job, order, 0), before = 0.0;
+    for (int64_t k = 1; k < n; k++) {
+        double own = mass_at(job, order, k);
+        if (own > mass) mass = own, mode = k;
+    }
+    int64_t low = mode - 1, high = mode + 1, joined = mode;
+    double left = low >= 0 ? mass_at(job, order, low) : -1.0, right = high < n ? mass_at(job, order, high) : -1.0;
+    for (int64_t step = 0; step < n; step++) {
+        if (used_up == n && before == total) used_up = step;
+        scores[order->columns[joined]] = step >= used_up ? score_without_mass(step - used_up, n - used_up, row->u)
+                                                         : ((before + mass) - row->u * mass) / total;
+        before += mass;
+        if (left >= right) {
+            mass = left, joined = low--;
+            left = low >= 0 ? mass_at(job, order, low) : -1.0;
+        } else {
+            mass = right, joined = high++;
+            right = high < n ? mass_at(job, order, high) : -1.0;
+        }
+    }
+}
+
+INLINE void score_central(const Job *job, const Loaded *row, const Ordering *order, double *scores) {
+    const double total = (double)row->total * MASS_STEP;
+    int64_t n = job->columns, left = 0, right = n, is_past = 0; /* labels before and behind all mass */
+    while (left < n && mass_at(job, order, left) == 0.0) left++;
+    while (right > left && mass_at(job, order, right - 1) == 0.0) right--;
+    double below = 0.0;
+    for (int64_t k = left; k < right; k++) {
+        double up_to = below + mass_at(job, order, k);
+        int is_median = !is_past && 2.0 * up_to >= total;
+        double level = larger_of(larger_of(2.0 * below - total, total - 2.0 * up_to) / total, 0.0);
+        scores[order->columns[k]] = is_median ? -row->u : level;
+        is_past |= is_median;
+        below = up_to;
+    }
+    int64_t behind = n - right;
+    for (int64_t k = 0; k < left; k++) {
+        int64_t far = left - 1 - k;
+        scores[order->columns[k]] = score_without_mass(far + (far < behind ? far : behind), left + behind, row->u);
+    }
+    for (int64_t k = right; k < n; k++) {
+        int64_t far = k - right;
+        scores[order->columns[k]] = score_without_mass(far + (far + 1 < left ? far + 1 : left), left + behind, row->u);
+    }
+}
+
+/* Score every label, or one of each row where labels are named; returns the first bad row or -1. */
+static int64_t ordered_loop(const Job *job, int64_t n, Scratch s, const Ordering *order, const int64_t *labels, double *scores) {
+    for (int64_t i = 0; i < n; i++) {
+        Loaded row;
+        if (!(job->is_single ? open_row(job, i, 1, &row) : open_row(job, i, 0, &row))) {
+            row = load_row(job, i, s.entries);
+            if (row.bad) return i;
+        }
+        double *out = labels ? s.scores : scores + i * job->columns;
+        if (order->is_central) score_central(job, &row, order, out);
+        else score_expanding(job, &row, order, out);
+        if (labels) scores[i] = s.scores[labels[i]];
     }
     return -1;
 }

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from aptset.kernels import blocks
 from aptset.kernels.buckets import FinerIndex, refined
 from aptset.kernels.engines.interface import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, Waiting
-from aptset.kernels.formula import Floats, Places, Weights
+from aptset.kernels.formula import Floats, Ordering, OwnMass, Places, Weights
 from aptset.kernels.p_value_rounding import POWERS, TENTHS, by_decimals, rounding_bits
 from aptset.kernels.rowhash import Words, column_keys
 from aptset.kernels.softmax import CONSTANTS
@@ -323,7 +323,8 @@ def wanted_at(thresholds: Floats, at_least: int) -> tuple[object, ...]:
 class FreeEngine(CompiledEngine):
     """The loops around scores that have no weights: every label is scored first, and no order of scores is assumed.
 
-    Scores of a label's own mass are worked out in C; others are functions, which are told in C where labels stand.
+    Scores of a label's own mass and of ordered labels are worked out in C; others are functions, which are told in C
+    where labels stand.
     """
 
     def step(self, rows: Rows) -> int:
@@ -332,9 +333,8 @@ class FreeEngine(CompiledEngine):
 
     def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
         """Score one label of each row."""
-        own = rows.formula.own_mass
-        if own is not None:
-            return int(self.loops.own_mass(*job_of(rows, noted), own.factors, own.constant, own.u, labels, scores))
+        if rows.formula.fast is not None:
+            return self._fast(rows, rows.formula.fast, labels, scores, noted)
         every = np.empty(rows.probabilities.shape)
         bad = self.all_scores(rows, every, noted)
         scores[:] = np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
@@ -342,9 +342,9 @@ class FreeEngine(CompiledEngine):
 
     def all_scores(self, rows: Rows, scores: Floats, noted: Words | None = None) -> int:
         """Score every label."""
-        own, of = rows.formula.own_mass, rows.formula.of
-        if own is not None:
-            return int(self.loops.own_mass(*job_of(rows, noted), own.factors, own.constant, own.u, None, scores))
+        of = rows.formula.of
+        if rows.formula.fast is not None:
+            return self._fast(rows, rows.formula.fast, None, scores, noted)
         assert of is not None
         of_labels, of_rows = np.empty((3, *scores.shape)), np.empty((5, len(scores), 1))
         bad = int(self.loops.standing(*job_of(rows, noted), of_labels, of_rows))
@@ -353,6 +353,20 @@ class FreeEngine(CompiledEngine):
             top, second, total, with_mass, u = of_rows
             scores[:] = of(Places(own, above, rank, top, second, total, with_mass, u, scores.shape[1]))
         return bad
+
+    def _fast(
+        self,
+        rows: Rows,
+        form: OwnMass | Ordering,
+        labels: NDArray[np.int64] | None,
+        scores: Floats,
+        noted: Words | None,
+    ) -> int:
+        """Score every label, or one of each row, by a form that the loops know."""
+        job = job_of(rows, noted)
+        if isinstance(form, Ordering):
+            return int(self.loops.ordered(*job, form.columns, form.is_central, labels, scores))
+        return int(self.loops.own_mass(*job, form.factors, form.constant, form.u, labels, scores))
 
     def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members."""

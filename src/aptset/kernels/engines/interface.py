@@ -47,6 +47,16 @@ class Index(NamedTuple):
     low: Floats | None = None
     scale: Floats | None = None
 
+    def of_groups(self, start: int, stop: int) -> Index:
+        """Return the index of some groups that stand side by side."""
+        if self.starts is None or self.firsts is None or self.low is None or self.scale is None:
+            return NO_INDEX
+        first, last = self.firsts[[start, stop]].tolist()
+        if first == last:
+            return NO_INDEX
+        firsts = self.firsts[start : stop + 1] - first
+        return Index(self.starts[first:last], firsts, self.low[start:stop], self.scale[start:stop])
+
 
 NO_INDEX = Index()
 
@@ -57,6 +67,8 @@ class Calibrated:
 
     The group of a label is that of its row, or what ``of_columns`` says of its column, or its own column. An index
     makes counting faster and changes nothing.
+    Where rows and labels decide together, ``n_by_label`` groups of each group of rows stand side by side; engines get
+    those of one group of rows, and never see this.
     Engines may keep what they worked out from the scores in ``kept``, under their name (and their device).
     """
 
@@ -65,6 +77,14 @@ class Calibrated:
     index: Index = NO_INDEX
     kept: dict[Any, Any] = field(default_factory=dict)
     of_columns: NDArray[np.intp] | None = None
+    n_by_label: int = 0
+
+    def of_row_group(self, group: int) -> Calibrated:
+        """Return the scores of the labels in one group of rows; the label alone decides there."""
+        start, stop = group * self.n_by_label, (group + 1) * self.n_by_label
+        first, last = self.offsets[[start, stop]].tolist()
+        scores, offsets = self.scores[first:last], self.offsets[start : stop + 1] - first
+        return Calibrated(scores, offsets, self.index.of_groups(start, stop), of_columns=self.of_columns)
 
 
 def columns_in(group: int, of_columns: NDArray[np.intp] | None) -> slice | NDArray[np.intp]:

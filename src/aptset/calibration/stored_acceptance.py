@@ -1,0 +1,206 @@
+"""Rules of acceptance and their thresholds on disk: containers of ``core.store``.
+
+Kind "acceptance" has the rows, most confident first: ``confidence`` and ``u`` (float64), ``wrong`` (bool) and ``cells``
+(int32), the number of each row's guess or group. Kind "acceptance_threshold" has the thresholds of the groups that have
+one: ``value`` and ``u`` (float64), and ``counts`` (int64): the cell (-1 for all rows), rows above it, rows, wrong ones.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from fractions import Fraction
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aptset.calibration.acceptance import Acceptance
+from aptset.calibration.acceptance_rows import CONFIDENCES, OWN, Reading
+from aptset.calibration.acceptance_threshold import ALL, AcceptanceThreshold, Level
+from aptset.calibration.storage import chance_facts
+from aptset.core.groups import EVERYONE, Groups
+from aptset.core.labels import hashable
+from aptset.core.randomization import Chance
+from aptset.core.store import (
+    ORIGIN,
+    Facts,
+    Field,
+    Rules,
+    Schema,
+    Store,
+    Tensor,
+    Tensors,
+    check_stored_labels,
+    check_stored_values,
+    damaged,
+    is_word,
+    plain_labels,
+    plain_value,
+    stored_fraction,
+    write,
+)
+
+_READING = {
+    **ORIGIN,
+    "confidence": Field(str, "its confidence must be a known one", lambda name: name in (*CONFIDENCES, OWN)),
+    "classes": Field(dict | None),
+    "columns": Field(dict | None),
+    "by": Field(str, "its rows must go by guess, by group or by none", lambda by: by in ("guess", "group", "none")),
+    "names": Field(list, "its groups must have names", lambda names: len(names) > 0),
+    "normalize": Field(bool),
+    "key": Field(str, "its key must be a number of 64 bits", is_word),
+    "u": Field(str, "its u must come from content, ids or the caller", lambda u: u in ("content", "ids", "given")),
+    "randomized": Field(bool, "its u must be random", lambda value: value),
+    "copies": Field(float, "its share of copies must be in [0, 1]", lambda copies: 0 <= copies <= 1),
+}
+
+
+def _are_words(words: list[Any]) -> bool:
+    return len(words) > 0 and all(map(is_word, words))
+
+
+def _row_rules(facts: Facts, tensors: Tensors) -> Rules:
+    c, u, cells = tensors["confidence"], tensors["u"], tensors.get("cells")
+    falls = (c[1:] < c[:-1]) | ((c[1:] == c[:-1]) & (u[1:] <= u[:-1]))
+    return {
+        "it must have at least one row": lambda: len(c) > 0,
+        "its confidences must be finite": lambda: np.isfinite(c).all(),
+        "its u must be in [0, 1]": lambda: ((u >= 0) & (u <= 1)).all(),
+        "its rows must come in the order of confidence and u": lambda: falls.all(),
+        "its rows must have a group where they go by one": lambda: (cells is None) == (facts["by"] == "none"),
+        "its groups must be among its names": lambda: (
+            cells is None or ((cells >= 0) & (cells < len(facts["names"]))).all()
+        ),
+    }
+
+
+def _level_rules(facts: Facts, tensors: Tensors) -> Rules:
+    (cells, rows, n, wrong), u = tensors["counts"].T, tensors["u"]
+    errors = [stored_fraction(error) for error in facts["errors"]]
+    is_none = cells.tolist() == [-1]
+    named = (cells >= 0).all() and (cells < len(facts["names"])).all() and len(set(cells.tolist())) == len(cells)
+    return {
+        "it must have an error in (0, 1) for each threshold": lambda: (
+            len(errors) == len(cells) > 0 and all(0 < error < 1 for error in errors)
+        ),
+        "its thresholds must be of its groups": lambda: is_none or (facts["by"] != "none" and named),
+        "its thresholds must not be missing": lambda: not np.isnan(tensors["value"]).any(),
+        "its u must be in [0, 1]": lambda: ((u >= 0) & (u <= 1)).all(),
+        "its rows must be counts": lambda: ((wrong >= 0) & (wrong <= rows) & (rows <= n) & (n < 2**53)).all(),
+        "its reasons must be a text for each": lambda: (
+            len(facts["reasons"]) == len(cells) and all(isinstance(one, str) for one in facts["reasons"])
+        ),
+    }
+
+
+_PARTS = Field(list, "its parts must be numbers of 64 bits", _are_words)
+_ASSURANCE = Field(float, "its assurance must be in (0, 1)", lambda value: 0 < value < 1)
+SCHEMAS = {
+    "acceptance": Schema(
+        {**_READING, "parts": _PARTS},
+        {
+            "confidence": Tensor("F64", ("rows",)),
+            "u": Tensor("F64", ("rows",)),
+            "wrong": Tensor("BOOL", ("rows",)),
+            "cells": Tensor("I32", ("rows",), optional=True),
+        },
+        rules=_row_rules,
+    ),
+    "acceptance_threshold": Schema(
+        {
+            **_READING,
+            "assurance": _ASSURANCE,
+            "all_at_once": Field(bool),
+            "errors": Field(list),
+            "reasons": Field(list),
+        },
+        {
+            "value": Tensor("F64", ("groups",)),
+            "u": Tensor("F64", ("groups",)),
+            "counts": Tensor("I64", ("groups", "numbers")),
+        },
+        sizes=lambda facts, names: {"numbers": 4},
+        rules=_level_rules,
+    ),
+}
+STORE = Store(SCHEMAS, "kind of acceptance", "Make it again with `aptset calibrate --accept` or save().")
+
+
+def write_acceptance(path: str | Path, rule: Acceptance) -> None:
+    """Write the rows of a rule."""
+    tensors = {"confidence": rule.confidences, "u": rule.u, "wrong": rule.is_wrong}
+    of_cells = {} if rule.cells is None else {"cells": rule.cells}
+    facts = {**_reading_facts(rule.reading), "parts": [str(part) for part in rule.parts]}
+    write(path, "acceptance", facts, {**tensors, **of_cells})
+
+
+def write_threshold(path: str | Path, threshold: AcceptanceThreshold) -> None:
+    """Write the thresholds of a rule."""
+    names, levels = threshold.reading.groups.names, threshold.levels
+    numbers = [-1] if threshold.is_one else [names.index(group) for group in levels]
+    counts = [[cell, at.rows, at.n, at.n_wrong] for cell, at in zip(numbers, levels.values(), strict=True)]
+    facts = {
+        **_reading_facts(threshold.reading),
+        "assurance": threshold.assurance,
+        "all_at_once": threshold.all_at_once,
+        "errors": [f"{at.error.numerator}/{at.error.denominator}" for at in levels.values()],
+        "reasons": [at.reason for at in levels.values()],
+    }
+    tensors = {
+        "value": np.array([at.value for at in levels.values()]),
+        "u": np.array([at.u for at in levels.values()]),
+        "counts": np.array(counts, dtype=np.int64),
+    }
+    write(path, "acceptance_threshold", facts, tensors)
+
+
+def load_acceptance(path: str | Path) -> Acceptance | AcceptanceThreshold:
+    """Read a rule or a threshold that was saved; whatever is not intact is refused with one error."""
+    facts, tensors = STORE.read(path)
+    reading = _read_reading(path, facts)
+    if facts["kind"] == "acceptance":
+        rows = (tensors["confidence"], tensors["u"], tensors["wrong"], tensors.get("cells"))
+        return Acceptance(reading, *rows, tuple(map(int, facts["parts"])))
+    levels = {}
+    names = reading.groups.names
+    each = zip(tensors["counts"].tolist(), tensors["value"].tolist(), tensors["u"].tolist(), strict=True)
+    for (counts, value, u), error, reason in zip(each, facts["errors"], facts["reasons"], strict=True):
+        cell, rows_above, n, wrong = counts
+        group = ALL if cell < 0 else names[cell]
+        levels[group] = Level(value, u, rows_above, n, wrong, Fraction(error), reason, value == inf)
+    return AcceptanceThreshold(reading, facts["assurance"], facts["all_at_once"], levels)
+
+
+def _reading_facts(reading: Reading) -> Facts:
+    """Return how rows are read, as plain values; a function is not saved."""
+    from importlib.metadata import version
+
+    def labels(values: Any) -> Facts | None:
+        return None if values is None else plain_labels(values)
+
+    return {
+        "confidence": reading.confidence if isinstance(reading.confidence, str) else OWN,
+        "classes": labels(reading.classes),
+        "columns": labels(reading.columns),
+        "by": reading.by,
+        "names": [plain_value(name) for name in reading.groups.names],
+        "normalize": reading.normalize,
+        "key": str(reading.key),
+        **chance_facts(reading.chance),
+        "library": version("aptset"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _read_reading(path: str | Path, facts: Facts) -> Reading:
+    classes, columns = (
+        None if facts[name] is None else check_stored_labels(path, facts[name], name) for name in ("classes", "columns")
+    )
+    if columns is not None and (classes is None or len(columns) != len(classes)):
+        raise damaged(path, "it must have one column for each of its classes")
+    check_stored_values(path, facts["names"], "groups")
+    groups = EVERYONE if facts["by"] == "none" else Groups("row", tuple(map(hashable, facts["names"])))
+    chance = Chance(facts["u"], True, float(facts["copies"]))
+    of_rows = (groups, facts["by"], facts["normalize"], int(facts["key"]), chance)
+    return Reading(facts["confidence"], classes, columns, *of_rows)

@@ -1,0 +1,117 @@
+"""Rows that a split held out, one by one: from them a classifier learns when to act on its guess, and when to ask.
+
+The threshold of confidence is learned on one half of these rows. Sets for the rows that it leaves to a person are
+calibrated on the rows of the other half that it leaves: given the threshold these are exchangeable with new ones, so
+that the sets cover the truth of asked rows, and not only of rows on average (docs/design/0024).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset import Acceptance, AcceptanceThreshold
+from aptset.calibration.acceptance_rows import Reading
+from aptset.conformal.fold_scores import FoldScores, scores_of
+from aptset.conformal.measure import Measure
+from aptset.core.groups import Groups
+from aptset.core.matrix import OF_ESTIMATOR
+from aptset.core.randomization import fingerprint_of
+from aptset.core.store import Rules, Tensor, Tensors
+from aptset.kernels.formula import Floats
+from aptset.kernels.rowhash import Words, uniforms
+from aptset.kernels.rows import Rows
+
+_TIES, _HALVES = np.uint64(0x5851F42D4C957F2D), np.uint64(0x14057B7EF767814F)  # other draws than the u of the scores
+TENSORS: dict[str, Tensor] = {
+    "decision_numbers": Tensor("F64", ("held-out rows", "numbers"), optional=True),
+    "decision_codes": Tensor("I64", ("held-out rows", "codes"), optional=True),
+}
+SIZES = {"numbers": 3, "codes": 4}
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """Of each held-out row: the score of its label and the label's cell, its guess, confidence, u and half."""
+
+    scores: Floats
+    confidence: Floats
+    u: Floats
+    guesses: NDArray[np.int64]
+    is_wrong: NDArray[np.bool_]
+    is_first: NDArray[np.bool_]
+    cells: NDArray[np.intp]
+
+    def acceptance(self, rule: Any, rows: Any = slice(None)) -> Acceptance:
+        """Return what decides about guesses, learned on some of the rows."""
+        by_guess = Groups("row", tuple(rule.classes.tolist()))
+        reading = Reading("largest", rule.classes, None, by_guess, "guess", False, rule.key, rule.chance)
+        of_rows = (self.confidence[rows], self.u[rows], self.is_wrong[rows], self.guesses[rows])
+        parts = (fingerprint_of(self.u[rows].copy().view(np.uint64), self.confidence[rows].copy()),)
+        return Acceptance.of(reading, *of_rows, parts)
+
+    def of_asked(self, threshold: AcceptanceThreshold, groups: Groups) -> Measure:
+        """Return the scores of the rows of the second half that the threshold leaves to a person."""
+        acted = threshold.above(self.confidence, self.u, self.guesses)
+        asked = np.flatnonzero(~acted & ~self.is_first)
+        return Measure((FoldScores.sort(self.scores[asked], self.cells[asked], groups),), groups)
+
+    def tensors(self) -> Tensors:
+        """Return the rows as tensors of a file."""
+        codes = np.column_stack([self.guesses, self.is_wrong, self.is_first, self.cells]).astype(np.int64)
+        return {
+            "decision_numbers": np.column_stack([self.scores, self.confidence, self.u]),
+            "decision_codes": codes,
+        }
+
+
+def decisions_of(tensors: Tensors) -> Decisions | None:
+    """Return the rows of a file, None for one that has none: of several folds, or of an earlier version."""
+    if "decision_numbers" not in tensors:
+        return None
+    scores, confidence, u = np.ascontiguousarray(tensors["decision_numbers"].T)
+    guesses, is_wrong, is_first, cells = np.ascontiguousarray(tensors["decision_codes"].T)
+    return Decisions(scores, confidence, u, guesses, is_wrong == 1, is_first == 1, cells.astype(np.intp))
+
+
+def decision_rules(tensors: Tensors, n: int, n_classes: int, n_groups: int) -> Rules:
+    """Return what must hold of the rows of a file."""
+    if "decision_numbers" not in tensors and "decision_codes" not in tensors:
+        return {}
+    numbers, codes = tensors.get("decision_numbers"), tensors.get("decision_codes")
+    limits = np.array([n_classes, 2, 2, n_groups])
+    return {
+        "its held-out rows must be complete": lambda: numbers is not None and codes is not None and len(numbers) == n,
+        "its held-out rows must have finite numbers": lambda: numbers is not None and np.isfinite(numbers).all(),
+        "its guesses and halves must be numbers of them": lambda: (
+            codes is not None and ((codes >= 0) & (codes < limits)).all()
+        ),
+        "its scores must be those of its held-out rows": lambda: (
+            numbers is not None and np.array_equal(np.sort(numbers[:, 0]), np.sort(tensors["scores"]))
+        ),
+    }
+
+
+def remember_rows(rows: Rows, columns: NDArray[np.int64], ids: Any, groups: Groups) -> tuple[FoldScores, Decisions]:
+    """Return the scores of held-out rows as a calibration keeps them, and the same rows one by one."""
+    scores, cells = scores_of(rows, columns, OF_ESTIMATOR), groups.ids_of_labels(ids, columns)
+    assert rows.seeds is not None
+    guesses = np.asarray(rows.probabilities.argmax(axis=1), dtype=np.int64)
+    is_first = uniforms(rows.seeds ^ _HALVES) < 0.5
+    confidence, u = confidence_and_u(rows.probabilities, rows.seeds)
+    kept = Decisions(scores, confidence, u, guesses, guesses != columns, is_first, np.array(cells, dtype=np.intp))
+    return FoldScores.sort(scores, cells, groups), kept
+
+
+def confidence_and_u(probabilities: NDArray[Any], seeds: Words) -> tuple[Floats, Floats]:
+    """Return the largest probability of each row, and the uniform that orders rows of equal ones."""
+    return probabilities.max(axis=1).astype(np.float64), uniforms(seeds ^ _TIES)
+
+
+def promise_in_words(threshold: AcceptanceThreshold, alpha: Fraction) -> str:
+    """Say what is promised of rows that are acted on, and of those that are not."""
+    return f"{threshold.sentence()} The others come with a set that holds the truth for {float(1 - alpha):.4g} of them."
