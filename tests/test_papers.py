@@ -78,16 +78,16 @@ def test_the_table_of_extras_is_complete():
     for extra, brings in rows.items():
         if "`" not in brings and extra != "all":
             assert set(brings.split(", ")) == packages(extra), extra
-    small = set(EXTRAS) - {"models", "network", "gpu", "dask", "spark"}
+    small = set(EXTRAS) - {"models", "torch", "network", "gpu", "dask", "spark"}
     assert packages("all") == set().union(*(packages(extra) for extra in small))
 
 
 def test_errors_name_extras_that_bring_what_is_missing():
     """A text that says what is needed, and how to install it, names an extra that installs it."""
     told = [text for path in [*SOURCES, *PAGES] for text in path.read_text(encoding="utf-8").splitlines()]
-    named = re.findall(r"aptset\[([\w,]+)\]", "\n".join(told))
+    named = re.findall(r"(?:aptset\[|install\(')([a-z,]+)['\]]", "\n".join(told))
     assert set(",".join(named).split(",")) <= set(EXTRAS), "an extra that pyproject.toml does not have"
-    sentence = re.compile(r"needs? (\w+)(?: \([^)]*\))?[:.].*pip install 'aptset\[(\w+)\]'")
+    sentence = re.compile(r"needs? (\w+)(?: \([^)]*\))?[:.].*\{install\('(\w+)'\)\}")
     needs = {pair for line in told for pair in sentence.findall(line)}
     assert {"click", "skops", "torch", "jinja2"} <= {package for package, _ in needs}, "texts are found no more"
     for package, extra in needs:

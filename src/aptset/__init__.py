@@ -1,8 +1,25 @@
 """aptset: prediction sets with guaranteed, adaptive coverage for any classifier.
 
-The names below are loaded when first used, so that ``import aptset`` stays as light as numpy. Type checkers read
-``__init__.pyi``, which says the same; a test compares the two.
+A model and labelled rows::
+
+    import aptset
+
+    classifier = aptset.ConformalClassifier(model, alpha=0.1).fit(X, y)  # trains on one half, calibrates on the other
+    sets = classifier.predict_set(X_new)  # each holds the true label with probability at least 0.9
+    sets[0], sets.sizes, sets.to_frame()
+
+Probabilities that are there already::
+
+    calibration = aptset.calibrate(probabilities, y)
+    sets = calibration.predict_set(new_probabilities, alpha=0.1)
+
+What the sets are worth: ``aptset.evaluate(sets, y_new)``, ``aptset.report(classifier, X_new, y_new, "report.html")``,
+``aptset.audit(model, X, y)``. Keep and load: ``classifier.save("folder")``, ``aptset.load("folder")``. On the command
+line: ``aptset run table.csv --target column``.
 """
+
+# Names are loaded when first used, so that ``import aptset`` stays as light as numpy. Type checkers read
+# ``__init__.pyi``, which says the same; a test compares the two.
 
 from importlib import import_module
 

@@ -58,7 +58,7 @@ def test_a_broken_calibration_is_found():
     (verdict,) = found.verdicts.values()
     assert not verdict.kept
     assert verdict.chance < 1e-6
-    assert "NOT kept" in repr(found)
+    assert "LESS than the promised 90 %" in repr(found)
 
 
 def test_wandering_counts_reorderings():

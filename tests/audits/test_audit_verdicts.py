@@ -53,7 +53,7 @@ def test_without_a_law_the_interval_is_compared_with_the_bound(shares, kept):
     splits = [SplitResult("a", 0, rows=100, covered=round(100 * share), promise=0.8, laws=None) for share in shares]
     verdict = judge(splits, ALPHA, 0.3)
     assert verdict.kept == kept
-    assert ("LOWER than the promise" in verdict.sentence()) == (not kept)
+    assert ("LESS than the promised 80 %" in verdict.sentence()) == (not kept)
     assert verdict.coverage.low >= 0
     assert verdict.coverage.high <= 1
 

@@ -28,7 +28,7 @@ def test_the_columns_are_told_in_words(command):
     assert "left out   notes: a text of 300 different values (--keep-text uses its words)" in text
     assert "left out   country: is the same in every row" in text
     assert "aptset predict NEW.csv -c aptset-run -o sets.csv" in text
-    assert re.search(r"first guess is right in \d+\.\d% of the test rows", text)
+    assert re.search(r"most likely label is right in \d+ % of the test rows", text)
 
 
 def test_what_the_user_says_about_columns_is_done(command):
@@ -86,8 +86,8 @@ def test_predict_writes_to_standard_output_and_evaluate_reads_standard_input(com
 
 def test_several_levels(command):
     text = command(*RUN, "--out", "model", "--alpha", 0.05, "--alpha", 0.2).stdout
-    assert "(asked for: 0.95)" in text
-    assert "(asked for: 0.8)" in text
+    assert "(asked for: 95 %)" in text
+    assert "(asked for: 80 %)" in text
     written = pd.read_parquet("model/sets.parquet")
     assert (written["size 0.05"] >= written["size 0.2"]).all()
     assert json.loads(Path("model/evaluation.json").read_text())["others"][0]["alpha"] == 0.2

@@ -65,10 +65,3 @@ def test_a_callable_of_groups_runs_once_for_each_call(calibration):
     classifier = ConformalClassifier(GaussianNB(), calibration=calibration, groups=half, random_state=0).fit(X, Y)
     classifier.predict_set(NEW, 0.3)
     assert calls == [len(X), len(NEW)]
-
-
-def test_the_old_name_of_p_values_warns():
-    classifier = ConformalClassifier(GaussianNB(), random_state=0).fit(X, Y)
-    with pytest.warns(FutureWarning, match="now called p_values"):
-        found = classifier.predict_p(NEW)
-    np.testing.assert_array_equal(found, classifier.p_values(NEW))

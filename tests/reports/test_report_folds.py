@@ -22,9 +22,9 @@ def drawn(seed, n=600):
 
 
 SCHEMES = {
-    "CV+": ("cv+", "agrees", "low_folds"),
-    "minimax": (aptset.Minimax(10), "agrees", "low_folds"),
-    "jackknife+": ("jackknife+", "agrees_small", "low_small"),
+    "CV+": ("cv+", "few_folds", "low_folds"),
+    "minimax": (aptset.Minimax(10), "few_folds", "low_folds"),
+    "jackknife+": ("jackknife+", "few_small", "low_small"),
     "uneven folds": (aptset.CVPlus(splitter=KFold(7)), "agrees", "low_folds"),
 }
 
@@ -38,11 +38,11 @@ def test_several_folds_are_judged(name):
     classifier = aptset.ConformalClassifier(GaussianNB(), **settings).fit(X[:100], y[:100])
     found = aptset.report(classifier, X[300:], y[300:])
     assert words_of(found.evaluation).kind == good
-    assert "At the 1 % level" in words_of(found.evaluation).verdict
+    assert "(at the 1 % level)" in words_of(found.evaluation).verdict
     turned = aptset.report(classifier, -X[300:], y[300:])
     assert turned.evaluation.coverage < 0.5
     assert words_of(turned.evaluation).kind == bad
-    assert "at the 1 % level" in words_of(turned.evaluation).verdict
+    assert "(judged at the 1 % level)" in words_of(turned.evaluation).verdict
 
 
 def test_folds_of_given_probabilities_are_judged_too():
@@ -64,7 +64,7 @@ def test_rows_that_differ_but_are_covered_are_amber():
     classifier = aptset.ConformalClassifier(tree, calibration=aptset.Minimax(4), random_state=0).fit(X[:400], y[:400])
     found = words_of(aptset.report(classifier, X[400:], flipped[400:]).evaluation)
     assert found.kind == "apart"
-    assert "Coverage is not below the promise" in found.verdict
+    assert "The sets cover as promised, but" in found.verdict
 
 
 def test_what_a_fold_says_is_what_its_own_split_says():

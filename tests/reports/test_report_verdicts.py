@@ -9,6 +9,7 @@ from test_report_numbers import data_of, made
 
 import aptset
 from aptset.metrics.coverage_distribution import coverage_law
+from aptset.metrics.estimates import percent
 from aptset.reports import measures, words
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import summarise
@@ -17,7 +18,7 @@ ALPHA = Fraction(1, 10)
 
 
 def words_of(evaluation):
-    return words.first_words(evaluation.evidence, evaluation.alpha, evaluation.coverage, evaluation.mean_size, 0.95)
+    return words.first_words(evaluation)
 
 
 def judged(source, X, y, groups=None):
@@ -37,7 +38,7 @@ def test_valid_calibrations_are_not_called_too_low(groups):
         given = by[:150] if groups == "row" else groups
         calibration = aptset.calibrate(chances[:150], y[:150], groups=given, random_state=seed)
         found = judged(calibration, chances[150:], y[150:], None if by is None else by[150:])
-        alarms += words_of(found).kind not in ("kept", "every")
+        alarms += words_of(found).state not in ("agrees", "few") and words_of(found).kind != "every"
     assert alarms <= 6
 
 
@@ -65,7 +66,7 @@ def test_a_label_far_below_stands_at_the_top():
     found = summarise(report.evaluation, "t", 0, 0).page["words"]
     covered = report.evaluation.by_label[2]
     assert found.kind == "uneven"
-    assert found.parts[0] == f"class 2: {100 * float(covered):.4g} % of {covered.n:,} rows, less than chance allows"
+    assert found.parts[0] == f"class 2: {percent(covered, covered.n)} of {covered.n:,} rows, less than chance allows"
     assert "1 % level for all 3 classes and groups" in found.parts[-1]
     assert "allows it" in found.parts[-1]
     within = aptset.calibrate(chances[:1000], y[:1000], groups="label", random_state=0)
@@ -95,10 +96,11 @@ def test_the_verdict_says_why_it_agrees_where_the_interval_does_not():
         evaluation = judged(few, chances[60:], y[60:])
         coverage, found = evaluation.coverage, words_of(evaluation)
         excludes = not coverage.low <= 0.9 <= coverage.high
-        assert ("all the same" in found.verdict) == (excludes and found.kind == "kept")
-        if excludes and found.kind == "kept":
+        assert ("The 95 % interval lies" in found.verdict) == (excludes and found.kind == "few")
+        assert found.kind != "kept", "60 calibration rows are too few to agree with anything"
+        if excludes and found.kind == "few":
             seen.add("below" if coverage.high < 0.9 else "above")
-            assert f"lies {'below' if coverage.high < 0.9 else 'above'} 90 % all the same" in found.verdict
+            assert f"The 95 % interval lies {'below' if coverage.high < 0.9 else 'above'} 90 %." in found.verdict
     assert seen == {"below", "above"}
 
 
@@ -108,14 +110,14 @@ def test_sets_that_are_never_empty_have_a_law_from_below_only():
     found = words_of(report.evaluation)
     law = coverage_law(report.evaluation.coverage.count, report.evaluation.evidence.origin.laws, Fraction(3, 5))
     assert report.evaluation.coverage > law.high, "filled sets cover more than the law says"
-    assert found.kind == "kept"
-    assert f"39 of 40 valid calibrations show a coverage of at least {100 * law.low:.4g} %" in found.verdict
-    assert f"{100 * law.high:.4g} %" not in found.verdict
+    assert found.state in ("agrees", "few")
+    assert f"lets the measured coverage fall to {percent(law.low, 300)}; it is lower in 1 of 40 cases" in found.verdict
+    assert percent(law.high, 300) not in found.verdict
     curve = data_of(report)["curve"]
     assert set(curve["high"]) == {1.0}
     assert max(curve["low"]) < 1
     assert "lie above the lower edge of the band at every level" in report.html
-    assert "The band holds" not in report.html
+    assert "within the band" not in report.html
 
 
 def test_labels_that_a_calibration_within_labels_does_not_know():
@@ -123,13 +125,13 @@ def test_labels_that_a_calibration_within_labels_does_not_know():
     y = np.where(np.arange(300) < 12, 99, y)
     report = aptset.report(calibration, chances, y)
     found = words_of(report.evaluation)
-    assert "on 288 test rows" in found.verdict
+    assert "and 288 test rows" in found.verdict
     assert " 12 test rows have labels that the calibration does not know" in found.verdict
     count = aptset.coverage(calibration.predict_set(chances[12:], 0.1), y[12:]).count
     sizes = np.bincount(y[12:], minlength=4)
     laws = tuple(zip(sizes.tolist(), calibration.held_out.sizes.tolist(), strict=True))
     assert report.evaluation.evidence.origin.laws == laws
-    assert f"{100 * coverage_law(count, laws, ALPHA).low:.4g} %" in found.verdict
+    assert f"between {percent(coverage_law(count, laws, ALPHA).low, 288)} and " in found.verdict
 
 
 def test_the_interval_in_the_words_is_the_one_they_name():
@@ -141,7 +143,8 @@ def test_the_interval_in_the_words_is_the_one_they_name():
     assert narrow.coverage.low != usual.coverage.low
     said = [summarise(one, "t", 0, 0).page["words"].measured for one in (narrow, usual)]
     assert said[0] == said[1]
-    assert f"95 % interval {100 * usual.coverage.low:.4g} % to {100 * usual.coverage.high:.4g} %" in said[0]
+    ends = (percent(usual.coverage.low, 300), percent(usual.coverage.high, 300))
+    assert "95 % interval {} to {}".format(*ends) in said[0]
 
 
 def test_whether_sets_may_be_empty_can_be_said():
@@ -170,7 +173,7 @@ def test_what_does_not_fit_the_p_values_is_refused():
     for n, message in ((0, "n must be at least 1"), (49, "multiples of 1 / "), (-3, "n must be at least 0")):
         with pytest.raises(ValueError, match=message):
             aptset.evaluate(sets, y, alpha=0.1, p_values=p_values, n=n)
-    for given in ({"n": 50}, {"probabilities": chances}, {"allow_empty": False}):
+    for given in ({"n": 50}, {"allow_empty": False}):
         with pytest.raises(ValueError, match=f"p_values must be given with {next(iter(given))}"):
             aptset.evaluate(sets, y, alpha=0.1, **given)
     p_values[3, 1] = np.nan

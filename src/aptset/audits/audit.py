@@ -23,7 +23,7 @@ from aptset.audits.dataset import (
 )
 from aptset.audits.drift import FALSE_ALARMS as OF_DRIFT
 from aptset.audits.drift import Drift, look_for_drift
-from aptset.audits.pages import FALSE_ALARMS, Verdict, judge, splits_page
+from aptset.audits.pages import Verdict, judge, splits_page
 from aptset.audits.results import Distribution, Records, Splits, distribution
 from aptset.conformal import CALIBRATIONS
 from aptset.core import validate
@@ -33,9 +33,10 @@ from aptset.core.tables import Backend, html_table, make_table
 from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.metrics import OF_SPLITS
+from aptset.metrics.coverage_distribution import FALSE_ALARMS
 from aptset.reports.making import check_page_path, save_page
 
-ENDING = "  All checks together speak up for nothing in at most one of 100 audits of independent rows from one source."
+ENDING = "  If rows are independent draws from one source, at most one audit in 100 gives a warning."
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,7 +95,8 @@ class Audit:
         """Return the verdicts for notebooks."""
         head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"
         rows = [(name, verdict.sentence()) for name, verdict in self.verdicts.items()]
-        return html_table(head, ("calibration", "verdict"), rows, [f"Drift: {self.drift.sentence()}"])
+        drift = f"Drift: {self.drift.sentence()}"
+        return html_table(head, ("calibration", "verdict"), rows, [drift, ENDING.strip()]) + self.splits.html()
 
     def __repr__(self) -> str:
         head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"

@@ -19,7 +19,7 @@ from aptset.audits.dataset import (
     prepare,
     split_and_measure,
 )
-from aptset.audits.pages import FALSE_ALARMS, Verdict, judge, splits_page
+from aptset.audits.pages import Verdict, judge, splits_page
 from aptset.audits.results import Difference, Records, Splits
 from aptset.core import validate
 from aptset.core.displays import Display
@@ -27,6 +27,7 @@ from aptset.core.tables import Backend, html_table
 from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.metrics import OF_SPLITS
+from aptset.metrics.coverage_distribution import FALSE_ALARMS
 from aptset.metrics.estimates import paired_mean, resampled_mean
 from aptset.reports.making import check_page_path, save_page
 
@@ -234,7 +235,9 @@ class Comparison:
             for name in self.ranking
         ]
         head = f"Comparison of {len(rows)} candidates on {self.splits.repetitions} splits, alpha={self.alpha:g}"
-        return html_table(head, ("", *(metric.short for metric in OF_SPLITS.values())), rows, [self.advice()])
+        return html_table(
+            head, ("", *(metric.short for metric in OF_SPLITS.values())), rows, [*self.sentences(), self.advice()]
+        )
 
     def __repr__(self) -> str:
         long = min(44, max(map(len, self.ranking)))

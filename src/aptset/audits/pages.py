@@ -14,12 +14,10 @@ from aptset import Estimate
 from aptset.audits.drift import Drift
 from aptset.audits.results import Difference, Records, SplitResult, Splits
 from aptset.metrics import OF_SPLITS
-from aptset.metrics.coverage_distribution import CENTRE, chances_of_sum
-from aptset.metrics.estimates import resampled_share
+from aptset.metrics.coverage_distribution import CENTRE, FALSE_ALARMS, State, chances_of_sum, state_of
+from aptset.metrics.estimates import in_p, percent, resampled_share
 from aptset.reports.making import SPLITS, render_page
 
-# All that an audit or a comparison says is wrong for a valid calibration in at most this share of cases.
-FALSE_ALARMS = 0.01
 _MOST_ROWS = 2**23  # test rows over all splits that the exact law is worked out for
 
 
@@ -47,6 +45,10 @@ class Verdict:
         rows. No set can hold these labels and no law speaks of them, so the law judges the other rows.
     coverage_of_all : Estimate or None
         Mean coverage of all test rows, if some are left out.
+    least : float
+        The smallest mean coverage that would not have contradicted the promise.
+    is_high : bool
+        With an exact law: whether coverage is higher than chance explains. The sets are then larger than needed.
     """
 
     kept: bool
@@ -59,31 +61,44 @@ class Verdict:
     left_out: int = 0
     tested: int = 0
     coverage_of_all: Estimate | None = None
+    least: float = 0.0
+    is_high: bool = False
+
+    @property
+    def state(self) -> State:
+        """What the splits say: "agrees", "few" (too few rows to tell), "less" or "more" than promised."""
+        return state_of(not self.kept, self.is_high, self.promise, self.least)
 
     def as_json(self) -> dict[str, Any]:
         """Return the numbers as plain values."""
-        names = ("kept", "promise", "chance", "low", "high")
+        names = ("kept", "state", "promise", "chance", "low", "high", "least")
         return {"coverage": float(self.coverage), **{name: getattr(self, name) for name in names}}
 
     def sentence(self) -> str:
         """Return the verdict in words."""
-        coverage = f"Coverage {float(self.coverage):.4g} on average"
+        promise, least = f"{100 * self.promise:.4g} %", percent(self.least, self.tested)
+        verdict = {
+            "agrees": f"agrees with {promise}; a coverage below {least} would have contradicted it",
+            "few": f"too few rows to contradict {promise}; only a coverage below {least} would",
+            "less": f"LESS than the promised {promise}",
+            "more": f"more than the promised {promise}: sets are larger than needed, and the promise is kept",
+        }[self.state]
+        return (
+            f"Mean coverage {percent(self.coverage, self.tested)}: {verdict} ({self._test()}).{self._about_left_out()}"
+        )
+
+    def _test(self) -> str:
         if self.chance is None:
-            words = "is at least the promise" if self.kept else "is LOWER than the promise"
-            interval = f"interval {self.coverage.low:.4g} to {self.coverage.high:.4g}"
-            return f"{coverage} {words}, {self.promise:.4g} ({interval})."
-        law = f"95 of 100 valid audits lie between {self.low:.4g} and {self.high:.4g}, chance of so low a count"
-        shown = "< 0.0001" if self.chance < 1e-4 else f"{self.chance:.3g}"
-        end = f"{law} {shown} (exact; judged at level {self.false_alarms:.3g}).{self._about_left_out()}"
-        words = "agrees with the promise of" if self.kept else "the promise is NOT kept:"
-        return f"{coverage}{' ' if self.kept else ': '}{words} {self.promise:.4g}; {end}"
+            return f"interval {percent(self.coverage.low, self.tested)} to {percent(self.coverage.high, self.tested)}"
+        ends = f"{percent(self.low or 0, self.tested)} and {percent(self.high or 0, self.tested)}"
+        return f"exact {in_p(self.chance)}, level {self.false_alarms:.3g}; 95 of 100 valid audits lie between {ends}"
 
     def _about_left_out(self) -> str:
         if self.coverage_of_all is None:
             return ""
         return (
-            f" {self.left_out:,} of {self.tested:,} test rows have labels that no training row has: no set can hold "
-            f"them, the law leaves them out, and with them coverage is {float(self.coverage_of_all):.4g}."
+            f" {self.left_out:,} of {self.tested:,} test rows have labels that no training row has. No set can hold "
+            f"them, and the test leaves them out; with them coverage is {percent(self.coverage_of_all, self.tested)}."
         )
 
 
@@ -92,19 +107,20 @@ def judge(
 ) -> Verdict:
     """Return the verdict on the splits of one candidate."""
     of_all = _mean_coverage(results, [one.rows for one in results], test_share, false_alarms)
-    promise = min(one.promise for one in results)
+    promise, tested = min(one.promise for one in results), sum(one.rows for one in results)
     laws = [one.laws for one in results if one.laws is not None]
     if len(laws) < len(results):
-        return Verdict(of_all.high >= promise, of_all, promise, None, None, None, false_alarms)
+        least = promise - (of_all.high - float(of_all))
+        return Verdict(of_all.high >= promise, of_all, promise, None, None, None, false_alarms, 0, tested, None, least)
     judged = [sum(m for m, _ in one) for one in laws]
-    tested = sum(one.rows for one in results)
     left_out = tested - sum(judged)
     used = max(1, _MOST_ROWS // max(one.rows for one in results))
     covered = sum(one.covered for one in results[:used])
-    chance, low, high = _exact([law for one in laws[:used] for law in one], covered, alpha)
+    test = _exact([law for one in laws[:used] for law in one], covered, alpha, false_alarms)
+    chance, low, high, least, is_high = test
     # Labels that no calibration knows have no law, but they count: too many of them break the promise over all rows.
     kept = chance >= false_alarms and (left_out == 0 or of_all.high >= promise)
-    exact = (chance, low, high, false_alarms, left_out, tested, of_all if left_out else None)
+    exact = (chance, low, high, false_alarms, left_out, tested, of_all if left_out else None, least, is_high)
     return Verdict(kept, _mean_coverage(results, judged, test_share, false_alarms), promise, *exact)
 
 
@@ -113,11 +129,31 @@ def _mean_coverage(results: list[SplitResult], judged: list[int], test_share: fl
     return resampled_share(np.array(shares), test_share, 1 - 2 * false_alarms)
 
 
-def _exact(laws: list[tuple[int, int]], covered: int, alpha: Fraction) -> tuple[float, float, float]:
-    """Return the chance of so low a total, and where the central 95 % of the law lie, as shares of the judged rows."""
-    below = np.cumsum(chances_of_sum(laws, alpha))
-    low, high = np.searchsorted(below, CENTRE) / max(1, sum(m for m, _ in laws))
-    return float(min(1.0, below[covered])), float(low), float(high)
+def _exact(
+    laws: list[tuple[int, int]], covered: int, alpha: Fraction, tail: float
+) -> tuple[float, float, float, float, bool]:
+    """Return the chance of so low a total, three quantiles of the law, and whether the total is too high.
+
+    The quantiles, as shares of the judged rows, are those of the central 95 % and the one below which a total
+    contradicts the promise.
+    """
+    chances = chances_of_sum(laws, alpha)
+    below = np.cumsum(chances)
+    low, high, least = (np.searchsorted(below, (*CENTRE, tail)) / max(1, sum(m for m, _ in laws))).tolist()
+    return float(min(1.0, below[covered])), low, high, least, bool(chances[covered:].sum() < tail)
+
+
+_HEADLINES: dict[State, str] = {
+    "less": "Covers less than promised",
+    "few": "Too few rows to contradict {promise}",
+    "more": "Covers more than promised",
+    "agrees": "Agrees with {promise}",
+}
+
+
+def worst_state(verdicts: dict[str, Verdict]) -> State:
+    """Return the state that is said of all candidates together: of several the gravest."""
+    return next(state for state in _HEADLINES if any(one.state == state for one in verdicts.values()))
 
 
 def splits_page(
@@ -132,17 +168,17 @@ def splits_page(
     differences: Records[Difference] | None = None,
 ) -> str:
     """Return the page."""
-    kept = all(verdict.kept for verdict in verdicts.values())
-    alarm = drift is not None and drift.warning
-    agrees = (
-        f"Agrees with the promise, but {_alarm(drift)}" if drift is not None and alarm else "Agrees with the promise"
+    state = worst_state(verdicts)
+    said = _HEADLINES[state].format(
+        promise=" and ".join({f"{100 * one.promise:.4g} %": 0 for one in verdicts.values()})
     )
-    promise = agrees if kept else "Promise not kept"
+    if drift is not None and drift.warning:
+        said, state = f"{said}, but {_alarm(drift)}", "more" if state == "agrees" else state
     data = _data(splits, alpha, drift, differences)
     page = {
         "title": title,
-        "kind": "low" if not kept else "high" if alarm else "kept",
-        "headline": headline or promise,
+        "state": state,
+        "headline": headline or said,
         "sentences": sentences or [],
         "verdicts": {name: verdict.sentence() for name, verdict in verdicts.items()},
         "how": how,

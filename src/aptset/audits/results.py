@@ -254,6 +254,12 @@ class Splits:
         ends = (float(mean), mean.low, mean.high, low, middle, high)
         return Distribution(candidate, part, name, metric, *ends, len(kept))
 
+    def html(self) -> str:
+        """Return the same numbers as :meth:`text` for notebooks."""
+        from html import escape  # here, since it is slow to import
+
+        return f"<pre>{escape(self.text())}</pre>"
+
     def text(self) -> str:
         """Return the distributions as a small table: mean, and where nine of ten splits lie."""
         lines, rows = [f"  {'':<44} {'mean':>8}   nine of ten splits"], self.summary()

@@ -27,7 +27,7 @@ from aptset.core.groups import EVERYONE
 from aptset.core.matrix import check_probabilities
 from aptset.core.overlapping import Overlapping, refuse_overlapping
 from aptset.core.randomization import Chance, check_first_row
-from aptset.core.validate import check_flag, check_generator, check_option, draw_key
+from aptset.core.validate import answers_foreign_keywords, check_flag, check_generator, check_option, draw_key
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, Rows
 from aptset.scores import Conformity
 from aptset.scores.conformity import AUTO, check_conformity, for_classes, formula_of
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from aptset.calibration.cross_calibration import CrossCalibration
 
 
+@answers_foreign_keywords
 def calibrate(
     probabilities: Any,
     labels: ArrayLike,

@@ -21,6 +21,7 @@ from aptset.core.devices import as_given, on_host
 from aptset.core.levels import Assurance, CellLevel, check_alphas, check_level
 from aptset.core.randomization import BY_CONTENT, Chance, NewU
 from aptset.core.tables import html_table
+from aptset.core.validate import answers_foreign_keywords
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
@@ -144,6 +145,7 @@ class Calibration:
         weights: ArrayLike | None = ...,
         assurance: float | Assurance | None = ...,
     ) -> list[PredictionSets]: ...
+    @answers_foreign_keywords
     def predict_set(
         self,
         probabilities: Any,

@@ -25,6 +25,7 @@ from aptset.cli.options import (
     LEVEL,
     LEVELS,
     MODEL,
+    NO_EMPTY,
     QUIET,
     RANDOMIZED,
     ROW_ID,
@@ -41,11 +42,12 @@ from aptset.cli.options import (
     with_options,
 )
 from aptset.cli.start import leave_quietly
+from aptset.core.validate import install
 
 try:
     import click
 except ImportError as error:  # the library alone does not need it
-    raise SystemExit("The command line needs click: pip install 'aptset[cli]'") from error
+    raise SystemExit(f"The command line needs click: {install('cli')}") from error
 
 
 class OneLineErrors(click.Group):
@@ -71,7 +73,7 @@ class OneLineErrors(click.Group):
                 raise
             text = printable(as_given(" ".join(str(error).split())))[:2000]
             if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
-                text += ". Install what the commands need: pip install 'aptset[cli]'"
+                text += f". Install what the commands need: {install('cli')}"
             expected = isinstance(error, ValueError | TypeError | OSError | ImportError)
             raise click.ClickException(text if expected and text else f"{type(error).__name__}: {text}") from error
 
@@ -90,7 +92,7 @@ def main(debug: bool) -> None:
 @click.option(
     "--calibration", default="split", show_default=True, type=CALIBRATIONS, help="Which rows train and which calibrate."
 )
-@with_options([TEST_SHARE, SHARE, CONFORMITY, LEVELS, LEVEL, *ASSURANCE, RANDOMIZED])
+@with_options([TEST_SHARE, SHARE, CONFORMITY, LEVELS, LEVEL, *ASSURANCE, RANDOMIZED, NO_EMPTY])
 @click.option("--groups", help="Calibrate within 'label', the values of a column, or both: 'region,label'.")
 @with_options(BANDS)
 @ROW_ID
@@ -102,7 +104,7 @@ def main(debug: bool) -> None:
 @QUIET
 @AS_JSON
 def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_json: bool, **options: Any) -> None:
-    """Train, calibrate and judge prediction sets on TABLE, or on embedded data without one.
+    """Train a model on TABLE, calibrate it, and test its prediction sets; without TABLE on example data.
 
     The folder holds the sets of the test rows, their evaluation, and the model: `aptset predict -c FOLDER` takes raw
     rows, and so does aptset.load(FOLDER) in Python.
@@ -153,7 +155,7 @@ def _error_of(errors: tuple[str, ...]) -> Any:
 @click.argument("artefact")
 @AS_JSON
 def inspect(artefact: str, as_json: bool) -> None:
-    """Say what an artefact or a folder of a classifier promises, for how many samples, from what data.
+    """Show what a calibration or the folder of a run promises, and what it was made from.
 
     \b
     Examples:
@@ -170,7 +172,7 @@ def inspect(artefact: str, as_json: bool) -> None:
 @main.command()
 @ALPHA
 @click.option("--within", type=float, help="How far the coverage may be from 1 - alpha; 0.01 without --assurance.")
-@click.option("--confidence", default=0.95, show_default=True, help="The chance to stay within.")
+@click.option("--confidence", default=0.95, show_default=True, help="The probability to stay within.")
 @ASSURANCE[0]
 @AS_JSON
 def plan(alpha: float, within: float | None, confidence: float, assurance: float | None, as_json: bool) -> None:

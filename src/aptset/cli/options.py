@@ -92,7 +92,11 @@ QUIET = click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")
 SEEDS = click.IntRange(0, 2**32 - 1)  # what scikit-learn takes
 SEED = click.option(
-    "--seed", default=0, type=SEEDS, show_default=True, help="Seed of the splits, the models and the uniforms."
+    "--seed",
+    default=0,
+    type=SEEDS,
+    show_default=True,
+    help="Seed of the splits, the models and the randomness of sets.",
 )
 # The names of aptset.cli.models, which loads scikit-learn: help must not wait for it. A test compares the two.
 MODEL_NAMES = ("logistic", "forest", "boosting", "bayes", "neighbours", "tree", "xgboost", "lightgbm", "catboost")
@@ -120,7 +124,7 @@ CONFORMITY = click.option(
     "--conformity",
     default="adaptive",
     show_default=True,
-    help="The score (raps, lac, saps, ...), auto, or module:object.",
+    help="The nonconformity score (aps, raps, lac, saps, ...), auto, or module:object.",
 )
 BANDS = [
     click.option(
@@ -144,18 +148,26 @@ LEVEL = click.option(
     default="nominal",
     show_default=True,
     type=click.Choice(["nominal", "guaranteed"]),
-    help="Run at alpha, or at the smaller level at which 1 - alpha is proven.",
+    help="Run at alpha, or at the smaller level that guarantees 1 - alpha.",
 )
 RANDOMIZED = click.option(
     "--randomized/--deterministic",
     default=True,
     show_default=True,
-    help="Draw u, for exact coverage; or u = 1, for sets that chance has no part in and that cover more.",
+    help="Randomise sets, for coverage that is exact; or not, for sets that are larger and cover more.",
+)
+NO_EMPTY = click.option(
+    "--no-empty",
+    "allow_empty",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="An empty set gets its most likely label; coverage can only rise.",
 )
 TEST_SHARE = click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test.")
 SHARE = click.option("--share", type=float, help="The share of the rows that calibrates in a split; 0.5 by default.")
 TRUST = click.option(
-    "--trust", multiple=True, metavar="NAME", help="Run the code of this score's module, class, function or pickle."
+    "--trust", multiple=True, metavar="NAME", help="Trust this module, class, function or pickle: its code is run."
 )
 DATES = click.option(
     "--dates",
@@ -175,8 +187,8 @@ COLUMNS = [
     SKIP_UNLABELLED,
 ]
 DIALECT = [
-    click.option("--sep", help="What separates the columns of a CSV; found for ; | and tabs."),
-    click.option("--encoding", help="The alphabet of a CSV, such as latin-1; UTF-8 and UTF-16 are found."),
+    click.option("--sep", help="The separator of the columns of a CSV; commas, ; | and tabs are detected."),
+    click.option("--encoding", help="The character encoding of a CSV, such as latin-1; UTF-8 and UTF-16 are detected."),
 ]
 
 
@@ -214,7 +226,9 @@ def workers(_: Any, __: Any, jobs: int | None) -> int | None:
 
 
 JOBS = click.option("--jobs", type=int, callback=workers, help="Folds to fit at once; -1 for one per core.")
-ROW_ID = click.option("--id", "row_id", help="A column that names each row: its chance then comes from this id alone.")
+ROW_ID = click.option(
+    "--id", "row_id", help="A column with an id for each row; the randomness of a row then comes from its id alone."
+)
 FRESH_U = click.option(
     "--u",
     type=click.Choice(["fresh"]),
@@ -227,7 +241,11 @@ ERRORS = click.option(
     metavar="NUMBER|LABEL=NUMBER",
     help="The share of wrong rows among those acted on; or one for each predicted label, and others are asked about.",
 )
-WEIGHTS = click.option("--weights", metavar="COLUMN", help="A column with the weight of each row: target over source.")
+WEIGHTS = click.option(
+    "--weights",
+    metavar="COLUMN",
+    help="A column with the importance weight of each row, for a distribution shift: target density over source.",
+)
 PROBABILITIES = [
     click.argument("probs", nargs=-1, required=True),
     click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),
@@ -257,7 +275,7 @@ def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
     """Return the options of a command that trains, as the settings of a run."""
     from aptset.cli.label_tables import label_settings  # loaded with files, which other commands do not need
 
-    names = ["model", "calibration", "share", "alphas", "level", "randomized", "groups", "row_id"]
+    names = ["model", "calibration", "share", "alphas", "level", "randomized", "allow_empty", "groups", "row_id"]
     settings = {name: options[name] for name in [*names, "seed", "jobs", "trust", "test_share"]}
     settings["assurance"] = assurance_of(options) if "assurance" in options else None
     conformity, bands = label_settings(options, quiet)
@@ -279,6 +297,7 @@ _OF_TABLES = (
     "conformity",
     "level",
     "randomized",
+    "allow_empty",
     "groups",
     "bands",
     "counts",
@@ -294,7 +313,8 @@ def refuse_without_table(target: str | None) -> None:
     names += ["jobs", "skip_unlabelled"]
     given = [name for name in names if is_given(name)] + (["target"] if target is not None else [])
     if given:
-        name = {"row_id": "id", "errors": "error"}.get(given[0], given[0].replace("_", "-"))
+        known = {"row_id": "id", "errors": "error", "allow_empty": "no-empty"}
+        name = known.get(given[0], given[0].replace("_", "-"))
         raise click.UsageError(f"--{name} needs a TABLE; without one the run is about embedded data.")
 
 

@@ -39,6 +39,7 @@ from aptset.cli.options import (
     ERRORS,
     FRESH_U,
     LEVELS,
+    NO_EMPTY,
     QUIET,
     SEEDS,
     SKIP_UNLABELLED,
@@ -67,8 +68,9 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @click.option("--groups", help="Calibrate within 'label', the values of a column, or both: 'region,label'.")
 @with_options(BANDS)
 @WEIGHTS
-@click.option("--deterministic", is_flag=True, help="u = 1: chance only orders equal probabilities.")
-@click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
+@click.option("--deterministic", is_flag=True, help="Do not randomise sets; they are larger and cover more.")
+@NO_EMPTY
+@click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the randomness of sets.")
 @click.option("--accept", is_flag=True, help="Keep what `aptset accept` needs, instead of what `predict` needs.")
 @QUIET
 @AS_JSON
@@ -98,7 +100,7 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     check_other_files([Path(out)], files_read(options, label))
     sources, one = sources_of(options, label, quiet)
     conformity, bands = label_settings(options, quiet, one and one.file.rows)
-    settings = {"conformity": conformity, "normalize": options["normalize"]}
+    settings = {name: options[name] for name in ("normalize", "allow_empty")} | {"conformity": conformity}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
         calibration = calibrate_files(sources, counter, bands or labels_in_groups(options["groups"]), **settings)
@@ -123,6 +125,8 @@ def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, opti
     for name in ("conformity", "bands", "counts", "weights", "deterministic"):
         if is_given(name):
             raise click.UsageError(f"--{name} is not for --accept, which has no scores and no weights.")
+    if is_given("allow_empty"):
+        raise click.UsageError("--no-empty is not for --accept, which makes no sets.")
     if options["groups"] == "label":
         raise click.UsageError(
             "--groups label is not for --accept: for each predicted label pass --error LABEL=NUMBER."

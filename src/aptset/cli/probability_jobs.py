@@ -57,6 +57,7 @@ def calibrate_files(
     if settings["conformity"] == AUTO:
         return _calibrate_whole(labelled_batches(sources, None, skipped), on_rows, by_labels, **settings)
     check_conformity(settings["conformity"])
+    allow_empty = settings.pop("allow_empty")
     parts: list[Calibration] = []
     seeds: list[Any] = []
     number_copies = Numbering(side=CALIBRATION).next_seeds  # of all rows: copies in other files have u of their own
@@ -66,7 +67,7 @@ def calibrate_files(
             of_rows |= {"weighing": Weighing(batch.weights, is_part=True), "number_copies": number_copies}
             settings |= {"classes": classes, "least_distinct": 0.0, "u": None, **of_rows}
             scored = score_labels(batch.probabilities, batch.labels, LabelledRequest(**settings))
-        parts.append(calibration_of(scored, True, settings["normalize"]))
+        parts.append(calibration_of(scored, allow_empty, settings["normalize"]))
         seeds.append(scored.seeds if source.row_id is not None else scored.seeds[:0])
         on_rows(len(batch.probabilities))
     if any(map(len, seeds)):  # of all rows: how they were cut into batches decides nothing

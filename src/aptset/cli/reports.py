@@ -22,6 +22,7 @@ from aptset.cli.options import (
     LEVEL,
     MODEL,
     MODEL_HELP,
+    NO_EMPTY,
     QUIET,
     RANDOMIZED,
     ROW_ID,
@@ -48,6 +49,7 @@ OF_TABLES = {
     "jobs": "--jobs",
     "bands": "--bands",
     "counts": "--counts",
+    "allow_empty": "--no-empty",
     "order": "--order",
 }
 OF_EITHER = {"calibration": "-c", "groups": "--groups", "row_id": "--id", "assurance": "--assurance"}
@@ -89,7 +91,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
 @with_options([WEIGHTS, ROW_ID])
-@with_options([TEST_SHARE, SHARE, CONFORMITY, ALPHAS, LEVEL, *ASSURANCE, RANDOMIZED])
+@with_options([TEST_SHARE, SHARE, CONFORMITY, ALPHAS, LEVEL, *ASSURANCE, RANDOMIZED, NO_EMPTY])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @with_options(BANDS)
 @with_options([*COLUMNS, *DIALECT, TRUST])
@@ -100,7 +102,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @QUIET
 @AS_JSON
 def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **options: Any) -> None:
-    """Write one HTML page that shows what prediction sets are worth, and works offline.
+    """Write one HTML page about coverage and size of prediction sets; it works offline.
 
     \b
     Examples:
@@ -199,7 +201,7 @@ def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
 @click.option("-o", "--out", default="aptset-audit", show_default=True, help="Folder for the results.")
 @with_splits
 def audit(table: str, out: str, folder: str | None, alphas: tuple[float, ...], **options: Any) -> None:
-    """Split TABLE at random again and again: is the promise kept, and do the rows look exchangeable?
+    """Check the promise on many random splits of TABLE, and look for drift along its rows.
 
     A run can be stopped at any moment; the same command goes on where it was.
 

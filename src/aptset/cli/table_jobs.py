@@ -36,7 +36,8 @@ from aptset.core.labels import as_objects
 from aptset.core.levels import check_assurance
 from aptset.core.validate import all_at_once, check_share_of_split
 from aptset.estimator.storage import FACTS, save_classifier
-from aptset.metrics.estimates import in_p
+from aptset.metrics.estimates import in_words, percent
+from aptset.metrics.planning import CoverageTest
 from aptset.scores import Score
 
 WRITTEN = ("sets.parquet", "evaluation.json", FACTS)
@@ -53,6 +54,7 @@ class Settings:
     conformity: str | Score = "adaptive"
     level: str = "nominal"
     randomized: bool = True
+    allow_empty: bool = True
     groups: str | None = None
     bands: LabelBands | None = None
     row_id: str | None = None
@@ -95,6 +97,7 @@ class Settings:
             alpha=self.alphas[0],
             level=self.level,  # type: ignore[arg-type]
             randomized=self.randomized,
+            allow_empty=self.allow_empty,
             groups=self.groups if is_grouping(self.groups) else self.bands,
             n_jobs=self.jobs,
             progress=self.progress,
@@ -157,7 +160,7 @@ class TableResult:
     test: NDArray[np.intp]
     sets: list[PredictionSets]
     evaluations: list[Evaluation]
-    p_value: float | None
+    coverage_test: CoverageTest | None
     ids: NDArray[Any] | None
     is_raw: bool
     dialect: Dialect
@@ -177,23 +180,23 @@ class TableResult:
     def text(self) -> str:
         """Return what was done with the columns, the promise and the measurement in words."""
         fitted = self.classifier.fitted_
-        accuracy = float(np.mean(self.classifier.predict(self.rows.features.iloc[self.test]) == self.truth))
+        assert self.evaluation.model is not None, "run_table passes the probabilities"
+        right, rows = percent(self.evaluation.model.accuracy, self.evaluation.n), self.evaluation.n
         lines = [self.rows.plan.describe(self.rows.features), *_namesakes(self.target, self.rows.plan.names()), ""]
         if self.is_raw:
             lines = [f"Your model takes the columns as they are: {', '.join(self.rows.plan.names()[:12])}.", ""]
         lines += self.rows.remarks
         lines += [
-            f"{self.classifier.n_calibration_} rows calibrate ({fitted.rule.scheme.name}), {self.evaluation.n} test. "
-            f"The model's first guess is right in {accuracy:.1%} of the test rows.",
+            f"{self.classifier.n_calibration_} rows calibrate ({fitted.rule.scheme.name}), {rows} test. "
+            f"The most likely label is right in {right} of the test rows.",
         ]
         for evaluation in self.evaluations:
             lines += [
                 self._promised(evaluation.alpha),
-                f"Measured: coverage {evaluation.coverage!r}, mean size {evaluation.mean_size!r}.",
+                f"Measured: coverage {in_words(evaluation.coverage)}, mean size {float(evaluation.mean_size):.3g}.",
             ]
-        if self.p_value is not None:
-            verdict = "agrees with" if self.p_value > 0.01 else "does NOT agree with"
-            lines.append(f"The measurement {verdict} a valid calibration of this size ({in_p(self.p_value)}).")
+        if self.coverage_test is not None:
+            lines.append(self.coverage_test.sentence())
         lines += [] if self.decided is None else self.decided.text()
         return "\n".join([*lines, "", *(repr(evaluation) for evaluation in self.evaluations)])
 
@@ -201,10 +204,10 @@ class TableResult:
         """Return the promise at one level in words, and with what assurance."""
         promise = promise_of(self.classifier, alpha)
         if isinstance(promise, dict):
-            shown = ", ".join(f"{name} {part:.4g}" for name, part in promise.items())
+            shown = ", ".join(f"{name} {100 * part:.4g} %" for name, part in promise.items())
             text = f"Promised: coverage of at least {shown}"
         else:
-            text = f"Promised: coverage of at least {promise:.4g} (asked for: {1 - alpha:g})"
+            text = f"Promised: coverage of at least {100 * promise:.4g} % (asked for: {100 * (1 - alpha):.4g} %)"
         sure = check_assurance(self.settings.assurance)
         return f"{text}." if sure is None else f"{text}, by this calibration with {sure}."
 
@@ -216,7 +219,9 @@ class TableResult:
         label = "label" if self.target in ("row", "size", "set") else self.target
         others = {"row": pa.array(self.rows.numbers[self.test]), label: pa.array(self.truth.tolist())}
         names, alphas = self.classifier.classes_.tolist(), self.settings.alphas
-        promise = {"promise": promise_of(self.classifier), "p_value": self.p_value, "target": self.target}
+        test = self.coverage_test
+        verdict = {} if test is None else {"verdict": test.sentence(), "state": test.state}
+        promise = {"promise": promise_of(self.classifier), "p_value": test and test.p_value, "target": self.target}
         # Each takes its place when all are written: a full disk leaves the results of an earlier run as they were.
         with (
             SetsWriter(folder / WRITTEN[0], list(others), names, alphas) as writer,
@@ -224,7 +229,7 @@ class TableResult:
         ):
             writer.write(others, self.sets)
             writer.close()
-            evaluation.write_bytes(as_json(evaluations_as_json(self.evaluations, **promise)))
+            evaluation.write_bytes(as_json(evaluations_as_json(self.evaluations, **promise, **verdict)))
             decided = [] if self.decided is None else self._write_decisions(folder, others)
             return [*WRITTEN[:2], *decided, *save_classifier(self.classifier, folder, self.table())]
 
@@ -292,10 +297,12 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
     with all_at_once():
         sets = classifier.predict_set(X, settings.alphas, groups=of_test, ids=test_ids)
     shown = of_test if settings.bands is None else settings.bands.of(y)
+    common: dict[str, Any] = {"groups": shown, "probabilities": classifier.predict_proba(X)}
     evaluations = [
-        evaluate(of_level, y, groups=shown, alpha=alpha) for of_level, alpha in zip(sets, settings.alphas, strict=True)
+        replace(evaluate(of_level, y, alpha=alpha, **common), n_calibration=classifier.n_calibration_)
+        for of_level, alpha in zip(sets, settings.alphas, strict=True)
     ]
-    p_value = None
+    test_of_coverage = None
     if (
         classifier.fitted_.rule.scheme.name == "split"
         and groups is None
@@ -303,7 +310,7 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
         and settings.assurance is None
     ):
         n, alpha = classifier.n_calibration_, settings.alphas[0]
-        p_value = coverage_test(sets[0].covers(y), n=n, alpha=alpha).p_value
+        test_of_coverage = coverage_test(sets[0].covers(y), n=n, alpha=alpha)
     is_raw = classifier.estimator is model
     decided = None
     if settings.error is not None:
@@ -311,5 +318,5 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
             X, settings.error, settings.alphas[0], groups=of_test, ids=test_ids, backend="pandas"
         )
         decided = Decided(frame, y, frame.attrs["promise"])
-    measured = (sets, evaluations, p_value, test_ids, is_raw)
+    measured = (sets, evaluations, test_of_coverage, test_ids, is_raw)
     return TableResult(classifier, rows, settings, target, test, *measured, file.dialect, decided)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core.validate import install
+
 WORKED_ON = ("cuda",)  # devices whose tensors are worked on where they lie; all others go through the host
 _CUDA = (2, 13)  # what DLPack calls memory of CUDA, and memory that CUDA manages
 
@@ -39,7 +41,7 @@ def tensor_of(values: Any) -> Any:
         return values.detach()
     if find_spec("torch") is None:
         kind = type(values).__module__.split(".")[0]
-        raise ModuleNotFoundError(f"arrays of {kind} on a device need torch: pip install 'aptset[gpu]'")
+        raise ModuleNotFoundError(f"arrays of {kind} on a device need torch: {install('torch')}")
     import torch
 
     return torch.from_dlpack(values)

@@ -27,6 +27,8 @@ class Display:
         Reference values, drawn as lines: along x for a line, along y for bars.
     diagonal : sequence of float
         Where a line is compared with y = x; empty for no such comparison.
+    points : str
+        A column that is drawn as points beside bars; empty for none.
     """
 
     columns: dict[str, Any]
@@ -36,6 +38,7 @@ class Display:
     y_label: str
     marks: Sequence[float] = field(default_factory=tuple)
     diagonal: Sequence[float] = field(default_factory=tuple)
+    points: str = ""
 
     def frame(self, backend: Backend = "pandas") -> Any:
         """Return the table as a data frame."""
@@ -90,10 +93,21 @@ class Display:
         if "low" in self.columns:
             ends = [y - np.asarray(self.columns["low"]), np.asarray(self.columns["high"]) - y]
             error = np.clip(np.stack(ends), 0.0, None)
-        ax.bar(positions, y, yerr=error, capsize=3)
+        ax.bar(positions, y, yerr=error, capsize=3, label=self.y_label)
+        if self.points:
+            ax.plot(positions, self.columns[self.points], "o", color="black", label=self.points)
+            ax.legend()
         ax.set_xticks(positions, [str(value) for value in x])
         for mark in self.marks:
             ax.axhline(mark, color="0.5", linestyle="--", linewidth=1)
+
+
+def bars_of(values: dict[Any, Any], what: str, by: str, marks: Sequence[float] = ()) -> Display:
+    """Return a bar with an interval for each of some estimates, by label, group or size."""
+    columns: dict[str, Any] = {by: drawable(list(values)), what: [float(value) for value in values.values()]}
+    for name in ("low", "high", "n"):
+        columns[name] = [getattr(value, name) for value in values.values()]
+    return Display(columns, "bar", f"{what.capitalize()} by {by}", by, what, marks)
 
 
 def drawable(keys: list[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core.validate import install
 from aptset.kernels.blocks import over_blocks, over_numbers
 from aptset.kernels.long_arrays import pointers_of
 
@@ -223,8 +224,8 @@ EXTRAS = {"pandas": "frames", "pyarrow": "cli", "matplotlib": "plots"}
 def need(package: str, purpose: str) -> None:
     """Refuse what a package is missing for, with the words that install it."""
     if find_spec(package) is None:
-        what = f"'aptset[{EXTRAS[package]}]'" if package in EXTRAS else package
-        raise ModuleNotFoundError(f"{purpose} of {package} needs {package}: pip install {what}")
+        how = install(EXTRAS[package]) if package in EXTRAS else f"pip install {package}"
+        raise ModuleNotFoundError(f"{purpose} of {package} needs {package}: {how}")
 
 
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]], notes: Iterable[str] = ()) -> str:

@@ -8,10 +8,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 from fractions import Fraction
+from functools import wraps
+from inspect import signature
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
 
 
 def is_number(value: Any) -> bool:
@@ -166,3 +171,54 @@ def all_at_once() -> Iterator[None]:
 def are_all_at_once() -> bool:
     """Tell whether rows come in one call, so that nobody needs to be warned of those in other ones."""
     return _ALL_AT_ONCE.get()
+
+
+def install(extra: str) -> str:
+    """Return how to install an extra: from an index, or, until aptset is on one, from a clone."""
+    return f"pip install 'aptset[{extra}]' (in a clone of the repository: pip install '.[{extra}]')"
+
+
+def _as_alpha(name: str, value: Any) -> str:
+    is_share = isinstance(value, int | float) and 0 < value < 1
+    return f"{name}={value} is alpha={1 - value:.10g} here" if is_share else f"{name} is 1 - alpha here"
+
+
+# Arguments of MAPIE, crepes, TorchCP, puncc and nonconformist, and what they are called here.
+_FOREIGN: dict[str, Callable[[str, Any], str]] = {
+    **dict.fromkeys(("confidence_level", "confidence", "coverage"), _as_alpha),
+    "significance": lambda name, value: f"{name}={value!r} is alpha={value!r} here",
+    **dict.fromkeys(
+        ("conformity_score", "score_function", "nc_function", "method"),
+        lambda name, value: f"{name} is conformity here: 'aps', 'lac', 'raps', ..., or a score of your own",
+    ),
+    **dict.fromkeys(
+        ("prefit", "train"),
+        lambda name, value: (
+            f"{name}={value!r} has no place here: a fitted model is wrapped in sklearn.frozen.FrozenEstimator, and "
+            "then every row of fit calibrates; any other model is trained"
+        ),
+    ),
+    **dict.fromkeys(
+        ("class_cond", "mondrian", "condition"),
+        lambda name, value: f"{name}={value!r} is groups='label' here, or groups of your own",
+    ),
+    "smoothing": lambda name, value: f"{name}={value!r} is randomized={value!r} here, a setting of the calibration",
+    "include_last_label": lambda name, value: f"{name} is randomized=False here, a setting of the calibration",
+    **dict.fromkeys(("seed", "random_seed"), lambda name, value: f"{name}={value!r} is random_state={value!r} here"),
+    "cv": lambda name, value: f"{name} is calibration here: 'split', 'cv+', 'jackknife+', ...",
+}
+
+
+def answers_foreign_keywords(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+    """Answer the keywords of other libraries with what they are called here."""
+    known = signature(function).parameters.keys()
+
+    @wraps(function)
+    def checked(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Returned:
+        for name in keywords.keys() - known:
+            if name in _FOREIGN:
+                called = function.__qualname__.removesuffix(".__init__")
+                raise TypeError(f"{called} takes no {name}: {_FOREIGN[name](name, keywords[name])}.")
+        return function(*arguments, **keywords)
+
+    return checked

@@ -12,8 +12,10 @@ list<item: string>[pyarrow]
 
 from importlib.util import find_spec
 
+from aptset.core.validate import install
+
 if find_spec("dask") is None:
-    raise ModuleNotFoundError("aptset.dask needs dask: pip install 'aptset[dask]'")
+    raise ModuleNotFoundError(f"aptset.dask needs dask: {install('dask')}")
 
 from aptset.dask.calibrating import calibrate, predict_set
 

@@ -14,6 +14,7 @@ from aptset import LabelBands, PredictionSets
 from aptset.conformal.scheme import Scheme
 from aptset.core.levels import Assurance, strictest
 from aptset.core.randomization import NewU
+from aptset.core.validate import answers_foreign_keywords
 from aptset.estimator.learning import fit, fit_and_predict, prepare
 from aptset.estimator.predicting import Answering
 from aptset.estimator.storage import save_classifier
@@ -125,6 +126,7 @@ class ConformalClassifier(Answering):
     0.95
     """
 
+    @answers_foreign_keywords
     def __init__(
         self,
         estimator: Any,

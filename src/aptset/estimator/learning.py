@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
 
 from aptset import Adaptive, PredictionSets, Split
@@ -278,6 +281,21 @@ def check_overlap_scheme(do_overlap: bool, is_split: bool, is_auto: bool) -> Non
         )
 
 
+def warn_trained_anew(estimator: Any) -> None:
+    """Say that a model which was fitted before is trained anew, on some of the rows only."""
+    try:
+        if get_tags(estimator).requires_fit:
+            check_is_fitted(estimator)
+            warnings.warn(
+                "estimator is fitted, and a copy of it is trained anew on some of these rows. To keep the fitted "
+                "model, pass sklearn.frozen.FrozenEstimator(estimator): every row of fit then calibrates. To train it "
+                "anew without this warning, pass sklearn.base.clone(estimator).",
+                stacklevel=4,
+            )
+    except (NotFittedError, TypeError, AttributeError):
+        return
+
+
 def prepare(
     settings: Any, X: Any, y: Any, passed_groups: Any, u: Any, ids: Any, fit_params: dict[str, Any]
 ) -> tuple[Rule, fitting.Training, Promises]:
@@ -293,6 +311,8 @@ def prepare(
     check_weights_of_scheme(settings.weights is not None, scheme.combine is Tally, f"calibration={scheme.name!r}")
     generator = check_generator(settings.random_state)
     frozen = fitting.is_frozen(settings.estimator)
+    if not frozen:
+        warn_trained_anew(settings.estimator)
     check_overlap_scheme(groups_overlap(passed_groups), isinstance(scheme, Split), is_auto)
     labels = y  # as they came, with the order that a categorical may have
     X, y, classes = check_training_data(settings, X, y, 1 if frozen else 2, settings.classes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -211,6 +210,7 @@ class Answering(Conventions):
         ids: Any = ...,
         assurance: float | Assurance | None = ...,
     ) -> list[PredictionSets]: ...
+    @validate.answers_foreign_keywords
     def predict_set(
         self,
         X: Any,
@@ -269,11 +269,6 @@ class Answering(Conventions):
         fitted = self._fitted()
         samples, _ = fitted.rule.samples(X, groups, u, ids)
         return fitted.p_values(samples, self.n_jobs)
-
-    def predict_p(self, X: Any, **options: Any) -> Floats:
-        """Return :meth:`p_values`, which is its name now; the old one goes after 0.1."""
-        warnings.warn("predict_p is now called p_values; the old name goes after 0.1.", FutureWarning, stacklevel=2)
-        return self.p_values(X, **options)
 
     def sets_and_p_values(
         self,

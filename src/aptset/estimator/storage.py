@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from hashlib import blake2b
@@ -202,7 +202,8 @@ def full_score(stored: Any, where: str) -> Score:
 
 FACTS = "classifier.aptset"
 _DIGITS = 12  # of the digest in the name of a file of models
-_LIBRARIES = ("numpy", "scikit-learn", "skops", "xgboost", "lightgbm", "catboost")
+_ALWAYS = ("numpy", "scikit-learn", "skops")
+_LIBRARIES = (*_ALWAYS, "xgboost", "lightgbm", "catboost")
 
 
 def _sizes(facts: Facts, names: Any) -> dict[str, int]:
@@ -347,8 +348,15 @@ def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -
         "unseen_label_chance": state["unseen_label_chance"],
         "n_models": len(state["models"]),
         "n_members": state["n_members"],
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}},
+        "versions": {"python": platform.python_version(), **_versions_of(fitted.models)},
     }
+
+
+def _versions_of(models: Sequence[Any]) -> dict[str, str | None]:
+    """Return the versions of what opens the models, and of those libraries that the models come from."""
+    values = [value for model in models[:1] for value in (model, *getattr(model, "get_params", dict)().values())]
+    used = {type(value).__module__.split(".")[0] for value in values}
+    return {name: _version(name) for name in _LIBRARIES if name in _ALWAYS or name in used}
 
 
 def _plain(value: Any) -> Any:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from aptset.core.store import damaged
+from aptset.core.validate import install
 from aptset.estimator.stored_trees import check_trees
 
 _MARKS = {"__class__", "__module__", "__loader__", "__id__"}  # what tells a node of skops from other JSON
@@ -173,7 +174,7 @@ def need_skops() -> Any:
     try:
         import skops.io
     except ImportError as error:
-        raise ModuleNotFoundError("A saved classifier needs skops: pip install 'aptset[save]'") from error
+        raise ModuleNotFoundError(f"A saved classifier needs skops: {install('save')}") from error
     return skops.io
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +34,39 @@ class FoldCounts(NamedTuple):
     below: NDArray[np.int64]
 
 
+FALSE_ALARMS = 0.01  # a verdict contradicts a valid calibration in at most this share of cases
+FEW_POINTS = 0.05  # rows that cannot show a shortfall of this size are too few to agree with anything
+
+State = Literal["agrees", "few", "less", "more"]
+
+
 class CoverageLaw(NamedTuple):
-    """Where the central 95 % of the measured coverages of valid calibrations lie, and the tails of a count."""
+    """Where the central 95 % of the measured coverages of valid calibrations lie, and the tails of a count.
+
+    ``least`` is the smallest measured coverage that does not contradict the promise, at the level of the lower tail.
+    """
 
     low: float
     high: float
     too_low: float
     too_high: float
     is_certain: bool
+    least: float
+
+
+def state_of(is_low: bool, is_high: bool, promise: float, least: float) -> State:
+    """Return what a measurement says of a promise; it agrees only where a shortfall of a few points would have shown.
+
+    Parameters
+    ----------
+    is_low, is_high : bool
+        Whether the measured coverage contradicts the promise from below, or is higher than chance explains.
+    promise, least : float
+        The promised coverage, and the smallest measured coverage that would not have contradicted it.
+    """
+    if is_low or is_high:
+        return "less" if is_low else "more"
+    return "few" if promise - least > FEW_POINTS + 1e-9 else "agrees"
 
 
 def beta_binomial(rows: int, n: int, k: int) -> Floats:
@@ -55,8 +80,8 @@ def beta_binomial(rows: int, n: int, k: int) -> Floats:
     return np.asarray(np.exp(ways + betaln(count + k, rows - count + n + 1 - k) - betaln(k, n + 1 - k)))
 
 
-def central_range(rows: int, n: int, alpha: Fraction, quantiles: tuple[float, float] = CENTRE) -> Floats:
-    """Return where the central part of the measured coverages of valid calibrations lies."""
+def central_range(rows: int, n: int, alpha: Fraction, quantiles: tuple[float, ...] = CENTRE) -> Floats:
+    """Return quantiles of the measured coverages of valid calibrations, by default those of the central 95 %."""
     below = np.cumsum(beta_binomial(rows, n, rank_at(n, alpha)))
     return np.asarray(np.minimum(np.searchsorted(below, quantiles), rows) / rows)
 
@@ -104,19 +129,25 @@ def _curves(rows: int, n: int, ranks: list[int]) -> NDArray[np.int64]:
     return counts
 
 
-def coverage_law(count: int, laws: Sequence[tuple[int, int]], alpha: Fraction) -> CoverageLaw:
-    """Judge a count of covered rows; ``laws`` has (rows, calibration rows) of each independent group."""
+def coverage_law(
+    count: int, laws: Sequence[tuple[int, int]], alpha: Fraction, tail: float = FALSE_ALARMS / 2
+) -> CoverageLaw:
+    """Judge a count of covered rows; ``laws`` has (rows, calibration rows) of each independent group.
+
+    A count contradicts the promise if one as low or lower has a probability below ``tail``.
+    """
     first, chances, total = 0, np.ones(1), 0
     for rows, n in laws:
         start, one = _trimmed(beta_binomial(rows, n, rank_at(n, alpha)))
         further, chances = _trimmed(np.convolve(chances, one))
         first, total = first + start + further, total + rows
-    low, high = np.minimum(np.searchsorted(np.cumsum(chances), CENTRE) + first, total) / max(1, total)
+    ends = np.searchsorted(np.cumsum(chances), (*CENTRE, tail)) + first
+    low, high, least = (np.minimum(ends, total) / max(1, total)).tolist()
     # Each tail is summed by itself: one minus the other would lose everything below 1e-16.
     too_low = min(1.0, chances[: max(0, count - first + 1)].sum())
     too_high = min(1.0, chances[max(0, count - first) :].sum())
     is_certain = all(rank_at(n, alpha) > n for _, n in laws)
-    return CoverageLaw(float(low), float(high), float(too_low), float(too_high), is_certain)
+    return CoverageLaw(low, high, float(too_low), float(too_high), is_certain, least)
 
 
 def chances_of_sum(laws: Sequence[tuple[int, int]], alpha: Fraction) -> Floats:
@@ -142,14 +173,26 @@ def folds_chance(folds: Sequence[Sequence[FoldCounts]], alpha: Fraction) -> floa
     number of test rows. Folds depend on each other in ways that nobody knows; as many times the smallest chance as
     there are folds is a valid p-value all the same. None if no fold holds out enough rows for this level.
     """
-    chances = []
+    chances = [law.too_low for law in _laws_of_folds(folds, alpha)]
+    return min(1.0, len(chances) * min(chances)) if chances else None
+
+
+def least_of_folds(folds: Sequence[Sequence[FoldCounts]], alpha: Fraction) -> float:
+    """Return the coverage of a fold by itself below which :func:`folds_chance` contradicts a valid calibration."""
+    able = max(1, len(_laws_of_folds(folds, alpha)))
+    return max((law.least for law in _laws_of_folds(folds, alpha, FALSE_ALARMS / able)), default=0.0)
+
+
+def _laws_of_folds(
+    folds: Sequence[Sequence[FoldCounts]], alpha: Fraction, tail: float = FALSE_ALARMS
+) -> list[CoverageLaw]:
+    """Return the law of each fold that holds out enough rows for this level."""
+    laws = []
     for fold in folds:
         ranks = [rank_at(group.n, alpha) for group in fold]
         covered = sum(int(group.below[:rank].sum()) for group, rank in zip(fold, ranks, strict=True))
-        law = coverage_law(covered, [(group.rows, group.n) for group in fold], alpha)
-        if not law.is_certain:
-            chances.append(law.too_low)
-    return min(1.0, len(chances) * min(chances)) if chances else None
+        laws.append(coverage_law(covered, [(group.rows, group.n) for group in fold], alpha, tail))
+    return [law for law in laws if not law.is_certain]
 
 
 def chance_of_so_few(covered: int, rows: int, share: float) -> float:

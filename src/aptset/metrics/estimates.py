@@ -200,6 +200,19 @@ def paired_mean(total: NDArray[np.float64], times: NDArray[np.float64], confiden
     return Estimate(value, value - half, value + half, n)
 
 
+def percent(value: float, rows: int) -> str:
+    """Return a share of so many rows in percent, with no more digits than one row can move: 63 of 69 are "91 %"."""
+    digits = 0 if rows < 200 else 1 if rows < 2000 else 2
+    rounded = math.floor(100 * float(value) * 10**digits + 0.5) / 10**digits  # halves go up, as in the page's script
+    return f"{rounded:.{digits}f}".removesuffix(".00").removesuffix(".0") + " %"
+
+
+def in_words(share: Estimate) -> str:
+    """Return a share with its interval and its counts as people write them: "91 % [82 %, 97 %] (63 of 69)"."""
+    ends = f"[{percent(share.low, share.n)}, {percent(share.high, share.n)}]"
+    return f"{percent(share, share.n)} {ends} ({share.count:,} of {share.n:,})"
+
+
 def in_p(p_value: float) -> str:
     """Return a p-value as people write it: "p = 0.03", "p < 0.0001", and never "p = 0"."""
     return "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.3g}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
 from aptset.core import validate
-from aptset.core.displays import Display, drawable
+from aptset.core.displays import Display, bars_of
 from aptset.core.labels import as_labels, check_length, distinct, hashable
 from aptset.core.levels import levels_of_mapping
 from aptset.core.overlapping import Overlapping
@@ -17,8 +18,15 @@ from aptset.core.tables import Backend, html_table, make_table
 from aptset.core.validate import check_alpha
 from aptset.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
 from aptset.metrics.coverages import check_level, levels_by_name
-from aptset.metrics.estimates import Estimate, check_confidence, share_of_count
-from aptset.metrics.evaluation_rows import EvaluationRows, as_group_list, show_curve
+from aptset.metrics.estimates import Estimate, check_confidence, percent, share_of_count
+from aptset.metrics.evaluation_rows import (
+    EvaluationRows,
+    ModelWords,
+    as_group_list,
+    check_matrix,
+    show_curve,
+    words_of_model,
+)
 from aptset.metrics.outcome import Outcome
 from aptset.metrics.worst_slice import WorstSlice
 from aptset.sets import PredictionSets
@@ -33,15 +41,53 @@ def check_needs_p_values(p_values: Any, **others: Any) -> None:
 
 _NEEDS = {
     "curve": "p_values: pass p_values=classifier.p_values(X) to evaluate",
+    "reliability": "probabilities: pass probabilities=classifier.predict_proba(X) to evaluate",
     "by_group": "groups: pass groups=... to evaluate",
     "size_by_group": "groups: pass groups=... to evaluate",
+    "covering_size_by_group": "groups: pass groups=... to evaluate",
 }
 
 
-def check_what_is_needed(kind: Any, known: list[str]) -> None:
-    """Say what is missing for a figure that there would be."""
+def check_kind(kind: Any, known: list[str]) -> str:
+    """Return what is to be drawn; say what is missing for a figure that there would be."""
     if isinstance(kind, str) and kind not in known and kind in _NEEDS:
         raise ValueError(f"kind {kind!r} needs {_NEEDS[kind]}. Without it there are {', '.join(known)}.")
+    return validate.one_of(kind, tuple(known), "kind")
+
+
+# What is said where the model is right more often than was asked for: the promise is then kept by empty sets. The
+# page's script fills in the same sentences.
+BETTER_THAN_ASKED = {
+    "better": (
+        "The model is right in {right} of these rows, more than the {asked} asked for, so {empty} of the sets are "
+        "empty. {way_out}"
+    ),
+    "seems_better": (
+        "{empty} of the sets are empty, since the model seems to be right in more than the {asked} asked for. {way_out}"
+    ),
+    "stops": "Ask for alpha = {stops}, or for no empty sets (allow_empty=False, --no-empty).",
+    "smaller": "Ask for a smaller alpha, or for no empty sets (allow_empty=False, --no-empty).",
+    "never_stops": "Ask for no empty sets (allow_empty=False, --no-empty).",
+}
+
+
+def level_that_fits(right: Estimate, n: int | None) -> float | None:
+    """Return the level, in one digit, from which on a model is not better than asked for; None if there is none.
+
+    With so few calibration rows that every set would hold every label, there is none either.
+    """
+    wrong = right.n - (right.count or 0)
+    if wrong == 0:
+        return None
+    missed = Fraction(wrong, right.n)
+    digit = next(Fraction(1, 10**places) for places in range(20) if Fraction(1, 10**places) <= missed)
+    level = missed // digit * digit
+    return None if level >= 1 or (n is not None and level * (n + 1) < 1) else float(level)
+
+
+def is_better_than_asked(right: Estimate, alpha: float) -> bool:
+    """Tell whether fewer rows are guessed wrong than sets may miss."""
+    return right.n - (right.count or 0) < alpha * right.n * (1 - 1e-12)
 
 
 @dataclass(frozen=True)
@@ -77,6 +123,11 @@ class Evaluation:
         Of each interval by itself.
     remarks : tuple of str
         What is to be known about the rows: labels that the model does not know, rows that were left out.
+    model : ModelWords or None
+        If probabilities were given: ``accuracy``, how often the most likely label is the true one, and ``claimed``, the
+        mean probability of the labels in sets of each size.
+    n_calibration : int or None
+        Number of rows that calibrated, if known.
 
     Examples
     --------
@@ -95,6 +146,8 @@ class Evaluation:
     evidence: EvaluationRows | None = field(default=None, repr=False, compare=False)
     confidence: float = 0.95
     remarks: tuple[str, ...] = ()
+    model: ModelWords | None = field(default=None, repr=False, compare=False)
+    n_calibration: int | None = field(default=None, repr=False, compare=False)
 
     def __getattr__(self, name: str) -> Any:
         """Return a number, or the numbers of a break-down, by the name in the tables."""
@@ -201,56 +254,118 @@ class Evaluation:
         return make_table(columns, backend)
 
     def plot(self, kind: str = "by_label") -> Display:
-        """Return a figure; ``.draw()`` draws it, ``.frame()`` gives its table back.
+        """Return a figure; ``.draw()`` draws it, ``.frame()`` gives its table back, and notebooks show it by itself.
 
         Parameters
         ----------
         kind : str, default="by_label"
-            One of the break-downs, or "curve": coverage at every level, if p-values were given.
+            What to draw:
+
+            - "sizes": the share of sets of each size;
+            - "by_size", "by_label", "by_group": coverage by size of the set, by true label, by group;
+            - "size_by_label", "size_by_group": mean size by true label, by group;
+            - "covering_size_by_label", "covering_size_by_group": mean size of the sets that hold the true label;
+            - "reliability": by size of the set, the coverage and the probability that the model gives to the set, if
+              ``probabilities`` were given;
+            - "curve": coverage against level, at every alpha, if ``p_values`` were given.
+
+            What is about groups needs ``groups``.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> evaluation = aptset.evaluate([["a"], ["a", "b"], ["b"]], ["a", "b", "a"])
+        >>> evaluation.plot("sizes").frame()[["size", "share of sets"]]
+           size  share of sets
+        0     1       0.666667
+        1     2       0.333333
         """
+        can = {"reliability": self.model is not None, "curve": self.evidence is not None}
         known = [name for name in BREAKDOWNS if self.parts.get(name) is not None]
-        check_what_is_needed(kind, [*known, *(["curve"] if self.evidence is not None else [])])
-        validate.one_of(kind, (*known, *(["curve"] if self.evidence is not None else [])), "kind")
+        kind = check_kind(kind, [*known, *(name for name, is_known in can.items() if is_known)])
         if kind == "curve" and self.evidence is not None:
             return show_curve(self.evidence)
-        what, by = BREAKDOWNS[kind].words, BREAKDOWNS[kind].by
-        values = self.parts[kind] or {}
-        columns: dict[str, Any] = {by: drawable(list(values)), what: [float(v) for v in values.values()]}
-        for name in ("low", "high", "n"):
-            columns[name] = [getattr(v, name) for v in values.values()]
-        marks = [1 - self.alpha] if what == "coverage" and isinstance(self.alpha, float) else []
-        return Display(columns, "bar", f"{what} by {by}", by, what, marks)
+        if kind == "reliability" and self.model is not None:
+            return self._reliability(self.model.claimed)
+        one = BREAKDOWNS[kind]
+        marks = [1 - self.alpha] if one.words == "coverage" and isinstance(self.alpha, float) else []
+        return bars_of(self.parts[kind] or {}, one.words, one.by, marks)
+
+    def _reliability(self, claimed: dict[int, float]) -> Display:
+        """Return coverage by size beside what the model says of it."""
+        shown = bars_of(self.by_size, "coverage", "size")
+        columns = {**shown.columns, "probability by the model": [claimed[size] for size in self.by_size]}
+        marks = [1 - self.alpha] if isinstance(self.alpha, float) else []
+        title = "Reliability of set sizes"
+        return Display(columns, "bar", title, "size", "coverage", marks, points="probability by the model")
+
+    def advice(self) -> str:
+        """Return one line where the model is better than asked for, so that sets come out empty; else nothing."""
+        empty = self.overall.get("empty_rate")
+        if not isinstance(self.alpha, float) or not isinstance(empty, Estimate) or not empty.count:
+            return ""
+        facts = {"asked": f"{100 * (1 - self.alpha):.4g} %", "empty": percent(empty, self.n)}
+        if self.model is None:
+            return self._seems_better(self.alpha, empty.count, facts)
+        right = self.model.accuracy
+        if not is_better_than_asked(right, self.alpha):
+            return ""
+        level = level_that_fits(right, self.n_calibration)
+        way_out = BETTER_THAN_ASKED["never_stops" if level is None else "stops"].format(stops=f"{level or 0:g}")
+        return BETTER_THAN_ASKED["better"].format(**facts, right=percent(right, right.n), way_out=way_out)
+
+    def _seems_better(self, alpha: float, empty: int, facts: dict[str, str]) -> str:
+        """Say so where only sets are known: one-label sets that cover are right guesses, and there are many."""
+        one = self.overall.get("singleton_accuracy")
+        if not isinstance(one, Estimate) or (one.count or 0) <= (1 - alpha) * (self.n - empty):
+            return ""
+        return BETTER_THAN_ASKED["seems_better"].format(**facts, way_out=BETTER_THAN_ASKED["smaller"])
 
     def _words(self, metric: Metric) -> str:
         """Return the words for a metric; where no alpha was given, the level that was taken instead."""
         is_assumed = metric.name == "labels_below" and self.alpha is None
         return f"labels below {check_level(None, None):g}" if is_assumed else metric.words
 
-    def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
+    def _title(self) -> str:
         at_alpha = "" if self.alpha is None else f" at alpha={_shown(self.alpha)}"
-        rows = [
-            (self._words(metric), f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}")
-            for metric, value in self.estimates()
-        ]
-        notes = [*self.remarks] + ([] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"])
-        head = ("", "value", "interval")
-        return html_table(f"Evaluation of {self.n} prediction sets{at_alpha}", head, rows, notes)
+        return f"Evaluation of {self.n} prediction sets{at_alpha}"
 
-    def __repr__(self) -> str:
-        at_alpha = "" if self.alpha is None else f" at alpha={_shown(self.alpha)}"
-        head = f"Evaluation of {self.n} prediction sets{at_alpha}"
-        known = ((metric, value) for metric, value in self.estimates() if metric.name != "worst_slice")
-        lines = [f"  {self._words(metric):<28} {value!r}" for metric, value in known]
+    def _lines(self) -> Iterator[tuple[str, Estimate, str]]:
+        """Yield what both displays hold: a name, a number with its interval, and whom it is about."""
+        for metric, value in self.estimates():
+            if metric.name != "worst_slice":
+                yield self._words(metric), value, ""
         for by in ("label", "group"):
             lowest = self.lowest(by)
             if lowest is not None:
-                lines.append(f"  {'lowest coverage by ' + by:<28} {lowest[1]!r} for {lowest[0]}")
-        for name, (promised, estimate) in list(self.judged.items())[:_MOST_JUDGED]:
-            lines.append(f"  {f'coverage of {name}':<28} {estimate!r}, at least {promised:g} was asked for")
+                yield f"lowest coverage by {by}", lowest[1], f"{lowest[0]}"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        rows = [
+            (name, f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}", _behind(value), whom)
+            for name, value, whom in self._lines()
+        ]
+        notes = [*self.remarks, *(line.strip() for line in self._judged())]
+        notes += [] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"]
+        return html_table(self._title(), ("", "value", "interval", "rows", "for"), rows, [*notes, self.advice()])
+
+    def _judged(self) -> list[str]:
+        """Return the coverage of labels or groups that have levels of their own."""
+        judged = list(self.judged.items())[:_MOST_JUDGED]
+        return [
+            f"  {f'coverage of {name}':<28} {estimate!r}, at least {promised:g} was asked for"
+            for name, (promised, estimate) in judged
+        ]
+
+    def __repr__(self) -> str:
+        lines = [f"  {name:<28} {value!r}{whom and f' for {whom}'}" for name, value, whom in self._lines()]
+        lines += self._judged()
         if self.worst_slice is not None:
             lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
-        return "\n".join([head, *lines, *(f"  {remark}" for remark in self.remarks)])
+        advice = self.advice()
+        more = [*self.remarks, *([advice] if advice else [])]
+        return "\n".join([self._title(), *lines, *(f"  {sentence}" for sentence in more)])
 
 
 def about_unknown(by_label: dict[Any, Estimate], classes: Iterable[Any]) -> tuple[str, ...]:
@@ -265,6 +380,11 @@ def about_unknown(by_label: dict[Any, Estimate], classes: Iterable[Any]) -> tupl
     more = f" and {len(unknown) - len(first)} others" if len(unknown) > len(first) else ""
     verb = "label is" if rows == 1 else "labels are"
     return (f"{rows:,} of {of_all:,} {verb} unknown to the model: {named}{more}. No set can hold them.",)
+
+
+def _behind(value: Estimate) -> str:
+    """Return the rows behind a number."""
+    return f"{value.n}" if value.count is None else f"{value.count} of {value.n}"
 
 
 _MOST_JUDGED = 12  # labels or groups that are printed one by one
@@ -328,7 +448,7 @@ def evaluate(
         The p-value of every label, as ``p_values`` gives them: lets :func:`report` and ``plot("curve")`` see every
         level. They must be those of the sets at ``alpha``.
     probabilities : array, shape (rows, classes), optional
-        What the model said, to be shown beside the p-values.
+        What the model said: to be shown beside the p-values, and to say whether the model is better than asked for.
     n : int, optional
         Number of rows that calibrated, for sets of one split without groups: coverage then has an exact law. Without it
         a report has no verdict.
@@ -353,10 +473,14 @@ def evaluate(
     level, of_labels = check_judged(alpha, labels, groups, p_values)
     if groups is not None:
         check_length(as_group_list(groups) or groups, len(checked), "groups")
-    check_needs_p_values(p_values, probabilities=probabilities, n=n, allow_empty=allow_empty)
+    check_needs_p_values(p_values, n=n, allow_empty=allow_empty)
     rows = None
     if p_values is not None and not isinstance(level, dict):
         rows = EvaluationRows.of(checked, labels, p_values, probabilities, groups, X, level, n, allow_empty)
+    model = None
+    if probabilities is not None:
+        chances = check_matrix(probabilities, (len(checked), len(checked.classes)), "probabilities")
+        model = words_of_model(checked, labels, chances, check_confidence(confidence))
     outcome, has_classes = Outcome.of(checked, labels), classes is not None or isinstance(sets, PredictionSets)
     kinds, common = (
         outcome.by_kind(),
@@ -377,4 +501,6 @@ def evaluate(
         evidence=rows,
         confidence=check_confidence(confidence),
         remarks=about_unknown(parts["by_label"] or {}, checked.classes.tolist()) if has_classes else (),
+        model=model,
+        n_calibration=n,
     )

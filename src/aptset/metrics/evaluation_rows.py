@@ -19,6 +19,7 @@ from aptset.core.tables import is_table, matrix_of_table, plain_list
 from aptset.core.validate import check_sample_size
 from aptset.kernels.formula import Floats
 from aptset.metrics.coverage_distribution import FoldCounts, simultaneous_band
+from aptset.metrics.estimates import Estimate, share
 from aptset.sets import PredictionSets
 
 
@@ -110,6 +111,20 @@ class LabelsNeeded(NamedTuple):
 _CELLS_AT_ONCE = 2**22
 
 
+def mass_of_sets(sets: PredictionSets, probabilities: NDArray[Any]) -> Floats:
+    """Return the probability that the model gives to the labels in each set together."""
+    rows, labels = probabilities.shape
+    step = max(1, _CELLS_AT_ONCE // max(1, labels))
+    mass = np.zeros(rows)
+    for start in range(0, rows, step):
+        sizes = sets.sizes[start : start + step]
+        members = sets.indices[sets.indptr[start] : sets.indptr[min(start + step, rows)]]
+        of_row = np.repeat(np.arange(len(sizes)), sizes)
+        shares = _shares(probabilities[start : start + step])[of_row, members]
+        mass[start : start + step] = np.bincount(of_row, weights=shares, minlength=len(sizes))
+    return mass
+
+
 def labels_needed(sets: PredictionSets, probabilities: NDArray[Any]) -> LabelsNeeded:
     """Return how many of its most likely labels each row needs to hold the share that sets hold on average.
 
@@ -119,24 +134,37 @@ def labels_needed(sets: PredictionSets, probabilities: NDArray[Any]) -> LabelsNe
     """
     rows, labels = probabilities.shape
     step = max(1, _CELLS_AT_ONCE // max(1, labels))
-    pieces = [slice(start, start + step) for start in range(0, rows, step)]
-    held = 0.0
-    for piece in pieces:
-        first, stop = sets.indptr[piece.start], sets.indptr[min(piece.stop, rows)]
-        of_row = np.repeat(np.arange(len(sets.sizes[piece])), sets.sizes[piece])
-        held += float(_shares(probabilities[piece])[of_row, sets.indices[first:stop]].sum())
-    share = held / max(1, rows)
+    held = float(mass_of_sets(sets, probabilities).sum()) / max(1, rows)
     needed = np.zeros(rows, dtype=np.int64)
-    for piece in pieces:
+    for piece in (slice(start, start + step) for start in range(0, rows, step)):
         mass = np.cumsum(-np.sort(-_shares(probabilities[piece]), axis=1), axis=1)
-        needed[piece] = np.minimum(labels, 1 + np.count_nonzero(mass < share - 1e-9, axis=1))
-    return LabelsNeeded(share, needed)
+        needed[piece] = np.minimum(labels, 1 + np.count_nonzero(mass < held - 1e-9, axis=1))
+    return LabelsNeeded(held, needed)
 
 
 def _shares(probabilities: NDArray[Any]) -> Floats:
     """Return probabilities as shares of their row's sum."""
     wide = probabilities.astype(np.float64)
     return np.asarray(wide / np.maximum(wide.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny))
+
+
+class ModelWords(NamedTuple):
+    """What the probabilities of a model say beside its sets.
+
+    ``accuracy`` is how often the most likely label is the true one; ``claimed`` the mean probability of the labels in
+    sets of each size.
+    """
+
+    accuracy: Estimate
+    claimed: dict[int, float]
+
+
+def words_of_model(sets: PredictionSets, labels: Any, probabilities: NDArray[Any], confidence: float) -> ModelWords:
+    """Return what the probabilities of a model say about sets and true labels."""
+    right = np.argmax(probabilities, axis=1) == columns_of(as_labels(labels, "labels"), sets.classes)
+    mass, sizes = mass_of_sets(sets, probabilities), sets.sizes
+    means = {size: float(mass[sizes == size].mean()) for size in np.unique(sizes).tolist()}
+    return ModelWords(share(right, confidence), means)
 
 
 class Checked(NamedTuple):
@@ -167,8 +195,8 @@ def check_evidence(
 ) -> Checked:
     """Return p-values, probabilities, and the label that empty sets got, if they did; refuse what does not fit."""
     shape = (len(sets), len(sets.classes))
-    values = _check_matrix(p_values, shape, "p_values").astype(np.float64, copy=False)
-    chances = None if probabilities is None else _check_matrix(probabilities, shape, "probabilities")
+    values = check_matrix(p_values, shape, "p_values").astype(np.float64, copy=False)
+    chances = None if probabilities is None else check_matrix(probabilities, shape, "probabilities")
     if alpha is None:
         raise ValueError("alpha must be given with p_values: the level of the sets, such as alpha=0.1.")
     mask, members = values > alpha, sets.mask
@@ -194,7 +222,8 @@ def check_evidence(
     return Checked(values, chances, filled)
 
 
-def _check_matrix(values: Any, shape: tuple[int, int], name: str) -> NDArray[Any]:
+def check_matrix(values: Any, shape: tuple[int, int], name: str) -> NDArray[Any]:
+    """Return a matrix of numbers from 0 to 1, one for each row and class."""
     matrix: NDArray[Any] | None = matrix_of_table(values)[0] if is_table(values) else np.asarray(on_host(values))
     if matrix is None or matrix.shape != shape or matrix.dtype.kind not in "fiu":
         came = "a frame that does not hold numbers only"
@@ -304,4 +333,4 @@ def show_curve(evidence: EvaluationRows) -> Display:
     """Return the curve as a figure."""
     columns = coverage_curve(evidence)
     nominal = columns["nominal"].tolist()
-    return Display(columns, "line", "coverage against the promise", "1 - alpha", "coverage", diagonal=nominal)
+    return Display(columns, "line", "Coverage against level", "1 - alpha", "coverage", diagonal=nominal)

@@ -18,13 +18,17 @@ from aptset.core.validate import check_alpha, check_sample_size
 from aptset.kernels.counting import rank_at, size_needed
 from aptset.kernels.formula import Floats
 from aptset.metrics.coverage_distribution import (
+    CENTRE,
+    FALSE_ALARMS,
+    State,
     beta_binomial,
     central_range,
     chance_at_most,
     chance_within,
     realised_coverage,
+    state_of,
 )
-from aptset.metrics.estimates import check_confidence
+from aptset.metrics.estimates import check_confidence, in_p, percent
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,10 @@ class CoverageTest:
         Its expectation, k / (n + 1).
     low, high : float
         The central 95 % of the law, as shares of m.
+    least : float
+        The smallest coverage that would not have contradicted 1 - alpha, at the 1 % level of the two-sided test.
+    m, n, alpha
+        Test rows, calibration rows and level.
     """
 
     p_value: float
@@ -52,9 +60,45 @@ class CoverageTest:
     expected: float
     low: float
     high: float
+    least: float
+    m: int
+    n: int
+    alpha: float
 
     def __float__(self) -> float:
         return self.p_value
+
+    @property
+    def state(self) -> State:
+        """What the test rows say: "agrees", "few" (too few rows to tell), "less" or "more" than promised.
+
+        They agree only if they could have shown a shortfall of 5 points.
+        """
+        tail = FALSE_ALARMS / 2
+        return state_of(self.too_low < tail, self.too_high < tail, 1 - self.alpha, self.least)
+
+    def sentence(self) -> str:
+        """Return the verdict in words.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> aptset.coverage_test(covered=63, m=69, n=100).sentence()
+        'There are too few rows to contradict 90 %: only a coverage below 77 % would (p = 1, level 0.01).'
+        """
+        if rank_at(self.n, check_alpha(self.alpha)) > self.n:
+            return f"{self.n:,} calibration rows are too few for alpha = {self.alpha:g}: every set holds every label."
+        promise, least = f"{100 * (1 - self.alpha):.4g} %", percent(self.least, self.m)
+        test = f"({in_p(self.p_value)}, level {FALSE_ALARMS:g})"
+        return {
+            "agrees": f"The test rows agree with {promise}; a coverage below {least} would not have {test}.",
+            "few": f"There are too few rows to contradict {promise}: only a coverage below {least} would {test}.",
+            "less": f"The sets cover less than the promised {promise} {test}.",
+            "more": (
+                f"The sets cover more than the promised {promise} {test}: they are larger than needed, which does the "
+                "promise no harm."
+            ),
+        }[self.state]
 
 
 def check_counts(covered: Any, m: Any) -> tuple[int, int]:
@@ -115,11 +159,12 @@ def coverage_test(covered: Any, m: int | None = None, n: int | None = None, alph
     chances = beta_binomial(rows, size, k)
     # Each tail is summed by itself: one minus the other would lose everything below 1e-16.
     too_low, too_high = (min(1.0, float(tail.sum())) for tail in (chances[: count + 1], chances[count:]))
-    low, high = central_range(rows, size, level)
+    low, high, least = central_range(rows, size, level, (*CENTRE, FALSE_ALARMS / 2)).tolist()
     # Where every set holds every label nothing can be too high, and the count is certain.
     p_value = too_low if k > size else min(1.0, 2 * min(too_low, too_high))
     expected = min(1.0, k / (size + 1))
-    return CoverageTest(p_value, too_low, too_high, count / rows, expected, float(low), float(high))
+    asked = (rows, size, float(level))
+    return CoverageTest(p_value, too_low, too_high, count / rows, expected, low, high, least, *asked)
 
 
 class CalibrationSize(int):

@@ -18,6 +18,8 @@ from aptset import Assurance, Evaluation
 from aptset.core import validate
 from aptset.core.files import atomic_write
 from aptset.core.runner import counting
+from aptset.core.tables import column_values, plain_list
+from aptset.core.validate import install
 from aptset.reports.deciding import who_decides
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import Summary, summarise
@@ -33,7 +35,7 @@ def check_page_path(path: Any) -> Path:
 
 def needs_jinja(error: ImportError) -> ImportError:
     """Return the error about a missing extra."""
-    return ImportError(f"aptset.report needs jinja2 ({error}). Install it with: pip install 'aptset[report]'")
+    return ImportError(f"aptset.report needs jinja2 ({error}). Install it with: {install('report')}")
 
 
 # The parts of each page's one script, in the order in which they build on each other.
@@ -226,8 +228,9 @@ def report(
         evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)
         evaluation = replace(evaluation, remarks=(*remarks, *evaluation.remarks))
+        names = column_values(X, ids) if isinstance(ids, str) else None if ids is None else plain_list(ids)
         deciding = who_decides(source, evaluation.evidence)
-        made = Report(render(summarise(evaluation, str(title), count, random_state, deciding)), evaluation)
+        made = Report(render(summarise(evaluation, str(title), count, random_state, deciding, names)), evaluation)
         on_rows(evaluation.n)
     if target is not None:
         made.save(target)

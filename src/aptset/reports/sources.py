@@ -30,7 +30,7 @@ from aptset.kernels.counting import ratios
 from aptset.kernels.formula import Floats, normalised
 from aptset.kernels.rows import Rows, label_scores
 from aptset.metrics.coverage_distribution import FoldCounts
-from aptset.metrics.evaluation_rows import EvaluationRows, Origin, as_group_list
+from aptset.metrics.evaluation_rows import EvaluationRows, Origin, as_group_list, words_of_model
 from aptset.metrics.features import can_be_sliced
 
 Columns = NDArray[np.int64]
@@ -257,7 +257,10 @@ def _of_classifier(
     check_length(columns, len(samples), "y")
     answer = ask(fitted, samples, columns, levels, classifier.allow_empty, on_rows)
     sets, last = answer.sets
-    settings = {"Model": str(classifier.estimator), "Levels": assured or f"{classifier.level}, alpha runs at {level:g}"}
+    settings = {
+        "Model": _short_name(classifier.estimator),
+        "Levels": assured or f"{classifier.level}, alpha runs at {level:g}",
+    }
     settings |= _settings(rule.scheme.name, held_out, str(rule.score), rule.chance, classifier.allow_empty)
     unseen = classifier.unseen_label_chance_
     known = f"the {len(rule.classes)} labels that are known"
@@ -337,7 +340,8 @@ def _with_rows(
 ) -> Evaluation:
     likely = None if may_be_empty else last.indices[last.indptr[:-1]].astype(np.int64)
     rows = EvaluationRows(sets, as_labels(y, "y"), p_values, chances, as_group_list(groups), features, likely, origin)
-    return replace(evaluation, evidence=rows)
+    model = words_of_model(sets, y, np.asarray(chances), evaluation.confidence)
+    return replace(evaluation, evidence=rows, model=model, n_calibration=origin.n)
 
 
 def _origin(
@@ -373,6 +377,16 @@ def _groups_shown(groups: Any, known: Groups, of_row: NDArray[np.int64]) -> tupl
     return [names[band] for band in of_row.tolist()], True
 
 
+def _short_name(model: Any) -> str:
+    """Return a short description of a model: the steps of a pipeline by their names, else its settings in one line."""
+    steps = getattr(model, "steps", None)
+    if isinstance(steps, list):
+        return " → ".join(type(step).__name__ for _, step in steps)
+    text = " ".join(str(model).split())
+    return text if len(text) <= _MOST_LETTERS else type(model).__name__
+
+
+_MOST_LETTERS = 80
 _SOURCES = {"content": "the content of the row", "ids": "the id of the row", "given": "the caller"}
 
 

@@ -18,6 +18,8 @@ from aptset import CoverageMonitor, Estimate, Evaluation, WorstSlice
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.core.validate import check_generator
 from aptset.metrics import Metric
+from aptset.metrics.coverage_distribution import FALSE_ALARMS, FEW_POINTS
+from aptset.metrics.evaluation import level_that_fits
 from aptset.metrics.evaluation_rows import LEVELS, EvaluationRows, Origin, coverage_curve
 from aptset.metrics.monitor import rows_to_monitor
 from aptset.reports import measures, words
@@ -26,6 +28,7 @@ from aptset.reports.words import laws_of_parts
 
 MOST_LABELS = 30
 _MOST_FEATURES = 8
+_FEWEST_IN_SLICE = 10  # rows; the coverage of fewer says nothing
 _MOST_TEXT = 120
 
 
@@ -45,12 +48,15 @@ def choose_examples(
     return np.sort(np.array(chosen, dtype=np.intp))
 
 
-def describe_examples(evidence: EvaluationRows, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
+def describe_examples(
+    evidence: EvaluationRows, rows: NDArray[np.intp], ids: list[Any] | None = None
+) -> list[dict[str, Any]]:
     """Return for each row its number, true label, group, features in words, and its labels with both bars."""
     texts = _texts(evidence.X, rows)
     return [
         {
             "row": int(row),
+            "id": None if ids is None else str(ids[row]),
             "truth": str(evidence.labels[row]),
             "truth_p": float(evidence.p_of_truth[row]),
             "column": int(evidence.columns[row]),
@@ -100,7 +106,7 @@ def _short(value: Any) -> str:
 
 def slice_in_words(worst: WorstSlice | None) -> dict[str, Any] | None:
     """Return the share of the rows in the slice, a sentence for each column that weighs most, and what was left out."""
-    if worst is None:
+    if worst is None or len(worst.rows) < _FEWEST_IN_SLICE:
         return None
     return {
         "share": f"{100 * worst.share:.3g} %",
@@ -124,7 +130,6 @@ def along_the_rows(evidence: EvaluationRows, alpha: float) -> str | None:
     return f"{monitor.evidence_in_words()} ({monitor.alarm:g} would be an alarm)"
 
 
-CONFIDENCE = 0.95
 # Levels of the slider where p-values are too many to travel: every half percent, finer at the small end.
 FEW_ALPHAS = [0.001, 0.002, 0.003, 0.004, *(float(level) for level in LEVELS)]
 
@@ -150,7 +155,12 @@ def check_reportable(evaluation: Any) -> Any:
 
 
 def summarise(
-    evaluation: Evaluation, title: str, n_examples: int, random_state: Any, deciding: dict[str, Any] | None = None
+    evaluation: Evaluation,
+    title: str,
+    n_examples: int,
+    random_state: Any,
+    deciding: dict[str, Any] | None = None,
+    ids: list[Any] | None = None,
 ) -> Summary:
     """Return what a report on an evaluation says; ``deciding`` is what it says about acting on guesses."""
     evidence: EvaluationRows = check_reportable(evaluation)
@@ -168,7 +178,7 @@ def summarise(
     if evidence.origin.folds is not None:
         every = [group.below for fold in evidence.origin.folds for group in fold]
         columns["folds"] = pack(np.concatenate([np.zeros(0, dtype=np.int64), *every]))
-    rows = describe_examples(evidence, shown)
+    rows = describe_examples(evidence, shown, ids)
     if measured.position is not None:
         rows = [{**row, "position": int(measured.position[row["row"]])} for row in rows]
     mode = "rows" if measured.is_whole else "levels"
@@ -193,15 +203,18 @@ def _facts(evaluation: Evaluation, evidence: EvaluationRows, parts: dict[str, me
         "folds": _sizes_of_folds(origin),
         "is_upper_open": origin.is_upper_open,
         "losses": origin.losses,
-        "accuracy": words.accuracy_of(evidence),
-        "confidence": CONFIDENCE,
-        "level": words.FALSE_ALARMS,
+        "right": None if evaluation.model is None else evaluation.model.accuracy.count,
+        "stops": None if evaluation.model is None else level_that_fits(evaluation.model.accuracy, origin.n),
+        "confidence": words.CONFIDENCE,
+        "level": FALSE_ALARMS,
+        "few_points": FEW_POINTS,
         "sentences": words.sentences_of(origin),
         "headlines": words.HEADLINES,
+        "states": words.STATES,
         "most_parts": words.MOST_PARTS,
-        "agrees": words.AGREES,
+        "not_contradicted": words.NOT_CONTRADICTED,
         "curve": {name: values.tolist() for name, values in coverage_curve(evidence).items()},
-        "slice": None if evaluation.worst_slice is None else {"rows": len(evaluation.worst_slice.rows)},
+        "slice": slice_in_words(evaluation.worst_slice) and {"rows": len(getattr(evaluation.worst_slice, "rows", ()))},
     }
 
 
@@ -231,7 +244,7 @@ def _page(
     evaluation: Evaluation, evidence: EvaluationRows, title: str, data: dict[str, Any], parts: dict[str, Any]
 ) -> dict[str, Any]:
     alpha = evaluation.one_level
-    first = words.first_words(evidence, alpha, evaluation.coverage, evaluation.mean_size, CONFIDENCE, parts)
+    first = words.first_words(evaluation, parts)
     settings = {"Test rows": f"{evaluation.n:,}", "Classes": f"{len(evidence.sets.classes):,}", "alpha": f"{alpha:g}"}
     monitored = along_the_rows(evidence, alpha)
     settings |= {} if monitored is None else {"Monitor along the test rows": monitored}

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from aptset import Estimate
+from aptset import Estimate, Evaluation
 from aptset.core.validate import check_alpha
-from aptset.metrics.coverage_distribution import NEGLIGIBLE, FoldCounts, chance_of_so_few, coverage_law, folds_chance
-from aptset.metrics.estimates import share_of_count
+from aptset.metrics.coverage_distribution import (
+    FALSE_ALARMS,
+    NEGLIGIBLE,
+    FoldCounts,
+    chance_of_so_few,
+    coverage_law,
+    folds_chance,
+    least_of_folds,
+    state_of,
+)
+from aptset.metrics.estimates import percent, share_of_count
+from aptset.metrics.evaluation import BETTER_THAN_ASKED
 from aptset.metrics.evaluation_rows import EvaluationRows, Origin
 from aptset.reports.measures import Partition
+
+CONFIDENCE = 0.95  # of the intervals in the page
 
 
 class PartInWords(NamedTuple):
@@ -62,113 +75,153 @@ def too_low(
     return sorted(low, key=lambda one: one.chance)
 
 
-# A verdict speaks against the promise only if a valid calibration looks like this in fewer than one of 100 cases.
-FALSE_ALARMS = 0.01
 MOST_PARTS = 5  # labels and groups that are named at the top
 
 SENTENCES = {
     "promise": "The set of a new row holds its true label with probability at least {promise}.",
     "measured": (
-        "On {rows} test rows the set held the true label {covered} times: coverage {coverage}, 95 % interval {low} to "
-        "{high}. A set has {size} labels on average.{accuracy}"
+        "{covered} of {rows} test rows are covered: {coverage} (95 % interval {low} to {high}). A set has {size} "
+        "labels on average.{accuracy}"
     ),
-    "accuracy": " The first guess of the model alone is right in {right} of the rows.",
-    "law": "95 of 100 valid calibrations show a coverage between {law_low} and {law_high} on {judged} test rows",
+    "accuracy": " The most likely label alone is right in {right} of the rows.",
+    **BETTER_THAN_ASKED,
+    "empty": "An empty set means that no label fits well enough at this level: treat the row as strange.",
+    "empty_by_level": (
+        "An empty set means that no label fits well enough at this level. Here most of them come from the level, not "
+        "from strange rows."
+    ),
+    "law": (
+        "With {n} calibration rows and {judged} test rows, chance alone puts the measured coverage between {law_low} "
+        "and {law_high} in 95 of 100 cases."
+    ),
     "law_open": (
-        "39 of 40 valid calibrations show a coverage of at least {law_low} on {judged} test rows; how much more, the "
-        "law cannot say, since these sets are never empty or made without chance"
+        "With {n} calibration rows and {judged} test rows, chance alone lets the measured coverage fall to {law_low}; "
+        "it is lower in 1 of 40 cases. It may be higher, since these sets are never empty or not randomised."
     ),
-    "kept": "At the {level} level the measurement agrees with the promise. After calibration on {n} rows, {law}.",
+    "kept": (
+        "The test rows agree with {promise}, and there are enough of them to tell: a coverage below {least} would have "
+        "contradicted it, a shortfall of {points} points (at the {level} level). {law}"
+    ),
+    "few": (
+        "There are too few rows to contradict {promise}: only a coverage below {least} would, a shortfall of {points} "
+        "points (at the {level} level). {law}"
+    ),
     "aside_low": (
-        " The interval above lies below {promise} all the same: it knows the luck of the test rows only, the law also "
-        "that of the {n} calibration rows."
+        " The 95 % interval lies below {promise}. It allows for the randomness of the test rows only; the verdict "
+        "allows for that of the {n} calibration rows, too."
     ),
     "aside_high": (
-        " The interval above lies above {promise} all the same: it knows the luck of the test rows only, the law also "
-        "that of the {n} calibration rows."
+        " The 95 % interval lies above {promise}. It allows for the randomness of the test rows only; the verdict "
+        "allows for that of the {n} calibration rows, too."
     ),
-    "aside_open": " The interval above lies above {promise} all the same, as such sets may.",
+    "aside_open": " The 95 % interval lies above {promise}, as it may for such sets.",
     "low": (
-        "Coverage is lower than the promise allows, at the {level} level. After calibration on {n} rows, {law}. A "
-        "count this low or lower has chance {chance}. Test rows and calibration rows do not seem to come from one "
-        "source."
+        "The sets cover less than promised. If test rows and calibration rows were exchangeable, a coverage this low "
+        "would have probability {chance} (judged at the {level} level). {law} Look for a distribution shift, and for "
+        "calibration rows that were picked or trained on."
     ),
     "high": (
-        "Coverage is higher than the promise, and than chance explains, at the {level} level. After calibration on {n} "
-        "rows, {law}. A count this high or higher has chance {chance}. Ties between scores, or test rows that are "
-        "easier than the calibration rows, do this."
+        "The sets cover more than promised. The promise is kept, and the sets are larger than needed. By chance a "
+        "coverage this high has probability {chance} (judged at the {level} level). {law} Ties between scores do this, "
+        "and test rows that are easier than the calibration rows."
     ),
     "every": "{n} calibration rows are too few for this level: every set holds every label.",
     "left_out": (
-        " {left_out} test rows have labels that the calibration does not know: no set holds them, the coverage "
-        "above counts them as missed, and the law leaves them out."
+        " {left_out} test rows have labels that the calibration does not know. No set holds them, so the coverage "
+        "counts them as missed; the verdict leaves them out."
     ),
     "folds": (
-        "Each fold by itself is a split with an exact law; corrected for {folds} folds, one as far off as the furthest "
-        "has chance {chance}"
+        "Each fold by itself is a split and can be tested exactly. The lowest of {folds} folds has p = {chance}, "
+        "corrected for their number"
     ),
-    "agrees": "At the {level} level the measurement agrees with the promise. {folds_law}.",
-    "below": (
-        "The whole interval lies below {promise}, but at the {level} level chance allows it. {folds_law}. The interval "
-        "knows the luck of the test rows only, not that of the {n} calibration rows."
+    "agrees": (
+        "The test rows agree with {promise}, and there are enough of them to tell: a fold that covers less than "
+        "{least} would have contradicted it (at the {level} level). {folds_law}."
+    ),
+    "few_folds": (
+        "There are too few rows to contradict {promise}: only a fold that covers less than {least} would (at the "
+        "{level} level). {folds_law}."
+    ),
+    "few_below": (
+        "The measured coverage lies below {promise}, but there are too few rows to contradict it: only a fold that "
+        "covers less than {least} would (at the {level} level). {folds_law}. The 95 % interval allows for the "
+        "randomness of the test rows only, not for that of the {n} calibration rows."
     ),
     "low_folds": (
-        "Coverage is lower than the promise, and than chance allows, at the {level} level. {folds_law}. Test rows and "
-        "training rows do not seem to come from one source."
+        "The sets cover less than promised (judged at the {level} level). {folds_law}. Look for a distribution shift "
+        "between training rows and test rows."
     ),
     "apart": (
-        "Coverage is not below the promise, but at the {level} level test rows and training rows do not seem to come "
-        "from one source. {folds_law}."
+        "The sets cover as promised, but test rows and training rows do not look exchangeable (judged at the {level} "
+        "level). {folds_law}."
     ),
     "agrees_small": (
-        "At the {level} level the measurement agrees with the promise. Folds of so few rows have no law of their own "
-        "at this level: the test is the one of a single split on {n} rows that promises {promise}, which is exact only "
-        "if the models of all folds are alike."
+        "The test rows agree with {promise}, and there are enough of them to tell: a coverage below {least} would have "
+        "contradicted it (at the {level} level). {small}"
+    ),
+    "few_small": (
+        "There are too few rows to contradict {promise}: only a coverage below {least} would (at the {level} level). "
+        "{small}"
+    ),
+    "small": (
+        "Folds of so few rows cannot be tested one by one; the test is that of a single split on {n} rows, which is "
+        "exact only if the models of all folds are alike."
     ),
     "low_small": (
-        "Coverage is lower than the promise, and than chance allows, at the {level} level, if the models of all folds "
-        "are alike: after a single split on {n} rows that promises {promise}, a count this low has chance {chance}. "
-        "(Folds of so few rows have no law of their own at this level; models that change much with one row could be "
-        "so unlucky.)"
+        "The sets cover less than promised: a coverage this low has probability {chance} (judged at the {level} "
+        "level). {small}"
     ),
     "unknown": (
-        "No verdict without the number of calibration rows: it says how lucky or unlucky a single calibration can be. "
-        "Pass n to evaluate, or make the report from the classifier or the calibration itself."
+        "No verdict without the number of calibration rows, which says how much of a difference is chance. Pass n to "
+        "evaluate, or make the report from the classifier or the calibration itself."
     ),
     "weighted": (
-        "No verdict: with weights no law says how lucky or unlucky a single calibration can be. The promise is about "
-        "weights that are right, and about test rows from where they point."
+        "No verdict: with weights it is not known how much of a difference is chance. The promise holds if the weights "
+        "are right and the test rows come from where they point."
     ),
     "part": "{part} {name}: {coverage} of {rows} rows, less than {limit}",
     "parts_law": (
-        "Judged at the {level} level for all {looked_at} classes and groups together, against the chance that rows "
-        "scored like those that calibrated are covered so little."
+        "Judged at the {level} level for all {looked_at} classes and groups together: rows scored like the calibration "
+        "rows would not be covered so little by chance."
     ),
     "parts_open": (
-        "Judged at the {level} level for all {looked_at} classes and groups together, against the chance that a share "
-        "of {promise} shows so few on these test rows; the luck of the calibration is not in it."
+        "Judged at the {level} level for all {looked_at} classes and groups together, against a coverage of {promise}; "
+        "the randomness of the calibration is not taken into account."
     ),
     "parts_average": " The promise is an average over all rows and allows it.",
     "parts_within": " The promise was made within every {within}.",
     "parts_more": "{more} more, red in the tables below",
 }
+AGREES = "Agrees with {promise}"
+FEW = "Too few rows to contradict {promise}"
+LESS = "Covers less than promised"
 HEADLINES = {
-    "kept": "Agrees with the promise",
-    "low": "Coverage too low",
-    "high": "Higher than promised",
-    "every": "Every label",
-    "agrees": "Agrees with the promise",
-    "agrees_small": "Agrees with the promise",
-    "below": "Below the promise, by chance or not",
-    "low_folds": "Coverage too low",
-    "low_small": "Coverage too low",
-    "apart": "Test rows are unlike the training rows",
-    "low_parts": "Coverage too low in places",
-    "uneven": "Agrees with the promise on average, but not everywhere",
+    "kept": AGREES,
+    "agrees": AGREES,
+    "agrees_small": AGREES,
+    "few": FEW,
+    "few_folds": FEW,
+    "few_below": FEW,
+    "few_small": FEW,
+    "low": LESS,
+    "low_folds": LESS,
+    "low_small": LESS,
+    "low_parts": "Covers less than promised in some classes or groups",
+    "high": "Covers more than promised",
+    "every": "Every set holds every label",
+    "apart": "Test rows differ from the training rows",
+    "uneven": "Covers some classes or groups less than others",
     "unknown": "No verdict",
 }
+# What a kind of verdict looks like: its colour and its sign. The page's style knows these four.
+STATES = {
+    **dict.fromkeys(("kept", "agrees", "agrees_small"), "agrees"),
+    **dict.fromkeys(("few", "few_folds", "few_below", "few_small", "unknown"), "few"),
+    **dict.fromkeys(("low", "low_folds", "low_small", "low_parts"), "less"),
+    **dict.fromkeys(("high", "every", "apart", "uneven"), "more"),
+}
 # A finding about labels or groups changes these headlines only: the others are graver, or no verdict at all.
-AGREES = ("kept", "agrees", "agrees_small")
+NOT_CONTRADICTED = [kind for kind, headline in HEADLINES.items() if headline in (AGREES, FEW)]
 
 
 def sentences_of(origin: Origin) -> dict[str, str]:
@@ -176,17 +229,8 @@ def sentences_of(origin: Origin) -> dict[str, str]:
     return {**SENTENCES, "unknown": SENTENCES["weighted"]} if origin.is_weighted else SENTENCES
 
 
-def accuracy_of(evidence: EvaluationRows) -> float | None:
-    """Return how often the most likely label is the true one, if probabilities are known."""
-    if evidence.probabilities is None:
-        return None
-    first = evidence.sets.classes[np.argmax(evidence.probabilities, axis=1)].tolist()
-    right = sum(bool(guess == label) for guess, label in zip(first, evidence.labels.tolist(), strict=True))
-    return right / len(first)
-
-
 def share(value: float) -> str:
-    """Write a share in percent with four digits, as the page does."""
+    """Write a share that is no count of rows, such as a promise, in percent with four digits, as the page does."""
     return f"{100 * float(value):.4g} %"
 
 
@@ -196,7 +240,7 @@ def number(value: float) -> str:
 
 
 class Words(NamedTuple):
-    """What stands at the top of the page; ``kind`` is the name of the verdict."""
+    """What stands at the top of the page; ``kind`` is the name of the verdict, ``state`` what it looks like."""
 
     promise: str
     measured: str
@@ -204,28 +248,26 @@ class Words(NamedTuple):
     parts: list[str]
     headline: str
     kind: str
+    state: str
+    advice: str
 
 
-def first_words(
-    evidence: EvaluationRows,
-    alpha: float,
-    coverage: Estimate,
-    size: Estimate,
-    confidence: float,
-    parts: dict[str, Partition] | None = None,
-) -> Words:
-    """Return the promise, the measurement and the verdict at the level of the evaluation."""
-    origin, accuracy = evidence.origin, accuracy_of(evidence)
-    measured = share_of_count(coverage.count or 0, coverage.n, confidence)  # the evaluation's may be another
+def first_words(evaluation: Evaluation, parts: dict[str, Partition] | None = None) -> Words:
+    """Return the promise, the measurement and the verdict at the level of the evaluation; its rows must be known."""
+    evidence, alpha, coverage = evaluation.evidence, evaluation.one_level, evaluation.coverage
+    assert evidence is not None, "check_reportable asks for rows"
+    origin, rows = evidence.origin, coverage.n
+    measured = share_of_count(coverage.count or 0, rows, CONFIDENCE)  # the evaluation's may be another
+    right = None if evaluation.model is None else percent(evaluation.model.accuracy, rows)
     facts = {
         "promise": share(origin.promise(alpha)),
-        "rows": f"{coverage.n:,}",
+        "rows": f"{rows:,}",
         "covered": f"{coverage.count:,}",
-        "coverage": share(coverage),
-        "low": share(measured.low),
-        "high": share(measured.high),
-        "accuracy": "" if accuracy is None else SENTENCES["accuracy"].format(right=share(accuracy)),
-        "size": number(size),
+        "coverage": percent(coverage, rows),
+        "low": percent(measured.low, rows),
+        "high": percent(measured.high, rows),
+        "accuracy": "" if right is None else SENTENCES["accuracy"].format(right=right),
+        "size": number(evaluation.mean_size),
         "n": "" if origin.n is None else f"{origin.n:,}",
         "level": f"{100 * FALSE_ALARMS:.3g} %",
     }
@@ -234,7 +276,8 @@ def first_words(
     about_others = SENTENCES["left_out"].format(**facts) if facts.get("left_out", "0") != "0" else ""
     verdict = sentences_of(origin)[kind].format(**facts) + _aside(origin, alpha, kind, measured, facts) + about_others
     about_parts, kind = _parts(evidence, parts or {}, alpha, kind, facts)
-    return Words(promise, measurement, verdict, about_parts, HEADLINES[kind], kind)
+    headline = HEADLINES[kind].format(**facts)
+    return Words(promise, measurement, verdict, about_parts, headline, kind, STATES[kind], evaluation.advice())
 
 
 def _verdict(evidence: EvaluationRows, alpha: float, coverage: Estimate, facts: dict[str, str]) -> str:
@@ -244,16 +287,24 @@ def _verdict(evidence: EvaluationRows, alpha: float, coverage: Estimate, facts: 
         return _verdict_on_folds(origin, origin.folds, alpha, coverage, facts)
     if origin.laws is None:
         return "unknown"
-    law, judged = coverage_law(count, origin.laws, check_alpha(alpha)), sum(rows for rows, _ in origin.laws)
-    facts |= {"law_low": share(law.low), "law_high": share(law.high), "judged": f"{judged:,}"}
+    tail = FALSE_ALARMS if origin.is_upper_open else FALSE_ALARMS / 2
+    law, judged = coverage_law(count, origin.laws, check_alpha(alpha), tail), sum(rows for rows, _ in origin.laws)
+    facts |= {"law_low": percent(law.low, judged), "law_high": percent(law.high, judged), "judged": f"{judged:,}"}
     facts["left_out"] = f"{coverage.n - judged:,}"
     facts["law"] = SENTENCES["law_open" if origin.is_upper_open else "law"].format(**facts)
     if law.is_certain:
         return "every"
-    is_low = law.too_low < (FALSE_ALARMS if origin.is_upper_open else FALSE_ALARMS / 2)
+    is_low = law.too_low < tail
     facts["chance"] = _chance(law.too_low if is_low else law.too_high)
-    is_high = law.too_high < FALSE_ALARMS / 2 and not origin.is_upper_open
-    return "low" if is_low else "high" if is_high else "kept"
+    _say_least(facts, law.least, origin.promise(alpha), judged)
+    is_high = law.too_high < tail and not origin.is_upper_open
+    state = state_of(is_low, is_high, origin.promise(alpha), law.least)
+    return {"less": "low", "more": "high", "few": "few", "agrees": "kept"}[state]
+
+
+def _say_least(facts: dict[str, str], least: float, promise: float, rows: int) -> None:
+    """Add which coverage would have contradicted the promise, and how many points short of it that is."""
+    facts |= {"least": percent(least, rows), "points": number(math.floor(1000 * (promise - least) + 0.5) / 10)}
 
 
 def _verdict_on_folds(
@@ -261,17 +312,24 @@ def _verdict_on_folds(
 ) -> str:
     """Judge sets of several folds, by the law of each fold; if folds are too small for that, as if they were one."""
     promise, chance = origin.promise(alpha), folds_chance(folds, check_alpha(alpha))
+    facts["small"] = SENTENCES["small"].format(**facts)
     if chance is None:
         if not 0 < promise < 1:
-            return "agrees_small"
-        law = coverage_law(coverage.count or 0, ((coverage.n, origin.n or 0),), check_alpha(1 - promise))
-        facts["chance"] = _chance(law.too_low)
-        return "low_small" if law.too_low < FALSE_ALARMS else "agrees_small"
-    facts |= {"chance": _chance(chance), "folds": f"{len(folds):,}"}
+            facts["least"] = percent(0.0, coverage.n)
+            return "few_small"
+        split = ((coverage.n, origin.n or 0),)
+        law = coverage_law(coverage.count or 0, split, check_alpha(1 - promise), FALSE_ALARMS)
+        facts |= {"chance": _chance(law.too_low), "least": percent(law.least, coverage.n)}
+        state = state_of(law.too_low < FALSE_ALARMS, False, promise, law.least)
+        return {"less": "low_small", "few": "few_small"}.get(state, "agrees_small")
+    least = least_of_folds(folds, check_alpha(alpha))
+    facts |= {"chance": _chance(chance), "folds": f"{len(folds):,}", "least": percent(least, coverage.n)}
     facts["folds_law"] = SENTENCES["folds"].format(**facts)
     if chance < FALSE_ALARMS:
         return "low_folds" if coverage < promise else "apart"
-    return "below" if coverage.high < promise else "agrees"
+    if coverage.high < promise:
+        return "few_below"
+    return "few_folds" if state_of(False, False, promise, least) == "few" else "agrees"
 
 
 def _chance(value: float) -> str:
@@ -281,7 +339,7 @@ def _chance(value: float) -> str:
 def _aside(origin: Origin, alpha: float, kind: str, coverage: Estimate, facts: dict[str, str]) -> str:
     """Say why the verdict agrees where the interval of the measured coverage excludes the promise."""
     promise = origin.promise(alpha)
-    if kind != "kept" or coverage.low <= promise <= coverage.high:
+    if kind not in ("kept", "few") or coverage.low <= promise <= coverage.high:
         return ""
     above = "aside_open" if origin.is_upper_open else "aside_high"
     return SENTENCES["aside_low" if coverage.high < promise else above].format(**facts)
@@ -298,7 +356,7 @@ def _parts(
     said = []
     for one in low[:MOST_PARTS]:
         part = "class" if one.kind == "label" else "group"
-        of_part = {"part": part, "name": one.name, "coverage": share(one.coverage), "rows": f"{one.rows:,}"}
+        of_part = {"part": part, "name": one.name, "coverage": percent(one.coverage, one.rows), "rows": f"{one.rows:,}"}
         said.append(SENTENCES["part"].format(**of_part, limit=limit))
     if len(low) > MOST_PARTS:
         said.append(SENTENCES["parts_more"].format(more=f"{len(low) - MOST_PARTS:,}"))
@@ -306,6 +364,6 @@ def _parts(
     of_all = facts | {"looked_at": f"{sum(len(part.names) for part in parts.values()):,}"}
     of_all["within"] = "class" if origin.within == "label" else "group"
     said.append(SENTENCES["parts_open" if origin.laws is None else "parts_law"].format(**of_all))
-    if is_promised or kind in AGREES:
+    if is_promised or kind in NOT_CONTRADICTED:
         said[-1] += SENTENCES["parts_within" if is_promised else "parts_average"].format(**of_all)
-    return said, kind if kind not in AGREES else "low_parts" if is_promised else "uneven"
+    return said, kind if kind not in NOT_CONTRADICTED else "low_parts" if is_promised else "uneven"

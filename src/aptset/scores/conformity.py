@@ -72,12 +72,12 @@ def _around_another(conformity: Tempered | Gridded) -> Score:
 
 
 def _named(name: str) -> Score:
-    if name in BY_ORDER:
-        return Ordered(BY_ORDER[name])
-    known = ALIASES.get(name, name)
+    if name.casefold() in BY_ORDER:
+        return Ordered(BY_ORDER[name.casefold()])
+    known = ALIASES.get(name.casefold(), name.casefold())  # "APS", "RAPS", "LAC": as papers write them
     if known in SCORES:
         return SCORES[known]()
-    if name in ("pas", "prevalence"):
+    if known in ("pas", "prevalence"):
         raise ValueError(
             f"conformity={name!r} must know how often labels occur in training: pass "
             "aptset.Prevalence(collections.Counter(y_train))."

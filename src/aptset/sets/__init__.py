@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.core.displays import Display, bars_of
 from aptset.core.labels import (
     as_labels,
     as_objects,
@@ -68,7 +69,9 @@ def as_html(sets: PredictionSets) -> str:
         for row in range(min(len(sets), _SHOWN_ROWS))
     )
     head = "<tr><th>row</th><th>size</th><th>labels, most likely first</th></tr>"
-    return f"<p>{escape(_title(sets))}</p><table>{head}{cells}</table>"
+    left_out = len(sets) - _SHOWN_ROWS
+    more = f"<p>... {left_out} more rows</p>" if left_out > 0 else ""
+    return f"<p>{escape(_title(sets))}</p><table>{head}{cells}</table>{more}"
 
 
 def shown(label: Any) -> str:
@@ -305,6 +308,39 @@ class PredictionSets(Sequence[NDArray[Any]]):
                 labels = every
             ends.append(labels)
         return Intervals(*ends)
+
+    def plot(self, kind: str = "sizes", labels: ArrayLike | None = None, **options: Any) -> Display:
+        """Return a figure; ``.draw()`` draws it, ``.frame()`` gives its table back, and notebooks show it by itself.
+
+        Parameters
+        ----------
+        kind : str, default="sizes"
+            What to draw: "sizes", the share of sets of each size, needs nothing else. With the true labels also
+            "by_label" (coverage by class), "by_size", "by_group", "reliability", "curve" (coverage against level) and
+            all that :meth:`Evaluation.plot` lists.
+        labels : array, optional
+            The true labels.
+        **options
+            What :func:`evaluate` takes besides: ``alpha``, ``groups``, ``probabilities``, ``p_values``.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> sets = aptset.PredictionSets.of([["a"], ["a", "b"], ["b"]])
+        >>> sets.plot().frame()[["size", "share of sets"]]
+           size  share of sets
+        0     1       0.666667
+        1     2       0.333333
+        >>> sets.plot("by_label", ["a", "b", "a"]).title
+        'Coverage by label'
+        """
+        import aptset  # by its public names: what is measured stands above sets
+
+        if labels is not None:
+            return aptset.evaluate(self, labels, **options).plot(kind)
+        if kind != "sizes":
+            raise ValueError(f"kind {kind!r} needs the true labels: sets.plot({kind!r}, y). Without them: 'sizes'.")
+        return bars_of(aptset.size_distribution(self), "share of sets", "size")
 
     def _row_of_member(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self)), self.sizes)

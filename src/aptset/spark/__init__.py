@@ -10,8 +10,10 @@ Workers need aptset as well: it must be installed in the Python that ``PYSPARK_P
 
 from importlib.util import find_spec
 
+from aptset.core.validate import install
+
 if find_spec("pyspark") is None:
-    raise ModuleNotFoundError("aptset.spark needs pyspark, and Java: pip install 'aptset[spark]'")
+    raise ModuleNotFoundError(f"aptset.spark needs pyspark, and Java: {install('spark')}")
 
 from aptset.spark.calibrating import calibrate, plain_errors, predict_set
 from aptset.spark.ml import ConformalSets, ConformalSetsModel

@@ -2,8 +2,10 @@
 
 from importlib.util import find_spec
 
+from aptset.core.validate import install
+
 if find_spec("torch") is None:
-    raise ModuleNotFoundError("aptset.torch needs torch: pip install 'aptset[gpu]'")
+    raise ModuleNotFoundError(f"aptset.torch needs torch: {install('torch')}")
 
 from aptset.calibration.tensor_sets import TensorSets
 from aptset.torch.layer import SetLayer

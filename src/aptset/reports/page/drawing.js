@@ -29,7 +29,13 @@ function number(value) {
 }
 const share = (value) => (Number.isFinite(value) ? number(100 * value) + " %" : "–");
 const whole = (value) => value.toLocaleString("en-US");
-const percent = (value) => (Number.isNaN(value) ? "–" : stripped((100 * value).toFixed(1)) + " %");
+function shareOf(value, rows) {
+  // a share of so many rows, with no more digits than one row can move, as Python's percent
+  if (!Number.isFinite(value)) return "–";
+  const digits = rows < 200 ? 0 : rows < 2000 ? 1 : 2,
+    rounded = Math.floor(100 * value * 10 ** digits + 0.5) / 10 ** digits;
+  return rounded.toFixed(digits).replace(/\.0+$/, "") + " %";
+}
 const shorten = (text, length) => (text.length > length ? text.slice(0, length - 1) + "…" : text);
 
 const widthOf = (id) => Math.max(280, Math.min(1100, place(id).clientWidth || 500)); // one unit is one pixel: texts keep their size

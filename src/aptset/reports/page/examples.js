@@ -23,7 +23,7 @@ function outcome(example, e, now) {
   return { example, size, members: new Set(members), covered, kinds };
 }
 const searchable = (found) =>
-  [found.example.row, found.example.truth, found.example.group || "", found.example.text, ...[...found.members].map((c) => data.classes[c])]
+  [found.example.row, found.example.id || "", found.example.truth, found.example.group || "", found.example.text, ...[...found.members].map((c) => data.classes[c])]
     .join(" ")
     .toLowerCase();
 function bar(kind, value, mark) {
@@ -58,12 +58,12 @@ function rowBox(found, now) {
   const { example, size, covered, members } = found;
   const tags = [
     element("span", { className: covered ? "tag" : "tag missed", textContent: covered ? "covered" : "missed" }),
-    ...(size ? [] : [element("span", { className: "tag empty", textContent: "empty" })]),
+    ...(size ? [] : [element("span", { className: "tag empty", textContent: "empty: no label fits well enough" })]),
   ];
   const what = element(
     "div",
     { className: "what" },
-    element("b", { textContent: "Row " + example.row }),
+    element("b", { textContent: example.id === null ? "Row " + example.row : example.id }),
     " ",
     ...tags,
     element("br"),
@@ -109,11 +109,11 @@ function drawExamples(now) {
         ]
       : [];
   const rows = chosen.slice(0, view.most).map((one) => rowBox(one, now));
-  const head = ["row", "true_label", "covered", "size", "labels", "labels_left_out"];
+  const head = ["row", "id", "true_label", "covered", "size", "labels", "labels_left_out"];
   const line = (one) => {
     // labels as a JSON list: any text may stand in a label
     const labels = [...one.members].map((c) => data.classes[c]);
-    return [one.example.row, one.example.truth, one.covered, one.size, JSON.stringify(labels), one.size - labels.length];
+    return [one.example.row, one.example.id, one.example.truth, one.covered, one.size, JSON.stringify(labels), one.size - labels.length];
   };
   const home = place("examples"),
     wasMore = document.activeElement?.dataset.does === "more",

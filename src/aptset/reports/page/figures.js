@@ -22,7 +22,7 @@ function drawCurve(now) {
       shift = side === "end" ? -10 : 10;
     picture.append(
       svg("circle", { class: "dot", cx: toX(1 - now.alpha), cy: toY(now.coverage), r: 7 }),
-      words(toX(1 - now.alpha) + shift, toY(now.coverage) - 10, share(now.coverage), { class: "strong", "text-anchor": side }),
+      words(toX(1 - now.alpha) + shift, toY(now.coverage) - 10, shareOf(now.coverage, data.rows), { class: "strong", "text-anchor": side }),
     );
   }
   return picture;
@@ -65,7 +65,7 @@ function drawSizes(now) {
   shown.forEach((bin, i) => {
     const all = bin.rows / data.rows,
       covered = bin.covered / data.rows,
-      text = `size ${bin.name}: ${whole(bin.rows)} rows (${percent(all)}), ${whole(bin.rows - bin.covered)} missed`;
+      text = `size ${bin.name}: ${whole(bin.rows)} rows (${shareOf(all, data.rows)}), ${whole(bin.rows - bin.covered)} missed`;
     picture.append(
       svg(
         "g",
@@ -75,7 +75,7 @@ function drawSizes(now) {
         svg("rect", { class: "miss", x: toX(i) - width / 2, y: toY(all), width, height: toY(covered) - toY(all) }),
       ),
     );
-    if (shown.length <= 12) picture.append(words(toX(i), toY(all) - 5, percent(all), { "text-anchor": "middle", class: "strong" }));
+    if (shown.length <= 12) picture.append(words(toX(i), toY(all) - 5, shareOf(all, data.rows), { "text-anchor": "middle", class: "strong" }));
   });
   categories(
     picture,
@@ -106,7 +106,7 @@ function drawBySize(now) {
       svg(
         "g",
         {},
-        svg("title", {}, `${bin.name} ${what}: coverage ${share(covered)} [${share(low)}, ${share(high)}], ${whole(bin.rows)} rows`),
+        svg("title", {}, `${bin.name} ${what}: coverage ${shareOf(covered, bin.rows)} [${shareOf(low, bin.rows)}, ${shareOf(high, bin.rows)}], ${whole(bin.rows)} rows`),
         svg("line", { class: "whisker", x1: toX(i), x2: toX(i), y1: toY(low), y2: toY(high) }),
         svg("circle", { class: "dot", cx: toX(i), cy: toY(covered), r: 6 }),
       ),
@@ -151,7 +151,7 @@ function drawParts(id, rows, now, title) {
         svg(
           "title",
           {},
-          `${row.name}: coverage ${share(row.coverage)} [${share(row.low)}, ${share(row.high)}], ${whole(row.rows)} rows`,
+          `${row.name}: coverage ${shareOf(row.coverage, row.rows)} [${shareOf(row.low, row.rows)}, ${shareOf(row.high, row.rows)}], ${whole(row.rows)} rows`,
         ),
         words(area.left - 10, y + 4, shorten(row.name, Math.floor((left - 14) / 6.6)), { "text-anchor": "end" }),
         svg("line", { class: "whisker", x1: toX(row.low), x2: toX(row.high), y1: y, y2: y }),

@@ -1,6 +1,7 @@
 // The level moves everything.
 let now = null;
-const fill = (name, facts) => data.sentences[name].replace(/\{(\w+)\}/g, (_, key) => facts[key]);
+const filled = (sentence, facts) => sentence.replace(/\{(\w+)\}/g, (_, key) => facts[key]);
+const fill = (name, facts) => filled(data.sentences[name], facts);
 function put(id, text, value) {
   place(id).textContent = text;
   if (value !== undefined) place(id).dataset.value = value;
@@ -8,43 +9,52 @@ function put(id, text, value) {
 const bestOf = (lines, alpha) => Math.max(0, ...lines.map(([constant, slope]) => 1 - constant - slope * alpha));
 const promiseAt = (alpha) => Math.min(...data.losses.map((lines) => bestOf(lines, alpha))); // the worst group's
 const chanceText = (chance) => (chance >= NEGLIGIBLE ? number(chance) : "below " + number(NEGLIGIBLE));
+const isShort = (promise, least) => promise - least > data.few_points + 1e-9; // too few rows to agree with anything
+const points = (promise, least) => number(Math.floor(1000 * (promise - least) + 0.5) / 10);
 function verdict(facts, high, promise) {
   // its name; what its sentence says is added to the facts
   if (data.folds) return verdictOnFolds(facts, high, promise);
   if (!data.laws) return "unknown";
-  const law = coverageLaw(now.covered, data.laws, now.alpha),
+  const tail = data.is_upper_open ? data.level : data.level / 2,
+    law = coverageLaw(now.covered, data.laws, now.alpha, tail),
     judged = data.laws.reduce((sum, [m]) => sum + m, 0);
   Object.assign(facts, {
-    law_low: share(law.low),
-    law_high: share(law.high),
+    law_low: shareOf(law.low, judged),
+    law_high: shareOf(law.high, judged),
     judged: whole(judged),
     left_out: whole(data.rows - judged),
+    least: shareOf(law.least, judged),
+    points: points(promise, law.least),
   });
   facts.law = fill(data.is_upper_open ? "law_open" : "law", facts);
   Object.assign(place("summary").dataset, { tooLow: law.tooLow, tooHigh: law.tooHigh });
   if (law.isCertain) return "every";
-  const isLow = law.tooLow < (data.is_upper_open ? data.level : data.level / 2);
+  const isLow = law.tooLow < tail;
   facts.chance = chanceText(isLow ? law.tooLow : law.tooHigh);
-  return isLow ? "low" : law.tooHigh < data.level / 2 && !data.is_upper_open ? "high" : "kept";
+  if (isLow || (law.tooHigh < tail && !data.is_upper_open)) return isLow ? "low" : "high";
+  return isShort(promise, law.least) ? "few" : "kept";
 }
 function verdictOnFolds(facts, high, promise) {
   // by the law of each fold; if folds are too small for that, as if they were one
-  const chance = foldsChance(data.folds, columns.folds, now.alpha);
+  const { chance, least } = foldsChance(data.folds, columns.folds, now.alpha, data.level);
   place("summary").dataset.chance = chance;
+  facts.small = fill("small", facts);
   if (chance === null) {
-    if (!(promise > 0 && promise < 1)) return "agrees_small";
-    const law = coverageLaw(now.covered, [[data.rows, data.n]], 1 - promise);
-    facts.chance = chanceText(law.tooLow);
-    return law.tooLow < data.level ? "low_small" : "agrees_small";
+    facts.least = shareOf(0, data.rows);
+    if (!(promise > 0 && promise < 1)) return "few_small";
+    const law = coverageLaw(now.covered, [[data.rows, data.n]], 1 - promise, data.level);
+    Object.assign(facts, { chance: chanceText(law.tooLow), least: shareOf(law.least, data.rows) });
+    return law.tooLow < data.level ? "low_small" : isShort(promise, law.least) ? "few_small" : "agrees_small";
   }
-  Object.assign(facts, { chance: chanceText(chance), folds: whole(data.folds.length) });
+  Object.assign(facts, { chance: chanceText(chance), folds: whole(data.folds.length), least: shareOf(least, data.rows) });
   facts.folds_law = fill("folds", facts);
   if (chance < data.level) return now.coverage < promise ? "low_folds" : "apart";
-  return high < promise ? "below" : "agrees";
+  if (high < promise) return "few_below";
+  return isShort(promise, least) ? "few_folds" : "agrees";
 }
 function aside(kind, facts, low, high, promise) {
   // why the verdict agrees where the interval excludes the promise
-  if (kind !== "kept" || (low <= promise && promise <= high)) return "";
+  if (!["kept", "few"].includes(kind) || (low <= promise && promise <= high)) return "";
   return fill(high < promise ? "aside_low" : data.is_upper_open ? "aside_open" : "aside_high", facts);
 }
 function nameParts(kind, facts) {
@@ -55,7 +65,7 @@ function nameParts(kind, facts) {
       fill("part", {
         part: row.part === "label" ? "class" : "group",
         name: row.name,
-        coverage: share(row.coverage),
+        coverage: shareOf(row.coverage, row.rows),
         rows: whole(row.rows),
         limit,
       }),
@@ -64,13 +74,26 @@ function nameParts(kind, facts) {
   const isPromised = found.some((row) => row.part === data.within);
   if (found.length) {
     const all = { ...facts, looked_at: whole(lookedAt()), within: data.within === "label" ? "class" : "group" };
-    const more = isPromised ? "parts_within" : data.agrees.includes(kind) ? "parts_average" : null;
+    const more = isPromised ? "parts_within" : data.not_contradicted.includes(kind) ? "parts_average" : null;
     said.push(fill(data.laws ? "parts_law" : "parts_open", all) + (more ? fill(more, all) : ""));
   }
   place("parts-row").hidden = !found.length;
   place("parts").replaceChildren(...said.map((text) => element("p", { textContent: text })));
-  if (!found.length || !data.agrees.includes(kind)) return kind;
+  if (!found.length || !data.not_contradicted.includes(kind)) return kind;
   return isPromised ? "low_parts" : "uneven";
+}
+const emptyRows = () => now.bySize.find((bin) => bin.size === 0)?.rows || 0;
+function advice() {
+  // where the model is right more often than was asked for, and sets come out empty
+  const empty = emptyRows(),
+    singles = now.bySize.find((bin) => bin.size === 1)?.covered || 0,
+    facts = { asked: share(1 - now.alpha), empty: shareOf(empty / data.rows, data.rows) };
+  if (!empty) return "";
+  if (data.right === null)
+    return singles > (1 - now.alpha) * (data.rows - empty) ? fill("seems_better", { ...facts, way_out: data.sentences.smaller }) : "";
+  if (!(data.rows - data.right < now.alpha * data.rows * (1 - 1e-12))) return "";
+  const wayOut = data.stops === null ? data.sentences.never_stops : fill("stops", { stops: number(data.stops) });
+  return fill("better", { ...facts, right: shareOf(data.right / data.rows, data.rows), way_out: wayOut });
 }
 function drawWords() {
   const [low, high] = shareInterval(now.covered, data.rows, data.confidence),
@@ -79,10 +102,10 @@ function drawWords() {
     promise: share(promise),
     rows: whole(data.rows),
     covered: whole(now.covered),
-    coverage: share(now.coverage),
-    low: share(low),
-    high: share(high),
-    accuracy: data.accuracy === null ? "" : fill("accuracy", { right: share(data.accuracy) }),
+    coverage: shareOf(now.coverage, data.rows),
+    low: shareOf(low, data.rows),
+    high: shareOf(high, data.rows),
+    accuracy: data.right === null ? "" : fill("accuracy", { right: shareOf(data.right / data.rows, data.rows) }),
     size: number(now.meanSize),
     n: data.n === null ? "" : whole(data.n),
     left_out: "0",
@@ -94,9 +117,12 @@ function drawWords() {
   put("measured", fill("measured", facts));
   put("verdict", fill(first, facts) + aside(first, facts, low, high, promise) + others);
   const kind = nameParts(first, facts);
-  place("summary").dataset.kind = kind;
-  put("headline", data.headlines[kind]);
-  put("live-coverage", share(now.coverage), now.coverage);
+  Object.assign(place("summary").dataset, { kind, state: data.states[kind] });
+  put("headline", filled(data.headlines[kind], facts));
+  const advised = advice();
+  place("advice-row").hidden = !advised;
+  put("advice", advised);
+  put("live-coverage", shareOf(now.coverage, data.rows), now.coverage);
   put("live-size", number(now.meanSize), now.meanSize);
 }
 function drawTiles() {
@@ -106,13 +132,15 @@ function drawTiles() {
     empty = bins.get(0) || none;
   const span = ([low, high], write) => `${write(low)} – ${write(high)}`,
     most = data.classes.length,
-    level = data.confidence;
+    level = data.confidence,
+    ofRows = (value) => shareOf(value, data.rows),
+    ofOnes = (value) => shareOf(value, one.rows);
   const tiles = [
-    ["coverage", "Coverage", now.coverage, shareInterval(now.covered, data.rows, level), share],
+    ["coverage", "Coverage", now.coverage, shareInterval(now.covered, data.rows, level), ofRows],
     ["mean_size", "Labels in a set", now.meanSize, sizeInterval(now.sum, now.squares, data.rows, 0, most, level)],
-    ["singleton_rate", "Sets with one label", one.rows / data.rows, shareInterval(one.rows, data.rows, level), share],
-    ["singleton_accuracy", "… and it is right", one.covered / one.rows, shareInterval(one.covered, one.rows, level), share],
-    ["empty_rate", "Empty sets", empty.rows / data.rows, shareInterval(empty.rows, data.rows, level), share],
+    ["singleton_rate", "Sets with one label", one.rows / data.rows, shareInterval(one.rows, data.rows, level), ofRows],
+    ["singleton_accuracy", "… and it is right", one.covered / one.rows, shareInterval(one.covered, one.rows, level), ofOnes],
+    ["empty_rate", "Empty sets", empty.rows / data.rows, shareInterval(empty.rows, data.rows, level), ofRows],
     [
       "size_given_coverage",
       "Size if covered",
@@ -120,6 +148,7 @@ function drawTiles() {
       sizeInterval(now.coveredSum, now.coveredSquares, now.covered, 1, most, level),
     ],
   ];
+  put("empty-note", empty.rows ? data.sentences[advice() ? "empty_by_level" : "empty"] : "");
   place("tiles").replaceChildren(
     ...tiles.map(([name, title, value, interval, write = number]) => {
       const tile = element(
@@ -142,8 +171,8 @@ function drawSlice() {
   const head = element(
     "p",
     {},
-    element("b", { textContent: `Coverage ${share(coverage)}` }),
-    ` there (95 % interval ${share(low)} to ${share(high)}): ${whole(covered)} of the ${whole(rows)} rows that were kept to judge it.`,
+    element("b", { textContent: `Coverage ${shareOf(coverage, rows)}` }),
+    ` there (95 % interval ${shareOf(low, rows)} to ${shareOf(high, rows)}): ${whole(covered)} of the ${whole(rows)} rows that were kept to judge it.`,
   );
   const note = now.alpha === data.alpha ? "" : `It was found at alpha = ${data.alpha} and is judged here at alpha = ${now.alpha}.`;
   const home = place("slice");

@@ -98,7 +98,8 @@ function joined(one, other) {
   for (let i = 0; i < one.length; i++) for (let j = 0; j < other.length; j++) found[i + j] += one[i] * other[j];
   return found;
 }
-function coverageLaw(count, laws, alpha) {
+function coverageLaw(count, laws, alpha, tail = 0.005) {
+  // least: the smallest coverage that does not contradict the promise, at the level of the lower tail
   let first = 0,
     chances = Float64Array.of(1),
     rows = 0;
@@ -112,6 +113,7 @@ function coverageLaw(count, laws, alpha) {
   let below = 0,
     low = -1,
     high = -1,
+    least = -1,
     tooLow = 0,
     tooHigh = 0;
   chances.forEach((chance, i) => {
@@ -121,24 +123,31 @@ function coverageLaw(count, laws, alpha) {
     if (c >= count) tooHigh += chance;
     if (low < 0 && below >= 0.025) low = c;
     if (high < 0 && below >= 0.975) high = c;
+    if (least < 0 && below >= tail) least = c;
   });
   const isCertain = laws.every(([, n]) => rankAt(n, alpha) > n);
-  return { low: low / rows, high: (high < 0 ? rows : high) / rows, tooLow, tooHigh, isCertain };
+  return { low: low / rows, high: (high < 0 ? rows : high) / rows, least: least / rows, tooLow, tooHigh, isCertain };
 }
-// Each fold by itself is a split: the smallest chance of so few covered rows, times the number of folds that can tell.
-function foldsChance(folds, below, alpha) {
+// Each fold by itself is a split: the smallest chance of so few covered rows, times the number of folds that can tell,
+// and the coverage of a fold below which that chance contradicts a valid calibration.
+function foldsChance(folds, below, alpha, level) {
   let smallest = 1,
     able = 0,
     at = 0;
+  const isAble = (fold) => !fold.every(([, n]) => rankAt(n, alpha) > n);
+  const tail = level / Math.max(1, folds.filter(isAble).length);
+  let least = 0;
   for (const fold of folds) {
     let covered = 0;
     for (const [, n] of fold) {
       for (let c = 0; c < Math.min(rankAt(n, alpha), n + 1); c++) covered += below[at + c];
       at += n + 1;
     }
-    if (fold.every(([, n]) => rankAt(n, alpha) > n)) continue;
+    if (!isAble(fold)) continue;
     able += 1;
-    smallest = Math.min(smallest, coverageLaw(covered, fold, alpha).tooLow);
+    const law = coverageLaw(covered, fold, alpha, tail);
+    smallest = Math.min(smallest, law.tooLow);
+    least = Math.max(least, law.least);
   }
-  return able ? Math.min(1, able * smallest) : null;
+  return { chance: able ? Math.min(1, able * smallest) : null, least };
 }

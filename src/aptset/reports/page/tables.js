@@ -61,8 +61,8 @@ function drawTable(name, now) {
     const cells = [
       row.name,
       whole(row.rows),
-      share(row.coverage),
-      `${share(row.low)} – ${share(row.high)}`,
+      shareOf(row.coverage, row.rows),
+      `${shareOf(row.low, row.rows)} – ${shareOf(row.high, row.rows)}`,
       number(row.size),
       `${number(row.sizeLow)} – ${number(row.sizeHigh)}`,
     ];
