@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.calibration.request import NAME, Request, prepare, sets_as_given
 from aptset.calibration.storage import merged
 from aptset.conformal.checks import check_offers
+from aptset.conformal.clusters import clusters_in_words, promise_about, promised
 from aptset.conformal.importance import effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, mask_of_one_model, p_values_of_one_model, sets_of_one_model
 from aptset.core.devices import as_given
@@ -88,8 +89,13 @@ class Calibration:
 
     @property
     def n(self) -> int:
-        """Number of calibration samples."""
+        """Number of calibration samples; of clusters, where rows belong together."""
         return self.held_out.n
+
+    @property
+    def rows(self) -> int:
+        """Number of calibration rows: more than ``n`` where several belong to one cluster."""
+        return self.held_out.rows
 
     @property
     def scores(self) -> Floats:
@@ -98,15 +104,16 @@ class Calibration:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        rows = [("calibration rows", f"{self.n:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
-        rows += [("groups", self.held_out.groups.kind), ("promise at alpha = 0.1", f"{self.guarantee(0.1):.4g}")]
+        rows = [("calibration rows", f"{self.rows:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
+        promise = f"{self.guarantee(0.1):.4g}{promise_about(self.held_out.clusters)}"
+        rows += [("groups", self.held_out.groups.kind), ("promise at alpha = 0.1", promise)]
         rows += [("effective size", size) for size in [effective_in_words(self.held_out)] if size]
         return html_table(type(self).__name__, (), rows)
 
     def __repr__(self) -> str:
         chance = "" if self.randomized else ", randomized=False"
         size = effective_in_words(self.held_out)
-        size = f" ({size} effective)" if size else ""
+        size = f" ({size} effective)" if size else clusters_in_words(self.held_out)
         return f"Calibration(n={self.n}{size}, {len(self.classes)} classes, {self.conformity}{chance})"
 
     @overload
@@ -310,7 +317,7 @@ class Calibration:
         With groups it is a dictionary with the threshold of each, and with ``label_weights`` one with that of each
         label. With ``weights`` every row has a threshold of its own, and there is nothing to return.
         """
-        if isinstance(self.held_out, Measure) and self.held_out.is_weighted:
+        if isinstance(self.held_out, Measure) and self.held_out.has_weights:
             return dict(zip(self.classes.tolist(), self.held_out.by_label(check_alpha(alpha)), strict=True))
         by_cell: list[float] = self.held_out.by_cell(check_alpha(alpha)).tolist()
         return self.held_out.groups.by_name(by_cell)
@@ -318,10 +325,12 @@ class Calibration:
     def guarantee(self, alpha: float = 0.1) -> float:
         """Return the coverage that Theorem 1 promises at this level (within each group, if there are groups).
 
+        With clusters or votes the number says what it is about, such as "0.9 for a row of a new patient".
+
         With weights it is promised if they are right; else the coverage is less by at most half their mean error, that
         is the mean of abs(used - right) over calibration rows, where both have the mean 1.
         """
-        return float(1 - check_alpha(alpha))
+        return promised(float(1 - check_alpha(alpha)), self.held_out.clusters)
 
     def merge(self, other: Calibration) -> Calibration:
         """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.
@@ -330,7 +339,8 @@ class Calibration:
         merged before is refused, since its rows would count twice, and with it one whose rows have the same content,
         labels and u as other rows; rows that are in both otherwise are not noticed. Where rows come more than once,
         give each shard a ``first_row`` of its own (or ids): copies in shards that start at the same row share their
-        chance, and less is known than n says. Weights of both must have one constant.
+        chance, and less is known than n says. Weights of both must have one constant. A cluster that has rows in both
+        counts once, as it would in one calibration.
         """
         return merged(self, other)
 

@@ -122,11 +122,12 @@ def warn_if_too_few(
     kind: str,
     stacklevel: int = 3,
     levels: Sequence[Fraction] | None = None,
+    counted: str = "samples",
 ) -> None:
     """Say once that sets hold every label because their calibration samples, or those of some groups, are too few.
 
     ``kind`` is that of the groups: "all" for none, "label", "band", or "row". ``levels`` are the input levels at which
-    calibration runs, where they are not the levels that were asked for.
+    calibration runs, where they are not the levels that were asked for, and ``counted`` is what sizes count.
     """
     strictest, inner = min(alphas), min(levels or alphas)
     needed = size_needed(inner)
@@ -150,6 +151,7 @@ def warn_if_too_few(
         what = f"{next(iter(short.values()))} calibration samples are too few for {asked}"
         effect = "so every set holds every label. Calibrate on more samples or raise alpha."
     wanted = needed if needed < 10**15 else f"{Decimal(needed):.3g}"  # 300 digits help nobody
+    what, effect = (text.replace(" samples", f" {counted}", 1) for text in (what, effect))
     warnings.warn(f"{what}: at least {wanted} are needed, {effect}", stacklevel=stacklevel)
 
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from aptset import Calibration, CrossCalibration, PredictionSets
 from aptset.conformal.checks import warn_no_promise
+from aptset.conformal.clusters import promised, refuse_guaranteed_clusters
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import refuse_guaranteed
 from aptset.core import validate
@@ -73,6 +74,8 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         if level == "nominal":
             return alphas
         refuse_guaranteed(promises.is_weighted)
+        if promises.has_clusters:
+            refuse_guaranteed_clusters()
         return [promises.input_level(alpha) for alpha in alphas]
 
     def _fitted(self) -> Fitted:
@@ -312,7 +315,7 @@ class Answering(Conventions):
 
     def predict_proba(self, X: Any) -> NDArray[np.generic]:
         """Return the probabilities of the fitted model (the mean over folds), one column per entry of ``classes_``."""
-        return mean_probabilities(self._fitted().models, X, self.classes_)
+        return mean_probabilities(self._fitted().models, self.fitted_.rule.features(X), self.classes_)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most likely label of each row."""
@@ -345,7 +348,7 @@ class Answering(Conventions):
         promises: Promises = self.fitted_.promises
         (level,) = self._levels([check_alpha(self.alpha if alpha is None else alpha)], promises)
         warn_no_promise(promises.reason_of_nothing(level))
-        return float(promises.coverage(level))
+        return promised(float(promises.coverage(level)), self.fitted_.held_out.clusters)
 
     def input_level(self, alpha: float | None = None) -> float:
         """Return the level at which calibration runs: alpha itself, or a smaller one with level="guaranteed".
