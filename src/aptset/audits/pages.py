@@ -47,6 +47,8 @@ class Verdict:
         rows. No set can hold these labels and no law speaks of them, so the law judges the other rows.
     coverage_of_all : Estimate or None
         Mean coverage of all test rows, if some are left out.
+    about : str
+        What the promise is about, such as " for a row of a new patient"; empty for rows that stand alone.
     """
 
     kept: bool
@@ -59,6 +61,7 @@ class Verdict:
     left_out: int = 0
     tested: int = 0
     coverage_of_all: Estimate | None = None
+    about: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the numbers as plain values."""
@@ -71,7 +74,7 @@ class Verdict:
         if self.chance is None:
             words = "is at least the promise" if self.kept else "is LOWER than the promise"
             interval = f"interval {self.coverage.low:.4g} to {self.coverage.high:.4g}"
-            return f"{coverage} {words}, {self.promise:.4g} ({interval})."
+            return f"{coverage} {words}, {self.promise:.4g}{self.about} ({interval})."
         law = f"95 of 100 valid audits lie between {self.low:.4g} and {self.high:.4g}, chance of so low a count"
         shown = "< 0.0001" if self.chance < 1e-4 else f"{self.chance:.3g}"
         end = f"{law} {shown} (exact; judged at level {self.false_alarms:.3g}).{self._about_left_out()}"
@@ -88,14 +91,14 @@ class Verdict:
 
 
 def judge(
-    results: list[SplitResult], alpha: Fraction, test_share: float, false_alarms: float = FALSE_ALARMS
+    results: list[SplitResult], alpha: Fraction, test_share: float, false_alarms: float = FALSE_ALARMS, about: str = ""
 ) -> Verdict:
     """Return the verdict on the splits of one candidate."""
     of_all = _mean_coverage(results, [one.rows for one in results], test_share, false_alarms)
     promise = min(one.promise for one in results)
     laws = [one.laws for one in results if one.laws is not None]
     if len(laws) < len(results):
-        return Verdict(of_all.high >= promise, of_all, promise, None, None, None, false_alarms)
+        return Verdict(of_all.high >= promise, of_all, promise, None, None, None, false_alarms, about=about)
     judged = [sum(m for m, _ in one) for one in laws]
     tested = sum(one.rows for one in results)
     left_out = tested - sum(judged)
@@ -109,7 +112,10 @@ def judge(
 
 
 def _mean_coverage(results: list[SplitResult], judged: list[int], test_share: float, false_alarms: float) -> Estimate:
-    shares = [one.covered / m if m else np.nan for one, m in zip(results, judged, strict=True)]
+    shares = [
+        one.metrics["coverage"] if one.over_clusters else one.covered / m if m else np.nan
+        for one, m in zip(results, judged, strict=True)
+    ]
     return resampled_share(np.array(shares), test_share, 1 - 2 * false_alarms)
 
 
