@@ -51,6 +51,7 @@ class Batch(NamedTuple):
     ids: list[str | None] | None
     weights: NDArray[np.float64] | None
     others: dict[str, pa.Array]
+    clusters: list[str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class ProbabilityFile:
     logits: bool = False
     batch_rows: int = BATCH_ROWS
     weight: str | None = None
+    cluster: str | None = None
 
     @property
     def path(self) -> Path:
@@ -100,7 +102,8 @@ class ProbabilityFile:
             ids = None if self.row_id is None else as_texts(named[self.row_id])
             column = None if self.weight is None else named[self.weight]
             weights = None if column is None else check_weight_column(path, str(self.weight), column, start)
-            yield Batch(start, matrix, labels, by, ids, weights, own)
+            clusters = None if self.cluster is None else as_texts(named[self.cluster])
+            yield Batch(start, matrix, labels, by, ids, weights, own, clusters)
             start += len(matrix)
         check_row_count(path, start, start if rows is None else rows)
         check_rows_present(path, start)

@@ -17,6 +17,7 @@ from aptset.cli.options import (
     AS_JSON,
     BANDS,
     CALIBRATIONS,
+    CLUSTER,
     COLUMNS,
     CONFORMITY,
     DIALECT,
@@ -90,7 +91,7 @@ def main(debug: bool) -> None:
 @with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @with_options(BANDS)
-@ROW_ID
+@with_options([CLUSTER, ROW_ID])
 @with_options([*COLUMNS, *DIALECT, TRUST])
 @click.option("--out", help="Folder for the results and the model; with TABLE aptset-run by default.")
 @JOBS

@@ -132,6 +132,11 @@ FRESH_U = click.option(
     help="fresh: new randomness in this run, instead of a hash of each row; for small files of rows that repeat.",
 )
 WEIGHTS = click.option("--weights", metavar="COLUMN", help="A column with the weight of each row: target over source.")
+CLUSTER = click.option(
+    "--cluster",
+    metavar="COLUMN",
+    help="A column that says which rows belong together, such as patient: the promise is about a row of a new one.",
+)
 PROBABILITIES = [
     click.argument("probs", nargs=-1, required=True),
     click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),
@@ -161,7 +166,7 @@ def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
     """Return the options of a command that trains, as the settings of a run."""
     from aptset.cli.label_tables import label_settings  # loaded with files, which other commands do not need
 
-    names = ["model", "calibration", "share", "alphas", "level", "randomized", "groups", "row_id"]
+    names = ["model", "calibration", "share", "alphas", "level", "randomized", "groups", "row_id", "cluster"]
     settings = {name: options[name] for name in [*names, "seed", "jobs", "trust"]}
     conformity, bands = label_settings(options, quiet)
     return {**settings, "conformity": conformity, "bands": bands, "choice": choice_of(options)}
@@ -185,6 +190,7 @@ _OF_TABLES = (
     "counts",
     "order",
     "row_id",
+    "cluster",
 )
 
 

@@ -27,6 +27,7 @@ from aptset.cli.options import (
     ALPHAS,
     AS_JSON,
     BANDS,
+    CLUSTER,
     CONFORMITY,
     DIALECT,
     FRESH_U,
@@ -51,7 +52,7 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @CONFORMITY
 @click.option("--groups", help="Calibrate within 'label' or within the values of a column.")
 @with_options(BANDS)
-@WEIGHTS
+@with_options([WEIGHTS, CLUSTER])
 @click.option("--deterministic", is_flag=True, help="u = 1: chance only orders equal probabilities.")
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the key of the uniforms.")
 @QUIET
@@ -68,6 +69,7 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
       aptset calibrate s3://bucket/validation/ --label y --groups region -o s3://bucket/cal.aptset
       aptset calibrate validation.parquet --label y --bands 4 --counts training_counts.csv -o cal.aptset
       aptset calibrate validation.csv --label y --weights ratio -o cal.aptset
+      aptset calibrate validation.csv --label y --cluster patient -o cal.aptset
     """
     from aptset.cli.label_tables import label_settings
     from aptset.cli.probability_jobs import calibrate_files
@@ -90,7 +92,10 @@ def calibrate(label: str, out: str, quiet: bool, as_json: bool, **options: Any) 
     )
     if size:
         content["effective_size"] = float(calibration.held_out.effective_sizes.min())
-    rows = f"{calibration.n:,} rows" + (f" ({size} effective)" if size else "")
+    rows = f"{calibration.rows:,} rows" + (f" ({size} effective)" if size else "")
+    if calibration.held_out.clusters is not None:
+        content |= {"rows": calibration.rows, "promise_about": calibration.held_out.clusters.about}
+        rows += f" of {calibration.n:,} {calibration.held_out.clusters.nouns}"
     show(content, f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}", quiet, as_json)
 
 

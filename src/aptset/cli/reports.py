@@ -14,6 +14,7 @@ from aptset.cli.options import (
     AS_JSON,
     BANDS,
     CALIBRATIONS,
+    CLUSTER,
     COLUMNS,
     CONFORMITY,
     DIALECT,
@@ -45,7 +46,7 @@ OF_TABLES = {
     "counts": "--counts",
     "order": "--order",
 }
-OF_EITHER = {"calibration": "-c", "groups": "--groups", "row_id": "--id"}
+OF_EITHER = {"calibration": "-c", "groups": "--groups", "row_id": "--id", "cluster": "--cluster"}
 OF_PROBABILITIES = {
     "label": "--label",
     "prefix": "--prefix",
@@ -83,7 +84,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers.")
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
-@with_options([WEIGHTS, ROW_ID])
+@with_options([WEIGHTS, CLUSTER, ROW_ID])
 @with_options([SHARE, CONFORMITY, ALPHAS, LEVEL, RANDOMIZED])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @with_options(BANDS)
@@ -129,7 +130,8 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     elif artefact.is_dir():
         asked = alpha if is_given("alphas") else None
         file = open_only(probs, *dialect)
-        made = reportjob.report_folder(file, artefact, asked, page, title, options["trust"], not quiet)
+        of_page = (asked, page, title, options["trust"], not quiet, options["cluster"])
+        made = reportjob.report_folder(file, artefact, *of_page)
     elif options["label"] is not None:
         sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
         called, total = (probs[0], None) if one is None else (one.path.name, one.file.rows)
@@ -151,6 +153,7 @@ SPLITTING = [
     click.option("--repetitions", default=100, show_default=True, help="Number of random splits."),
     click.option("--test-share", default=0.3, show_default=True, help="Share of the rows that test."),
     click.option("--groups", help="A column to break coverage and size down by, besides the labels."),
+    CLUSTER,
     click.option(
         "--jobs", default=-1, callback=workers, show_default=True, help="Worker processes; -1 for one per core."
     ),
@@ -163,7 +166,13 @@ with_splits = with_options(SPLITTING)
 
 def settings_of(options: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a run over many splits."""
-    names = {"repetitions": "repetitions", "test_share": "test_share", "jobs": "n_jobs", "groups": "groups"}
+    names = {
+        "repetitions": "repetitions",
+        "test_share": "test_share",
+        "jobs": "n_jobs",
+        "groups": "groups",
+        "cluster": "cluster",
+    }
     settings = {name: options[option] for option, name in names.items()}
     settings |= {"random_state": options["seed"], "progress": not options["quiet"]}
     return {**settings, "choice": choice_of(options), "trust": options["trust"]}

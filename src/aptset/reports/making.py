@@ -17,7 +17,7 @@ from aptset import Evaluation
 from aptset.core import validate
 from aptset.core.files import atomic_write
 from aptset.core.runner import counting
-from aptset.reports.sources import evaluation_of
+from aptset.reports.sources import drawn_answers, evaluation_of, one_of_each
 from aptset.reports.summarise import Summary, summarise
 
 
@@ -147,6 +147,8 @@ def report(
     weights: ArrayLike | None = None,
     normalize: bool | None = None,
     logits: bool = False,
+    clusters: Any = None,
+    votes: Any = None,
 ) -> Report:
     """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
@@ -185,6 +187,13 @@ def report(
     normalize, logits : bool, optional
         Of probabilities, as in :meth:`Calibration.predict_set`: the page shows the sets that it returns for the same
         rows.
+    clusters : array, optional
+        The id of each row's cluster, where rows belong together. The page is about one row of each cluster, drawn by
+        ``random_state``: what it counts and how sure it is then holds of a row of a new cluster. ``evaluation`` of the
+        report has the means of clusters over all rows, as in :func:`evaluate`.
+    votes : array or data frame, shape (rows, classes), optional
+        How many annotators chose each label of each row, in the place of ``y``. The page is about one answer to each
+        row, drawn by ``random_state``; ``evaluation`` of the report is about all answers.
 
     Returns
     -------
@@ -206,9 +215,12 @@ def report(
     need_jinja()
     with counting(_work(source, y), "report", validate.flag(progress, "progress")) as on_rows:
         of_rows = {"u": u, "ids": ids, "weights": weights, "normalize": normalize, "logits": logits}
+        if votes is not None:
+            y = drawn_answers(source, y, votes, random_state)
         evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)
-        made = Report(render(summarise(evaluation, str(title), count, random_state)), evaluation)
+        shown, evaluation = one_of_each(evaluation, clusters, votes, random_state)
+        made = Report(render(summarise(shown, str(title), count, random_state)), evaluation)
         on_rows(evaluation.n)
     if target is not None:
         made.save(target)
