@@ -15,6 +15,7 @@ ORDER = (
     "label_bands",
     "equal_coverage",
     "overlapping",
+    "patients",
     "worst_slice",
     "strange_rows",
     "drift",

@@ -109,6 +109,7 @@ def test_audits_split_by_cluster_and_reports_show_one_row_of_each(tmp_path):
     assert "one answer to each row" in aptset.report(classifier, X, votes=votes).html
 
 
+@pytest.mark.filterwarnings("default:column .patient_id")
 def test_the_command_line_takes_a_column_of_clusters(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     frame = pd.DataFrame(X, columns=list("abcd")).assign(patient_id=[f"P{k:03}" for k in CLUSTERS], diagnosis=Y)

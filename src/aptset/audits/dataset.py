@@ -176,11 +176,11 @@ class Pool:
 
     def means(self, values: NDArray[np.float64], among: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
         """Return the mean of each cluster's rows, (clusters, columns), NaN where none is among the chosen."""
-        some = np.ones(len(self.y), dtype=np.bool_) if among is None else among
+        chosen = np.ones(len(self.y), dtype=np.bool_) if among is None else among
         if self.clusters is None:
             return values
-        times = np.bincount(self.clusters[some], minlength=self.n_units)
-        sums = [np.bincount(self.clusters[some], column[some], minlength=self.n_units) for column in values.T]
+        times = np.bincount(self.clusters[chosen], minlength=self.n_units)
+        sums = [np.bincount(self.clusters[chosen], column[chosen], minlength=self.n_units) for column in values.T]
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.array(sums) / times).T
 

@@ -213,7 +213,7 @@ def _coverage_apart(file: TableFile, rows: TableRows, settings: Settings, model:
     features = rows.features.drop(columns=str(clusters.name), errors="ignore")
     plan = Plan(tuple(column for column in rows.plan.columns if column.name != clusters.name))
     tried = replace(settings, progress=False).classifier(model_for(file.path, plan, model, [settings.calibration]))
-    by = [None if rows.groups is None else rows.groups[some] for some in (train, test)]
+    by = [None if rows.groups is None else rows.groups[side] for side in (train, test)]
     with catch_warnings(), suppress(ValueError, TypeError), all_at_once():
         simplefilter("ignore")
         tried.fit(features.iloc[train], rows.labels[train], groups=by[0])

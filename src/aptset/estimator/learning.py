@@ -324,7 +324,7 @@ def check_whole_clusters(
     """Refuse a fold that trains on rows of a cluster that it holds out."""
     both = np.intersect1d(numbers[held_out], numbers[train])
     if len(both):
-        rows = [int(some[np.argmax(numbers[some] == both[0])]) for some in (held_out, train)]
+        rows = [int(side[np.argmax(numbers[side] == both[0])]) for side in (held_out, train)]
         raise ValueError(
             f"folds must hold all rows of a {noun}; fold {fold + 1} holds row {rows[0]} out and trains on row "
             f"{rows[1]}, which are of one {noun}. Pass calibration='cv+', or CVPlus(splitter=GroupKFold(10))."

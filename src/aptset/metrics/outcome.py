@@ -75,9 +75,9 @@ class RowClusters(NamedTuple):
 
     def means(self, values: NDArray[Any], among: Chosen | None) -> NDArray[np.float64]:
         """Return the mean of values within each cluster that has a row, among some rows or all."""
-        some = slice(None) if among is None else among
-        number, own = self.of_row[some], np.asarray(values[some], dtype=np.float64)
-        weights = np.ones(len(own)) if self.weights is None else self.weights[some]
+        chosen = slice(None) if among is None else among
+        number, own = self.of_row[chosen], np.asarray(values[chosen], dtype=np.float64)
+        weights = np.ones(len(own)) if self.weights is None else self.weights[chosen]
         total, times = np.bincount(number, own * weights), np.bincount(number, weights)
         means: NDArray[np.float64] = total[times > 0] / times[times > 0]
         return means

@@ -182,10 +182,10 @@ def one_of_each(evaluation: Evaluation, clusters: Any, votes: Any, random_state:
     order = check_generator(random_state).permutation(evaluation.n)
     chosen = np.sort(order[np.unique(members.words[order], return_index=True)[1]])
     what = f"one of each of {len(chosen):,} {plural(members.noun)}, drawn from {evaluation.n:,} rows"
-    some = rows.some(chosen, {"Test rows are": what})
-    page = evaluate(some.sets, some.labels, groups=some.groups, random_state=random_state, **common)
+    drawn = rows.some(chosen, {"Test rows are": what})
+    page = evaluate(drawn.sets, drawn.labels, groups=drawn.groups, random_state=random_state, **common)
     whole = evaluate(rows.sets, rows.labels, groups=rows.groups, clusters=clusters, **common)
-    return replace(page, evidence=some), whole
+    return replace(page, evidence=drawn), whole
 
 
 OnRows = Callable[[float], None]
