@@ -41,12 +41,17 @@ def elsewhere(p: np.ndarray, labels: np.ndarray) -> dict[str, Work]:
     ratios = {k: 1 + k % 3 / 4 for k in range(p.shape[1])}
     weighted = aptset.calibrate(p, labels, weights=weights, random_state=0)
     by_label = aptset.calibrate(p, labels, weights=weights, groups="label", random_state=0)
+    patients = np.random.default_rng(4).integers(0, max(1, len(p) // 10), len(p))
+    clustered = aptset.calibrate(p, labels, clusters=patients, random_state=0)
     corrected = aptset.calibrate(p, labels, label_weights=ratios, prior_correction=True, random_state=0)
     return {
         "calibrate, weights": lambda: aptset.calibrate(p, labels, weights=weights, random_state=0),
         "predict_set, weights": lambda: weighted.predict_set(p, ALPHA, weights=weights),
         "p_values, weights": lambda: weighted.p_values(p, weights=weights),
         "predict_set by label, weights": lambda: by_label.predict_set(p, ALPHA, weights=weights),
+        "calibrate, clusters": lambda: aptset.calibrate(p, labels, clusters=patients, random_state=0),
+        "predict_set, clusters": lambda: clustered.predict_set(p, ALPHA),
+        "p_values, clusters": lambda: clustered.p_values(p),
         "predict_set, prior correction": lambda: corrected.predict_set(p, ALPHA),
         "label_ratios": lambda: aptset.label_ratios(p, labels, p),
     }

@@ -23,6 +23,7 @@ ORDER = (
     "label_bands",
     "equal_coverage",
     "overlapping",
+    "patients",
     "worst_slice",
     "weights",
     "strange_rows",

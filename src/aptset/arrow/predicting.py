@@ -166,7 +166,7 @@ def refuse_copied_generator(u: Any) -> None:
 def check_without_row_weights(calibration: Calibration) -> None:
     """Refuse a calibration that asks for a weight with every row: batches have no column for it."""
     held_out = calibration.held_out
-    if held_out.is_weighted and held_out.ratios is None:
+    if held_out.has_weights and held_out.ratios is None:
         refuse_with_weights(
             "batches bring no weights with their rows, and this calibration asks for them. Call predict_set on pieces"
         )

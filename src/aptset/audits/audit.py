@@ -52,7 +52,9 @@ class Audit:
     alpha : float
         The level.
     n, n_test, repetitions : int
-        All rows, rows that test in each split, splits.
+        All rows, rows (or clusters) that test in each split, splits.
+    made_of : str
+        What splits are made of, in words.
     """
 
     splits: Splits
@@ -61,6 +63,7 @@ class Audit:
     alpha: float
     n: int
     n_test: int
+    made_of: str = ""
 
     @property
     def repetitions(self) -> int:
@@ -88,18 +91,20 @@ class Audit:
         """Write one HTML page about the audit, which works offline, and return its path."""
         target = check_page_path(path)
         how = f"{self.repetitions} random splits of {self.n:,} rows; in each, {self.n_test:,} test, the others train."
+        if self.splits.results[0].over_clusters:
+            how = f"{self.repetitions} random splits of {self.made_of} in each, the others train. Clusters count once."
         page = splits_page(title, self.splits, self.verdicts, self.alpha, how, self.drift)
         return save_page(page, target)
 
     def _repr_html_(self) -> str:
         """Return the verdicts for notebooks."""
-        head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"
+        head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.made_of}"
         rows = [(name, verdict.sentence()) for name, verdict in self.verdicts.items()]
         drift = f"Drift: {self.drift.sentence()}"
         return html_table(head, ("calibration", "verdict"), rows, [drift, ENDING.strip()]) + self.splits.html()
 
     def __repr__(self) -> str:
-        head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.n} rows, {self.n_test} test"
+        head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.made_of}"
         verdicts = [f"  {name}: {verdict.sentence()}" for name, verdict in self.verdicts.items()]
         return "\n".join([head, *verdicts, "", self.splits.text(), "", f"  Drift: {self.drift.sentence()}", ENDING])
 
@@ -123,6 +128,7 @@ def audit(
     n_jobs: int | None = 1,
     progress: bool = False,
     random_state: int = 0,
+    clusters: Any = None,
 ) -> Audit:
     """Split the rows at random again and again, train, calibrate and test each time: is the promise kept?
 
@@ -165,6 +171,10 @@ def audit(
         Show a bar, on terminals and in notebooks.
     random_state : int, default=0
         Seed of splits, models and uniforms.
+    clusters : array or name of a column of X, optional
+        For rows that belong together, such as images of one patient: the id of each row's cluster. Clusters are split,
+        calibrated and judged as a whole; the promise is about a row of a new cluster, and drift is looked for from
+        cluster to cluster.
 
     Returns
     -------
@@ -189,15 +199,16 @@ def audit(
         settings: dict[str, Any] = {"conformity": conformity, "level": level, "randomized": randomized}
         candidates = {str(one): as_conformal(estimator, one, alpha, **settings) for one in chosen}
     shown = groups_shown(groups, candidates.values(), y)
-    pool, share = prepare(X, y, shown, time, test_share, features, random_state)
+    pool, share = prepare(X, y, shown, time, test_share, features, random_state, clusters)
     count = check_repetitions(repetitions)
     splits = split_and_measure(candidates, pool, count, random_state, folder, n_jobs, progress, in_order=True)
     exact = check_alpha(next(iter(candidates.values())).alpha)
     # One of 100 audits may speak up for nothing; the look at drift takes most of that.
     each = (FALSE_ALARMS - OF_DRIFT) / len(candidates)
-    verdicts = {name: judge(splits.of(name), exact, share, each) for name in candidates}
+    about = "" if pool.clusters is None else f" for a row of a new {pool.noun}"
+    verdicts = {name: judge(splits.of(name), exact, share, each, about) for name in candidates}
     drift = _drift(splits, pool, candidates, exact, random_state)
-    return Audit(splits, verdicts, drift, float(exact), len(pool.y), pool.n_test)
+    return Audit(splits, verdicts, drift, float(exact), len(pool.y), pool.n_test, pool.in_words())
 
 
 def _drift(

@@ -203,9 +203,10 @@ class Comparison:
     def report(self, path: str | Path, title: str = "Which model has the better sets?") -> Path:
         """Write one HTML page about the comparison, which works offline, and return its path."""
         target = check_page_path(path)
+        whole = " clusters" if self.splits.results[0].over_clusters else ""
         how = (
             f"{self.splits.repetitions} random splits of {self.n:,} rows, the same for every candidate; in each, "
-            f"{self.n_test:,} test, the others train and calibrate. Best first: {', '.join(self.ranking)}."
+            f"{self.n_test:,}{whole} test, the others train and calibrate. Best first: {', '.join(self.ranking)}."
         )
         page = splits_page(
             title,
@@ -279,6 +280,7 @@ def compare(
     n_jobs: int | None = 1,
     progress: bool = False,
     random_state: int = 0,
+    clusters: Any = None,
 ) -> Comparison:
     """Compare models by the size and the coverage of their sets, on the same random splits.
 
@@ -298,6 +300,8 @@ def compare(
         As in :func:`audit`.
     random_state : int, default=0
         Seed of splits, models and uniforms.
+    clusters : array or name of a column of X, optional
+        As in :func:`audit`.
 
     Returns
     -------
@@ -323,9 +327,11 @@ def compare(
     settings: dict[str, Any] = {"conformity": conformity, "level": level, "randomized": randomized}
     models = {name: as_conformal(model, calibration, alpha, **settings) for name, model in named.items()}
     check_same_level({name: check_alpha(model.alpha) for name, model in models.items()})
-    pool, share = prepare(X, y, groups_shown(groups, models.values(), y), None, test_share, features)
+    shown = groups_shown(groups, models.values(), y)
+    pool, share = prepare(X, y, shown, None, test_share, features, clusters=clusters)
     splits = split_and_measure(models, pool, check_repetitions(repetitions), random_state, folder, n_jobs, progress)
     each = FALSE_ALARMS / len(models)
-    verdicts = {name: judge(splits.of(name), check_alpha(m.alpha), share, each) for name, m in models.items()}
+    about = "" if pool.clusters is None else f" for a row of a new {pool.noun}"
+    verdicts = {name: judge(splits.of(name), check_alpha(m.alpha), share, each, about) for name, m in models.items()}
     shared = float(check_alpha(next(iter(models.values())).alpha))
     return Comparison(splits, verdicts, rank(splits, verdicts), shared, len(pool.y), pool.n_test)

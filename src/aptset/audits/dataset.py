@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from pickle import PicklingError
@@ -21,12 +21,13 @@ from aptset import ConformalClassifier, CoverageMonitor, LabelBands
 from aptset.audits.results import PartResult, SplitResult, Splits, TestedRows
 from aptset.conformal.importance import refuse_with_weights
 from aptset.core import validate
+from aptset.core.clusters import check_clusters, plural
 from aptset.core.dates import Times, read_times
 from aptset.core.groups import groups_overlap
 from aptset.core.labels import check_length, coded_list, columns_of
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.runner import run_tasks
-from aptset.core.tables import plain_list
+from aptset.core.tables import plain_list, without_column
 from aptset.core.validate import all_at_once, check_alpha
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.fitting import fresh, pair_seeds, take
@@ -34,7 +35,7 @@ from aptset.metrics import OF_SPLITS
 from aptset.metrics.evaluation_rows import as_group_list
 from aptset.metrics.features import can_be_sliced, features_of
 from aptset.metrics.monitor import rows_to_monitor
-from aptset.metrics.outcome import Outcome
+from aptset.metrics.outcome import Outcome, RowClusters
 
 
 def check_repetitions(repetitions: Any) -> int:
@@ -47,12 +48,13 @@ def check_seed(seed: Any) -> int:
     return validate.whole(seed, "random_state", 0, "a whole number, not negative, so that runs can go on")
 
 
-def check_test_share(share: Any, n_rows: int) -> tuple[float, int]:
-    """Return the share of the rows that test, and their number."""
+def check_test_share(share: Any, n_rows: int, what: str = "row") -> tuple[float, int]:
+    """Return the share of the rows, or clusters, that test, and their number."""
     n_test = round(validate.share(share, "test_share", "the share of the rows that test") * n_rows)
     if n_test < 1 or n_rows - n_test < 2:
         raise ValueError(
-            f"test_share must leave a row to test and two to train and calibrate; got {share} of {n_rows} rows."
+            f"test_share must leave a {what} to test and two to train and calibrate; got {share} of {n_rows} "
+            f"{plural(what)}."
         )
     return float(share), n_test
 
@@ -133,11 +135,51 @@ class Pool:
     features: Any  # what slices are made of; None for no slices
     content: NDArray[np.intp]  # equal for rows with the same features and label
     times: str = ""  # how the times of the rows were read, in words; "" for the order of the rows
+    clusters: NDArray[np.intp] | None = None  # the number of each row's cluster: ``n_test`` of them test
+    noun: str = "row"  # what a cluster is called
 
     @cached_property
     def fingerprint(self) -> str:
         """A text that changes with any value in the rows."""
-        return fingerprint((self.X, self.y, self.groups, self.position, self.n_test, self.features))
+        content = (self.X, self.y, self.groups, self.position, self.n_test, self.features)
+        return fingerprint(content if self.clusters is None else (*content, self.clusters))
+
+    @cached_property
+    def n_units(self) -> int:
+        """How many rows there are, or clusters, of which each is on one side of a split."""
+        return len(self.y) if self.clusters is None else int(self.clusters.max()) + 1
+
+    def in_words(self) -> str:
+        """Say what splits are made of, and how much of it tests."""
+        if self.clusters is None:
+            return f"{len(self.y)} rows, {self.n_test} test"
+        return f"{len(self.y)} rows of {self.n_units} {plural(self.noun)}, {self.n_test} {plural(self.noun)} test"
+
+    def rows_of(self, units: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the rows of some clusters, upward; without clusters the rows themselves."""
+        if self.clusters is None:
+            return np.sort(units)
+        chosen = np.zeros(self.n_units, dtype=np.bool_)
+        chosen[units] = True
+        return np.flatnonzero(chosen[self.clusters])
+
+    def places(self, generator: np.random.Generator) -> NDArray[np.intp]:
+        """Return the place of each row; of a cluster that of one of its rows, drawn so that its size does not count."""
+        if self.clusters is None:
+            return self.position
+        order = generator.permutation(len(self.y))
+        _, first = np.unique(self.clusters[order], return_index=True)
+        return self.position[order[first]]
+
+    def means(self, values: NDArray[np.float64], among: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+        """Return the mean of each cluster's rows, (clusters, columns), NaN where none is among the chosen."""
+        chosen = np.ones(len(self.y), dtype=np.bool_) if among is None else among
+        if self.clusters is None:
+            return values
+        times = np.bincount(self.clusters[chosen], minlength=self.n_units)
+        sums = [np.bincount(self.clusters[chosen], column[chosen], minlength=self.n_units) for column in values.T]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.array(sums) / times).T
 
     @cached_property
     def titles(self) -> dict[str, dict[Any, str]]:
@@ -154,10 +196,19 @@ def groups_shown(groups: Any, models: Iterable[ConformalClassifier], y: Any) -> 
 
 
 def prepare(
-    X: Any, y: Any, groups: Any, time: Any, test_share: float, features: Any = None, seed: int = 0
+    X: Any,
+    y: Any,
+    groups: Any,
+    time: Any,
+    test_share: float,
+    features: Any = None,
+    seed: int = 0,
+    clusters: Any = None,
 ) -> tuple[Pool, float]:
     """Check the rows, and decide how many test."""
     X, labels, _ = check_training_data(ConformalClassifier(None), X, y, minimum=10)
+    members = None if clusters is None else check_clusters(clusters, X, len(labels), 0)
+    X = without_column(X, clusters) if isinstance(clusters, str) else X
     refuse_overlapping("overlap" if groups_overlap(groups) else "", "place in an audit", "Pass one group for each row.")
     of_rows = as_group_list(groups)
     if of_rows is not None:
@@ -166,12 +217,18 @@ def prepare(
         features_of(features, None, len(labels))  # refused now, not in the middle of the splits
     elif can_be_sliced(X, len(labels)):
         features = X
-    share, n_test = check_test_share(test_share, len(labels))
+    if members is None:
+        share, n_test = check_test_share(test_share, len(labels))
+    else:
+        share, n_test = check_test_share(test_share, int(members.numbers().max()) + 1, members.noun)
     position, times = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
     order, content = by_content(X, labels, seed)
     of_rows = None if of_rows is None else [of_rows[row] for row in order.tolist()]
     features = None if features is None else take(features, order)
-    return Pool(take(X, order), labels[order], of_rows, position[order], n_test, features, content, times), share
+    of_pool = (take(X, order), labels[order], of_rows, position[order], n_test, features, content, times)
+    if members is None:
+        return Pool(*of_pool), share
+    return Pool(*of_pool, members.some(order).numbers(), members.noun), share
 
 
 def by_content(X: Any, y: NDArray[Any], key: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -223,12 +280,12 @@ class RandomSplit:
 
     def split(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the rows that train and calibrate, and those that test."""
-        n, n_test = len(self.pool.y), self.pool.n_test
+        n, n_test, rows_of = self.pool.n_units, self.pool.n_test, self.pool.rows_of
         if self.repetition < 0:
-            order = np.argsort(self.pool.position)
-            return np.sort(order[: n - n_test]), np.sort(order[n - n_test :])
+            order = np.argsort(self.pool.places(np.random.default_rng([self.seed, 5])))
+            return rows_of(order[: n - n_test]), rows_of(order[n - n_test :])
         order = np.random.default_rng([self.seed, self.repetition, 1]).permutation(n)
-        return np.sort(order[n_test:]), np.sort(order[:n_test])
+        return rows_of(order[n_test:]), rows_of(order[:n_test])
 
     def run(self) -> list[dict[str, Any]]:
         """Train, calibrate and test."""
@@ -237,7 +294,8 @@ class RandomSplit:
         model = fresh(self.model).set_params(random_state=seed)
         with warnings.catch_warnings():  # labels that a training part lacks are counted here, once for all splits
             warnings.filterwarnings("ignore", "a new row carries a label that y does not hold")
-            model.fit(_safe_indexing(self.pool.X, train), self.pool.y[train])
+            clusters = {} if self.pool.clusters is None else {"clusters": self.pool.clusters[train]}
+            model.fit(_safe_indexing(self.pool.X, train), self.pool.y[train], **clusters)
         X, y = _safe_indexing(self.pool.X, test), self.pool.y[test]
         with all_at_once():
             sets = model.predict_set(X)
@@ -247,6 +305,9 @@ class RandomSplit:
             values = sets.sizes if self.keeps == "sizes" else _p_of_truth(model, X, columns_of(y, sets.classes))
             tested = TestedRows(test.tolist(), values.tolist(), covered)
         outcome, laws = Outcome.of(sets, y), _laws(model, y)
+        if self.pool.clusters is not None:
+            outcome = replace(outcome, clusters=RowClusters(self.pool.clusters[test]))
+            tested = self._by_cluster(tested) if self.keeps == "sizes" else tested
         result = SplitResult(
             self.candidate,
             self.repetition,
@@ -258,8 +319,18 @@ class RandomSplit:
             parts=list(self._parts(outcome, y, test)),
             tested=tested,
             monitor=None if self.repetition >= 0 or laws is None else self._monitored(model, outcome, test),
+            over_clusters=self.pool.clusters is not None,
         )
         return [result.as_row()]
+
+    def _by_cluster(self, tested: TestedRows | None) -> TestedRows | None:
+        """Return the means of clusters in the place of their rows, which are no evidence each for itself."""
+        if tested is None or self.pool.clusters is None:
+            return tested
+        number = self.pool.clusters[tested.rows]
+        times = np.bincount(number)
+        means = [np.bincount(number, values)[times > 0] / times[times > 0] for values in (tested.values, tested.hits)]
+        return TestedRows(np.flatnonzero(times).tolist(), means[0].tolist(), means[1].tolist())
 
     def _monitored(self, model: ConformalClassifier, outcome: Outcome, test: NDArray[np.intp]) -> str | None:
         """Return what a monitor says along the last rows, after one split that is large enough for a miss."""
@@ -285,6 +356,13 @@ class RandomSplit:
             parts["group"] = [self.pool.groups[row] for row in test.tolist()]
         for part, values in parts.items():
             several = coded_list(values)
+            if outcome.clusters is not None:
+                for number, name in enumerate(several.values):
+                    rows = np.flatnonzero(several.codes == number)
+                    share = float(outcome.share(outcome.covered, 0.95, rows))
+                    size = float(outcome.mean_size(0.95, rows))
+                    yield PartResult(part, self.pool.titles[part][name], len(rows), share * len(rows), size)
+                continue
             sums = [np.bincount(several.codes, weight) for weight in (None, outcome.covered, outcome.sizes)]
             for name, rows, covered, size in zip(several.values, *(one.tolist() for one in sums), strict=True):
                 yield PartResult(part, self.pool.titles[part][name], rows, int(covered), size / rows)
@@ -304,7 +382,7 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] 
     With a promise for every label, test rows with labels that no other row has are in no part.
     """
     held_out = model.calibration_.held_out
-    if len(held_out.folds) > 1 or held_out.groups.kind in ("row", "pair"):
+    if len(held_out.folds) > 1 or held_out.groups.kind in ("row", "pair") or held_out.clusters is not None:
         return None
     if held_out.groups.kind == "all":
         return [(len(y), held_out.n)]
@@ -362,4 +440,4 @@ def split_and_measure(
     ]
     done = run_tasks(tasks, None if folder is None else Path(folder), n_jobs, progress)
     results = [SplitResult.of_row(row) for one in done for row in one.rows]
-    return Splits(list(candidates), results, pool.n_test / len(pool.y), repetitions)
+    return Splits(list(candidates), results, pool.n_test / pool.n_units, repetitions)

@@ -260,20 +260,23 @@ def look_for_drift(
 ) -> Drift:
     """Return what all checks say; ``last`` is the split whose test rows are the last ones."""
     values, hits, times = _by_content(tested, pool.content)
-    order = np.argsort(pool.position)
+    # Rows of one cluster are no evidence each for itself: clusters stand for them, by the means of their rows.
+    order = np.argsort(pool.places(generator))
+    values, hits, times = (pool.means(one[:, None], times > 0)[:, 0] for one in (values, hits, times))
     tested_order = order[times[order] > 0]
     p_order = path_test(values[tested_order, None], generator)
-    p_labels = path_test(columns_of_labels(pool.y)[order], generator)
+    p_labels = path_test(pool.means(columns_of_labels(pool.y))[order], generator)
     columns = columns_of_features(pool.X if pool.features is None else pool.features, generator)
-    p_features = None if columns is None else path_test(columns[order], generator)
+    p_features = None if columns is None else path_test(pool.means(columns)[order], generator)
     p_last = None if last.laws is None else coverage_law(last.covered, last.laws, alpha).too_low
     if p_last is not None and is_by_label:
         p_last = min(1.0, 2 * min(p_last, new_labels_test(pool.y[order], last.rows, generator)))
-    p_repeats = repeats_test(pool.content)
+    p_repeats = repeats_test(pool.content) if pool.clusters is None else 1.0  # rows of a cluster may well be alike
     warning = any(map(speaks_up, (p_order, p_labels, p_features, p_last, p_repeats)))
     means = np.array([piece.mean() if len(piece) else np.nan for piece in np.array_split(hits[tested_order], 10)])
     p_values = (p_order, p_labels, p_features, p_last, p_repeats, repeated_rows(pool.content))
-    return Drift(warning, *p_values, last.covered / last.rows, means, last.monitor, pool.times)
+    share = last.metrics["coverage"] if last.over_clusters else last.covered / last.rows
+    return Drift(warning, *p_values, share, means, last.monitor, pool.times)
 
 
 def _by_content(

@@ -49,6 +49,8 @@ class Verdict:
         The smallest mean coverage that would not have contradicted the promise.
     is_high : bool
         With an exact law: whether coverage is higher than chance explains. The sets are then larger than needed.
+    about : str
+        What the promise is about, such as " for a row of a new patient"; empty for rows that stand alone.
     """
 
     kept: bool
@@ -63,6 +65,7 @@ class Verdict:
     coverage_of_all: Estimate | None = None
     least: float = 0.0
     is_high: bool = False
+    about: str = ""
 
     @property
     def state(self) -> State:
@@ -103,7 +106,7 @@ class Verdict:
 
 
 def judge(
-    results: list[SplitResult], alpha: Fraction, test_share: float, false_alarms: float = FALSE_ALARMS
+    results: list[SplitResult], alpha: Fraction, test_share: float, false_alarms: float = FALSE_ALARMS, about: str = ""
 ) -> Verdict:
     """Return the verdict on the splits of one candidate."""
     of_all = _mean_coverage(results, [one.rows for one in results], test_share, false_alarms)
@@ -111,7 +114,8 @@ def judge(
     laws = [one.laws for one in results if one.laws is not None]
     if len(laws) < len(results):
         least = promise - (of_all.high - float(of_all))
-        return Verdict(of_all.high >= promise, of_all, promise, None, None, None, false_alarms, 0, tested, None, least)
+        of_law = (None, None, None, false_alarms, 0, tested, None, least)
+        return Verdict(of_all.high >= promise, of_all, promise, *of_law, about=about)
     judged = [sum(m for m, _ in one) for one in laws]
     left_out = tested - sum(judged)
     used = max(1, _MOST_ROWS // max(one.rows for one in results))
@@ -125,7 +129,10 @@ def judge(
 
 
 def _mean_coverage(results: list[SplitResult], judged: list[int], test_share: float, false_alarms: float) -> Estimate:
-    shares = [one.covered / m if m else np.nan for one, m in zip(results, judged, strict=True)]
+    shares = [
+        one.metrics["coverage"] if one.over_clusters else one.covered / m if m else np.nan
+        for one, m in zip(results, judged, strict=True)
+    ]
     return resampled_share(np.array(shares), test_share, 1 - 2 * false_alarms)
 
 

@@ -25,7 +25,7 @@ class PartResult:
     part: str  # "label" or "group"
     name: str
     rows: int
-    covered: int
+    covered: float  # of clusters their mean share times the rows
     size: float
 
 
@@ -37,7 +37,7 @@ class TestedRows:
 
     rows: list[int]
     values: list[float]
-    hits: list[int]
+    hits: list[Any]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class SplitResult:
         The rows one by one, where something is to be said about them.
     monitor : str or None
         What a monitor says along the last rows, where these test after one split.
+    over_clusters : bool
+        Whether metrics are means of cluster means.
     """
 
     candidate: str
@@ -76,6 +78,7 @@ class SplitResult:
     parts: list[PartResult] = field(default_factory=list)
     tested: TestedRows | None = None
     monitor: str | None = None
+    over_clusters: bool = False
 
     def as_row(self) -> dict[str, Any]:
         """Return plain values for a file."""

@@ -181,10 +181,11 @@ def check_streamable(calibration: Any) -> Calibration:
             "that could move."
         )
     held_out = calibration.held_out
-    if not held_out.folds or held_out.is_weighted or held_out.groups.kind not in _OF_GROUPS:
+    has_masses = held_out.is_weighted or held_out.clusters is not None
+    if not held_out.folds or has_masses or held_out.groups.kind not in _OF_GROUPS:
         raise ValueError(
-            "calibration must have kept its scores, one threshold for each group; got one of another kind. Calibrate "
-            "with aptset.calibrate, without weights or overlapping groups."
+            "calibration must have kept its scores, one threshold for each group, and rows that count alike; got one "
+            "of another kind. Calibrate with aptset.calibrate, without weights, clusters, votes or overlapping groups."
         )
     return calibration
 

@@ -15,6 +15,7 @@ from aptset.calibration.request import EQUAL, NAME, Weighing, looked_at, make_ro
 from aptset.calibration.trials import Tuning
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_ids
+from aptset.conformal.clusters import check_one_fold_each, check_scheme_of_clusters
 from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.importance import check_weights_of_scheme
 from aptset.conformal.measure import Measure
@@ -22,6 +23,7 @@ from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
 from aptset.conformal.schemes.minimax import Minimax
 from aptset.core.bands import LabelBands
+from aptset.core.clusters import refuse_votes_and_labels
 from aptset.core.devices import is_on_device, is_tensor
 from aptset.core.groups import EVERYONE
 from aptset.core.matrix import check_probabilities
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 @answers_foreign_keywords
 def calibrate(
     probabilities: Any,
-    labels: ArrayLike,
+    labels: ArrayLike | None = None,
     *,
     conformity: Conformity = "adaptive",
     classes: ArrayLike | None = None,
@@ -57,6 +59,8 @@ def calibrate(
     weights: ArrayLike | None = None,
     label_weights: Mapping[Any, float] | None = None,
     prior_correction: bool = False,
+    clusters: Any = None,
+    votes: Any = None,
 ) -> Calibration:
     """Calibrate prediction sets on the probabilities and true labels of samples that no model was trained on.
 
@@ -66,7 +70,7 @@ def calibrate(
         Rows must sum to 1, up to rounding. float16, bfloat16 and float32 are widened to float64 first. A tensor of
         torch is scored on its device. A data frame goes by the names of its columns, here and in ``predict_set``.
     labels : array, shape (rows,)
-        The true label of each row.
+        The true label of each row; left out where ``votes`` are passed.
     conformity : str, score or function of :class:`Places`, default="adaptive"
         How strange a label is for a row: "adaptive" ("aps"), "homogeneous" ("lac", "thr"), "regularized" ("raps"),
         "saps", "margin", "rank" ("topk"), a score with settings of its own, or any function. "auto" chooses one as
@@ -113,6 +117,14 @@ def calibrate(
         scored, here and in new rows. Sets are smaller where the model knew the old proportions. With ratios that are
         known the promise is the same. Estimated ones cost coverage here, since every score moves with their errors: a
         warning says so where the standard errors of :func:`label_ratios` are large.
+    clusters : array or name of a column, optional
+        For rows that belong together, such as images of one patient: the id of each row's cluster. A text names a
+        column of the data frame of probabilities. Every cluster counts once, shared out over its rows, and the promise
+        is about a row of a *new* cluster; new rows are asked for nothing more. ``n`` is then the number of clusters.
+        (Rows of a cluster that calibrated are covered more often, as a rule; nothing is promised of them.)
+    votes : array or data frame, shape (rows, classes), optional
+        For rows that several annotators answered: how many of them chose each label (or which share). Every row counts
+        once, shared out over its answers, and the promise is about the answer of a random annotator about a new row.
 
     Returns
     -------
@@ -126,16 +138,20 @@ def calibrate(
     array([0.   , 0.25 , 0.875])
     """
     may_be_empty = check_flag(allow_empty, "allow_empty")
+    if labels is None or votes is not None:
+        refuse_votes_and_labels(labels, votes)
     tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row, logits)
     equal = weights is None and label_weights is None and prior_correction is False
     is_plain = equal and tuning is None and classes is None and groups is None and u is None and ids is None
+    is_plain = is_plain and clusters is None and votes is None
     if is_plain and is_tensor(labels) and is_on_device(labels):
         there = _calibrated_there(probabilities, labels, settings, may_be_empty)
         if there is not None:
             return there
     weighing = EQUAL if equal else Weighing(weights, label_weights, prior_correction)
-    scored = score_labels(probabilities, labels, LabelledRequest(*settings, tuning, weighing=weighing))
+    request = LabelledRequest(*settings, tuning, weighing=weighing, clusters=clusters, votes=votes)
+    scored = score_labels(probabilities, labels, request)
     return calibration_of(scored, may_be_empty, bool(normalize), first_row)
 
 
@@ -210,6 +226,7 @@ def calibrate_cv(
     ids: Any = None,
     random_state: Any = None,
     weights: ArrayLike | None = None,
+    clusters: Any = None,
 ) -> CrossCalibration:
     """Calibrate CV+ (or the jackknife+, or minimax) on out-of-fold probabilities of models trained elsewhere.
 
@@ -228,6 +245,9 @@ def calibrate_cv(
     weights : array of float, optional
         As in :func:`calibrate`; for ``combine="plus"`` only. With one row per fold the promise is 1 - 2 alpha if the
         weights are right; for larger folds none is known.
+    clusters : array or name of a column, optional
+        As in :func:`calibrate`; for ``combine="plus"`` only. All rows of a cluster must be in one fold. The promise is
+        that of CV+ with clusters in the place of rows: 1 - 2 alpha, less a little for folds of several clusters.
 
     Returns
     -------
@@ -249,10 +269,15 @@ def calibrate_cv(
     may_be_empty = check_flag(allow_empty, "allow_empty")
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
     check_weights_of_scheme(weights is not None, scheme.combine is Tally, f"combine={combine!r}")
+    if clusters is not None:
+        check_scheme_of_clusters(scheme.combine is Tally, f"combine={combine!r}")
     weighing = EQUAL if weights is None else Weighing(weights)
-    scored = score_labels(probabilities, labels, LabelledRequest(*settings, logits=logits, weighing=weighing))
+    request = LabelledRequest(*settings, logits=logits, weighing=weighing, clusters=clusters)
+    scored = score_labels(probabilities, labels, request)
     refuse_overlapping(scored.groups.kind, "cross calibration", "Use aptset.calibrate, or give each row one group.")
     names, fold_of_row = check_fold_ids(folds, len(scored.scores))
+    if scored.clusters is not None:
+        check_one_fold_each(scored.clusters.words, fold_of_row, scored.clusters.noun)
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
     held_out = scored.held_out(members)
     common = (

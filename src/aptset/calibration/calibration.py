@@ -15,6 +15,7 @@ from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.request import NAME, Request, prepare, sets_as_given
 from aptset.calibration.storage import merged
 from aptset.conformal.checks import check_level_offered, check_offers
+from aptset.conformal.clusters import clusters_in_words, promise_about, promised
 from aptset.conformal.importance import effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, mask_of_one_model, p_values_of_one_model, sets_of_one_model
 from aptset.core.devices import as_given, on_host
@@ -92,8 +93,13 @@ class Calibration:
 
     @property
     def n(self) -> int:
-        """Number of calibration samples."""
+        """Number of calibration samples; of clusters, where rows belong together."""
         return self.held_out.n
+
+    @property
+    def rows(self) -> int:
+        """Number of calibration rows: more than ``n`` where several belong to one cluster."""
+        return self.held_out.rows
 
     @property
     def scores(self) -> Floats:
@@ -102,15 +108,16 @@ class Calibration:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        rows = [("calibration rows", f"{self.n:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
-        rows += [("groups", self.held_out.groups.kind), ("promise at alpha = 0.1", f"{self.guarantee(0.1):.4g}")]
+        rows = [("calibration rows", f"{self.rows:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
+        promise = f"{self.guarantee(0.1):.4g}{promise_about(self.held_out.clusters)}"
+        rows += [("groups", self.held_out.groups.kind), ("promise at alpha = 0.1", promise)]
         rows += [("effective size", size) for size in [effective_in_words(self.held_out)] if size]
         return html_table(type(self).__name__, (), rows)
 
     def __repr__(self) -> str:
         chance = "" if self.randomized else ", randomized=False"
         size = effective_in_words(self.held_out)
-        size = f" ({size} effective)" if size else ""
+        size = f" ({size} effective)" if size else clusters_in_words(self.held_out)
         return f"Calibration(n={self.n}{size}, {len(self.classes)} classes, {self.conformity}{chance})"
 
     @overload
@@ -328,7 +335,7 @@ class Calibration:
         label. With ``weights`` every row has a threshold of its own, and there is nothing to return.
         """
         level = check_level(alpha, assurance)
-        if isinstance(self.held_out, Measure) and self.held_out.is_weighted:
+        if isinstance(self.held_out, Measure) and self.held_out.has_weights:
             return dict(zip(self.classes.tolist(), self.held_out.by_label(level), strict=True))
         by_cell: list[float] = self.held_out.by_cell(level).tolist()
         return self.held_out.groups.by_name(by_cell)
@@ -359,16 +366,17 @@ class Calibration:
         """Return the coverage that Theorem 1 promises at this level (within each group, if there are groups).
 
         For a mapping it is a dictionary with the promise to each label or group. With ``assurance`` the same coverage
-        is promised of this calibration, with that probability, and not on average over calibrations. With weights it is
-        promised if they are right; else the coverage is less by at most half their mean error, that is the mean of
+        is promised of this calibration, with that probability, and not on average over calibrations. With clusters or
+        votes the number says what it is about, such as "0.9 for a row of a new patient". With weights it is promised if
+        they are right; else the coverage is less by at most half their mean error, that is the mean of
         abs(used - right) over calibration rows, where both have the mean 1.
         """
         level = check_level(alpha, assurance)
         check_level_offered(self.held_out, level)
         if isinstance(level, CellLevel) and not isinstance(level.alpha, Fraction):
-            promised = [float(1 - part) for part in level.alphas(self.held_out.groups)]
-            return self.held_out.groups.by_name(promised)
-        return float(1 - (level if isinstance(level, Fraction) else level.strictest))
+            of_cells = [float(1 - part) for part in level.alphas(self.held_out.groups)]
+            return self.held_out.groups.by_name([promised(part, self.held_out.clusters) for part in of_cells])
+        return promised(float(1 - (level if isinstance(level, Fraction) else level.strictest)), self.held_out.clusters)
 
     def confidence(
         self,
@@ -411,7 +419,8 @@ class Calibration:
         merged before is refused, since its rows would count twice, and with it one whose rows have the same content,
         labels and u as other rows; rows that are in both otherwise are not noticed. Where rows come more than once,
         give each shard a ``first_row`` of its own (or ids): copies in shards that start at the same row share their
-        chance, and less is known than n says. Weights of both must have one constant.
+        chance, and less is known than n says. Weights of both must have one constant. A cluster that has rows in both
+        counts once, as it would in one calibration.
         """
         return merged(self, other)
 

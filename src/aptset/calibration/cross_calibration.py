@@ -16,6 +16,7 @@ from aptset.calibration.request import NAME, Request, new_rows
 from aptset.calibration.storage import merged_folds
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_level_offered, check_same_shape, folds_in_order, warn_no_promise
+from aptset.conformal.clusters import clusters_in_words, promise_about, promised
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import Whole, effective_in_words
 from aptset.conformal.measure import Measure
@@ -100,21 +101,27 @@ class CrossCalibration:
 
     @property
     def n(self) -> int:
-        """Number of calibration samples."""
+        """Number of calibration samples; of clusters, where rows belong together."""
         return self.held_out.n
+
+    @property
+    def rows(self) -> int:
+        """Number of calibration rows: more than ``n`` where several belong to one cluster."""
+        return self.held_out.rows
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        rows = [("calibration rows", f"{self.n:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
+        rows = [("calibration rows", f"{self.rows:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
+        promise = float(self._promises.coverage(Fraction(1, 10)))
         rows += [
             ("groups", self.held_out.groups.kind),
-            ("promise at alpha = 0.1", f"{float(self._promises.coverage(Fraction(1, 10))):.4g}"),
+            ("promise at alpha = 0.1", f"{promise:.4g}{promise_about(self.held_out.clusters)}"),
         ]
         return html_table(type(self).__name__, (), rows)
 
     def __repr__(self) -> str:
         size = effective_in_words(self.held_out)
-        size = f" ({size} effective)" if size else ""
+        size = f" ({size} effective)" if size else clusters_in_words(self.held_out)
         sizes = f"n={self.n}{size} in {len(self.folds)} folds, {len(self.classes)} classes"
         return f"CrossCalibration({self.scheme.name}, {sizes}, {self.conformity})"
 
@@ -137,12 +144,17 @@ class CrossCalibration:
         theorems speak of folds that were made without a look at the labels, and of models that do not depend on
         the order of their training rows (one seed for all folds, or chance of their own). Where none speaks of the
         folds the number is 0, and a warning says why. With weights it is 1 - 2 alpha where every fold has one row, if
-        the weights are right, and nothing otherwise. ``assurance`` is refused.
+        the weights are right, and nothing otherwise. ``assurance`` is refused. With clusters the theorem
+        has clusters in the place of rows, and the number says what it is about, such as "0.79 for a row of a new
+        patient".
         """
         level = check_level(alpha, assurance)
         check_level_offered(self.held_out, level)
         warn_no_promise(self._promises.reason_of_nothing(level))
-        return self._promises.by_name(level)
+        coverage = self._promises.by_name(level)
+        if isinstance(coverage, dict):
+            return {name: promised(part, self.held_out.clusters) for name, part in coverage.items()}
+        return promised(coverage, self.held_out.clusters)
 
     def confidence(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,14 @@ from aptset.calibration.request import (
     stays_on_device,
     take_ids,
     with_own_seeds,
+    without_ids,
 )
 from aptset.calibration.trials import Trial, Tuning, choose, some_rows
-from aptset.conformal.fold_scores import FoldScores
+from aptset.conformal.clusters import OVERLAPPING_CLUSTERS, Clusters, check_clusters_alone
+from aptset.conformal.fold_scores import FoldScores, clustered_folds
 from aptset.conformal.importance import Scale
 from aptset.conformal.measure import Measure
+from aptset.core.clusters import Answers, Membership, check_clusters, check_votes
 from aptset.core.group_values import check_group_values
 from aptset.core.groups import Groups, GroupValues, groups_labels
 from aptset.core.labels import Coded, check_labels
@@ -35,10 +38,13 @@ from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.randomization import Chance, check_first_row, fingerprint_of
 from aptset.core.validate import check_flag, check_generator, draw_key
 from aptset.kernels.formula import Floats
-from aptset.kernels.rowhash import Words
-from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, Rows, label_scores
+from aptset.kernels.rowhash import Words, mix
+from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, LabelScores, Rows, label_scores
 from aptset.scores import Adaptive, Score
 from aptset.scores.conformity import check_conformity, check_intervals, for_classes, formula_of
+
+if TYPE_CHECKING:
+    from aptset.calibration.tensors import OnDevice
 
 __all__ = ["NAME", "LabelledRequest", "Scored", "score_labels", "take_ids"]
 
@@ -60,10 +66,14 @@ class Scored:
     trials: tuple[Trial, ...] = ()
     reserved: NDArray[np.bool_] | None = None
     weighed: Weighed | None = None
+    clusters: Membership | None = None
+    votes: Floats | None = None  # of each score, where a row has several answers
 
     def held_out(self, members: Sequence[NDArray[np.intp] | slice] = (slice(None),)) -> Measure:
         """Return the scores of the rows of each fold; by default there is one that holds them all."""
         groups, weighed = self.groups, self.weighed
+        if self.clusters is not None:
+            return self._clustered(self.clusters, members)
         if weighed is None:
             folds = [FoldScores.sort(self.scores[rows], self.group_of_row[rows], groups) for rows in members]
             return Measure(tuple(folds), groups)
@@ -77,6 +87,14 @@ class Scored:
             ratios=weighed.ratios,
             corrects=weighed.corrects,
         )
+
+    def _clustered(self, clusters: Membership, members: Sequence[NDArray[np.intp] | slice]) -> Measure:
+        """Return the scores with the masses that their clusters share out."""
+        scores, cells = [self.scores[rows] for rows in members], [self.group_of_row[rows] for rows in members]
+        words = [clusters.words[rows] for rows in members]
+        votes = None if self.votes is None else [self.votes[rows] for rows in members]
+        folds, unit = clustered_folds(scores, cells, words, self.groups, votes)
+        return Measure(folds, self.groups, clusters=Clusters(clusters.noun, votes is not None, unit))
 
 
 class LabelledRequest(NamedTuple):
@@ -100,6 +118,8 @@ class LabelledRequest(NamedTuple):
     least_distinct: float = 0.5
     weighing: Weighing = EQUAL
     number_copies: Callable[[Words], Words] | None = None
+    clusters: Any = None
+    votes: Any = None
 
 
 def score_labels(probabilities: Any, labels: Any, request: LabelledRequest) -> Scored:
@@ -111,12 +131,17 @@ def score_labels(probabilities: Any, labels: Any, request: LabelledRequest) -> S
     ids = request.ids
     if ids is not None:
         probabilities, ids = take_ids(probabilities, ids)
+    clusters, belong = request.clusters, request.clusters is not None or request.votes is not None
+    if belong:
+        _check_together(request)
+        table, probabilities = probabilities, without_ids(probabilities, clusters, "clusters")
     soft = check_flag(request.logits, "logits")
     # A score is chosen on the host, and columns are corrected there.
-    stays = tuning is None and weighing is EQUAL and stays_on_device(probabilities, formula)
+    stays = tuning is None and weighing is EQUAL and not belong and stays_on_device(probabilities, formula)
     matrix, names = check_probabilities(looked_at(probabilities, stays) if stays else probabilities, NAME)
-    matrix, known = check_named_columns(matrix, names, request.classes, labels, NAME)
-    columns = check_labels(labels, known, len(matrix))
+    matrix, known = check_named_columns(matrix, names, request.classes, [0] if labels is None else labels, NAME)
+    answers = None if request.votes is None else check_votes(request.votes, known, len(matrix))
+    columns = check_labels(labels, known, len(matrix)) if answers is None else answers.columns
     bound = for_classes(score, known, labels)
     score, formula = bound, formula if bound is score else formula_of(bound)
     weighed = None if weighing is EQUAL else weighing.of(columns, known)
@@ -124,6 +149,7 @@ def score_labels(probabilities: Any, labels: Any, request: LabelledRequest) -> S
     generator = check_generator(request.random_state)
     key, chance = draw_key(generator), Chance.of(request.u, ids, randomized)
     start = check_first_row(request.first_row, BLOCK_ROWS)
+    members = None if clusters is None else check_clusters(clusters, table, len(matrix), key)
     draw = chance.calibrates(request.u, ids, len(matrix), key, request.least_distinct)
     factors = None if weighed is None else weighed.factors
     of_rows = (formula, key, draw, normalize, CALIBRATION, start, factors)
@@ -131,7 +157,7 @@ def score_labels(probabilities: Any, labels: Any, request: LabelledRequest) -> S
     if request.number_copies is not None and draw.seeds is None and isinstance(rows, Rows):
         keys = content_seeds(rows, matrix)
         rows = with_own_seeds(rows, keys, request.number_copies(keys))
-    scored = scores_of_labels(rows, columns)
+    scored = scores_of_labels(rows, columns) if answers is None else _scores_of_answers(rows, answers)
     n_rows = n_all = len(matrix)
     n_copies = scored.n_copies
     if ids is not None:
@@ -139,21 +165,62 @@ def score_labels(probabilities: Any, labels: Any, request: LabelledRequest) -> S
     trials: tuple[Trial, ...] = ()
     reserved = None
     if tuning is not None and isinstance(rows, Rows):
-        reserved = tuning.reserve(n_rows, generator)
+        reserved = tuning.reserve(n_rows, generator, members)
         tuning = replace(tuning, candidates=tuple(for_classes(one, known) for one in tuning.candidates))
         score, trials = choose(some_rows(rows, reserved), columns[reserved], tuning, NAME)
         rows, columns = some_rows(rows, ~reserved), columns[~reserved]
         values, n_rows = _some(values, ~reserved), len(columns)
         weighed = None if weighed is None else weighed.some(~reserved)
+        members = None if members is None else members.some(~reserved)
         scored = label_scores(replace(rows, formula=formula_of(score)), columns)
     cells = Groups.of(values, groups, known)
     check_intervals(score, cells.by_label or (weighed is not None and weighed.ratios is not None))
     if weighed is not None:
         refuse_overlapping(cells.kind, *WITHOUT_WEIGHTS)
-    group_of_row = cells.ids_of_labels(cells.ids(values, n_rows), columns)
+    if belong:
+        refuse_overlapping(cells.kind, *OVERLAPPING_CLUSTERS)
+    group_ids = cells.ids(values, n_rows)
+    if answers is not None and group_ids is not None:
+        group_ids = group_ids[answers.rows]
+    group_of_row = cells.ids_of_labels(group_ids, columns)
     chance, fingerprint = chance.with_copies(n_copies, n_all), fingerprint_of(scored.seeds, scored.scores)
-    of_score = (score, key, chance, fingerprint, scored.seeds, trials, reserved, weighed)
+    if answers is not None:
+        words = mix(scored.seeds + np.uint64(fingerprint) + answers.rows.astype(np.uint64))
+        members = Membership(words, "row")  # rows of other parts are other clusters, whatever they hold
+    votes = None if answers is None else answers.votes
+    of_score = (score, key, chance, fingerprint, scored.seeds, trials, reserved, weighed, members, votes)
     return Scored(scored.scores, group_of_row, cells, known, names, *of_score)
+
+
+def _check_together(request: LabelledRequest) -> None:
+    """Refuse what no theorem knows of rows that belong together, or of several answers."""
+    name = "votes" if request.clusters is None else "clusters"
+    if request.clusters is not None and request.votes is not None:
+        raise ValueError(
+            "clusters must be left out where votes are passed: each row is then a cluster of its answers. For rows of "
+            "patients pass labels, one per row, and clusters."
+        )
+    weighing = request.weighing
+    check_clusters_alone(weighing.weights, weighing.label_weights, weighing.prior_correction, name)
+    if request.votes is not None and request.tuning is not None:
+        raise ValueError(
+            "conformity must name a score where votes are passed; got 'auto', which judges scores by one label per "
+            "row. Choose by aptset.tune on other rows."
+        )
+
+
+def _scores_of_answers(rows: Rows | OnDevice, answers: Answers) -> LabelScores:
+    """Score every label that somebody chose, a row's first one in the first pass; all labels of a row share its u."""
+    assert isinstance(rows, Rows)
+    starts = np.flatnonzero(np.diff(answers.rows, prepend=-1))
+    first = scores_of_labels(rows, answers.columns[starts])
+    scores, again = np.empty(len(answers.rows)), replace(rows, seeds=first.seeds)
+    scores[starts] = first.scores
+    place = np.arange(len(answers.rows)) - starts[answers.rows]
+    for turn in range(1, int(place.max(initial=0)) + 1):
+        now = np.flatnonzero(place == turn)
+        scores[now] = label_scores(some_rows(again, answers.rows[now]), answers.columns[now]).scores
+    return first._replace(scores=scores, seeds=first.seeds[answers.rows])
 
 
 def _group_values(groups: Any, n_rows: int) -> GroupValues | None:

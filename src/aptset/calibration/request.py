@@ -172,8 +172,13 @@ def make_rows(
 
 def take_ids(probabilities: Any, ids: Any) -> tuple[Any, Any]:
     """Return the probabilities and the ids, which may be a column of the same data frame."""
-    values = column_or_values(ids, probabilities)
-    return (without_column(probabilities, ids) if isinstance(ids, str) else probabilities), values
+    return without_ids(probabilities, ids), column_or_values(ids, probabilities)
+
+
+def without_ids(probabilities: Any, ids: Any, name: str = "ids") -> Any:
+    """Return the probabilities without the column of their data frame that is meant by a text."""
+    column_or_values(ids, probabilities, name)  # which refuses a column that is not there
+    return without_column(probabilities, ids) if isinstance(ids, str) else probabilities
 
 
 class Request(NamedTuple):

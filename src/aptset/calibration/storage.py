@@ -250,6 +250,7 @@ def _check(one: Any, other: Any) -> None:
         "classes": np.array_equal(one.classes, other.classes),
         "what was kept (scores, thresholds, counts)": _kept(one) == _kept(other),
         "weights (weights, label_weights, prior_correction)": same_kind_of_weights(one.held_out, other.held_out),
+        "clusters (clusters, votes)": _same_clusters(one.held_out.clusters, other.held_out.clusters),
         "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
         "bands of labels": _bands_of(one) == _bands_of(other),
         "columns of groups": _columns_of(one) == _columns_of(other),
@@ -262,7 +263,11 @@ def _check(one: Any, other: Any) -> None:
 
 
 def _kept(calibration: Any) -> Any:
-    return type(calibration.held_out), calibration.held_out.is_weighted
+    return type(calibration.held_out), calibration.held_out.has_weights
+
+
+def _same_clusters(one: Any, other: Any) -> bool:
+    return other is None if one is None else one.is_like(other)
 
 
 def _bands_of(calibration: Any) -> Any:
@@ -295,8 +300,8 @@ def _as_they_are(names: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
 
 
 def _together(one: Any, other: Any) -> dict[str, Any]:
-    n_copies = one.chance.copies * one.n + other.chance.copies * other.n
-    chance = one.chance.with_copies(n_copies, one.n + other.n)
+    n_copies = one.chance.copies * one.rows + other.chance.copies * other.rows
+    chance = one.chance.with_copies(n_copies, one.rows + other.rows)
     return {"chance": chance, "parts": one.parts + other.parts}
 
 

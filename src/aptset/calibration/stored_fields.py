@@ -2,7 +2,8 @@
 
 Kind "split" and "cross" (several folds) hold ``scores`` (float64, fold by fold, upward within each group) and
 ``offsets`` (int64, (folds, groups + 1): where groups start). Where several models judge a row together, ``judges``
-(bool, (folds, models)) says which; ``weights`` (float64) has the weight of each score, if there are weights. Without
+(bool, (folds, models)) says which; ``weights`` (float64) has the weight of each score, if there are weights or votes,
+and ``clusters`` (int64) 64 bits that stand for the cluster of each score, if rows belong together. Without
 scores there are the kinds "thresholds" (of some levels, in each group) and "grid" (how many scores stand at each point:
 the lowest point of a group, the gaps up to the others, and the counts).
 """
@@ -17,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibration.stored_scores import is_score
-from aptset.conformal.fold_scores import FoldScores
+from aptset.conformal.clusters import Clusters, check_one_fold_each
+from aptset.conformal.fold_scores import FoldScores, clustered_folds, words_of
 from aptset.conformal.histogram import FixedThresholds, Histogram, ScoreCounts
 from aptset.conformal.importance import Scale
 from aptset.conformal.measure import Measure, Thresholds
+from aptset.core.clusters import CLUSTER
 from aptset.core.groups import Groups
 from aptset.core.overlapping import are_addable
 from aptset.core.store import (
@@ -43,6 +46,7 @@ from aptset.scores import Gridded
 THRESHOLDS, GRID = "thresholds", "grid"
 _NARROW: dict[str, Any] = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I64": np.int64}
 _FARTHEST = 2**62
+_LONGEST_NOUN = 1000
 _WEIGHTS = {"ratios", "prior_correction", "effective_size"}
 
 
@@ -56,8 +60,10 @@ def measure_fields(held_out: Thresholds) -> tuple[str, Facts, Tensors]:
         tensors = _tensors_of_grid(held_out.counts)
         return GRID, {"n": held_out.n, "scores_hash": hash_of_counts(tensors)}, tensors
     assert isinstance(held_out, Measure)
-    weights = _describe_weights(held_out) if held_out.is_weighted else None
-    facts = {"n": held_out.n, "scores_hash": hash_of(held_out.scores), "weights": weights}
+    weights = _describe_weights(held_out) if held_out.has_weights else None
+    n_scores = sum(map(len, held_out.folds))
+    facts = {"n": n_scores, "scores_hash": hash_of(held_out.scores), "weights": weights}
+    facts |= cluster_facts(held_out)
     return "split", facts, score_tensors(held_out)
 
 
@@ -70,6 +76,8 @@ def measure_from(
         return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, values=tensors["thresholds"])
     if facts["kind"] == GRID:
         return _grid_from(path, tensors, groups, score)
+    if facts["clusters"] is not None:
+        return clusters_from(path, facts["clusters"], tensors, groups)
     if facts["weights"] is None:
         return scores_from(tensors, groups)
     ratios = _check_weights(path, facts["weights"], tensors, n_classes)
@@ -87,7 +95,11 @@ def score_tensors(held_out: Measure) -> Tensors:
         "scores": np.concatenate([first.scores, *(fold.scores for fold in others)]) if others else first.scores,
         "offsets": np.array([fold.offsets for fold in held_out.folds], dtype=np.int64),
     }
-    if held_out.is_weighted:
+    if held_out.clusters is not None:
+        tensors["clusters"] = words_of(held_out.folds).view(np.int64)
+        if held_out.clusters.are_votes:
+            tensors["weights"] = held_out.weights if held_out.is_weighted else np.ones(len(tensors["scores"]))
+    elif held_out.is_weighted:
         tensors["weights"] = held_out.weights
     elif held_out.judges is not None:
         tensors["judges"] = np.asarray(held_out.judges, dtype=np.bool_)
@@ -106,6 +118,37 @@ def scores_from(tensors: Tensors, groups: Groups, ratios: Floats | None = None, 
     scale, weighted = Scale.of(weights), zip(np.split(scores, starts), offsets, np.split(weights, starts), strict=True)
     folds = tuple(FoldScores(part, bounds, groups, True, masses, scale) for part, bounds, masses in weighted)
     return Measure(folds, groups, None, ratios, corrects)
+
+
+def cluster_facts(held_out: Thresholds) -> Facts:
+    """Return what clusters are called, and whether they are rows with votes; nothing where rows are single."""
+    if held_out.clusters is None:
+        return {}
+    noun, are_votes, column = held_out.clusters.noun, held_out.clusters.are_votes, held_out.clusters.column
+    return {"clusters": {"noun": noun, "votes": are_votes, "column": column}}
+
+
+def clusters_from(path: str | Path, stored: Facts, tensors: Tensors, groups: Groups) -> Measure:
+    """Return the scores of all folds with the masses of their clusters, which follow from them."""
+    offsets, starts = tensors["offsets"], np.cumsum(tensors["offsets"][:, -1])[:-1]
+    scores, words = np.split(tensors["scores"], starts), np.split(tensors["clusters"].view(np.uint64), starts)
+    cells = [np.repeat(np.arange(len(groups.names)), np.diff(bounds)) for bounds in offsets]
+    try:
+        check_one_fold_each(np.concatenate(words), np.repeat(np.arange(len(words)), [*map(len, words)]), CLUSTER)
+    except ValueError as error:
+        raise damaged(path, "each of its clusters must be in one fold") from error
+    votes = np.split(tensors["weights"], starts) if stored["votes"] else None
+    folds, unit = clustered_folds(scores, cells, words, groups, votes)
+    return Measure(folds, groups, clusters=Clusters(stored["noun"], stored["votes"], unit, stored["column"]))
+
+
+def _are_clusters(stored: Any) -> bool:
+    """Tell whether clusters are stored as a noun, whether they are votes, and a column of X."""
+    if stored is None:
+        return True
+    has_fields = stored.keys() == {"noun", "votes", "column"} and isinstance(stored["votes"], bool)
+    has_noun = has_fields and isinstance(stored["noun"], str) and 0 < len(stored["noun"]) <= _LONGEST_NOUN
+    return has_noun and isinstance(stored["column"], str | None)
 
 
 def _describe_weights(held_out: Measure) -> Facts:
@@ -205,9 +248,20 @@ def score_rules(facts: Facts, tensors: Tensors) -> Rules:
             facts["scores_hash"] == hash_of(np.sort(scores, kind="stable"))
         ),
         "its weights must be there if its metadata says so": lambda: (
-            ("weights" in tensors) == (facts.get("weights") is not None)
+            ("weights" in tensors) == (facts.get("weights") is not None or _has_votes(facts))
+        ),
+        "its clusters must be there if its metadata says so, without weights": lambda: (
+            ("clusters" in tensors) == (facts.get("clusters") is not None)
+            and (facts.get("clusters") is None or (facts.get("weights") is None and "judges" not in tensors))
+        ),
+        "its votes must be finite and more than 0": lambda: (
+            not _has_votes(facts) or (np.isfinite(tensors["weights"]) & (tensors["weights"] > 0)).all()
         ),
     }
+
+
+def _has_votes(facts: Facts) -> bool:
+    return bool((facts.get("clusters") or {}).get("votes"))
 
 
 def _share_out(offsets: NDArray[Any], n: int) -> bool:
@@ -293,7 +347,10 @@ COMMON = {
     "scores_hash": Field(str),
     **ORIGIN,
 }
-_SCORES = {"n": n_below(2**31), "weights": Field(dict | None)}
+CLUSTERS = {
+    "clusters": Field(dict | None, "its clusters must have a noun, votes and a column", _are_clusters, optional=True)
+}
+_SCORES = {"n": n_below(2**31), "weights": Field(dict | None), **CLUSTERS}
 _COUNTS = {"n": n_below(2**53)}  # up to there p-values are exact
 _OF_CALIBRATION = {
     **COMMON,
@@ -315,6 +372,7 @@ SCORES = {
     "offsets": Tensor("I64", ("folds", "bounds of groups")),
     "judges": Tensor("BOOL", ("folds", "models"), optional=True),
     "weights": Tensor("F64", ("scores",), optional=True),
+    "clusters": Tensor("I64", ("scores",), optional=True),
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core.clusters import Membership, plural
 from aptset.core.matrix import check_rows
 from aptset.kernels.counting import rank_at, size_needed
 from aptset.kernels.formula import Formula
@@ -45,14 +46,23 @@ class Tuning:
     slack: float = 0.01
     candidates: tuple[Score, ...] = ()
 
-    def reserve(self, n_rows: int, generator: np.random.Generator) -> NDArray[np.bool_]:
-        """Draw the rows that choose, by their positions alone."""
+    def reserve(
+        self, n_rows: int, generator: np.random.Generator, clusters: Membership | None = None
+    ) -> NDArray[np.bool_]:
+        """Draw the rows that choose, by their positions alone; with clusters, all rows of those that are drawn."""
+        if clusters is not None:
+            numbers = clusters.numbers()
+            return self._drawn(int(numbers.max()) + 1, generator, plural(clusters.noun))[numbers]
+        return self._drawn(n_rows, generator, "rows")
+
+    def _drawn(self, n_rows: int, generator: np.random.Generator, what: str) -> NDArray[np.bool_]:
+        """Draw some of so many rows, or clusters."""
         size = min(round(self.share * n_rows), MOST_ROWS)
         needed = 2 * size_needed(self.alpha)
         if size < needed:
             raise ValueError(
-                f"share must reserve at least {needed} rows to choose a score at alpha={float(self.alpha):g}; "
-                f"{self.share:g} of {n_rows} rows is {size}. Pass more rows, or name a score as conformity."
+                f"share must reserve at least {needed} {what} to choose a score at alpha={float(self.alpha):g}; "
+                f"{self.share:g} of {n_rows} {what} is {size}. Pass more rows, or name a score as conformity."
             )
         reserved = np.zeros(n_rows, dtype=np.bool_)
         reserved[generator.choice(n_rows, size, replace=False)] = True

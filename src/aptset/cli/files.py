@@ -54,6 +54,7 @@ class Batch(NamedTuple):
     ids: list[str | None] | None
     weights: NDArray[np.float64] | None
     others: dict[str, pa.Array]
+    clusters: list[str | None] | None = None
 
     def labelled(self) -> Batch:
         """Return the rows that have a label."""
@@ -84,6 +85,7 @@ class ProbabilityFile:
     logits: bool = False
     batch_rows: int = BATCH_ROWS
     weight: str | None = None
+    cluster: str | None = None
 
     @property
     def path(self) -> Path:
@@ -115,7 +117,8 @@ class ProbabilityFile:
             ids = None if self.row_id is None else as_texts(named[self.row_id])
             column = None if self.weight is None else named[self.weight]
             weights = None if column is None else check_weight_column(path, str(self.weight), column, start)
-            yield Batch(start, matrix, labels, by, ids, weights, own)
+            clusters = None if self.cluster is None else as_texts(named[self.cluster])
+            yield Batch(start, matrix, labels, by, ids, weights, own, clusters)
             start += len(matrix)
         check_row_count(path, start, start if rows is None else rows)
         if not may_be_empty:

@@ -185,7 +185,9 @@ def source_of(options: dict[str, Any], label: str | None, file: Any) -> Any:
     group = column_of_groups(options["groups"])
     names = ("prefix", "logits", "batch_rows")
     settings = {name: options[name] for name in names}
-    return ProbabilityFile(file, label, options["row_id"], group, weight=options.get("weights"), **settings)
+    return ProbabilityFile(
+        file, label, options["row_id"], group, weight=options.get("weights"), cluster=options.get("cluster"), **settings
+    )
 
 
 def sources_of(options: dict[str, Any], label: str | None, quiet: bool) -> tuple[Any, Any]:

@@ -17,6 +17,7 @@ from aptset.cli.options import (
     ASSURANCE,
     BANDS,
     CALIBRATIONS,
+    CLUSTER,
     COLUMNS,
     CONFORMITY,
     DIALECT,
@@ -95,7 +96,7 @@ def main(debug: bool) -> None:
 @with_options([TEST_SHARE, SHARE, CONFORMITY, LEVELS, LEVEL, *ASSURANCE, RANDOMIZED, NO_EMPTY])
 @click.option("--groups", help="Calibrate within 'label', the values of a column, or both: 'region,label'.")
 @with_options(BANDS)
-@ROW_ID
+@with_options([CLUSTER, ROW_ID])
 @ERRORS
 @with_options([*COLUMNS, *DIALECT, TRUST])
 @click.option("--out", help="Folder for the results and the model; with TABLE aptset-run by default.")

@@ -20,6 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 from aptset import Acceptance
 from aptset.calibration.storage import STORE, read_calibration
 from aptset.cli.probability_jobs import beside_the_user
+from aptset.conformal.clusters import promise_about
 from aptset.conformal.guarantees import Promises
 from aptset.core.files import check_exists
 from aptset.core.store import stored_kind
@@ -214,7 +215,8 @@ def facts_of(path: Path) -> dict[str, Any]:
         "file": str(path),
         **({} if scheme is None else {"calibration": scheme.name, "folds": len(fields["folds"])}),
         "score": facts["score"],
-        "n": facts["n"],
+        "n": fields["held_out"].n,
+        **_clusters(fields["held_out"]),
         **_weights(facts, names),
         **({"alphas": [float(Fraction(level)) for level in facts["levels"]]} if "levels" in facts else {}),
         "classes": facts["classes"]["values"],
@@ -235,6 +237,13 @@ def _names(fields: dict[str, Any], facts: dict[str, Any]) -> Any:
     return facts["groups"]["names"] if groups.rows is None else groups.names
 
 
+def _clusters(held_out: Any) -> dict[str, Any]:
+    """Return what an artefact says about rows that belong together, if they do."""
+    if held_out.clusters is None:
+        return {}
+    return {"rows": held_out.rows, "clusters": held_out.clusters.nouns}
+
+
 def _weights(facts: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """Return what an artefact says about weights, if it has any."""
     if facts.get("weights") is None:
@@ -253,7 +262,8 @@ def _fewest_rows(held_out: Any) -> int:
 
 
 def _promise(fields: dict[str, Any], in_groups: str) -> str:
-    within = in_groups + (", if the weights are right" if fields["held_out"].is_weighted else "")
+    within = in_groups + promise_about(fields["held_out"].clusters)
+    within += ", if the weights are right" if fields["held_out"].has_weights else ""
     if "scheme" not in fields:
         return f"coverage >= 1 - alpha{within}"
     promises, alpha = Promises.of(fields["scheme"], fields["held_out"]), Fraction(1, 10)

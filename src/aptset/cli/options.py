@@ -246,6 +246,11 @@ WEIGHTS = click.option(
     metavar="COLUMN",
     help="A column with the importance weight of each row, for a distribution shift: target density over source.",
 )
+CLUSTER = click.option(
+    "--cluster",
+    metavar="COLUMN",
+    help="A column that says which rows belong together, such as patient: the promise is about a row of a new one.",
+)
 PROBABILITIES = [
     click.argument("probs", nargs=-1, required=True),
     click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers."),
@@ -276,7 +281,7 @@ def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
     from aptset.cli.label_tables import label_settings  # loaded with files, which other commands do not need
 
     names = ["model", "calibration", "share", "alphas", "level", "randomized", "allow_empty", "groups", "row_id"]
-    settings = {name: options[name] for name in [*names, "seed", "jobs", "trust", "test_share"]}
+    settings = {name: options[name] for name in [*names, "cluster", "seed", "jobs", "trust", "test_share"]}
     settings["assurance"] = assurance_of(options) if "assurance" in options else None
     conformity, bands = label_settings(options, quiet)
     return {**settings, "conformity": conformity, "bands": bands, "choice": choice_of(options)}
@@ -304,6 +309,7 @@ _OF_TABLES = (
     "order",
     "row_id",
     "errors",
+    "cluster",
 )
 
 

@@ -33,6 +33,7 @@ from aptset.cli.options import (
     AS_JSON,
     ASSURANCE,
     BANDS,
+    CLUSTER,
     CONFORMITY,
     DATES,
     DIALECT,
@@ -67,7 +68,7 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @CONFORMITY
 @click.option("--groups", help="Calibrate within 'label', the values of a column, or both: 'region,label'.")
 @with_options(BANDS)
-@WEIGHTS
+@with_options([WEIGHTS, CLUSTER])
 @click.option("--deterministic", is_flag=True, help="Do not randomise sets; they are larger and cover more.")
 @NO_EMPTY
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the randomness of sets.")
@@ -87,6 +88,7 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
       aptset calibrate validation.parquet --label y --bands 4 --counts training_counts.csv -o cal.aptset
       aptset calibrate validation.csv --label y --weights ratio -o cal.aptset
       aptset calibrate validation.csv --label y --accept -o rows.aptset
+      aptset calibrate validation.csv --label y --cluster patient -o cal.aptset
     """
     if accept:
         _calibrate_acceptance(label, out, quiet, as_json, options)
@@ -112,7 +114,10 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     )
     if size:
         content["effective_size"] = float(calibration.held_out.effective_sizes.min())
-    rows = f"{calibration.n:,} rows" + (f" ({size} effective)" if size else "")
+    rows = f"{calibration.rows:,} rows" + (f" ({size} effective)" if size else "")
+    if calibration.held_out.clusters is not None:
+        content |= {"rows": calibration.rows, "promise_about": calibration.held_out.clusters.about}
+        rows += f" of {calibration.n:,} {calibration.held_out.clusters.nouns}"
     show(content, f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}", quiet, as_json)
 
 

@@ -20,7 +20,7 @@ from aptset.arrow.formats import Dialect, TableFile
 from aptset.calibration.calibrate import calibration_of, load_calibration
 from aptset.calibration.labelled_rows import LabelledRequest, score_labels
 from aptset.calibration.online_state import Numbering
-from aptset.calibration.request import Weighing
+from aptset.calibration.request import EQUAL, Weighing
 from aptset.calibration.storage import STORE
 from aptset.calibration.stored_scores import find_score
 from aptset.cli.checks import (
@@ -64,7 +64,9 @@ def calibrate_files(
     for source, batch, classes in labelled_batches(sources, None, skipped):
         with shifted_rows(source.path, batch.start):
             of_rows = {"groups": grouped(batch.groups, by_labels), "ids": batch.ids, "logits": source.logits}
-            of_rows |= {"weighing": Weighing(batch.weights, is_part=True), "number_copies": number_copies}
+            weighing = EQUAL if batch.weights is None else Weighing(batch.weights, is_part=True)
+            of_rows |= {"weighing": weighing, "number_copies": number_copies}
+            of_rows |= {"clusters": named(batch.clusters, source.cluster)}
             settings |= {"classes": classes, "least_distinct": 0.0, "u": None, **of_rows}
             scored = score_labels(batch.probabilities, batch.labels, LabelledRequest(**settings))
         parts.append(calibration_of(scored, allow_empty, settings["normalize"]))
@@ -73,11 +75,14 @@ def calibrate_files(
     if any(map(len, seeds)):  # of all rows: how they were cut into batches decides nothing
         check_ids(np.concatenate(seeds), sum(map(len, seeds)), least_distinct=0.5)
     first, *others = parts
-    n_copies = sum(part.chance.copies * part.n for part in parts)
+    n_copies = sum(part.chance.copies * part.rows for part in parts)
     held_out = first.held_out.merge(*(part.held_out for part in others))
-    if held_out.is_weighted:
+    if held_out.has_weights:
         check_some_weight(held_out.weights)
-    chance, fingerprint = first.chance.with_copies(n_copies, held_out.n), sum(part.parts[0] for part in parts) % 2**64
+    chance, fingerprint = (
+        first.chance.with_copies(n_copies, held_out.rows),
+        sum(part.parts[0] for part in parts) % 2**64,
+    )
     return replace(first, held_out=held_out, chance=chance, parts=(fingerprint,))
 
 
@@ -164,7 +169,8 @@ def all_rows(
 ) -> tuple[list[NDArray[Any]], dict[str, Any], list[str], bool]:
     """Return the rows of all files in memory: matrices; labels, groups, ids and weights; the classes; if logits."""
     matrices: list[NDArray[Any]] = []
-    known: dict[str, list[Any]] = {"labels": [], "groups": [], "ids": [], "weights": []}
+    known: dict[str, list[Any]] = {"labels": [], "groups": [], "ids": [], "weights": [], "clusters": []}
+    cluster = None
     classes: list[str] = []
     logits = False
     for source, batch, classes in batches:  # noqa: B007 - the last says it for all
@@ -173,11 +179,22 @@ def all_rows(
         known["groups"] += batch.groups or []
         known["ids"] += batch.ids or []
         known["weights"] += [] if batch.weights is None else [batch.weights]
-        logits = source.logits
+        known["clusters"] += batch.clusters or []
+        logits, cluster = source.logits, source.cluster
         on_rows(len(batch.probabilities))
     of_rows: dict[str, Any] = {name: values or None for name, values in known.items()}
     of_rows["weights"] = np.concatenate(known["weights"]) if known["weights"] else None
+    of_rows["clusters"] = named(of_rows["clusters"], cluster)
     return matrices, of_rows, classes, logits
+
+
+def named(clusters: Any, column: str | None) -> Any:
+    """Return clusters that know what they are called; None where there are none."""
+    if clusters is None:
+        return None
+    import pandas as pd
+
+    return pd.Series(clusters, name=column, dtype=object)
 
 
 def predict_file(
@@ -245,7 +262,7 @@ def write_nothing(
 def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> ProbabilityFile:
     """Return a file that has a column of weights where calibration rows had one, and none where they had none."""
     held_out = calibration.held_out
-    is_wanted = held_out.is_weighted and held_out.ratios is None
+    is_wanted = held_out.has_weights and held_out.ratios is None
     if is_wanted != (source.weight is not None):
         what = "with --weights COLUMN, as at calibration" if is_wanted else "without --weights, as at calibration"
         raise ValueError(f"{source.path} must come {what}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,19 @@ import numpy as np
 
 from aptset import Calibration, ConformalClassifier, audit, compare, report
 from aptset.arrow.formats import TableFile
+from aptset.arrow.layout import as_texts
 from aptset.audits.audit import Audit
 from aptset.audits.compare import Comparison
-from aptset.cli.checks import about_skipped
+from aptset.cli.checks import about_skipped, check_columns
 from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.prediction_jobs import labelled_rows
-from aptset.cli.probability_jobs import all_rows, check_weights_wanted, labelled_batches
-from aptset.cli.table_jobs import Settings, TableResult, run_table
+from aptset.cli.probability_jobs import all_rows, check_weights_wanted, labelled_batches, named
+from aptset.cli.table_jobs import Settings, TableResult, run_table, warn_of_clusters
 from aptset.cli.tables import ColumnChoice, model_for, read_rows, times_of
 from aptset.core.files import atomic_path, check_other_files
+from aptset.core.labels import as_objects
 from aptset.core.runner import counting
 from aptset.reports.making import Report, need_jinja
 
@@ -36,6 +38,7 @@ def report_table(
     title = title or f"{file.path.name}: prediction sets for {target}"
     groups = None if result.rows.groups is None else result.rows.groups[result.test]
     of_rows: dict[str, Any] = {"groups": groups, "ids": result.ids, "features": result.rows.sliceable(result.test)}
+    of_rows["clusters"] = None if result.rows.clusters is None else result.rows.clusters.iloc[result.test]
     X = result.rows.features.iloc[result.test]
     of_rows |= {"title": title, "progress": settings.progress, "remarks": result.rows.remarks}
     made = report(result.classifier, X, result.truth, out, **of_rows)
@@ -52,6 +55,7 @@ def report_folder(
     progress: bool,
     assurance: Any = None,
     skip_unlabelled: bool = False,
+    cluster: str | None = None,
 ) -> Report:
     """Write the page about labelled rows and the classifier that a run saved."""
     need_jinja()
@@ -59,6 +63,11 @@ def report_folder(
     title = title or f"{file.path.name}: prediction sets by {folder.name}"
     of_rows: dict[str, Any] = {"groups": rows.groups, "ids": ids, "features": rows.sliceable()}
     of_rows |= {"alpha": alpha, "title": title, "progress": progress, "remarks": rows.remarks, "assurance": assurance}
+    if cluster is not None:
+        table = file.table((cluster,))
+        check_columns(file.path, cluster in table.column_names, f"a column {cluster!r}", table.column_names, [cluster])
+        members = as_objects(as_texts(table[cluster]))[rows.numbers]
+        of_rows["clusters"] = named(members.tolist(), cluster)
     return report(classifier, rows.features, rows.labels, out, **of_rows)
 
 
@@ -109,17 +118,24 @@ def audit_table(
     trust: Sequence[str],
     dates: str | None = None,
     run: Path | None = None,
+    cluster: str | None = None,
     **settings: Any,
 ) -> tuple[Audit, list[str]]:
     """Audit a model on a table; return what was found, and the names of the files that were written."""
     need_jinja()  # now, not after all splits
     check_other_files([out / "audit.html", out / "splits.csv"], [file.path])
     if run is not None:  # as it was set up there
+        if cluster is not None:
+            raise ValueError("--cluster is for tables that are trained on here: leave -c out.")
         audited_model, rows, _ = labelled_rows(file, run, trust, choice.skip_unlabelled)
     else:
         estimator = make_model(model, trust)
         raw = takes_raw_columns(estimator)
-        rows = read_rows(file, str(target), groups, time, may_be_grouping=False, choice=choice, raw=raw)
+        of_table: dict[str, Any] = {"choice": choice, "raw": raw, "cluster": cluster}
+        rows = read_rows(file, str(target), groups, time, may_be_grouping=False, **of_table)
+        if cluster is None:
+            asked = Settings(calibration=calibrations[0], alphas=(settings["alpha"],), groups=groups, row_id=time)
+            warn_of_clusters(file, replace(rows, groups=None), replace(asked, choice=choice), estimator)
         audited_model = model_for(file.path, rows.plan, estimator, calibrations)
     times = None if time is None else times_of(file, time, rows.numbers, dates)
     audited = audit(
@@ -130,6 +146,7 @@ def audit_table(
         groups=rows.groups,
         features=rows.sliceable(),
         time=times,
+        clusters=rows.clusters,
         folder=out / "splits",
         **settings,
     )
@@ -184,6 +201,7 @@ def compare_table(
     out: Path,
     choice: ColumnChoice,
     trust: Sequence[str],
+    cluster: str | None = None,
     **settings: Any,
 ) -> tuple[Comparison, list[str]]:
     """Compare models and settings on a table; return what was found, and the names of the files that were written."""
@@ -191,10 +209,10 @@ def compare_table(
     check_other_files([out / "compare.html", out / "splits.csv"], [file.path])
     made = {name: make_model(name, trust) for name in alternatives.models}
     raw = any(map(takes_raw_columns, made.values()))
-    rows = read_rows(file, target, groups, may_be_grouping=False, choice=choice, raw=raw)
+    rows = read_rows(file, target, groups, may_be_grouping=False, choice=choice, raw=raw, cluster=cluster)
     ready = {name: model_for(file.path, rows.plan, model, alternatives.calibrations) for name, model in made.items()}
     candidates = alternatives.candidates(ready)
-    settings |= {"features": rows.sliceable()}
+    settings |= {"features": rows.sliceable(), "clusters": rows.clusters}
     comparison = compare(candidates, rows.features, rows.labels, groups=rows.groups, folder=out / "splits", **settings)
     comparison.report(out / "compare.html", f"{file.path.name}: which has the better sets?")
     return comparison, ["compare.html", *_write_splits(comparison, out)]

@@ -15,6 +15,7 @@ from aptset.cli.options import (
     ASSURANCE,
     BANDS,
     CALIBRATIONS,
+    CLUSTER,
     COLUMNS,
     CONFORMITY,
     DIALECT,
@@ -52,7 +53,13 @@ OF_TABLES = {
     "allow_empty": "--no-empty",
     "order": "--order",
 }
-OF_EITHER = {"calibration": "-c", "groups": "--groups", "row_id": "--id", "assurance": "--assurance"}
+OF_EITHER = {
+    "calibration": "-c",
+    "groups": "--groups",
+    "row_id": "--id",
+    "cluster": "--cluster",
+    "assurance": "--assurance",
+}
 OF_PROBABILITIES = {
     "label": "--label",
     "prefix": "--prefix",
@@ -90,7 +97,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @click.option("--prefix", help="Columns of probabilities start with this; by default all columns of numbers.")
 @click.option("--logits", is_flag=True, help="The numbers are logits, not probabilities.")
 @click.option("--normalize", is_flag=True, help="Divide each row by its sum.")
-@with_options([WEIGHTS, ROW_ID])
+@with_options([WEIGHTS, CLUSTER, ROW_ID])
 @with_options([TEST_SHARE, SHARE, CONFORMITY, ALPHAS, LEVEL, *ASSURANCE, RANDOMIZED, NO_EMPTY])
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @with_options(BANDS)
@@ -137,7 +144,8 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     elif is_given("calibration") and check_artefact(artefact, options["calibration"]).is_dir():
         asked = alpha if is_given("alphas") else None
         file = open_only(probs, *dialect, artefact)
-        made = reportjob.report_folder(file, artefact, asked, page, title, options["trust"], not quiet, sure, skips)
+        of_page = (asked, page, title, options["trust"], not quiet, sure, skips, options["cluster"])
+        made = reportjob.report_folder(file, artefact, *of_page)
     elif options["label"] is not None:
         sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
         called, total = (probs[0], None) if one is None else (one.path.name, one.file.rows)
@@ -159,6 +167,7 @@ SPLITTING = [
     click.option("--repetitions", default=100, show_default=True, help="Number of random splits."),
     TEST_SHARE,
     click.option("--groups", help="A column to break coverage and size down by, besides the labels."),
+    CLUSTER,
     click.option(
         "--jobs", default=-1, callback=workers, show_default=True, help="Worker processes; -1 for one per core."
     ),
@@ -171,7 +180,13 @@ with_splits = with_options(SPLITTING)
 
 def settings_of(options: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a run over many splits."""
-    names = {"repetitions": "repetitions", "test_share": "test_share", "jobs": "n_jobs", "groups": "groups"}
+    names = {
+        "repetitions": "repetitions",
+        "test_share": "test_share",
+        "jobs": "n_jobs",
+        "groups": "groups",
+        "cluster": "cluster",
+    }
     settings = {name: options[option] for option, name in names.items()}
     settings |= {"random_state": options["seed"], "progress": not options["quiet"]}
     return {**settings, "choice": choice_of(options), "trust": options["trust"]}

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, simplefilter, warn
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import Series, factorize
 from sklearn.model_selection import train_test_split
 
 from aptset import (
     ConformalClassifier,
+    Estimate,
     Evaluation,
     LabelBands,
     Ordered,
@@ -25,11 +29,14 @@ from aptset import (
 from aptset.arrow.formats import Dialect, TableFile
 from aptset.arrow.layout import as_texts
 from aptset.audits.dataset import check_test_share
+from aptset.cli.columns import Plan
 from aptset.cli.files import SetsWriter
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.options import column_of_groups, labels_in_groups
 from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
-from aptset.cli.tables import ColumnChoice, TableRows, labels_among, model_for, read_rows
+from aptset.cli.tables import ColumnChoice, TableRows, labels_among, likely_cluster, model_for, read_rows
+from aptset.conformal.clusters import promise_about
+from aptset.core.clusters import noun_of, plural
 from aptset.core.files import atomic_path
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
@@ -40,6 +47,7 @@ from aptset.metrics.estimates import in_words, percent
 from aptset.metrics.planning import CoverageTest
 from aptset.scores import Score
 
+_FEWEST_CLUSTERS, _MOST_TRIED = 20, 20_000  # clusters and rows for which it is tried what clusters cost
 WRITTEN = ("sets.parquet", "evaluation.json", FACTS)
 
 
@@ -58,6 +66,7 @@ class Settings:
     groups: str | None = None
     bands: LabelBands | None = None
     row_id: str | None = None
+    cluster: str | None = None
     seed: int = 0
     test_share: float = 0.3
     jobs: int | None = None
@@ -186,8 +195,10 @@ class TableResult:
         if self.is_raw:
             lines = [f"Your model takes the columns as they are: {', '.join(self.rows.plan.names()[:12])}.", ""]
         lines += self.rows.remarks
+        clusters = fitted.held_out.clusters
+        what = "rows" if clusters is None else clusters.nouns
         lines += [
-            f"{self.classifier.n_calibration_} rows calibrate ({fitted.rule.scheme.name}), {rows} test. "
+            f"{self.classifier.n_calibration_} {what} calibrate ({fitted.rule.scheme.name}), {rows} test. "
             f"The most likely label is right in {right} of the test rows.",
         ]
         for evaluation in self.evaluations:
@@ -208,6 +219,7 @@ class TableResult:
             text = f"Promised: coverage of at least {shown}"
         else:
             text = f"Promised: coverage of at least {100 * promise:.4g} % (asked for: {100 * (1 - alpha):.4g} %)"
+        text += promise_about(self.classifier.fitted_.held_out.clusters)
         sure = check_assurance(self.settings.assurance)
         return f"{text}." if sure is None else f"{text}, by this calibration with {sure}."
 
@@ -276,35 +288,94 @@ def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str,
     return {**content, "others": [evaluation_as_json(other) for other in others]} if others else content
 
 
+def split_rows(rows: TableRows, share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows that train and calibrate, and those that test: of clusters, where rows belong together."""
+    if rows.clusters is None:
+        of_rows, _ = check_test_share(share, len(rows.labels))
+        train, test = train_test_split(np.arange(len(rows.labels)), test_size=of_rows, random_state=seed)
+        return train, test
+    codes, names = factorize(rows.clusters)
+    of_clusters, _ = check_test_share(share, len(names), str(rows.clusters.name))
+    train, test = train_test_split(np.arange(len(names)), test_size=of_clusters, random_state=seed)
+    return np.flatnonzero(np.isin(codes, train)), np.flatnonzero(np.isin(codes, test))
+
+
+def warn_of_clusters(file: TableFile, rows: TableRows, settings: Settings, model: Any) -> None:
+    """Say once that a column looks like an id whose rows belong together, and what that costs, where it can be told."""
+    column = likely_cluster(file, rows.plan, {settings.groups, settings.row_id})
+    if column is None:
+        return
+    texts = as_objects(as_texts(file.table((column,))[column]))[rows.numbers]
+    values = Series(texts, name=column, dtype=object)
+    noun, n_values, cost = noun_of(column), values.nunique(), ""
+    pooled = _coverage_apart(file, replace(rows, clusters=values), settings, model)
+    if pooled is not None and not isinstance(settings.alphas[0], Mapping):
+        cost = (
+            f" Tried on rows of {pooled.n} {plural(noun)} that neither trained nor calibrated, sets that count rows "
+            f"one by one cover {float(pooled):.3g} (standard error {pooled.standard_error:.2g}); asked for is "
+            f"{1 - settings.alphas[0]:g}."
+        )
+    warn(
+        f"column {column!r} has {n_values:,} values in {len(values):,} rows, and looks as if it says which rows "
+        f"belong together. Nothing is promised about rows of a new {noun} then.{cost} Pass --cluster {column}, or "
+        f"--drop {column} if rows are independent.",
+        stacklevel=2,
+    )
+
+
+def _coverage_apart(file: TableFile, rows: TableRows, settings: Settings, model: Any) -> Estimate | None:
+    """Return how sets that count rows one by one cover rows of new clusters; None where that cannot be told."""
+    clusters = rows.clusters
+    assert clusters is not None
+    if clusters.nunique() < _FEWEST_CLUSTERS or len(clusters) > _MOST_TRIED or clusters.isna().any():
+        return None
+    train, test = split_rows(rows, settings.test_share, settings.seed)
+    features = rows.features.drop(columns=str(clusters.name), errors="ignore")
+    plan = Plan(tuple(column for column in rows.plan.columns if column.name != clusters.name))
+    tried = replace(settings, progress=False).classifier(model_for(file.path, plan, model, [settings.calibration]))
+    by = [None if rows.groups is None else rows.groups[side] for side in (train, test)]
+    with catch_warnings(), suppress(ValueError, TypeError), all_at_once():
+        simplefilter("ignore")
+        tried.fit(features.iloc[train], rows.labels[train], groups=by[0])
+        sets = tried.predict_set(features.iloc[test], groups=by[1])
+        return evaluate(sets, rows.labels[test], clusters=clusters.iloc[test]).coverage
+    return None
+
+
 def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
     """Train and calibrate on most of the rows, by default 70 %, and judge on the others."""
     model = make_model(settings.model, settings.trust)
     groups, row_id = settings.column, settings.row_id
-    rows = read_rows(file, target, groups, row_id, choice=settings.choice, raw=takes_raw_columns(model))
+    of_table: dict[str, Any] = {"choice": settings.choice, "cluster": settings.cluster}
+    rows = read_rows(file, target, groups, row_id, raw=takes_raw_columns(model), **of_table)
     settings = settings.for_labels(rows.labels)
     ids = None if row_id is None else as_objects(as_texts(file.table((row_id,))[row_id]))[rows.numbers]
-    share, _ = check_test_share(settings.test_share, len(rows.labels))
-    train, test = train_test_split(np.arange(len(rows.labels)), test_size=share, random_state=settings.seed)
+    train, test = split_rows(rows, settings.test_share, settings.seed)
+    if rows.clusters is None:
+        warn_of_clusters(file, rows, settings, model)
     by = rows.groups
     classifier = settings.classifier(model_for(file.path, rows.plan, model, [settings.calibration])).fit(
         rows.features.iloc[train],
         rows.labels[train],
         groups=settings.of_fit(None if by is None else by[train]),
         ids=None if ids is None else ids[train],
+        clusters=None if rows.clusters is None else rows.clusters.iloc[train],
     )
     of_test, test_ids = None if by is None else by[test], None if ids is None else ids[test]
     X, y = rows.features.iloc[test], rows.labels[test]
     with all_at_once():
         sets = classifier.predict_set(X, settings.alphas, groups=of_test, ids=test_ids)
     shown = of_test if settings.bands is None else settings.bands.of(y)
-    common: dict[str, Any] = {"groups": shown, "probabilities": classifier.predict_proba(X)}
+    clusters = None if rows.clusters is None else rows.clusters.iloc[test]
+    common: dict[str, Any] = {"groups": shown, "probabilities": classifier.predict_proba(X), "clusters": clusters}
     evaluations = [
         replace(evaluate(of_level, y, alpha=alpha, **common), n_calibration=classifier.n_calibration_)
         for of_level, alpha in zip(sets, settings.alphas, strict=True)
     ]
     test_of_coverage = None
     if (
-        classifier.fitted_.rule.scheme.name == "split"
+        clusters is None
+        and classifier.fitted_.rule.scheme.name == "split"
         and groups is None
         and settings.bands is None
         and settings.assurance is None

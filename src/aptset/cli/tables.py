@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -126,6 +127,7 @@ class TableRows:
     groups: NDArray[Any] | None
     numbers: NDArray[np.intp]  # which rows of the file these are: those with a label
     remarks: tuple[str, ...] = ()
+    clusters: pd.Series | None = None
 
     def sliceable(self, rows: Any = None) -> pd.DataFrame | None:
         """Return the columns that slices are made of, dates as dates; texts of many values are left out."""
@@ -145,6 +147,7 @@ def read_rows(
     may_be_grouping: bool = True,
     choice: ColumnChoice | None = None,
     raw: bool = False,
+    cluster: str | None = None,
 ) -> TableRows:
     """Return the features, the labels as what they are, and the groups as texts if they are a column.
 
@@ -157,9 +160,9 @@ def read_rows(
     guessed = file.table()
     names = guessed.column_names
     check_distinct_columns(path, names)
-    for name in (target, groups if is_column else None, left_out, *choice.drop, *choice.features):
+    for name in (target, groups if is_column else None, left_out, cluster, *choice.drop, *choice.features):
         check_columns(path, name is None or name in names, f"a column {name!r}", names, [str(name)])
-    others = guessed.select([name for name in names if name not in (target, left_out)])
+    others = guessed.select([name for name in names if name not in (target, left_out, cluster)])
     others, writing = _as_written(file, others, choice.writing)
     plan = _with_all(plan_columns(others, choice.drop, choice.features, choice.keep_text, writing), raw)
     check_columns(path, len(plan.used) > 0, _nothing_left(plan), names)
@@ -177,14 +180,49 @@ def read_rows(
     by = as_objects(as_texts(file.table((str(groups),))[groups]))[rows] if is_column else None
     kind = None if file.is_text else _value_type(table[target].type)
     labels = typed_labels([str(texts[row]) for row in rows.tolist()], kind)
+    members = None
+    if cluster is not None:
+        texts_of_clusters = as_objects(as_texts(file.table((cluster,))[cluster]))[rows]
+        members = pd.Series(texts_of_clusters, name=cluster, dtype=object)
     remarks = (about_skipped(len(texts) - len(rows), len(texts)),) if len(rows) < len(texts) else ()
     warn_alike(path, target, labels)
     warn_copies(path, target, plan, features, labels)
-    return TableRows(plan, features, labels, by, rows, remarks)
+    return TableRows(plan, features, labels, by, rows, remarks, members)
 
 
 def _value_type(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+_NAMES_OF_CLUSTERS = re.compile(
+    r"(^|[ _.-])(id|patient|subject|person|participant|donor|animal|mouse|family|household|site|hospital|clinic|centre"
+    r"|center|document|session|device|user|customer|student|school|scene|video|speaker)"
+    r"([ _.-]?(id|no|nr|number|code))?$",
+    re.IGNORECASE,
+)
+
+
+def likely_cluster(file: TableFile, plan: Plan, taken: set[Any]) -> str | None:
+    """Return a column that looks like an id with repeats: by its name, or texts of letters and digits like P0012.
+
+    It must have at least 5 values, most of which come several times.
+    """
+    table = file.table()
+    for column in plan.columns:
+        values = table[column.name]
+        if column.name in taken or column.left_out in ("--drop", "not among --features"):
+            continue
+        texts = [text for text in as_texts(values) if text is not None]
+        times = Counter(texts)
+        repeated = sum(count for count in times.values() if count > 1)
+        if len(times) < 5 or 2 * len(times) > len(texts) or repeated < 0.8 * len(values):
+            continue
+        is_code = column.kind != "number" and all(re.fullmatch(r"[A-Za-z]{1,8}[ _.-]?\d+", text) for text in times)
+        is_float = column.kind == "number" and any("." in text for text in times)
+        is_named = _NAMES_OF_CLUSTERS.search(column.name) is not None or re.search(r"[a-z]I[Dd]$", column.name)
+        if is_code or (is_named and not is_float and column.kind != "date"):
+            return column.name
+    return None
 
 
 def _with_all(plan: Plan, raw: bool) -> Plan:

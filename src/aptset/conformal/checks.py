@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.conformal.clusters import refuse_with_clusters
 from aptset.conformal.importance import refuse_with_weights
 from aptset.core.labels import as_labels, check_hashable, check_length, columns_of, distinct, hashable, some
 from aptset.core.levels import CellLevel, Level
@@ -82,13 +83,15 @@ def warn_no_promise(caveat: str) -> None:
         warnings.warn(text, stacklevel=3)
 
 
-def split_without_groups(splitter: Any, X: Any, y: NDArray[Any]) -> list[tuple[Any, Any]]:
-    """Return the pairs (train, held out) of a splitter that needs X and y only."""
+def split_by(splitter: Any, X: Any, y: NDArray[Any], clusters: NDArray[np.intp] | None = None) -> list[tuple[Any, Any]]:
+    """Return the pairs (train, held out) of a splitter that needs X and y only, or the cluster of each row, too."""
     try:
         return list(splitter.split(X, y))
     except (TypeError, ValueError) as error:
         if "group" not in str(error):
             raise
+        if clusters is not None:
+            return list(splitter.split(X, y, clusters))
         raise ValueError(
             f"splitter must work without groups; {type(splitter).__name__} does not ({error}). Turn its folds into a "
             "PredefinedSplit: splitter=PredefinedSplit(fold_of_each_row)."
@@ -229,8 +232,10 @@ def check_offers(measure: Any, verb: str) -> None:
     """Refuse a verb that a maker of thresholds does not offer, and say why in words."""
     if verb in OVERLAPPING:
         refuse_overlapping(measure.groups.kind, *OVERLAPPING[verb])
-    if verb in WITH_WEIGHTS and measure.is_weighted:
+    if verb in WITH_WEIGHTS and measure.has_weights:
         refuse_with_weights(WITH_WEIGHTS[verb])
+    if verb == "monitor" and measure.clusters is not None and (measure.is_weighted or not measure.clusters.are_votes):
+        refuse_with_clusters(measure.clusters)
     if verb in WITHOUT_SCORES and getattr(measure, verb) is None:
         refuse_without_scores(verb)
 

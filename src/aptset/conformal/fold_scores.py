@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.conformal.clusters import masses_of
 from aptset.conformal.importance import Scale
 from aptset.core.groups import EVERYONE, Groups, Ids
 from aptset.core.matrix import check_rows
@@ -16,6 +17,7 @@ from aptset.kernels.blocks import converted
 from aptset.kernels.counting import Calibrated, add_counts, index_of
 from aptset.kernels.formula import Floats
 from aptset.kernels.long_arrays import in_groups, of_rank, sort_upward
+from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import Rows, label_scores
 
 _MOST_SELECTED = 3  # order statistics before all scores are put in order
@@ -58,8 +60,8 @@ class FoldScores:
 
     Scores of a cell are put in order when they are first looked at: calibrating costs one pass, and no sort. With
     ``weights`` each score has a mass, a whole number by ``scale``, and stands in order from the start; ``cumulative``
-    holds the running sums of the masses. Without them each has the mass one. Scores that lie on a device come from
-    there when all of them are asked for.
+    holds the running sums of the masses. Without them each has the mass one. ``clusters`` has the cluster of each
+    score, where rows belong together. Scores that lie on a device come from there when all of them are asked for.
     """
 
     _elsewhere: ScoresElsewhere | None = None
@@ -72,9 +74,10 @@ class FoldScores:
         is_sorted: bool = True,
         weights: Floats | None = None,
         scale: Scale | None = None,
+        clusters: Words | None = None,
     ) -> None:
         self._scores, self.offsets, self._is_sorted = scores, offsets, is_sorted
-        self.groups, self.weights, self.scale = groups, weights, scale
+        self.groups, self.weights, self.scale, self.clusters = groups, weights, scale, clusters
         self._calibrated: Calibrated | None = None
         self._n_selected = 0
         self.cumulative: NDArray[np.int64] | None = None
@@ -184,18 +187,26 @@ class FoldScores:
 
     @classmethod
     def weighted(
-        cls, scores: Floats, weights: Floats, group: NDArray[np.intp], groups: Groups, scale: Scale
+        cls,
+        scores: Floats,
+        weights: Floats | None,
+        group: NDArray[np.intp],
+        groups: Groups,
+        scale: Scale | None,
+        clusters: Words | None = None,
     ) -> FoldScores:
-        """Put scores and their weights in order; equal scores stand by weight, so that no order of rows counts."""
+        """Put scores, weights and clusters in order; equal scores stand by those, so that no order of rows counts."""
         n_groups = len(groups.names)
         order = np.argsort(scores)
         if (np.diff(scores[order]) == 0).any():
-            order = np.lexsort((weights, scores))
+            order = np.lexsort((*(key for key in (clusters, weights) if key is not None), scores))
         if n_groups > 1:
             narrow = group.astype(np.int16) if n_groups < 2**15 else group  # numpy sorts short numbers by digits
             order = order[np.argsort(narrow[order], kind="stable")]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=n_groups), dtype=np.int64)])
-        return cls(scores[order], offsets, groups, weights=weights[order], scale=scale)
+        weights = None if weights is None else weights[order]
+        clusters = None if clusters is None else clusters[order]
+        return cls(scores[order], offsets, groups, weights=weights, scale=scale, clusters=clusters)
 
 
 def score_fold(rows: Rows, columns: NDArray[np.int64], ids: Ids | None, groups: Groups, name: str) -> FoldScores:
@@ -219,14 +230,40 @@ def join_folds(parts: Sequence[Part], groups: Groups, scale: Scale | None = None
     scores = np.concatenate([fold.unsorted for fold in folds])
     if scale is None and len(groups.names) == 1:
         return FoldScores.of_one_group(scores, groups)
-    number_of = {name: number for number, name in enumerate(groups.names)}
-    places = [np.array([number_of[name] for name in known.names], dtype=np.intp) for _, known in parts]
-    group = np.concatenate([place[fold.cell_of_score] for place, fold in zip(places, folds, strict=True)])
+    group = joined_cells(parts, groups)
     if scale is None:
         return FoldScores.sort(scores, group, groups)
     return FoldScores.weighted(scores, weights_of(folds), group, groups, scale)
 
 
+def joined_cells(parts: Sequence[Part], groups: Groups) -> NDArray[np.intp]:
+    """Return the cell of each score among the cells that any part knew."""
+    number_of = {name: number for number, name in enumerate(groups.names)}
+    places = [np.array([number_of[name] for name in known.names], dtype=np.intp) for _, known in parts]
+    return np.concatenate([place[fold.cell_of_score] for place, (fold, _) in zip(places, parts, strict=True)])
+
+
+def clustered_folds(
+    scores: Sequence[Floats],
+    cells: Sequence[NDArray[np.intp]],
+    words: Sequence[Words],
+    groups: Groups,
+    votes: Sequence[Floats] | None = None,
+) -> tuple[tuple[FoldScores, ...], float]:
+    """Return folds of scores with the masses that their clusters share out, and the mass of a new row."""
+    shares = None if votes is None else np.concatenate(votes)
+    weights, unit = masses_of(np.concatenate(cells), np.concatenate(words), shares)
+    scale, starts = None if weights is None else Scale.of(weights), np.cumsum([len(one) for one in scores])[:-1]
+    of_folds: Any = [None] * len(scores) if weights is None else np.split(weights, starts)
+    every = zip(scores, of_folds, cells, words, strict=True)
+    return tuple(FoldScores.weighted(own, mass, cell, groups, scale, word) for own, mass, cell, word in every), unit
+
+
 def weights_of(folds: Sequence[FoldScores]) -> Floats:
     """Return the weight of each score, fold by fold."""
     return np.concatenate([fold.weights for fold in folds if fold.weights is not None])
+
+
+def words_of(folds: Sequence[FoldScores]) -> Words:
+    """Return the cluster of each score, fold by fold."""
+    return np.concatenate([fold.clusters for fold in folds if fold.clusters is not None])

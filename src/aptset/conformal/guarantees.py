@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.checks import FOLDS_WITH_WEIGHTS, refuse_assurance
+from aptset.conformal.clusters import count_clusters
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.measure import Thresholds
 from aptset.conformal.scheme import FoldSizes, Line, Scheme, bound, input_level, sizes_by_group
@@ -16,6 +17,7 @@ from aptset.core.groups import EVERYONE, Groups, Ids
 from aptset.core.levels import CellLevel, Level
 from aptset.core.validate import check_reachable
 from aptset.kernels.counting import rank_at
+from aptset.kernels.rowhash import Words
 
 
 class Promises:
@@ -31,20 +33,31 @@ class Promises:
         Whether rows have weights: promises are then about weights that are right.
     cells : Groups
         The groups, by whose names levels may come.
+    n_clusters : array of int, shape (folds,), optional
+        How many clusters each fold holds out, where rows belong together; ``sizes`` then count clusters, too, and the
+        theorems have clusters in the place of rows (Lee, Barber and Willett 2023 for one cluster per fold).
     """
 
     def __init__(
-        self, scheme: Scheme, sizes: NDArray[np.int64], is_weighted: bool = False, cells: Groups = EVERYONE
+        self,
+        scheme: Scheme,
+        sizes: NDArray[np.int64],
+        is_weighted: bool = False,
+        cells: Groups = EVERYONE,
+        n_clusters: NDArray[np.int64] | None = None,
     ) -> None:
-        self.scheme, self.is_weighted = scheme, is_weighted
+        self.scheme, self.is_weighted, self.has_clusters = scheme, is_weighted, n_clusters is not None
         self._is_split, self._leaves_one_out = len(sizes) == 1, bool((sizes.sum(axis=1) == 1).all())
-        self.groups: list[FoldSizes] = sizes_by_group(sizes)
+        self.groups: list[FoldSizes] = sizes_by_group(sizes, n_clusters)
         self._cells, self._filled = cells, np.flatnonzero(sizes.any(axis=0)).tolist()
 
     @classmethod
     def of(cls, scheme: Scheme, held_out: Thresholds) -> Promises:
         """Return what is promised of scores that were held out."""
-        return cls(scheme, held_out.promised_sizes, held_out.is_weighted, held_out.groups)
+        n_clusters = None
+        if held_out.clusters is not None:
+            n_clusters = np.array([len(np.unique(fold.clusters)) for fold in held_out.folds])
+        return cls(scheme, held_out.promised_sizes, held_out.has_weights, held_out.groups, n_clusters)
 
     @classmethod
     def before_fit(
@@ -55,6 +68,7 @@ class Promises:
         ids: Ids | None,
         columns: NDArray[np.int64],
         is_weighted: bool = False,
+        clusters: Words | None = None,
     ) -> Promises:
         """Return what will be promised once these folds are fitted."""
         group = groups.ids_of_labels(ids, columns)
@@ -63,6 +77,9 @@ class Promises:
         held_out = [fold.held_out for fold in folds]
         if np.bincount(np.concatenate(held_out), minlength=1).max() > 1:  # several judges, one calibration
             held_out = [np.arange(len(columns))]
+        if clusters is not None:
+            sizes = np.array([count_clusters(group[rows], clusters[rows], len(groups.names)) for rows in held_out])
+            return cls(scheme, sizes, False, groups, np.array([len(np.unique(clusters[rows])) for rows in held_out]))
         sizes = np.array([np.bincount(group[rows], minlength=len(groups.names)) for rows in held_out])
         return cls(scheme, sizes, is_weighted, groups)
 
@@ -115,7 +132,7 @@ class Promises:
             level.alphas(self._cells)
             if level.assurance is not None and (not self._is_split or self.scheme.combine.holds_all_models):
                 refuse_assurance("for several models")
-            if level.assurance is not None and self.is_weighted:
+            if level.assurance is not None and (self.is_weighted or self.has_clusters):
                 refuse_assurance("with weights or clusters")
 
     def input_level(self, alpha: Fraction) -> Fraction:

@@ -340,7 +340,7 @@ def warn_of_weights(
 
 def effective_in_words(measure: Thresholds) -> str:
     """Return the effective size, the smallest one of several groups; nothing where all rows weigh the same."""
-    if not measure.is_weighted:
+    if not measure.has_weights:
         return ""
     least = "" if measure.groups.kind == "all" else "at least "
     return f"{least}{measure.effective_sizes.min():.4g}"
@@ -348,13 +348,13 @@ def effective_in_words(measure: Thresholds) -> str:
 
 def refuse_weighted(measure: Thresholds, why: str) -> None:
     """Refuse what does not hold, or was not built, for scores with weights."""
-    if measure.is_weighted:
+    if measure.has_weights:
         refuse_with_weights(why)
 
 
 def same_kind_of_weights(one: Any, other: Any) -> bool:
     """Tell whether rows of both have weights of their own, or labels the same ones, or all weigh the same."""
-    if not one.is_weighted or not other.is_weighted:
-        return not one.is_weighted and not other.is_weighted
+    if not one.has_weights or not other.has_weights:
+        return not one.has_weights and not other.has_weights
     first, second = (np.zeros(0) if each.ratios is None else each.ratios for each in (one, other))
     return np.array_equal(first, second) and one.corrects == other.corrects

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, Protocol, final
@@ -19,8 +19,17 @@ from numpy.typing import NDArray
 
 from aptset.conformal import importance
 from aptset.conformal.checks import check_level_offered, check_offers, refuse_on_device
+from aptset.conformal.clusters import Clusters, check_one_fold_each, count_clusters
 from aptset.conformal.conditional_quantile import ConditionalQuantile
-from aptset.conformal.fold_scores import FoldScores, Part, join_folds, weights_of
+from aptset.conformal.fold_scores import (
+    FoldScores,
+    Part,
+    clustered_folds,
+    join_folds,
+    joined_cells,
+    weights_of,
+    words_of,
+)
 from aptset.conformal.importance import Scale, Whole, check_new_weights, rows_of
 from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import EVERYONE, ONE_CELL, Groups, Ids, Overlap, of_one_group
@@ -54,11 +63,26 @@ def join_overlaps(several: Sequence[Overlap | None]) -> Overlap | None:
 
 def join_measures(folds: Sequence[Sequence[Part]], groups: Groups, like: Measure) -> Measure:
     """Return scores of other rows, fold by fold, as if all rows had been calibrated at once."""
+    if like.clusters is not None:
+        return _join_clusters(folds, groups, like.clusters)
     scale = None
     if like.is_weighted:
         scale = Scale.of(weights_of([fold for parts in folds for fold, _ in parts]))
     joined = tuple(join_folds(parts, groups, scale) for parts in folds)
     return Measure(joined, groups, None, like.ratios, like.corrects)
+
+
+def _join_clusters(folds: Sequence[Sequence[Part]], groups: Groups, like: Clusters) -> Measure:
+    """Return the scores of other rows with the masses of all: a cluster may have rows in several parts of a fold."""
+    every = [[fold for fold, _ in parts] for parts in folds]
+    words, cells = [words_of(several) for several in every], [joined_cells(parts, groups) for parts in folds]
+    check_one_fold_each(np.concatenate(words), np.repeat(np.arange(len(words)), [*map(len, words)]), like.noun)
+    votes = None
+    if like.are_votes:
+        votes = [np.concatenate([np.ones(len(f)) if f.weights is None else f.weights for f in fs]) for fs in every]
+    scores = [np.concatenate([fold.unsorted for fold in several]) for several in every]
+    joined, unit = clustered_folds(scores, cells, words, groups, votes)
+    return Measure(joined, groups, clusters=replace(like, unit=unit))
 
 
 class Thresholds(ABC):
@@ -71,6 +95,7 @@ class Thresholds(ABC):
     folds: Any = ()  # the scores of each fold; nothing where none were kept
     ratios: Floats | None = None  # the weight of each label, where labels decide it
     corrects: bool = False  # whether columns of probabilities are multiplied by the ratios
+    clusters: Clusters | None = None  # where rows belong together
     p_values: Any = None  # from rows, ids and test mass to the p-value of every label, and the first bad row or -1
     merge: Any = None  # with others of the same kind, of other rows
 
@@ -107,8 +132,15 @@ class Thresholds(ABC):
 
     @cached_property
     def n(self) -> int:
-        """Number of calibration rows."""
+        """Number of calibration rows; of clusters, where rows belong together."""
+        if self.clusters is not None:
+            return len(np.unique(words_of(self.folds)))
         return sum(map(len, self.folds)) if self.folds else int(self.sizes.sum())
+
+    @property
+    def rows(self) -> int:
+        """Number of calibration rows."""
+        return self.n if self.clusters is None or self.clusters.are_votes else sum(map(len, self.folds))
 
     @cached_property
     def overlapping(self) -> ConditionalQuantile | None:
@@ -124,6 +156,11 @@ class Thresholds(ABC):
     def is_weighted(self) -> bool:
         """Whether calibration rows have masses of their own."""
         return bool(self.folds) and self.folds[0].weights is not None
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether importance weights were given: promises are about weights that are right, and no rank is known."""
+        return self.is_weighted and self.clusters is None
 
     @property
     def weights(self) -> Floats:
@@ -144,7 +181,7 @@ class Thresholds(ABC):
     @cached_property
     def effective_sizes(self) -> Floats:
         """So many rows of equal mass would say as much about the coverage, in each cell: W^2 / sum w^2."""
-        if not self.is_weighted:
+        if not self.has_weights:
             return self.sizes.astype(np.float64)
         weights = self.weights / self._scale.largest
         cell = np.concatenate([fold.cell_of_score for fold in self.folds])
@@ -158,10 +195,12 @@ class Thresholds(ABC):
 
     def test_mass(self, weights: Any, n_rows: int) -> Whole | None:
         """Return the mass that new rows, (rows, 1), or labels, (1, labels), bring; None where each brings one."""
-        if not self.is_weighted:
+        if not self.has_weights:
             if weights is not None:
                 check_new_weights(weights, n_rows, are_wanted=False)
-            return None
+            if self.clusters is None or not self.is_weighted:
+                return None
+            return self._scale.whole(np.array([[self.clusters.unit]]))
         own = check_new_weights(weights, n_rows, self.ratios is None, "with label_weights, which say it all")
         if own is not None:
             return self._scale.whole(own)[:, None]
@@ -170,7 +209,7 @@ class Thresholds(ABC):
 
     def thresholds(self, levels: Sequence[Level], cells: NDArray[Any], mass: Whole | None = None) -> Floats:
         """Return the thresholds of cells, an index that broadcasts: (levels, 1 or rows, 1 or labels)."""
-        if mass is not None:
+        if mass is not None and self.clusters is None:
             of_mass = partial(self._of_mass, cells=cells, mass=mass)
             return np.array([self.by_alpha(level, cells, of_mass) for level in levels])
         if self.overlapping is not None:
@@ -230,14 +269,17 @@ class Thresholds(ABC):
             sizes = self.size_of_group
         else:
             ids, sizes = self.resolve_groups(groups, n_rows)
-        if self.is_weighted or weights is not None:
-            mass = self.test_mass(weights, n_rows)
-            if levels and mass is not None:
-                importance.warn_of_weights(self, sizes, ids, levels, mass, stacklevel + 1)
-            return ids, mass
-        if levels:
-            warn_if_too_few(sizes, levels, self.groups, stacklevel + 1, n_filled=self.n_filled)
-        return ids, None
+        mass = self.test_mass(weights, n_rows) if self.is_weighted or weights is not None else None
+        if levels and self.has_weights and mass is not None:
+            importance.warn_of_weights(self, sizes, ids, levels, mass, stacklevel + 1)
+        elif levels:
+            warn_if_too_few(sizes, levels, self.groups, stacklevel + 1, None, self.n_filled, self.counted)
+        return ids, mass
+
+    @property
+    def counted(self) -> str:
+        """What sizes count, in words."""
+        return "samples" if self.clusters is None else self.clusters.nouns
 
     @cached_property
     def n_filled(self) -> int:
@@ -283,10 +325,14 @@ class Measure(Thresholds):
     judges: NDArray[np.bool_] | None = None
     ratios: Floats | None = None
     corrects: bool = False
+    clusters: Clusters | None = None
 
     @property
     def sizes_of_folds(self) -> NDArray[np.int64]:
-        """Number of calibration rows of each cell in each fold, (folds, cells)."""
+        """Number of calibration rows, or of clusters, of each cell in each fold, (folds, cells)."""
+        if self.clusters is not None:
+            n_cells = len(self.groups.names)
+            return np.array([count_clusters(fold.cell_of_score, words_of([fold]), n_cells) for fold in self.folds])
         return np.array([np.diff(fold.offsets) for fold in self.folds])
 
     @property
@@ -320,6 +366,12 @@ class Measure(Thresholds):
         if self.overlapping is not None:
             numbers = np.arange(len(self.groups.names), dtype=np.int32)
             return np.append(self.overlapping.thresholds(numbers, self._plain(level)), np.inf)
+        if self.clusters is not None and self.is_weighted:
+            cells = np.arange(len(self.groups.names))[:, None]
+            mass = self.test_mass(None, 1)
+            assert mass is not None
+            of_cells = self.by_alpha(level, cells, partial(self._of_mass, cells=cells, mass=mass))
+            return np.append(of_cells[:, 0], np.inf)
         pooled = self.pooled()
         *ranks, _ = self.ranks(level)
         return np.array([*(pooled.of_rank(cell, rank) for cell, rank in enumerate(ranks)), np.inf])

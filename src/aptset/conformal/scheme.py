@@ -40,9 +40,14 @@ class FoldSizes(NamedTuple):
         return sum(self.held_out)
 
 
-def sizes_by_group(sizes: NDArray[np.int64]) -> list[FoldSizes]:
-    """Return the sizes of each group that has a row, from a matrix (folds, groups)."""
-    kinds, counts = np.unique(sizes, axis=0, return_counts=True) if len(sizes) > 1 else (sizes, np.ones(1, np.int64))
+def sizes_by_group(sizes: NDArray[np.int64], of_folds: NDArray[np.int64] | None = None) -> list[FoldSizes]:
+    """Return the sizes of each group that has a row, from a matrix (folds, groups).
+
+    Clusters may have rows in several groups: ``of_folds`` has how many each fold holds, which folds of one kind share.
+    """
+    told = sizes if of_folds is None else np.column_stack([sizes, of_folds])
+    kinds, counts = np.unique(told, axis=0, return_counts=True) if len(sizes) > 1 else (told, np.ones(1, np.int64))
+    kinds = kinds[:, : sizes.shape[1]]
     splits = []
     for column, of_kinds in zip(sizes.T, kinds.T, strict=True):
         has_some = of_kinds > 0

@@ -238,11 +238,13 @@ def warn_if_too_few(
     stacklevel: int = 3,
     levels: Sequence[Level] | None = None,
     n_filled: int = 1,
+    counted: str = "samples",
 ) -> None:
     """Say once that sets hold every label because their calibration samples, or those of some groups, are too few.
 
     ``sizes`` are those of the cells that the new rows can be in. ``levels`` are the input levels at which calibration
-    runs, where they are not the levels that were asked for; ``n_filled`` is the number of cells that have rows.
+    runs, where they are not the levels that were asked for; ``n_filled`` is the number of cells that have rows,
+    and ``counted`` is what sizes count.
     """
     plain = [level for level in alphas if type(level) is Fraction]
     if levels is None and len(plain) == len(alphas) and min(sizes.values(), default=0) >= size_needed(min(plain)):
@@ -263,6 +265,7 @@ def warn_if_too_few(
         ]
         more = f" and {len(short) - 8} more" if len(short) > 8 else ""
         few = f"{of_what} with too few calibration samples for {what}: {', '.join(shown)}{more}"
+    few, effect = (text.replace(" samples", f" {counted}", 1) for text in (few, effect))
     warnings.warn(f"{few}{enough}, {effect}", stacklevel=stacklevel)
 
 

@@ -44,7 +44,7 @@ def check_both_sides(was_given: bool, is_given: bool) -> None:
         )
 
 
-def column_or_values(ids: Any, table: Any) -> Any:
+def column_or_values(ids: Any, table: Any, name: str = "ids") -> Any:
     """Return the ids themselves, or the column of a data frame that a text names."""
     if not isinstance(ids, str):
         return ids
@@ -52,29 +52,36 @@ def column_or_values(ids: Any, table: Any) -> Any:
     if values is None:
         where = f"The columns are {names_of_columns(table)}." if is_table(table) else "There is no data frame."
         raise ValueError(
-            f"ids must be one id per row, or name a column of a data frame; got {ids!r}. {where} For the index of a "
-            "data frame pass ids=frame.index."
+            f"{name} must be one id per row, or name a column of a data frame; got {ids!r}. {where} For the index of a "
+            f"data frame pass {name}=frame.index."
         )
     return values
 
 
-def check_ids(ids: Any, n_rows: int, least_distinct: float, fewest: int = _FEWEST_ROWS) -> NDArray[Any] | None:
+def check_ids(
+    ids: Any,
+    n_rows: int,
+    least_distinct: float,
+    fewest: int = _FEWEST_ROWS,
+    name: str = "ids",
+    way_out: str = "Give every row an id of its own.",
+) -> NDArray[Any] | None:
     """Return the ids as an array; refuse missing ones and, from so many rows on, a column that is hardly an id."""
     if ids is None:
         return None
-    refuse_masked(ids, "ids")
+    refuse_masked(ids, name)
     ids = np.asarray(on_host(ids)) if is_tensor(ids) or is_on_device(ids) else ids
     values = ids if isinstance(ids, np.ndarray) and ids.dtype != object else as_objects(plain_list(ids))
     if values.ndim != 1:
-        raise ValueError(f"ids must be 1-D, one id per row; got shape {values.shape}.")
-    check_length(values, n_rows, "ids")
+        raise ValueError(f"{name} must be 1-D, one id per row; got shape {values.shape}.")
+    check_length(values, n_rows, name)
     odd = next((v for v in values if isinstance(v, list | dict | set)), None) if values.dtype == object else None
     if odd is not None:
-        raise TypeError(f"ids must hold one number, text or other plain value per row; got {odd!r}.")
+        raise TypeError(f"{name} must hold one number, text or other plain value per row; got {odd!r}.")
     missing = _missing(values)
     if missing.any():
         row = int(np.argmax(missing))
-        raise ValueError(f"ids must not be missing; got {values[row]!r} in row {row}. Give every row an id of its own.")
+        raise ValueError(f"{name} must not be missing; got {values[row]!r} in row {row}. {way_out}")
     if n_rows >= fewest and least_distinct > 0:
         refuse_few_ids(_count_distinct(values), n_rows, least_distinct)
     return values

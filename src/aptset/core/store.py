@@ -75,6 +75,7 @@ class Field(NamedTuple):
     kind: Any
     rule: str = ""
     holds: Callable[[Any], Any] = lambda value: True
+    optional: bool = False  # left out of a file where it is None
 
     def fits(self, value: Any) -> bool:
         """Tell whether a value has the type; true and false are no numbers."""
@@ -171,6 +172,7 @@ class Store(NamedTuple):
                 )
             raise unknown_kind(path, self.what, facts["kind"])
         fields = self.schemas[facts["kind"]].fields if isinstance(facts.get("kind"), str) else {"kind": Field(str)}
+        facts |= {name: None for name, field in fields.items() if field.optional and name not in facts}
         wrong = [name for name, field in fields.items() if name not in facts or not field.fits(facts[name])]
         if wrong or facts["format"] < 1:
             raise damaged(path, f"its metadata is incomplete ({', '.join(wrong or ['format'])})", self.remedy)

@@ -97,7 +97,7 @@ class ConformalClassifier(Answering):
     models_ : list of classifiers
         The fitted clone of the estimator for each fold.
     n_calibration_ : int
-        Number of calibration samples.
+        Number of calibration samples; of clusters, where rows belong together.
     conformity_ : score
         The score that was calibrated: what a name stands for, or what "auto" chose.
     unseen_label_chance_ : float
@@ -170,6 +170,7 @@ class ConformalClassifier(Answering):
         groups: ArrayLike | None = None,
         u: ArrayLike | None = None,
         ids: Any = None,
+        clusters: Any = None,
         **fit_params: Any,
     ) -> ConformalClassifier:
         """Train and calibrate.
@@ -189,6 +190,10 @@ class ConformalClassifier(Answering):
             One id per row: u then comes from the id alone. A text names a column of the data frame X, which stays among
             the features (pass ``ids=X.pop("name")`` to take it out); an index that names the rows is passed as
             ``ids=X.index``.
+        clusters : array or name of a column, optional
+            For rows that belong together, such as images of one patient: the id of each row's cluster, as in
+            :func:`calibrate`. A text names a column of the data frame X, which does not go to the estimator. No cluster
+            trains and calibrates the same model: splits and folds are made of whole clusters.
         **fit_params : dict
             Passed to the estimator's ``fit``; values with one entry per sample are cut to the rows that train.
             ``sample_weight`` therefore weighs the training only, never the calibration.
@@ -199,7 +204,7 @@ class ConformalClassifier(Answering):
             The fitted classifier itself.
         """
         alpha = self._asked_one(None, None)
-        rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params))
+        rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params), clusters)
         self._levels([alpha], promises)  # a promise that cannot be kept is refused before anything is fitted
         warn_unseen_labels(rule.unseen_label_chance, strictest([alpha]))
         return self._keep(fit(rule, training, self.n_jobs, self.progress))
@@ -218,6 +223,7 @@ class ConformalClassifier(Answering):
         ids: Any = None,
         ids_new: Any = None,
         assurance: float | Assurance | None = None,
+        clusters: Any = None,
         **fit_params: Any,
     ) -> PredictionSets | list[PredictionSets]:
         """Train, calibrate and predict in one go: each fold's model is fitted, used and dropped.
@@ -227,7 +233,7 @@ class ConformalClassifier(Answering):
 
         Parameters
         ----------
-        X, y, groups, u, ids
+        X, y, groups, u, ids, clusters
             As in ``fit``.
         X_new, alpha, assurance
             As in ``predict_set``.
@@ -237,7 +243,7 @@ class ConformalClassifier(Answering):
             As in ``fit``.
         """
         alphas, is_sequence = self._asked(alpha, assurance)
-        rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params))
+        rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params), clusters)
         levels = self._levels(alphas, promises)
         warn_unseen_labels(rule.unseen_label_chance, strictest(alphas))
         samples, values = rule.samples(X_new, groups_new, u_new, ids_new)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _num_samples
 from aptset import AcceptanceThreshold, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.conformal.aggregation import Tally, chunks
+from aptset.conformal.clusters import promise_about
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import Whole, effective_in_words, warn_of_weights
 from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one_model
@@ -26,6 +27,7 @@ from aptset.core.levels import CellLevel, Level, warn_if_too_few
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.randomization import Chance, NewU, check_first_row, check_ids, column_or_values
 from aptset.core.row_seeds import row_seeds
+from aptset.core.tables import is_table, without_column
 from aptset.estimator import fitting
 from aptset.estimator.decisions import Decisions, confidence_and_u
 from aptset.kernels.formula import Floats
@@ -61,6 +63,12 @@ class Rule:
     classes: NDArray[Any]
     unseen_label_chance: float = 0.0
     weighing: Callable[[Any], Any] | None = None
+    cluster_column: str | None = None  # of X, which no model sees
+
+    def features(self, X: Any) -> Any:
+        """Return X as models see it: without the column of clusters, if it is there."""
+        column = self.cluster_column
+        return without_column(X, column) if column is not None and is_table(X) and column in X.columns else X
 
     @property
     def randomized(self) -> bool:
@@ -80,7 +88,7 @@ class Rule:
 
         Rows may be a piece of a longer table that starts at ``first_row``; copies depend on where they stand.
         """
-        (X,) = indexable(X)
+        (X,) = indexable(self.features(X))
         n = _num_samples(X)
         check_some_rows(n)
         start = check_first_row(first_row, BLOCK_ROWS)
@@ -155,17 +163,20 @@ class Fitted:
         """Say once if calibration samples are too few for some of the new ones."""
         sizes = self.held_out.resolve_groups(values, len(samples))[1]
         mass = self.mass(samples)
-        if mass is not None:
+        if mass is not None and self.held_out.has_weights:
             warn_of_weights(self.held_out, sizes, samples.ids, alphas, mass, stacklevel)
         else:
-            warn_if_too_few(sizes, alphas, self.rule.groups, stacklevel, levels, self.held_out.n_filled)
+            counted = (self.held_out.n_filled, self.held_out.counted)
+            warn_if_too_few(sizes, alphas, self.rule.groups, stacklevel, levels, *counted)
 
     def in_words(self) -> str:
         """Say how it was calibrated."""
         n, n_folds = self.held_out.n, len(self.held_out.folds)
         size = effective_in_words(self.held_out)
         size = f" ({size} effective)" if size else ""
-        return f"{self.rule.scheme.name}, {n} samples{size}" + (f" in {n_folds} folds" if n_folds > 1 else "")
+        clusters = self.held_out.clusters
+        what = f" samples{size}" if clusters is None else f" {clusters.nouns} ({self.held_out.rows} rows)"
+        return f"{self.rule.scheme.name}, {n}{what}" + (f" in {n_folds} folds" if n_folds > 1 else "")
 
     def promise_in_words(self, level: Level) -> str:
         """Say what is promised at an input level."""
@@ -177,7 +188,8 @@ class Fitted:
             promise = f"promises coverage >= {', '.join(f'{part:.4g} of {name}' for name, part in promised.items())}"
         else:
             runs_at = level if isinstance(level, Fraction) else level.strictest
-            promise = f"promises coverage >= {promised:.4g}, level {float(runs_at):.4g}"
+            about = promise_about(self.held_out.clusters)
+            promise = f"promises coverage >= {promised:.4g}{about}, level {float(runs_at):.4g}"
         if isinstance(level, CellLevel) and level.assurance is not None:
             promise += f", {level.assurance} that this calibration keeps it"
         promise += ", if the weights are right" if self.promises.is_weighted else ""
@@ -321,4 +333,5 @@ class SetsOfPieces:
             check_ids(np.concatenate(self._seeds), self.rows, least_distinct=0.05, fewest=100)
         if not self._fitted.promises.is_weighted:  # of weights, pieces have told
             held_out = self._fitted.held_out
-            warn_if_too_few(self._met, self._alphas, held_out.groups, 3, self._levels, held_out.n_filled)
+            counted = (held_out.n_filled, held_out.counted)
+            warn_if_too_few(self._met, self._alphas, held_out.groups, 3, self._levels, *counted)

@@ -20,6 +20,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _is_arraylike, _num_samples
 
 from aptset.conformal.aggregation import Tally, on_mean_grid
+from aptset.conformal.clusters import Clusters
 from aptset.conformal.fold_scores import Fold, FoldScores, score_fold, scores_of
 from aptset.conformal.importance import Scale, check_some_weight, check_weights
 from aptset.conformal.measure import Measure
@@ -144,6 +145,8 @@ class Training:
     fit_params: dict[str, Any]
     places: NDArray[np.intp] | None = None  # of each row in the order in which they train; None: as they came
     combine: type[Tally] = Tally
+    words: Words | None = None  # of the cluster of each row, where rows belong together
+    clusters: Clusters | None = None
 
     def __call__(self, f: int) -> tuple[Any, Any]:
         """Fit fold f and return its model with what is to be remembered of its held-out rows."""
@@ -174,22 +177,24 @@ class Training:
         samples, columns = self.samples.some(fold.held_out), columns_of(self.y[fold.held_out], self.classes)
         nothing = np.zeros((0, len(self.classes)))  # few rows: a bag may hold them all, and models take no empty X
         rows = samples.under(model, self.classes) if len(samples) else samples.rows(nothing)
-        if samples.weights is None:
+        if samples.weights is None and self.words is None:
             return self.combine.remember(score_fold(rows, columns, samples.ids, self.groups, OF_ESTIMATOR), rows)
         group, scores = self.groups.ids_of_labels(samples.ids, columns), scores_of(rows, columns, OF_ESTIMATOR)
-        return FoldScores.weighted(scores, samples.weights, group, self.groups, self.scale)
+        words = None if self.words is None else self.words[fold.held_out]
+        return FoldScores.weighted(scores, samples.weights, group, self.groups, self.scale, words)
 
     @cached_property
-    def scale(self) -> Scale:
-        """From weights to whole numbers: that of all rows that calibrate."""
-        assert self.samples.weights is not None
+    def scale(self) -> Scale | None:
+        """From weights to whole numbers: that of all rows that calibrate; None where rows count alike."""
+        if self.samples.weights is None:
+            return None
         held_out = np.concatenate([fold.held_out for fold in self.folds])
         return Scale.of(check_some_weight(self.samples.weights[held_out], "what weights returns"))
 
     def join(self, kept: list[Any]) -> Measure:
         """Put together what was remembered of all folds."""
-        if self.samples.weights is not None:
-            return Measure(tuple(kept), self.groups)
+        if self.samples.weights is not None or self.words is not None:
+            return Measure(tuple(kept), self.groups, clusters=self.clusters)
         return self.combine.assemble(kept, self.folds, len(self.y), self._score, self.groups)
 
     def _score(self, probabilities: Floats) -> tuple[Floats, NDArray[np.intp]]:

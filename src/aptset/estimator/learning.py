@@ -14,18 +14,27 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
 
-from aptset import Adaptive, PredictionSets, Split
+from aptset import Adaptive, CVPlus, JackknifePlus, PredictionSets, Split
 from aptset.calibration.trials import Tuning, choose
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_bag_count
+from aptset.conformal.clusters import (
+    OVERLAPPING_CLUSTERS,
+    Clusters,
+    check_clusters_alone,
+    check_scheme_of_clusters,
+    count_clusters,
+    masses_of,
+)
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import check_weighing, check_weights_of_scheme
 from aptset.conformal.scheme import Scheme, opens_ensemble
 from aptset.conformal.schemes.bootstrap import number_of_bags
-from aptset.conformal.schemes.cross import random_folds
+from aptset.conformal.schemes.cross import folds_of_splitter
 from aptset.core import validate
+from aptset.core.clusters import Membership, check_clusters, plural
 from aptset.core.group_values import check_group_values
 from aptset.core.groups import EVERYONE, Groups, groups_overlap, is_pair
 from aptset.core.labels import as_labels, check_hashable, columns_of, hashable, in_order, some
@@ -35,6 +44,7 @@ from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.randomization import Chance, check_ids, column_or_values
 from aptset.core.row_seeds import id_seeds, row_seeds
 from aptset.core.runner import with_bar
+from aptset.core.tables import without_column
 from aptset.core.validate import check_choice, check_generator, draw_key
 from aptset.estimator import fitting
 from aptset.estimator.checks import check_estimator_can, check_one_kind, check_training_data
@@ -170,6 +180,7 @@ def set_aside_and_choose(
     key: int,
     generator: np.random.Generator,
     ids: NDArray[Any] | None = None,
+    members: Membership | None = None,
 ) -> Rest:
     """Draw the rows that choose, let them choose, and return the others.
 
@@ -177,11 +188,12 @@ def set_aside_and_choose(
     trained on them, out of fold. So whatever calibration follows on the other rows, its theorem applies as it stands.
     """
     tuning = Tuning(strictest([check_level(settings.alpha)]))
-    reserved = tuning.reserve(len(y), generator)
+    reserved = tuning.reserve(len(y), generator, members)
     chosen, rest = np.flatnonzero(reserved), np.flatnonzero(~reserved)
     some_X, some_y = fitting.take(X, chosen), y[chosen]
     some_params = _check_method_params(X, fit_params, indices=chosen)
-    probabilities = _out_of_fold(settings, some_X, some_y, classes, some_params, key, generator)
+    inside = None if members is None else members.some(chosen)
+    probabilities = _out_of_fold(settings, some_X, some_y, classes, some_params, key, generator, inside)
     uniforms = None if settings.randomized else np.ones(len(some_y))
     seeds = row_seeds(some_X, key) if ids is None else id_seeds(ids[chosen], key)
     tolerance = tolerance_of(probabilities)
@@ -198,11 +210,12 @@ def _out_of_fold(
     fit_params: dict[str, Any],
     key: int,
     generator: np.random.Generator,
+    members: Membership | None = None,
 ) -> NDArray[np.generic]:
     """Return the probabilities of each row under a model that was not trained on it."""
     if fitting.is_frozen(settings.estimator):
         return fitting.probabilities_of(settings.estimator, X, classes)
-    folds = random_folds(len(y), _FOLDS, generator)
+    folds = folds_of(CVPlus(_FOLDS), X, y, members, generator)
     drawn = generator.integers(2**63, size=_FOLDS).tolist()
     seeds = drawn if settings.random_state is not None else [None] * _FOLDS
     samples = fitting.Samples(X, row_seeds(X, key), None, None, formula_of(Adaptive()), key)
@@ -296,8 +309,73 @@ def warn_trained_anew(estimator: Any) -> None:
         return
 
 
+def folds_of_clusters(
+    scheme: Scheme, X: Any, y: NDArray[Any], members: Membership, generator: np.random.Generator
+) -> list[Fold]:
+    """Return folds of whole clusters: those that the scheme makes of as many rows as there are clusters.
+
+    A scheme that looks at the rows, such as one with a splitter, makes its own, which must cut no cluster.
+    """
+    numbers, nouns = members.numbers(), plural(members.noun)
+    n, n_folds, splitter = int(numbers.max()) + 1, getattr(scheme, "n_folds", None), getattr(scheme, "splitter", None)
+    if splitter is not None:
+        folds = folds_of_splitter(splitter, X, y, generator, numbers)
+    elif not isinstance(scheme, Split | CVPlus | JackknifePlus):
+        folds = scheme.folds(X, y, generator)
+    else:
+        folds = []
+    if folds:
+        for number, fold in enumerate(folds):
+            check_whole_clusters(numbers, fold.held_out, fold.train_rows(len(y)), number, members.noun)
+        return folds
+    if n < 2 or (isinstance(n_folds, int) and n_folds > n):
+        raise ValueError(
+            f"clusters must be at least as many as there are folds, and 2 for a split: folds hold whole {nouns}; got "
+            f"{n} {nouns}" + (f" for n_folds={n_folds}." if n_folds else ".") + " Pass fewer folds, or more rows."
+        )
+    every = np.arange(n)
+    return [
+        Fold(np.flatnonzero(np.isin(every, fold.held_out)[numbers])) for fold in scheme.folds(every, every, generator)
+    ]
+
+
+def check_whole_clusters(
+    numbers: NDArray[np.intp], held_out: NDArray[np.intp], train: NDArray[np.intp], fold: int, noun: str
+) -> None:
+    """Refuse a fold that trains on rows of a cluster that it holds out."""
+    both = np.intersect1d(numbers[held_out], numbers[train])
+    if len(both):
+        rows = [int(side[np.argmax(numbers[side] == both[0])]) for side in (held_out, train)]
+        raise ValueError(
+            f"folds must hold all rows of a {noun}; fold {fold + 1} holds row {rows[0]} out and trains on row "
+            f"{rows[1]}, which are of one {noun}. Pass calibration='cv+', or CVPlus(splitter=GroupKFold(10))."
+        )
+
+
+def share_out(
+    training: fitting.Training, members: Membership, groups: NDArray[np.intp], column: str | None
+) -> fitting.Training:
+    """Return the training with the mass of each row that calibrates: clusters share theirs out within each cell."""
+    held_out = np.concatenate([fold.held_out for fold in training.folds])
+    masses, unit = masses_of(groups[held_out], members.words[held_out])
+    samples = training.samples
+    if masses is not None:
+        weights = np.zeros(len(samples))
+        weights[held_out] = masses
+        samples = replace(samples, weights=weights)
+    clusters = Clusters(members.noun, unit=unit, column=column)
+    return replace(training, samples=samples, words=members.words, clusters=clusters)
+
+
 def prepare(
-    settings: Any, X: Any, y: Any, passed_groups: Any, u: Any, ids: Any, fit_params: dict[str, Any]
+    settings: Any,
+    X: Any,
+    y: Any,
+    passed_groups: Any,
+    u: Any,
+    ids: Any,
+    fit_params: dict[str, Any],
+    clusters: Any = None,
 ) -> tuple[Rule, fitting.Training, Promises]:
     """Check everything and draw everything random; ``settings`` has the parameters of ConformalClassifier."""
     check_estimator_can(settings.estimator)
@@ -309,6 +387,9 @@ def prepare(
     scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
     check_weighing(settings.weights)
     check_weights_of_scheme(settings.weights is not None, scheme.combine is Tally, f"calibration={scheme.name!r}")
+    if clusters is not None:
+        check_scheme_of_clusters(scheme.combine is Tally, f"calibration={scheme.name!r}")
+        check_clusters_alone(settings.weights, None, None, "clusters")
     generator = check_generator(settings.random_state)
     frozen = fitting.is_frozen(settings.estimator)
     if not frozen:
@@ -317,48 +398,72 @@ def prepare(
     labels = y  # as they came, with the order that a categorical may have
     X, y, classes = check_training_data(settings, X, y, 1 if frozen else 2, settings.classes)
     key = draw_key(generator)
+    members = None if clusters is None else check_clusters(clusters, X, len(y), key)
+    column = clusters if isinstance(clusters, str) else None
+    X = X if column is None else without_column(X, column)
     if frozen:
         check_frozen_calibration(settings.calibration, isinstance(scheme, Split))
         classes = check_frozen(settings.estimator, classes, fit_params)
     if is_auto:
         ids = check_ids(column_or_values(ids, X), len(y), least_distinct=0.5)
-        rest = set_aside_and_choose(settings, X, y, classes, fit_params, key, generator, ids)
+        rest = set_aside_and_choose(settings, X, y, classes, fit_params, key, generator, ids, members)
         score, fit_params = rest.score, rest.fit_params
         X, y, passed_groups, u, ids = rest.of(X, y, passed_groups, u, ids)
+        members = None if members is None else members.some(rest.rows)
     every = Fold(np.arange(len(y)), np.arange(0))  # nothing to train: one fold that holds every row out
-    folds = [every] if frozen else scheme.folds(X, y, generator)
+    folds = [every] if frozen else folds_of(scheme, X, y, members, generator)
     opens = opens_ensemble(scheme)
     estimator = drawn_ensemble(settings.estimator, len(y), fit_params, generator) if opens else settings.estimator
     classes = check_label_space(settings.classes, classes)
     score, columns = for_classes(score, classes, labels), columns_of(y, classes)
-    unseen = _unseen_label_chance(settings, columns, classes, frozen)
+    unseen = _unseen_label_chance(settings, columns, classes, frozen, members)
     values = check_group_values(settings.groups, passed_groups, X, len(y))
     groups = Groups.of(values, passed_groups if is_pair(passed_groups) else settings.groups, classes)
     check_intervals(score, groups.by_label)
     if settings.weights is not None:
         refuse_overlapping(groups.kind, *WITHOUT_WEIGHTS)
+    if members is not None:
+        refuse_overlapping(groups.kind, *OVERLAPPING_CLUSTERS)
     chance = Chance.of(u, ids, settings.randomized)
-    rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen, settings.weights)
+    rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen, settings.weights, column)
     samples, rule = rule.calibration_samples(X, values, u, ids)
     seeds = _seeds_of_folds(settings, len(folds), generator)
     content = X if ids is None else samples.seeds  # rows that have ids go by them
     places = canonical_places(content, y, fit_params, key) if len(folds) > 1 or opens else None
-    promises = Promises.before_fit(scheme, folds, groups, samples.ids, columns, samples.weights is not None)
+    of_rows = (groups, samples.ids, columns, samples.weights is not None, members and members.words)
+    promises = Promises.before_fit(scheme, folds, *of_rows)
     training = fitting.Training(estimator, samples, y, classes, groups, folds, seeds, fit_params)
     training = replace(training, places=places, combine=scheme.combine)
+    if members is not None:
+        training = share_out(training, members, groups.ids_of_labels(samples.ids, columns), column)
     if samples.weights is not None:
         _ = training.scale  # which refuses weights of 0 before anything is fitted
     return rule, training, promises
 
 
-def _unseen_label_chance(settings: Any, columns: NDArray[np.int64], classes: NDArray[Any], frozen: bool) -> float:
-    """Return about the chance that a new row carries a label not among the classes (Good and Turing's estimate)."""
+def folds_of(
+    scheme: Scheme, X: Any, y: NDArray[Any], members: Membership | None, generator: np.random.Generator
+) -> list[Fold]:
+    """Return the folds of a scheme, of rows or of whole clusters."""
+    return scheme.folds(X, y, generator) if members is None else folds_of_clusters(scheme, X, y, members, generator)
+
+
+def _unseen_label_chance(
+    settings: Any, columns: NDArray[np.int64], classes: NDArray[Any], frozen: bool, members: Membership | None
+) -> float:
+    """Return about the chance that a new row carries a label not among the classes (Good and Turing's estimate).
+
+    With clusters it is the chance that a new cluster has such a label: labels that one cluster has were seen once.
+    """
     if settings.classes is not None:
         return 0.0
-    seen_once = classes[np.bincount(columns, minlength=len(classes)) == 1]
+    words = np.arange(len(columns), dtype=np.uint64) if members is None else members.words
+    seen = np.bincount(columns, minlength=len(classes))
+    seen = seen if members is None else count_clusters(columns, words, len(classes))
+    seen_once = classes[seen == 1]
     if frozen:  # it would know some of them without these rows
         seen_once = seen_once[columns_of(seen_once, np.asarray(settings.estimator.classes_)) < 0]
-    return len(seen_once) / (len(columns) + 1)
+    return len(seen_once) / (len(columns if members is None else np.unique(words)) + 1)
 
 
 def _seeds_of_folds(settings: Any, n_folds: int, generator: np.random.Generator) -> list[int | None]:

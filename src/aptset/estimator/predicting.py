@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from aptset import Acceptance, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.conformal.checks import warn_no_promise
+from aptset.conformal.clusters import promised, refuse_guaranteed_clusters
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import refuse_guaranteed
 from aptset.core import validate
@@ -87,6 +88,8 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         if level == "nominal":
             return alphas
         refuse_guaranteed(promises.is_weighted)
+        if promises.has_clusters:
+            refuse_guaranteed_clusters()
         change = promises.input_level
         return [asked.mapped(change) if isinstance(asked, CellLevel) else change(asked) for asked in alphas]
 
@@ -455,7 +458,7 @@ class Answering(Conventions):
 
     def predict_proba(self, X: Any) -> NDArray[np.generic]:
         """Return the probabilities of the fitted model (the mean over folds), one column per entry of ``classes_``."""
-        return mean_probabilities(self._fitted().models, X, self.classes_)
+        return mean_probabilities(self._fitted().models, self.fitted_.rule.features(X), self.classes_)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most likely label of each row."""
@@ -496,7 +499,10 @@ class Answering(Conventions):
         promises: Promises = self.fitted_.promises
         (level,) = self._levels([self._asked_one(alpha, assurance)], promises)
         warn_no_promise(promises.reason_of_nothing(level))
-        return promises.by_name(level)
+        coverage, clusters = promises.by_name(level), self.fitted_.held_out.clusters
+        if isinstance(coverage, dict):
+            return {name: promised(part, clusters) for name, part in coverage.items()}
+        return promised(coverage, clusters)
 
     @overload
     def input_level(self, alpha: float | None = ...) -> float: ...

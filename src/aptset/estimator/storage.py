@@ -13,7 +13,7 @@ import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,8 +25,11 @@ from numpy.typing import NDArray
 from aptset import Gridded, LabelBands, Ordered, Prevalence, Tempered
 from aptset.calibration.storage import chance_facts, check_stored_groups, common_facts
 from aptset.calibration.stored_fields import (
+    CLUSTERS,
     COMMON,
     SCORES,
+    cluster_facts,
+    clusters_from,
     measure_fields,
     n_below,
     score_rules,
@@ -92,6 +95,7 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
             **score_tensors(fitted.held_out),
             **({} if fitted.decisions is None else fitted.decisions.tensors()),
         },
+        **cluster_facts(fitted.held_out),
         "weighing": rule.weighing,
         "n_members": n_members,
         "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
@@ -107,7 +111,9 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     chance = Chance(state["u"], bool(state["randomized"]), float(state["copies"]))
     scheme, score = full_scheme(state["scheme"], where), full_score(state["score"], where)
     unseen = float(state["unseen_label_chance"])
+    clusters = state.get("clusters")
     rule = Rule(scheme, score, int(state["key"]), chance, setting, groups, classes, unseen, state.get("weighing"))
+    rule = replace(rule, cluster_column=clusters and clusters["column"])
     models = [
         model if columns is None else LabelledModel(model, classes[np.asarray(columns, dtype=np.intp)])
         for model, columns in zip(state["models"], state["labels"], strict=True)
@@ -115,6 +121,8 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     if state["n_members"]:
         models = [Member(models[0], number) for number in range(state["n_members"])]
     tensors = state["tensors"]
+    if clusters is not None:
+        return Fitted(rule, clusters_from(where, clusters, tensors, groups), models, decisions_of(tensors))
     return Fitted(rule, scores_from(tensors, groups), models, decisions_of(tensors))
 
 
@@ -240,6 +248,7 @@ STORE = Store(
             {
                 **COMMON,
                 "n": n_below(2**31),
+                **CLUSTERS,
                 "scheme": Field(dict),
                 "settings": Field(dict),
                 "group_setting": Field(str | int | list | None),
@@ -341,6 +350,7 @@ def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -
     return {
         **common_facts(rule.score, rule.classes, fitted.held_out, rule.key, rule.chance),
         "n": of_measure["n"],
+        **cluster_facts(fitted.held_out),
         "scores_hash": of_measure["scores_hash"],
         "settings": {name: _plain(value) for name, value in settings.items()},
         "group_setting": _plain(state["group_setting"]),

@@ -66,8 +66,7 @@ def coverage_by(
     >>> {label: float(value) for label, value in by_label.items()}
     {'a': 0.5, 'b': 1.0}
     """
-    sums, sure = Outcome.of(sets, labels, classes).sums(by), check_confidence(confidence)
-    return dict(zip(sums.names, shares_of_counts(sums.covered, sums.rows, sure), strict=True))
+    return Outcome.of(sets, labels, classes).shares_covered(by, confidence)
 
 
 def check_level(level: Any, alpha: Fraction | None) -> float:
@@ -122,6 +121,8 @@ def size_stratified_coverage(
     {1: 0.5, 2: 1.0}
     """
     outcome = Outcome.of(sets, labels, classes)
+    if bins is None and outcome.clusters is not None:
+        return outcome.shares_covered(outcome.sizes, confidence)
     if bins is None:
         sizes, rows, covered = outcome.counts_of_sizes()
         return dict(zip(sizes, shares_of_counts(covered, rows, check_confidence(confidence)), strict=True))
@@ -153,11 +154,19 @@ def coverage_gap(
     >>> float(aptset.coverage_gap([["a"], ["a", "b"], ["b"]], ["a", "b", "a"]))
     0.5
     """
-    sums = Outcome.of(sets, labels, classes).sums(by)
-    target = None if alpha is None else 1 - levels_by_name(alpha, sums.names)
-    return gap_of_counts(
-        list(zip(sums.covered.tolist(), sums.rows.tolist(), strict=True)), target, check_confidence(confidence)
-    )
+    outcome, sure = Outcome.of(sets, labels, classes), check_confidence(confidence)
+    if outcome.clusters is None:
+        sums = outcome.sums(by)
+        target = None if alpha is None else 1 - levels_by_name(alpha, sums.names)
+        return gap_of_counts(list(zip(sums.covered.tolist(), sums.rows.tolist(), strict=True)), target, sure)
+    shares = outcome.shares_covered(by, _each(sure, len(outcome.parts(by))))
+    target = None if alpha is None else 1 - levels_by_name(alpha, list(shares))
+    return _gap_of_shares(list(shares.values()), target)
+
+
+def _each(confidence: float, n: int) -> float:
+    """Return the confidence of each of n intervals that hold at once with the wanted one (Bonferroni)."""
+    return 1 - (1 - confidence) / max(1, n)
 
 
 def levels_by_name(alpha: Any, names: Sequence[Any]) -> Floats:
@@ -179,12 +188,18 @@ def gap_of_counts(counts: list[tuple[int, int]], target: float | Floats | None, 
     if not counts:
         return Estimate(math.nan, 0.0, 1.0, 0)
     # All intervals hold at once with the wanted confidence, so what they allow for the gap does too.
-    each, n = 1 - (1 - confidence) / len(counts), sum(rows for _, rows in counts)
     covered, rows = np.array(counts).T
-    shares = shares_of_counts(covered, rows, each)
+    return _gap_of_shares(shares_of_counts(covered, rows, _each(confidence, len(counts))), target)
+
+
+def _gap_of_shares(shares: list[Estimate], target: float | Floats | None) -> Estimate:
+    """Return the gap over coverages whose intervals hold at once."""
+    if not shares:
+        return Estimate(math.nan, 0.0, 1.0, 0)
+    n = sum(share.n for share in shares)
     values, low, high = (np.array([get(s) for s in shares]) for get in (float, lambda s: s.low, lambda s: s.high))
     if target is None:
-        widest = high.max() - low.min() if len(counts) > 1 else 0.0
+        widest = high.max() - low.min() if len(shares) > 1 else 0.0
         return Estimate(np.ptp(values), max(0.0, low.max() - high.min()), widest, n)
     nearest = np.maximum(np.maximum(low - target, target - high), 0.0)
     furthest = np.maximum(high - target, target - low)
@@ -205,7 +220,10 @@ def macro_coverage(
     >>> float(aptset.coverage(sets, ["a", "a", "a", "b"])), float(aptset.macro_coverage(sets, ["a", "a", "a", "b"]))
     (0.75, 0.5)
     """
-    sure, counts = check_confidence(confidence), Outcome.of(sets, labels, classes).counts()
+    sure, outcome = check_confidence(confidence), Outcome.of(sets, labels, classes)
+    if outcome.clusters is not None:
+        return _mean_of_shares(outcome, sure)
+    counts = outcome.counts()
     n = sum(rows for _, rows in counts)
     if len(counts) < 2:
         return share_of_count(sum(covered for covered, _ in counts), n, sure)
@@ -214,6 +232,17 @@ def macro_coverage(
     steps = math.fsum(1 / rows for _, rows in counts) / len(counts) ** 2
     half = math.sqrt(math.log(2 / (1 - sure)) / 2 * steps)
     return Estimate(value, max(0.0, value - half), min(1.0, value + half), n)
+
+
+def _mean_of_shares(outcome: Outcome, confidence: float) -> Estimate:
+    """Return the mean coverage of labels over clusters, with what intervals that hold at once allow for it."""
+    shares = list(outcome.shares_covered("label", _each(confidence, len(outcome.parts("label")))).values())
+    if not shares:
+        return Estimate(math.nan, 0.0, 1.0, 0)
+    value, low, high = (
+        float(np.mean(ends)) for ends in zip(*((one, one.low, one.high) for one in shares), strict=True)
+    )
+    return Estimate(value, low, high, sum(share.n for share in shares))
 
 
 def labels_below(
@@ -251,18 +280,18 @@ def labels_below(
     """
     differ = isinstance(alpha, Mapping) and level is None
     one = check_level(level, None if alpha is None or isinstance(alpha, Mapping) else check_alpha(alpha))
-    sure, sums = check_confidence(confidence), Outcome.of(sets, labels, classes).sums()
-    alphas = levels_by_name(alpha, sums.names).tolist() if differ else []
-    wanted = [check_level(None, check_alpha(part)) for part in alphas] if differ else [one] * len(sums.names)
-    if not len(sums.rows):
+    outcome = Outcome.of(sets, labels, classes)
+    n_labels = len(outcome.counts() if outcome.clusters is None else outcome.parts())
+    shares = outcome.shares_covered("label", _each(check_confidence(confidence), n_labels))
+    alphas = levels_by_name(alpha, list(shares)).tolist() if differ else []
+    wanted = [check_level(None, check_alpha(part)) for part in alphas] if differ else [one] * n_labels
+    if not shares:
         return Estimate(math.nan, 0.0, 1.0, 0)
-    each = 1 - (1 - sure) / len(sums.rows)
-    shares = shares_of_counts(sums.covered, sums.rows, each)
     value, low, high = (
-        sum(bound < reach for bound, reach in zip(bounds, wanted, strict=True)) / len(wanted)
-        for bounds in zip(*((share, share.high, share.low) for share in shares), strict=True)
+        sum(bound < reach for bound, reach in zip(bounds, wanted, strict=True)) / n_labels
+        for bounds in zip(*((share, share.high, share.low) for share in shares.values()), strict=True)
     )
-    return Estimate(value, low, high, int(sums.rows.sum()))
+    return Estimate(value, low, high, sum(share.n for share in shares.values()))
 
 
 def mean_size(sets: Any, *, confidence: float = 0.95) -> Estimate:
@@ -304,7 +333,11 @@ def size_distribution(sets: Any, *, confidence: float = 0.95) -> dict[int, Estim
     >>> aptset.size_distribution([["a"], ["a", "b"], ["b"], []])[1]
     0.5 [0.06759, 0.9324] (2 of 4)
     """
-    sizes, rows, _ = Outcome.of(sets).counts_of_sizes()
+    outcome = Outcome.of(sets)
+    if outcome.clusters is not None:
+        present = np.unique(outcome.sizes).tolist()
+        return {size: outcome.share(outcome.sizes == size, confidence) for size in present}
+    sizes, rows, _ = outcome.counts_of_sizes()
     shares = shares_of_counts(rows, np.full(len(rows), rows.sum()), check_confidence(confidence))
     return dict(zip(sizes, shares, strict=True))
 
@@ -322,6 +355,8 @@ def mean_size_by(
     {'x': 1.5, 'y': 1.0}
     """
     outcome = Outcome.of(sets, labels, classes)
+    if outcome.clusters is not None:
+        return {name: outcome.mean_size(confidence, rows) for name, rows in outcome.parts(by)}
     sums, ends = outcome.sums(by), (0, outcome.most, check_confidence(confidence))
     return dict(zip(sums.names, means_of_sums(sums.rows, sums.size, sums.squares, *ends), strict=True))
 
@@ -339,6 +374,9 @@ def size_given_coverage_by(
     {'a': 1.0, 'b': 2.0}
     """
     outcome = Outcome.of(sets, labels, classes)
+    if outcome.clusters is not None:
+        covering = {name: rows[outcome.covered[rows]] for name, rows in outcome.parts(by)}
+        return {name: outcome.mean_size(confidence, rows, least=1) for name, rows in covering.items()}
     sums, ends = outcome.sums(by), (1, max(1, outcome.most), check_confidence(confidence))
     means = means_of_sums(sums.covered, sums.covering_size, sums.covering_squares, *ends)
     return dict(zip(sums.names, means, strict=True))

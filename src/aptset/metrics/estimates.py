@@ -29,6 +29,10 @@ class Estimate(float):
         The number of rows behind the estimate; with none, the value is NaN.
     count : int or None
         For a share, how many of them have the property.
+    standard_error : float or None
+        Over clusters, where rows belong together: ``n`` is then the number of clusters.
+    over : str
+        What n counts, such as "rows" or "patients".
 
     Examples
     --------
@@ -44,18 +48,31 @@ class Estimate(float):
     high: float
     n: int
     count: int | None
+    standard_error: float | None
+    over: str
 
-    def __new__(cls, value: float, low: float, high: float, n: int, count: int | None = None) -> Estimate:
+    def __new__(
+        cls,
+        value: float,
+        low: float,
+        high: float,
+        n: int,
+        count: int | None = None,
+        standard_error: float | None = None,
+        over: str = "rows",
+    ) -> Estimate:
         """Make the float and hang the rest on it."""
         self = super().__new__(cls, value)
         self.low, self.high, self.n, self.count = float(low), float(high), int(n), count
+        self.standard_error, self.over = standard_error, over
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (float(self), self.low, self.high, self.n, self.count)
+        return type(self), (float(self), self.low, self.high, self.n, self.count, self.standard_error, self.over)
 
     def __repr__(self) -> str:
         behind = f"n={self.n}" if self.count is None else f"{self.count} of {self.n}"
+        behind = behind if self.standard_error is None else f"{self.n} {self.over}, s.e. {self.standard_error:.2g}"
         if math.isnan(self):
             return f"none ({behind})"
         return f"{float(self):.4g} [{self.low:.4g}, {self.high:.4g}] ({behind})"
@@ -126,6 +143,19 @@ def mean_of_sums(n: int, total: int, squares: int, least: int, most: int, confid
     return Estimate(total / n, low, high, n)
 
 
+def mean_over_clusters(
+    values: NDArray[np.float64], least: float, most: float, confidence: float, over: str
+) -> Estimate:
+    """Return the mean of the means of clusters, which lie in [least, most], with its standard error over clusters."""
+    n = len(values)
+    if n == 0:
+        return Estimate(math.nan, least, most, 0, standard_error=math.nan, over=over)
+    total = math.fsum(values.tolist())
+    low, high = _ends_of_mean(n, total, math.fsum(np.square(values).tolist()), least, most, confidence)
+    error = float(np.std(values, ddof=1)) / n**0.5 if n > 1 else math.nan
+    return Estimate(total / n, low, high, n, standard_error=error, over=over)
+
+
 def means_of_sums(
     n: Counts, total: Counts, squares: Counts, least: int, most: int, confidence: float
 ) -> list[Estimate]:
@@ -136,7 +166,7 @@ def means_of_sums(
     return [Estimate(value, a, b, rows) if rows else none for rows, value, a, b in zip(*columns, strict=True)]
 
 
-def _ends_of_mean(n: Any, total: Any, squares: Any, least: int, most: int, confidence: float) -> tuple[Any, Any]:
+def _ends_of_mean(n: Any, total: Any, squares: Any, least: float, most: float, confidence: float) -> tuple[Any, Any]:
     """Return the ends of the interval of a mean, or of many."""
     from scipy.special import stdtrit
 
@@ -146,7 +176,7 @@ def _ends_of_mean(n: Any, total: Any, squares: Any, least: int, most: int, confi
     return np.maximum(float(least), low), np.minimum(float(most), high)
 
 
-def _distance(total: Any, squares: Any, n: Any, extreme: int, t: Any) -> Any:
+def _distance(total: Any, squares: Any, n: Any, extreme: float, t: Any) -> Any:
     """Return how far an end lies from the mean of the sizes and one extreme size more."""
     mean = (total + extreme) / (n + 1)
     variance = np.maximum(0.0, (squares + extreme**2 - mean * (total + extreme)) / n)

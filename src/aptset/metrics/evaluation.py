@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
 from aptset.core import validate
+from aptset.core.clusters import check_clusters, check_votes, plural, refuse_votes_and_labels
 from aptset.core.displays import Display, bars_of
 from aptset.core.labels import as_labels, check_length, distinct, hashable
 from aptset.core.levels import levels_of_mapping
 from aptset.core.overlapping import Overlapping
-from aptset.core.tables import Backend, html_table, make_table
+from aptset.core.tables import Backend, html_table, make_table, without_column
 from aptset.core.validate import check_alpha
 from aptset.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
 from aptset.metrics.coverages import check_level, levels_by_name
@@ -27,7 +29,7 @@ from aptset.metrics.evaluation_rows import (
     show_curve,
     words_of_model,
 )
-from aptset.metrics.outcome import Outcome
+from aptset.metrics.outcome import Outcome, RowClusters
 from aptset.metrics.worst_slice import WorstSlice
 from aptset.sets import PredictionSets
 
@@ -128,6 +130,8 @@ class Evaluation:
         mean probability of the labels in sets of each size.
     n_calibration : int or None
         Number of rows that calibrated, if known.
+    over_clusters : callable or None
+        Where rows belong together: from the name of a break-down and a confidence to its numbers.
 
     Examples
     --------
@@ -148,6 +152,7 @@ class Evaluation:
     remarks: tuple[str, ...] = ()
     model: ModelWords | None = field(default=None, repr=False, compare=False)
     n_calibration: int | None = field(default=None, repr=False, compare=False)
+    over_clusters: Any = field(default=None, repr=False, compare=False)
 
     def __getattr__(self, name: str) -> Any:
         """Return a number, or the numbers of a break-down, by the name in the tables."""
@@ -241,6 +246,8 @@ class Evaluation:
         each = 1 - (1 - self.confidence) / len(values)
         asked = {name: promised for name, (promised, _) in self.judged.items()} if by == self.judged_by else {}
         name = min(values, key=lambda name: (values[name] != values[name], values[name] - asked.get(name, 0.0)))
+        if self.over_clusters is not None:
+            return name, self.over_clusters(f"by_{by}", each)[name]
         return name, share_of_count(values[name].count or 0, values[name].n, each)
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
@@ -249,7 +256,7 @@ class Evaluation:
         columns: dict[str, Any] = {"metric": [row[0] for row in rows], "by": [row[1] for row in rows]}
         columns["group"] = [row[2] for row in rows]
         columns["value"] = [float(row[3]) for row in rows]
-        for name in ("low", "high", "n", "count"):
+        for name in ("low", "high", "n", "count", *(["standard_error"] if self.over_clusters is not None else [])):
             columns[name] = [getattr(row[3], name) for row in rows]
         return make_table(columns, backend)
 
@@ -410,7 +417,7 @@ def check_judged(alpha: Any, labels: Any, groups: Any, p_values: Any) -> tuple[f
 
 def evaluate(
     sets: Any,
-    labels: ArrayLike,
+    labels: ArrayLike | None = None,
     X: Any = None,
     groups: ArrayLike | Overlapping | None = None,
     *,
@@ -422,6 +429,8 @@ def evaluate(
     probabilities: Any = None,
     n: int | None = None,
     allow_empty: bool | None = None,
+    clusters: Any = None,
+    votes: Any = None,
 ) -> Evaluation:
     """Judge prediction sets against the true labels.
 
@@ -430,7 +439,7 @@ def evaluate(
     sets : PredictionSets, boolean mask or list of label arrays
         The prediction sets.
     labels : array
-        The true labels.
+        The true labels; left out where ``votes`` are passed.
     X : array or data frame, optional
         Features, to look for the worst slice.
     groups : array or Overlapping, optional
@@ -455,6 +464,13 @@ def evaluate(
     allow_empty : bool, optional
         With p-values: False if empty sets get their most likely label (then pass ``probabilities`` too), True if they
         stay empty. By default True, unless some set at this level was filled.
+    clusters : array or name of a column of X, optional
+        The id of each row's cluster, where rows belong together, such as images of one patient. Every number is then a
+        mean of cluster means, with a standard error and an interval over clusters: the promise of a calibration with
+        ``clusters`` is about a row of a new cluster, not about the share of rows. (The worst slice is about rows.)
+    votes : array or data frame, shape (rows, classes), optional
+        How many annotators chose each label of each row: every row counts once, shared out over its answers. Without
+        ``labels``, ``X`` and ``p_values``.
 
     Returns
     -------
@@ -469,6 +485,8 @@ def evaluate(
     >>> evaluation.by_label["b"].n
     1
     """
+    if labels is None or votes is not None:
+        refuse_votes_and_labels(labels, votes)
     checked = PredictionSets.of(sets, classes)
     level, of_labels = check_judged(alpha, labels, groups, p_values)
     if groups is not None:
@@ -481,7 +499,8 @@ def evaluate(
     if probabilities is not None:
         chances = check_matrix(probabilities, (len(checked), len(checked.classes)), "probabilities")
         model = words_of_model(checked, labels, chances, check_confidence(confidence))
-    outcome, has_classes = Outcome.of(checked, labels), classes is not None or isinstance(sets, PredictionSets)
+    has_classes = classes is not None or isinstance(sets, PredictionSets)
+    outcome, X, groups = _outcome(checked, labels, X, groups, clusters, votes, p_values)
     kinds, common = (
         outcome.by_kind(),
         {"alpha": of_labels, "X": X, "random_state": random_state, "confidence": confidence},
@@ -503,4 +522,32 @@ def evaluate(
         remarks=about_unknown(parts["by_label"] or {}, checked.classes.tolist()) if has_classes else (),
         model=model,
         n_calibration=n,
+        over_clusters=None if outcome.clusters is None else partial(_broken_down, outcome, groups),
     )
+
+
+def _broken_down(outcome: Outcome, groups: Any, name: str, confidence: float) -> dict[Any, Estimate] | None:
+    """Return the numbers of a break-down at another confidence."""
+    return BREAKDOWNS[name].measure(outcome, groups, confidence)
+
+
+def _outcome(
+    sets: PredictionSets, labels: Any, X: Any, groups: Any, clusters: Any, votes: Any, p_values: Any
+) -> tuple[Outcome, Any, Any]:
+    """Return what sets did with the true labels, or with all answers; X and groups as they go with it."""
+    if votes is not None:
+        others = {"X": X, "p_values": p_values, "clusters": clusters}
+        given = [name for name, value in others.items() if value is not None]
+        if given:
+            raise ValueError(f"{given[0]} must be left out where votes are passed: a row has no one label then.")
+        answers = check_votes(votes, sets.classes, len(sets))
+        outcome = Outcome.of(sets[answers.rows], sets.classes[answers.columns])
+        by = as_group_list(groups)
+        by = groups if by is None else [by[row] for row in answers.rows.tolist()]
+        return replace(outcome, clusters=RowClusters(answers.rows, answers.votes, "rows")), None, by
+    outcome = Outcome.of(sets, labels)
+    if clusters is None:
+        return outcome, X, groups
+    members = check_clusters(clusters, X, len(sets), 0)
+    X = without_column(X, clusters) if isinstance(clusters, str) else X
+    return replace(outcome, clusters=RowClusters(members.numbers(), nouns=plural(members.noun))), X, groups

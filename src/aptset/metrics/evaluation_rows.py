@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -65,7 +65,9 @@ class Origin:
     folds : tuple, or None
         After several folds: what each fold by itself, which is a split, says about the test rows, group by group.
     is_weighted : bool
-        Whether calibration rows had weights: no law is known then.
+        Whether calibration rows had masses of their own, by weights, clusters or votes: no law is known then.
+    about : str
+        With clusters or votes what the promise is about, such as "a row of a new patient".
     """
 
     calibration: str | None = None
@@ -79,6 +81,7 @@ class Origin:
     group_sizes: tuple[int, ...] = ()
     folds: tuple[tuple[FoldCounts, ...], ...] | None = None
     is_weighted: bool = False
+    about: str = ""
 
     @property
     def n_of_law(self) -> int | None:
@@ -280,6 +283,18 @@ class EvaluationRows:
             law: dict[str, Any] = {"group_of_row": of_row, "group_sizes": (size,)}
             origin = Origin("split", size, is_upper_open=filled is not None, settings=known, **law)
         return cls(sets, as_labels(labels, "labels"), values, chances, as_group_list(groups), X, filled, origin)
+
+    def some(self, rows: NDArray[np.intp], settings: dict[str, str]) -> EvaluationRows:
+        """Return some of the rows, with words about them; what each fold says by itself is not known of them alone."""
+        origin, X = self.origin, self.X
+        of_row = None if origin.group_of_row is None else origin.group_of_row[rows]
+        origin = replace(origin, group_of_row=of_row, folds=None, settings={**origin.settings, **settings})
+        X = None if X is None else X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+        chances, filled = (None if one is None else one[rows] for one in (self.probabilities, self.most_likely))
+        groups = None if self.groups is None else [self.groups[row] for row in rows.tolist()]
+        return EvaluationRows(
+            self.sets[rows], self.labels[rows], self.p_values[rows], chances, groups, X, filled, origin
+        )
 
     @cached_property
     def columns(self) -> NDArray[np.int64]:

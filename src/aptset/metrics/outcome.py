@@ -15,7 +15,15 @@ from aptset.core.overlapping import Overlapping
 from aptset.core.tables import is_table, plain_list
 from aptset.kernels.blocks import least_and_most, over_numbers
 from aptset.kernels.long_arrays import group_sizes, in_groups
-from aptset.metrics.estimates import Estimate, check_confidence, mean_of_sizes, mean_of_sums, share_of_count
+from aptset.metrics.estimates import (
+    Estimate,
+    check_confidence,
+    mean_of_sizes,
+    mean_of_sums,
+    mean_over_clusters,
+    share_of_count,
+    shares_of_counts,
+)
 from aptset.sets import PredictionSets
 
 _ROWS_OF_A_KIND, _MOST_KINDS = 16, 2**16  # rows on average, for kinds to be worth counting
@@ -58,6 +66,23 @@ class Kinds(NamedTuple):
         return PartSums(names, *sums)
 
 
+class RowClusters(NamedTuple):
+    """The number of each row's cluster, and how much a row counts in it; None: all of its rows alike."""
+
+    of_row: NDArray[np.intp]
+    weights: NDArray[np.float64] | None = None
+    nouns: str = "clusters"
+
+    def means(self, values: NDArray[Any], among: Chosen | None) -> NDArray[np.float64]:
+        """Return the mean of values within each cluster that has a row, among some rows or all."""
+        chosen = slice(None) if among is None else among
+        number, own = self.of_row[chosen], np.asarray(values[chosen], dtype=np.float64)
+        weights = np.ones(len(own)) if self.weights is None else self.weights[chosen]
+        total, times = np.bincount(number, own * weights), np.bincount(number, weights)
+        means: NDArray[np.float64] = total[times > 0] / times[times > 0]
+        return means
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """Sizes, and whether sets hold the true label; row by row, or for each kind of row with its number of rows.
@@ -77,6 +102,8 @@ class Outcome:
         How many rows each entry stands for; None for one each.
     counts_of_kinds : array of int, shape (labels, sizes, 2), or None
         Rows of each label of the sets, of each size, that miss and that cover; rows of other labels are in none.
+    clusters : RowClusters or None
+        Which rows belong together: shares and means are then those of clusters, each of which counts once.
     """
 
     sizes: NDArray[np.int64]
@@ -86,6 +113,7 @@ class Outcome:
     labels: Any = None
     times: NDArray[np.int64] | None = None
     counts_of_kinds: NDArray[np.int64] | None = None
+    clusters: RowClusters | None = None
 
     @classmethod
     def of(cls, sets: Any, labels: ArrayLike | None = None, classes: ArrayLike | None = None) -> Outcome:
@@ -120,13 +148,18 @@ class Outcome:
 
     def share(self, hits: NDArray[np.bool_], confidence: float, among: Chosen | None = None) -> Estimate:
         """Return the share of rows with a property, among some or all, with the exact (Clopper-Pearson) interval."""
-        return share_of_count(*self._count(hits, among), check_confidence(confidence))
+        sure = check_confidence(confidence)
+        if self.clusters is not None:
+            return mean_over_clusters(self.clusters.means(hits, among), 0, 1, sure, self.clusters.nouns)
+        return share_of_count(*self._count(hits, among), sure)
 
     def mean_size(self, confidence: float, among: Chosen | None = None, least: int = 0) -> Estimate:
         """Return the mean size of some or all sets, which hold at least so many labels."""
         times = self._times(among)
         sizes = (self.sizes if among is None else self.sizes[among]).astype(np.int64)
         ends, sure = (least, max(least, self.most)), check_confidence(confidence)
+        if self.clusters is not None:
+            return mean_over_clusters(self.clusters.means(self.sizes, among), *ends, sure, self.clusters.nouns)
         if times is None:
             return mean_of_sizes(sizes, *ends, sure)
         return mean_of_sums(int(times.sum()), int(times @ sizes), int(times @ np.square(sizes)), *ends, sure)
@@ -151,6 +184,13 @@ class Outcome:
             self._sums_of_arrays[id(by)] = by, self._kinds(number, len(names)).sums(names.tolist())
         return self._sums_of_arrays[id(by)][1]
 
+    def shares_covered(self, by: Any, confidence: float) -> dict[Any, Estimate]:
+        """Return the coverage of each part."""
+        if self.clusters is not None:
+            return {name: self.share(self.covered, confidence, rows) for name, rows in self.parts(by)}
+        sums, sure = self.sums(by), check_confidence(confidence)
+        return dict(zip(sums.names, shares_of_counts(sums.covered, sums.rows, sure), strict=True))
+
     def counts(self, by: Any = "label") -> list[tuple[int, int]]:
         """Return for each part how many of how many rows are covered."""
         sums = self.sums(by)
@@ -158,7 +198,7 @@ class Outcome:
 
     def by_kind(self) -> Outcome:
         """Return one entry for all rows of one label and size that cover or miss; the same where those are not few."""
-        if self.times is not None or not len(self.sizes):
+        if self.times is not None or self.clusters is not None or not len(self.sizes):
             return self
         if self.sets is not None and self.counts_of_kinds is not None and self._are_classes(self.sets.classes):
             label, size, covers = np.nonzero(self.counts_of_kinds)

@@ -21,7 +21,7 @@ from aptset.core.runner import counting
 from aptset.core.tables import column_values, plain_list
 from aptset.core.validate import install
 from aptset.reports.deciding import who_decides
-from aptset.reports.sources import evaluation_of
+from aptset.reports.sources import drawn_answers, evaluation_of, one_of_each
 from aptset.reports.summarise import Summary, summarise
 
 
@@ -153,6 +153,8 @@ def report(
     logits: bool = False,
     assurance: float | Assurance | None = None,
     remarks: Sequence[str] = (),
+    clusters: Any = None,
+    votes: Any = None,
 ) -> Report:
     """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
@@ -197,6 +199,13 @@ def report(
     remarks : sequence of str, optional
         Sentences to show beside the verdict, such as how many rows were left out. Labels that the model does not know
         are counted there by themselves.
+    clusters : array, optional
+        The id of each row's cluster, where rows belong together. The page is about one row of each cluster, drawn by
+        ``random_state``: what it counts and how sure it is then holds of a row of a new cluster. ``evaluation`` of the
+        report has the means of clusters over all rows, as in :func:`evaluate`.
+    votes : array or data frame, shape (rows, classes), optional
+        How many annotators chose each label of each row, in the place of ``y``. The page is about one answer to each
+        row, drawn by ``random_state``; ``evaluation`` of the report is about all answers.
 
     Returns
     -------
@@ -225,12 +234,15 @@ def report(
             "logits": logits,
             "assurance": assurance,
         }
+        if votes is not None:
+            y = drawn_answers(source, y, votes, random_state)
         evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)
         evaluation = replace(evaluation, remarks=(*remarks, *evaluation.remarks))
         names = column_values(X, ids) if isinstance(ids, str) else None if ids is None else plain_list(ids)
         deciding = who_decides(source, evaluation.evidence)
-        made = Report(render(summarise(evaluation, str(title), count, random_state, deciding, names)), evaluation)
+        shown, evaluation = one_of_each(evaluation, clusters, votes, random_state)
+        made = Report(render(summarise(shown, str(title), count, random_state, deciding, names)), evaluation)
         on_rows(evaluation.n)
     if target is not None:
         made.save(target)

@@ -18,6 +18,7 @@ from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import check_new_weights, effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.scheme import Scheme
+from aptset.core.clusters import check_clusters, check_votes, plural, refuse_votes_and_labels
 from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, known_columns
@@ -25,7 +26,7 @@ from aptset.core.levels import Level, alpha_of, check_level
 from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, softmax_of
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.randomization import Chance, refuse_fresh
-from aptset.core.validate import all_at_once, check_flag, check_flag_or_none
+from aptset.core.validate import all_at_once, check_flag, check_flag_or_none, check_generator
 from aptset.kernels.counting import ratios
 from aptset.kernels.formula import Floats, normalised
 from aptset.kernels.rows import Rows, label_scores
@@ -84,7 +85,7 @@ def ask(
         rows = _under(model, samples, classes, on_rows)
         check_rows(rows.probabilities, tally.add(fold, rows, ids), OF_ESTIMATOR, normalize=False)
         # A model that judges by itself is a split by itself; with weights it has no law.
-        if fold is not None and not held_out.is_weighted:
+        if fold is not None and not _has_no_law(held_out):
             folds.append(_counts(fold, _below(fold, rows, columns, of_row), of_row))
     sets = tally.sets(held_out, ids, levels, classes, may_be_empty, mass)
     return Answer(sets, tally.p_values(held_out, ids, mass), tally.mass / len(fitted.models), tuple(folds) or None)
@@ -152,6 +153,44 @@ def folds_of_calibration(
         below = np.where(columns < 0, n, np.rint((n + 1) * (1 - of_truth)).astype(np.int64))
         folds.append(_counts(fold, below, of_row))
     return tuple(folds)
+
+
+def drawn_answers(source: Any, y: Any, votes: Any, random_state: Any) -> NDArray[Any]:
+    """Return one answer to each row, drawn by the votes; a promise about a random annotator speaks of such labels."""
+    refuse_votes_and_labels(y, votes)
+    if isinstance(source, Evaluation):
+        raise TypeError("votes must be left out for an Evaluation, which has its labels. Pass votes to evaluate.")
+    classes: NDArray[Any] = source.classes if hasattr(source, "held_out") else source.classes_
+    n_rows = len(votes)
+    answers = check_votes(votes, classes, n_rows)
+    spot = check_generator(random_state).random(n_rows) * np.bincount(answers.rows, answers.votes)
+    running = np.cumsum(answers.votes)
+    starts = np.flatnonzero(np.diff(answers.rows, prepend=-1))
+    before = running[starts] - answers.votes[starts]
+    place = np.searchsorted(running, before + spot, side="right")
+    last = np.append(starts[1:], len(answers.rows)) - 1
+    chosen: NDArray[Any] = classes[answers.columns[np.clip(place, starts, last)]]
+    return chosen
+
+
+def one_of_each(evaluation: Evaluation, clusters: Any, votes: Any, random_state: Any) -> tuple[Evaluation, Evaluation]:
+    """Return the evaluation that a page shows, of one row of each cluster, and that of all rows or answers."""
+    rows = evaluation.evidence
+    if rows is None or (clusters is None and votes is None):
+        return evaluation, evaluation
+    common: dict[str, Any] = {"alpha": evaluation.alpha, "confidence": evaluation.confidence}
+    if votes is not None:
+        shown = {**rows.origin.settings, "Test labels": "one answer to each row, drawn by the votes"}
+        page = replace(evaluation, evidence=replace(rows, origin=replace(rows.origin, settings=shown)))
+        return page, evaluate(rows.sets, groups=rows.groups, votes=votes, **common)
+    members = check_clusters(clusters, rows.X, evaluation.n, 0)
+    order = check_generator(random_state).permutation(evaluation.n)
+    chosen = np.sort(order[np.unique(members.words[order], return_index=True)[1]])
+    what = f"one of each of {len(chosen):,} {plural(members.noun)}, drawn from {evaluation.n:,} rows"
+    drawn = rows.some(chosen, {"Test rows are": what})
+    page = evaluate(drawn.sets, drawn.labels, groups=drawn.groups, random_state=random_state, **common)
+    whole = evaluate(rows.sets, rows.labels, groups=rows.groups, clusters=clusters, **common)
+    return replace(page, evidence=drawn), whole
 
 
 OnRows = Callable[[float], None]
@@ -305,7 +344,7 @@ def _of_calibration(
     check_length(columns, len(sets), "y")
     of_row = group_of_rows(held_out.groups, columns, held_out.resolve_groups(by, len(sets))[0])
     folds = None
-    if isinstance(calibration, CrossCalibration) and not held_out.is_weighted:
+    if isinstance(calibration, CrossCalibration) and not _has_no_law(held_out):
         folds = folds_of_calibration(calibration, probabilities, {"groups": by, **chance}, columns, of_row)
     groups, are_bands = _groups_shown(groups, held_out.groups, of_row)
     are_shown = are_bands or by is not None
@@ -360,13 +399,21 @@ def _origin(
     kind = held_out.groups.kind
     upper_open = not randomized or not may_be_empty
     within = "label" if kind == "label" else "group" if are_groups_shown else None
-    law: dict[str, Any] = {"folds": folds, "is_weighted": held_out.is_weighted}
-    if folds is None and not held_out.is_weighted:
+    law: dict[str, Any] = {"folds": folds, "is_weighted": _has_no_law(held_out)}
+    if held_out.clusters is not None:
+        law["about"] = held_out.clusters.about
+    if folds is None and not _has_no_law(held_out):
         sizes = (*held_out.sizes.tolist(), 0)  # a group never seen comes last: its sets hold every label
         of_row = np.where(of_row < 0, len(sizes) - 1, of_row) if kind in ("row", "pair") else of_row
         law |= {"group_of_row": of_row, "group_sizes": sizes}
     pairs = tuple(sorted(losses))
     return Origin(scheme.name, held_out.n, pairs, kind != "all", upper_open, settings, within, **law)
+
+
+def _has_no_law(held_out: Thresholds) -> bool:
+    """Tell whether rows count differently, so that coverage after one calibration has no known law."""
+    is_single = held_out.clusters is None or (held_out.clusters.are_votes and not held_out.is_weighted)
+    return held_out.is_weighted or not is_single
 
 
 def _groups_shown(groups: Any, known: Groups, of_row: NDArray[np.int64]) -> tuple[Any, bool]:
@@ -397,8 +444,9 @@ def _settings(name: str, held_out: Thresholds, score: str, chance: Chance, may_b
     folds = len(held_out.folds)
     return {
         "Calibration": name + (f", {folds} folds" if folds > 1 else ""),
-        "Calibration rows": f"{held_out.n:,}",
-        **({"Effective size": effective_in_words(held_out)} if held_out.is_weighted else {}),
+        "Calibration rows": f"{held_out.rows:,}",
+        **({"Effective size": effective_in_words(held_out)} if held_out.has_weights else {}),
+        **({} if held_out.clusters is None else {"Promise for": held_out.clusters.about}),
         "Calibrated": kinds[held_out.groups.kind],
         "Score": score,
         "Randomised": f"yes, by {_SOURCES[chance.source]}" if chance.randomized else "no",

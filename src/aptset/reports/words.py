@@ -179,6 +179,10 @@ SENTENCES = {
         "No verdict: with weights it is not known how much of a difference is chance. The promise holds if the weights "
         "are right and the test rows come from where they point."
     ),
+    "clustered": (
+        "No verdict: where rows belong together no law says how lucky or unlucky a single calibration can be. The "
+        "promise is about ABOUT."
+    ),
     "part": "{part} {name}: {coverage} of {rows} rows, less than {limit}",
     "parts_law": (
         "Judged at the {level} level for all {looked_at} classes and groups together: rows scored like the calibration "
@@ -226,6 +230,12 @@ NOT_CONTRADICTED = [kind for kind, headline in HEADLINES.items() if headline in 
 
 def sentences_of(origin: Origin) -> dict[str, str]:
     """Return the sentences of a page; why there is no verdict depends on the calibration."""
+    if origin.about:
+        about = origin.about.replace("{", "(").replace("}", ")")  # it holds the name of a column
+        is_row = about.startswith("a row of")
+        words = ("a new row", about) if is_row else ("its true label", "the answer of a random annotator")
+        sentences = {**SENTENCES, "promise": SENTENCES["promise"].replace(*words)}
+        return {**sentences, "unknown": SENTENCES["clustered"].replace("ABOUT", about)}
     return {**SENTENCES, "unknown": SENTENCES["weighted"]} if origin.is_weighted else SENTENCES
 
 
@@ -272,7 +282,7 @@ def first_words(evaluation: Evaluation, parts: dict[str, Partition] | None = Non
         "level": f"{100 * FALSE_ALARMS:.3g} %",
     }
     kind = _verdict(evidence, alpha, measured, facts)
-    promise, measurement = (SENTENCES[name].format(**facts) for name in ("promise", "measured"))
+    promise, measurement = (sentences_of(origin)[name].format(**facts) for name in ("promise", "measured"))
     about_others = SENTENCES["left_out"].format(**facts) if facts.get("left_out", "0") != "0" else ""
     verdict = sentences_of(origin)[kind].format(**facts) + _aside(origin, alpha, kind, measured, facts) + about_others
     about_parts, kind = _parts(evidence, parts or {}, alpha, kind, facts)

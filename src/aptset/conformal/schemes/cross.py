@@ -15,7 +15,7 @@ from aptset.conformal.checks import (
     check_partition,
     check_splitter,
     reason_of_no_promise,
-    split_without_groups,
+    split_by,
 )
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.scheme import FoldSizes, Line, cross_lines
@@ -26,13 +26,15 @@ def random_folds(n: int, n_folds: int, generator: np.random.Generator) -> list[F
     return [Fold(np.sort(part)) for part in np.array_split(generator.permutation(n), n_folds)]
 
 
-def folds_of_splitter(splitter: Any, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
+def folds_of_splitter(
+    splitter: Any, X: Any, y: NDArray[Any], generator: np.random.Generator, clusters: NDArray[np.intp] | None = None
+) -> list[Fold]:
     """Ask a scikit-learn splitter, with a seed of ours if it would otherwise draw from the global state."""
     check_splitter(splitter)
     if getattr(splitter, "random_state", 0) is None and getattr(splitter, "shuffle", True):
         splitter = copy.copy(splitter)
         splitter.random_state = int(generator.integers(2**31))
-    pairs = check_partition(split_without_groups(splitter, X, y), len(y))
+    pairs = check_partition(split_by(splitter, X, y, clusters), len(y))
     # Most splitters train on all other rows: then there is nothing to remember, nor to send to a worker.
     return [Fold(held_out, None if len(train) + len(held_out) == len(y) else train) for train, held_out in pairs]
 
