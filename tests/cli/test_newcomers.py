@@ -220,7 +220,7 @@ def test_the_folder_of_a_run_goes_everywhere(command):
     assert "of 200 rows missed" in command("monitor", "sets.csv", "-c", "results").stdout
     assert "Evaluation of 200 prediction sets" in command("report", "rows.csv", "-c", "results").stdout
     text = command("audit", "rows.csv", "-c", "results", "--repetitions", 3, "--jobs", 1).stdout
-    assert "as given: Coverage" in text
+    assert "as given: Mean coverage" in text
     unknown = pd.read_csv("sets.csv", sep=";", encoding="latin-1", dtype=str)
     unknown.loc[:1, "y"] = "7"
     unknown.loc[2, "y"] = None

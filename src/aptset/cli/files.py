@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -235,7 +236,7 @@ class SetsWriter:
         added = [*(name for pair in self.names for name in pair), *more]
         texts = [str(label) for label in classes]
         self._is_csv = check_sets_file(path, names, texts, added) == "csv"
-        self._path, self._types, self._dialect = path, types or {}, dialect or Dialect()
+        self._path, self._types, self._dialect = path, types or {}, dialect
         is_typed = not self._is_csv and not any(isinstance(label, str) for label in classes)
         self._classes = pa.array(list(classes)) if is_typed else of_texts(texts)
         self._context = atomic_path(path)
@@ -256,11 +257,10 @@ class SetsWriter:
         table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
         if self._writer is None:
             path = as_utf8(self._temporary)
-            self._writer = (
-                LinesWriter(self._temporary, list(columns), self._dialect)
-                if self._is_csv
-                else pq.ParquetWriter(path, table.schema)
-            )
+            if self._is_csv and self._dialect is not None:
+                self._writer = LinesWriter(self._temporary, list(columns), self._dialect)
+            else:
+                self._writer = (pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter)(path, table.schema)
         self._writer.write_table(table)
         first = sets[0]
         self._rows, self._labels = self._rows + len(first), self._labels + len(first.indices)
