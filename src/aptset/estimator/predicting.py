@@ -178,7 +178,7 @@ def check_decisions(fitted: Fitted) -> Decisions:
         if len(fitted.held_out.of_models) > 1:
             why = "the guess is that of several models together, and no row was held out from all of them"
         elif fitted.held_out.is_weighted or rule.groups.kind == "overlap":
-            why = "nothing is known for weights or overlapping groups"
+            why = "nothing is known for weights, clusters or overlapping groups"
         else:
             why = "this classifier was saved by a version that kept no rows: fit it again"
         raise ValueError(
