@@ -212,6 +212,8 @@ def stored_kind(path: str | Path) -> str | None:
     """Return what kind of artefact a file says to be, None if it says nothing: its reader checks all of it."""
     from safetensors import SafetensorError, safe_open
 
+    if not Path(path).is_file():  # a pipe would be waited for
+        return None
     try:
         with safe_open(Path(path), framework="np") as file:
             text = (file.metadata() or {}).get("aptset", "")
