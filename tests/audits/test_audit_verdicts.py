@@ -63,7 +63,7 @@ def test_a_time_that_is_always_the_same_has_no_order():
     found = aptset.audit(GaussianNB(), X, y, repetitions=10, calibrations="split", time=np.zeros(len(y)))
     assert not found.drift.warning
     assert check_times([3, 1, 2], 3, np.random.default_rng(0))[0].tolist() == [2, 0, 1]
-    places = check_times([1, 0, 1, 0], 4, np.random.default_rng(0))
+    places, _ = check_times([1, 0, 1, 0], 4, np.random.default_rng(0))
     assert sorted(places[[1, 3]]) == [0, 1]
 
 

@@ -54,7 +54,7 @@ def test_parts_without_rows_are_parts(data):
     run("predict", data / "new", "-c", data / "c.aptset", "-o", data / "sets", *COMMON)
     assert pq.read_table(data / "sets" / "nil.parquet").num_rows == 0
     assert pq.read_schema(data / "sets" / "none.parquet").equals(pq.read_schema(data / "sets" / NAMES[0]))
-    assert (data / "sets" / "none.csv").read_text() == "id,y,size,set\n"
+    assert (data / "sets" / "none.csv").read_text() == '"id","y","size","set"\n'
     assert "(400" in run("evaluate", data / "sets", "--label", "y").stdout.replace("n=", "")
     told = failure("calibrate", data / "nothing", "--label", "y", *COMMON, "-o", data / "c.aptset")
     assert "must have at least one row" in told

@@ -199,8 +199,8 @@ def test_files_that_break_or_are_empty_say_what_to_do(folder):
     schema = pa.Table.from_pandas(rows(1, 0), preserve_index=False).schema
     with pa.OSFile(str(folder / "no.arrow"), "wb") as file, pa.ipc.new_file(file, schema):
         pass
-    told = call("predict", folder / "no.arrow", "-c", folder / "plain", "-o", folder / "none.csv", rc=1).stderr
-    assert "must have at least one row" in told
+    call("predict", folder / "no.arrow", "-c", folder / "plain", "-o", folder / "no_rows.csv")
+    assert pd.read_csv(folder / "no_rows.csv").empty, "zero rows in, zero rows out"
     text = rows(5000, 0).to_csv(index=False)
     for content, message in [
         (text.encode("latin-1"), "names of its columns must be UTF-8 text. Save the file as UTF-8, or pass --encoding"),

@@ -68,7 +68,7 @@ def test_a_folder_loads_in_python_and_takes_a_frame(command):
 def test_predict_writes_to_standard_output_and_evaluate_reads_standard_input(command):
     command(*RUN, "--out", "model")
     done = command("predict", "new.csv", "-c", "model", "-o", "-")
-    assert done.stdout.splitlines()[0].endswith(",size,set")
+    assert done.stdout.splitlines()[0].endswith(',"size","set"')
     assert len(done.stdout.splitlines()) == 61
     assert "60 sets" in done.stderr
     Path("sets.csv").write_text(done.stdout)

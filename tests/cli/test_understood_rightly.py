@@ -213,7 +213,7 @@ def test_an_audit_names_its_states_and_levels(tmp_path):
     ).stdout
     assert re.search(r"split: Mean coverage \S+ %: (agrees with|too few rows to contradict) 90 %", text)
     assert re.search(r"\(exact p [=<] \S+, level \S+; 95 of 100", text)
-    assert re.search(r"No sign of drift \(p = .*; each check is judged at level 0\.0018\)", text)
+    assert re.search(r"No sign of drift \(p = .*; a check warns at p <= 0\.0018\)", text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert CliRunner().invoke(main, ["audit", "--help"]).exit_code == 0

@@ -32,5 +32,5 @@ def test_without_torch_an_array_on_a_device_says_what_to_install(monkeypatch):
     monkeypatch.setattr(devices, "find_spec", lambda name: None)
     calibration = aptset.calibrate([[0.5, 0.5]] * 20, [0] * 20)
     for call in (lambda: aptset.calibrate(OnCuda(), [0]), lambda: calibration.predict_mask(OnCuda())):
-        with pytest.raises(ModuleNotFoundError, match=r"on a device need torch: pip install 'aptset\[gpu\]'"):
+        with pytest.raises(ModuleNotFoundError, match=r"on a device need torch: pip install 'aptset\[torch\]'"):
             call()

@@ -42,7 +42,7 @@ def test_axe_finds_nothing(opened, tmp_path, options):
 def test_the_top_says_how_good_the_model_is_and_the_end_who_made_the_page(opened, tmp_path):
     made = table_report(tmp_path / "r.html")
     page = opened(tmp_path / "r.html")
-    assert "The first guess of the model alone is right in" in page.page.inner_text("#measured")
+    assert "The most likely label alone is right in" in page.page.inner_text("#measured")
     assert f"{100 * float(made.evaluation.coverage):.4g} %" in page.page.inner_text("#measured")
     assert "Made with aptset 0.1.0, 20" in page.page.inner_text("footer")
     other = aptset.report(made.evaluation, title="the same data").html

@@ -115,4 +115,4 @@ def test_coverage_by_difficulty_is_that_of_python_at_every_level(opened, tmp_pat
     page = opened(tmp_path / "bare.html")
     to_share, known = scale_of(page, "bysize", "y"), [v for size, v in bare.by_size.items() if size]
     assert [to_share(dot["cy"]) for dot in parts_of(page, "bysize", ".dot")] == pytest.approx(known, abs=1e-4)
-    assert "with a perfect model too" in page.page.inner_text("#bysize-card")
+    assert "even with a perfect model" in page.page.inner_text("#bysize-card")

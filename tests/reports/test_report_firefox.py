@@ -111,7 +111,7 @@ def test_firefox_opens_the_page(tmp_path):
         ).result()
     assert complaints == []
     for state in (phone, desk):
-        assert state["headline"] == "Agrees with the promise"
+        assert state["headline"] == "Too few rows to contradict 90 %"
         assert state["coverage"] == f"{100 * float(made.evaluation.coverage):.4g} %"
         assert (state["figures"], state["overflow"]) == (6, 0)
         assert state["tiles"] > 3

@@ -177,9 +177,9 @@ def test_without_jinja_there_is_one_clear_error():
 
 
 def test_frames_and_missing_groups():
-    calibration, chances, y = made(200)
-    groups = pd.Series(["a", None, "b", float("nan")] * 50)
-    features = pd.DataFrame({"x": chances[:, 0], "kind": ["p", "q"] * 100})
+    calibration, chances, y = made(800)
+    groups = pd.Series(["a", None, "b", float("nan")] * 200)
+    features = pd.DataFrame({"x": chances[:, 0], "kind": ["p", "q"] * 400})
     report = aptset.report(calibration, chances, y, groups=groups, features=features)
     assert set(data_of(report)["names"]["group"]) == {"a", "b", "None"}
     assert re.search(r"kind is [pq] \(\d+ % of them, 50 % of all\)", report.html)

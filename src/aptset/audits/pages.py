@@ -79,7 +79,7 @@ class Verdict:
 
     def sentence(self) -> str:
         """Return the verdict in words."""
-        promise, least = f"{100 * self.promise:.4g} %", percent(self.least, self.tested)
+        promise, least = f"{100 * self.promise:.4g} %{self.about}", percent(self.least, self.tested)
         verdict = {
             "agrees": f"agrees with {promise}; a coverage below {least} would have contradicted it",
             "few": f"too few rows to contradict {promise}; only a coverage below {least} would",

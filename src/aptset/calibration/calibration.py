@@ -22,7 +22,7 @@ from aptset.core.devices import as_given, on_host
 from aptset.core.levels import Assurance, CellLevel, check_alphas, check_level
 from aptset.core.randomization import BY_CONTENT, Chance, NewU
 from aptset.core.tables import html_table
-from aptset.core.validate import answers_foreign_keywords
+from aptset.core.validate import refuse_foreign_keywords
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
@@ -152,7 +152,6 @@ class Calibration:
         weights: ArrayLike | None = ...,
         assurance: float | Assurance | None = ...,
     ) -> list[PredictionSets]: ...
-    @answers_foreign_keywords
     def predict_set(
         self,
         probabilities: Any,
@@ -167,6 +166,7 @@ class Calibration:
         first_row: int = 0,
         weights: ArrayLike | None = None,
         assurance: float | Assurance | None = None,
+        **foreign: Any,
     ) -> PredictionSets | list[PredictionSets]:
         """Return the prediction set of each row.
 
@@ -205,11 +205,15 @@ class Calibration:
             0.95, for instance: with this probability over calibrations the one at hand covers at least 1 - alpha of
             new rows, in each group (:class:`Assurance` for all groups at once). Sets are larger than those that cover
             1 - alpha on average over calibrations. For independent rows; refused with weights and overlapping groups.
+        **foreign
+            Keywords of other libraries: the error says what they are called here.
 
         Returns
         -------
         PredictionSets, or a list of them; TensorSets on a GPU
         """
+        if foreign:
+            refuse_foreign_keywords("predict_set", foreign)
         levels, is_sequence = check_alphas(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, levels)

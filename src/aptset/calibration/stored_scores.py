@@ -55,13 +55,13 @@ def _settings(score: Any) -> dict[str, Any]:
     for field in dataclasses.fields(score):
         value = getattr(score, field.name)
         value = value.item() if isinstance(value, np.generic) else value
-        plain = value if isinstance(value, tuple) else () if value is None else (value,)
+        is_list = isinstance(value, tuple) and type(score) is Ordered  # which takes a list for a tuple
+        plain = value if is_list else () if value is None else (value,)
         if not all(isinstance(one, str | bool | int | float) for one in plain):
             raise _cannot_be_saved(
-                score,
-                f"its {field.name} is {value!r}, and settings must be texts, numbers, booleans or tuples",
+                score, f"its {field.name} is {value!r}, and settings must be texts, numbers or booleans"
             )
-        settings[field.name] = list(value) if isinstance(value, tuple) else value
+        settings[field.name] = list(value) if is_list else value
     return settings
 
 

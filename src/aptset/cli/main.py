@@ -43,11 +43,12 @@ from aptset.cli.options import (
     with_options,
 )
 from aptset.cli.start import leave_quietly
-from aptset.core.validate import install
 
 try:
     import click
 except ImportError as error:  # the library alone does not need it
+    from aptset.core.validate import install
+
     raise SystemExit(f"The command line needs click: {install('cli')}") from error
 
 
@@ -74,6 +75,8 @@ class OneLineErrors(click.Group):
                 raise
             text = printable(as_given(" ".join(str(error).split())))[:2000]
             if isinstance(error, ModuleNotFoundError) and "pip install" not in text:
+                from aptset.core.validate import install  # numpy is not loaded for --help
+
                 text += f". Install what the commands need: {install('cli')}"
             expected = isinstance(error, ValueError | TypeError | OSError | ImportError)
             raise click.ClickException(text if expected and text else f"{type(error).__name__}: {text}") from error

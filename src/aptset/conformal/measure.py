@@ -270,10 +270,11 @@ class Thresholds(ABC):
         else:
             ids, sizes = self.resolve_groups(groups, n_rows)
         mass = self.test_mass(weights, n_rows) if self.is_weighted or weights is not None else None
-        if levels and self.has_weights and mass is not None:
+        if levels and mass is not None and self.has_weights:
             importance.warn_of_weights(self, sizes, ids, levels, mass, stacklevel + 1)
         elif levels:
-            warn_if_too_few(sizes, levels, self.groups, stacklevel + 1, None, self.n_filled, self.counted)
+            counted = "samples" if self.clusters is None else self.counted
+            warn_if_too_few(sizes, levels, self.groups, stacklevel + 1, None, self.n_filled, counted)
         return ids, mass
 
     @property

@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -215,10 +215,17 @@ def answers_foreign_keywords(function: Callable[Arguments, Returned]) -> Callabl
 
     @wraps(function)
     def checked(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Returned:
-        for name in keywords.keys() - known:
-            if name in _FOREIGN:
-                called = function.__qualname__.removesuffix(".__init__")
-                raise TypeError(f"{called} takes no {name}: {_FOREIGN[name](name, keywords[name])}.")
+        foreign = {name: keywords[name] for name in keywords.keys() - known if name in _FOREIGN}
+        if foreign:
+            refuse_foreign_keywords(function.__qualname__.removesuffix(".__init__"), foreign)
         return function(*arguments, **keywords)
 
     return checked
+
+
+def refuse_foreign_keywords(called: str, keywords: Mapping[str, object]) -> NoReturn:
+    """Refuse keywords that a function does not have, those of other libraries with what they are called here."""
+    for name, value in keywords.items():
+        if name in _FOREIGN:
+            raise TypeError(f"{called} takes no {name}: {_FOREIGN[name](name, value)}.")
+    raise TypeError(f"{called}() got an unexpected keyword argument {next(iter(keywords))!r}")

@@ -163,7 +163,8 @@ class Training:
     @property
     def keeps_rows(self) -> bool:
         """Whether held-out rows are kept one by one: those of one model, all of which count the same."""
-        return len(self.folds) == 1 and self.samples.weights is None and self.combine is Tally
+        alike = self.samples.weights is None and self.words is None
+        return len(self.folds) == 1 and alike and self.combine is Tally
 
     def _remember_rows(self, model: Any, fold: Fold) -> tuple[Any, Decisions]:
         """Return what is to be remembered of the only fold, and its held-out rows one by one."""

@@ -296,6 +296,8 @@ def check_overlap_scheme(do_overlap: bool, is_split: bool, is_auto: bool) -> Non
 
 def warn_trained_anew(estimator: Any) -> None:
     """Say that a model which was fitted before is trained anew, on some of the rows only."""
+    if any(fitting.is_frozen(part) for part in estimator.get_params().values()):
+        return  # a part of it is fitted: what is wrong with that is said where it is trained
     try:
         if get_tags(estimator).requires_fit:
             check_is_fitted(estimator)

@@ -177,7 +177,7 @@ def check_decisions(fitted: Fitted) -> Decisions:
     if fitted.decisions is None or rule.groups.kind == "overlap":
         if len(fitted.held_out.of_models) > 1:
             why = "the guess is that of several models together, and no row was held out from all of them"
-        elif fitted.held_out.is_weighted or rule.groups.kind == "overlap":
+        elif fitted.held_out.is_weighted or fitted.held_out.clusters is not None or rule.groups.kind == "overlap":
             why = "nothing is known for weights, clusters or overlapping groups"
         else:
             why = "this classifier was saved by a version that kept no rows: fit it again"
@@ -213,7 +213,6 @@ class Answering(Conventions):
         ids: Any = ...,
         assurance: float | Assurance | None = ...,
     ) -> list[PredictionSets]: ...
-    @validate.answers_foreign_keywords
     def predict_set(
         self,
         X: Any,
@@ -223,6 +222,7 @@ class Answering(Conventions):
         u: NewU = None,
         ids: Any = None,
         assurance: float | Assurance | None = None,
+        **foreign: Any,
     ) -> PredictionSets | list[PredictionSets]:
         """Return the prediction set of each row.
 
@@ -246,11 +246,15 @@ class Answering(Conventions):
         assurance : float or Assurance, optional
             With this probability the calibration at hand, and not the average one, covers at least 1 - alpha, in each
             group; by default as in the constructor. After a split only, and without weights.
+        **foreign
+            Keywords of other libraries: the error says what they are called here.
 
         Returns
         -------
         PredictionSets, or a list of them
         """
+        if foreign:
+            validate.refuse_foreign_keywords("predict_set", foreign)
         fitted = self._fitted()
         alphas, is_sequence = self._asked(alpha, assurance)
         levels = self._levels(alphas, fitted.promises)
@@ -444,7 +448,11 @@ class Answering(Conventions):
         It takes probabilities of the model. :meth:`act_or_ask` learns its threshold on one half of these rows.
         """
         check_is_fitted(self)
-        return check_decisions(self.fitted_).acceptance(self.fitted_.rule)
+        try:
+            decisions = check_decisions(self.fitted_)
+        except ValueError as error:  # displays of scikit-learn ask every attribute of a fitted estimator
+            raise AttributeError(str(error)) from error
+        return decisions.acceptance(self.fitted_.rule)
 
     def p_frame(
         self, X: Any, *, groups: Any = None, u: NewU = None, ids: Any = None, backend: Backend | None = None

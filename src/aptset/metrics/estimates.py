@@ -240,7 +240,8 @@ def percent(value: float, rows: int) -> str:
 def in_words(share: Estimate) -> str:
     """Return a share with its interval and its counts as people write them: "91 % [82 %, 97 %] (63 of 69)"."""
     ends = f"[{percent(share.low, share.n)}, {percent(share.high, share.n)}]"
-    return f"{percent(share, share.n)} {ends} ({share.count:,} of {share.n:,})"
+    behind = f"{share.n:,} {share.over}" if share.count is None else f"{share.count:,} of {share.n:,}"
+    return f"{percent(share, share.n)} {ends} ({behind})"
 
 
 def in_p(p_value: float) -> str:

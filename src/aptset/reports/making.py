@@ -238,7 +238,8 @@ def report(
             y = drawn_answers(source, y, votes, random_state)
         evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
         on_rows(evaluation.n)
-        evaluation = replace(evaluation, remarks=(*remarks, *evaluation.remarks))
+        if remarks:
+            evaluation = replace(evaluation, remarks=(*remarks, *evaluation.remarks))
         names = column_values(X, ids) if isinstance(ids, str) else None if ids is None else plain_list(ids)
         deciding = who_decides(source, evaluation.evidence)
         shown, evaluation = one_of_each(evaluation, clusters, votes, random_state)
