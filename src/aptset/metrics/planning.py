@@ -84,7 +84,7 @@ class CoverageTest:
         --------
         >>> import aptset
         >>> aptset.coverage_test(covered=63, m=69, n=100).sentence()
-        'There are too few rows to contradict 90 %: only a coverage below 77 % would (p = 1, level 0.01).'
+        'There are too few rows to contradict 90 %: only a coverage below 75 % would (p = 0.997, level 0.01).'
         """
         if rank_at(self.n, check_alpha(self.alpha)) > self.n:
             return f"{self.n:,} calibration rows are too few for alpha = {self.alpha:g}: every set holds every label."
