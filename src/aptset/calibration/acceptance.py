@@ -229,9 +229,9 @@ class Acceptance:
         said = {}
         for cell, of_cell in budgets.items():
             rows = np.flatnonzero(cells == cell)
-            mine, name = own == cell, self.reading.groups.names[cell or 0]
-            n, new = int(np.count_nonzero(mine)), looked.confidence[rows]
-            act[rows] = new > rules.batch_bound(wrong_rows[mine[self.is_wrong]], n, new, of_cell)
+            own_rows, name = own == cell, self.reading.groups.names[cell or 0]
+            n, new = int(np.count_nonzero(own_rows)), looked.confidence[rows]
+            act[rows] = new > rules.batch_bound(wrong_rows[own_rows[self.is_wrong]], n, new, of_cell)
             if len(rows):
                 said[f" of {name!r}"] = (n, len(rows), of_cell)
         _warn_of_batches(said, 3)

@@ -98,11 +98,11 @@ class DeviceRows:
             seeds, n_copies = self._seeds(first, last), torch.zeros((), dtype=torch.int64, device=self.device)
             if seeds is None:
                 values = (self._hashed(part, only) for part in parts)
-                hashed = torch.cat([self.engine.hash_rows(some, self.key) for some in values])
+                hashed = torch.cat([self.engine.hash_rows(block, self.key) for block in values])
                 seeds, n_copies = own_seeds(hashed, self.side, self.first_row + first)
             for start, stop in parts:
-                some = self._prepare(start, stop) if only is None else only
-                yield Piece(start, stop, self._piece(some, start, stop, seeds[start - first : stop - first]), n_copies)
+                block = self._prepare(start, stop) if only is None else only
+                yield Piece(start, stop, self._piece(block, start, stop, seeds[start - first : stop - first]), n_copies)
                 n_copies = torch.zeros_like(n_copies)
 
     def _hashed(self, part: tuple[int, int], prepared: Tensor | None) -> Tensor:

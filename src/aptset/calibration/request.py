@@ -122,8 +122,8 @@ def _corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, n
         total = ((wide + 2.0) - 2.0).sum(axis=1, keepdims=True)  # on the grid, where sums are exact
         is_good = (abs(total - 1.0) <= tolerance) & (wide >= 0.0).all(axis=1, keepdims=True)
         times = wide * factors
-        found = normalised(np.where(times.any(axis=1, keepdims=True), times, wide))
-    return np.where(is_good, found, wide)
+        divided = normalised(np.where(times.any(axis=1, keepdims=True), times, wide))
+    return np.where(is_good, divided, wide)
 
 
 NAME = "probabilities"

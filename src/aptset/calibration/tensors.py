@@ -45,9 +45,9 @@ class ScoresThere:
 
     def upward(self) -> NDArray[np.float64]:
         """Return all of them with numpy, sorted."""
-        found: NDArray[np.float64] = self._ordered().cpu().numpy()
-        found.flags.writeable = False
-        return found
+        in_order: NDArray[np.float64] = self._ordered().cpu().numpy()
+        in_order.flags.writeable = False
+        return in_order
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class OnDevice:
         rows.refuse_probabilities("label_scores")
         scores, seeds, n_copies, bads = [], [], 0, []
         for start, stop, piece, copies in rows.pieces("label_scores"):
-            found, hashed, more, bad = rows.engine.label_scores(piece, _moved(columns[start:stop], rows))
-            scores.append(found.cpu().numpy())
+            of_piece, hashed, more, bad = rows.engine.label_scores(piece, _moved(columns[start:stop], rows))
+            scores.append(of_piece.cpu().numpy())
             seeds.append(hashed.cpu().numpy().view(np.uint64))
             n_copies += int(copies) + int(more)
             bads.append(_from(start, bad))
@@ -109,8 +109,8 @@ class OnDevice:
         if held_out.groups.kind == "all":
             return mask_at(rows, _threshold_on(float(held_out.by_cell(alpha)[0]), rows.device), at_least)
 
-        def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
-            return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[mine], [alpha])[:, 0], rows), at_least)
+        def work(piece: TensorRows, where: slice) -> tuple[Tensor, Tensor]:
+            return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[where], [alpha])[:, 0], rows), at_least)
 
         return _filled(rows, "mask", work, torch.bool, MOST_ROWS)
 
@@ -120,10 +120,10 @@ class OnDevice:
         if held_out.groups.of_columns is not None:
             return _p_values_by_band(rows, fold.calibrated, held_out.groups.of_columns)
 
-        def work(piece: TensorRows, mine: slice) -> tuple[Tensor, Tensor]:
+        def work(piece: TensorRows, where: slice) -> tuple[Tensor, Tensor]:
             groups = None if ids is None else torch.zeros(len(piece), dtype=torch.int32, device=rows.device)
             if ids is not None and held_out.groups.kind != "all":
-                groups = _moved(ids[mine], rows)
+                groups = _moved(ids[where], rows)
             return rows.engine.p_values(piece, fold.calibrated, groups)
 
         return _filled(rows, "p_values", work, torch.float64, _at_a_time(held_out))
@@ -137,8 +137,8 @@ class OnDevice:
             levels = by_label_thresholds(held_out, alphas)
             return [sets_by_label(rows, _moved(level, rows), at_least, classes) for level in levels]
 
-        def wanted(mine: slice) -> Tensor:
-            return _moved(thresholds_of(held_out, ids[mine], alphas), rows)
+        def wanted(where: slice) -> Tensor:
+            return _moved(thresholds_of(held_out, ids[where], alphas), rows)
 
         return sets_at(rows, wanted, at_least, classes, _at_a_time(held_out, len(alphas)))
 
@@ -155,9 +155,9 @@ def filled_masks(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[T
     They are the first bad row, and 0 where all rows look like probabilities; -1 where that is not known.
     """
     verb, work = _mask_by(rows, thresholds, at_least)
-    found, bad = _worked_out(rows, verb, work, torch.bool)
+    mask, bad = _worked_out(rows, verb, work, torch.bool)
     report = bad.reshape(-1)
-    return found, report if report.shape[0] == 2 else torch.cat([report, torch.full_like(report, -1)])
+    return mask, report if report.shape[0] == 2 else torch.cat([report, torch.full_like(report, -1)])
 
 
 def _mask_by(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[str, Work]:
@@ -175,8 +175,8 @@ def sets_at(
 ) -> list[TensorSets]:
     """Return the sets at each of the thresholds that are wanted for some rows, (1 or rows, thresholds)."""
 
-    def find(piece: TensorRows, mine: slice) -> Found:
-        return Found(*rows.engine.cut(piece, wanted(mine), at_least))
+    def find(piece: TensorRows, where: slice) -> Found:
+        return Found(*rows.engine.cut(piece, wanted(where), at_least))
 
     every, longest, members, _ = _found(rows, find, most_rows)
     return [TensorSets(*_beginnings(sizes, longest, members, len(classes)), classes) for sizes in every]
@@ -197,13 +197,13 @@ def _p_values_by_band(rows: DeviceRows, calibrated: Calibrated, of_columns: NDAr
     """Return the p-value of every label: a pass for each band, as if all rows were of that group."""
 
     def work(piece: TensorRows, _: slice) -> tuple[Tensor, Tensor]:
-        found = torch.empty(piece.probabilities.shape, dtype=torch.float64, device=rows.device)
+        scores = torch.empty(piece.probabilities.shape, dtype=torch.float64, device=rows.device)
         for band in range(len(calibrated.offsets) - 1):
             groups = torch.full((len(piece),), band, dtype=torch.int32, device=rows.device)
             p_values, bad = rows.engine.p_values(piece, calibrated, groups)
             columns = _moved(np.flatnonzero(of_columns == band), rows)
-            found[:, columns] = p_values[:, columns]
-        return found, bad
+            scores[:, columns] = p_values[:, columns]
+        return scores, bad
 
     return _filled(rows, "p_values", work, torch.float64, MOST_ROWS)
 
@@ -248,9 +248,9 @@ def _beginnings(sizes: Tensor, longest: Tensor, members: Tensor, n_classes: int)
     step = max(1, _TAKEN_CELLS // n_classes)
     ends = [*pointers[:-1:step].tolist(), total]
     for number, start in enumerate(range(0, len(sizes), step)):
-        mine = slice(start, start + step)
+        where = slice(start, start + step)
         place = torch.arange(ends[number], ends[number + 1], device=members.device)
-        place += torch.repeat_interleave(starts[:-1][mine] - pointers[:-1][mine], sizes[mine].to(torch.int64))
+        place += torch.repeat_interleave(starts[:-1][where] - pointers[:-1][where], sizes[where].to(torch.int64))
         taken[ends[number] : ends[number + 1]] = members[place]
     return pointers, taken
 
@@ -266,9 +266,9 @@ Work = Callable[[TensorRows, slice], tuple[Tensor, Tensor]]
 
 def _filled(rows: DeviceRows, verb: str, work: Work, dtype: Any, most_rows: int | None = None) -> Tensor:
     """Put what is worked out of each piece into one matrix; refuse bad rows."""
-    found, bad = _worked_out(rows, verb, work, dtype, most_rows, refuses=True)
+    values, bad = _worked_out(rows, verb, work, dtype, most_rows, refuses=True)
     rows.check(bad)
-    return found
+    return values
 
 
 def _worked_out(
@@ -280,15 +280,15 @@ def _worked_out(
         return work(whole, slice(0, len(rows)))
     if refuses:
         rows.refuse_probabilities(verb)
-    found, bads = None, []
+    written, bads = None, []
     for start, stop, piece, _ in rows.pieces(verb, most_rows):
         part, bad = work(piece, slice(start, stop))
         if stop - start == len(rows):
             return part, bad
         bads.append(_from(start, bad))
-        found = torch.empty(rows.probabilities.shape, dtype=dtype, device=rows.device) if found is None else found
-        found[start:stop] = part
-    return found, _first(bads)
+        written = torch.empty(rows.probabilities.shape, dtype=dtype, device=rows.device) if written is None else written
+        written[start:stop] = part
+    return written, _first(bads)
 
 
 def _at_a_time(held_out: Measure, n_levels: int = 1) -> int | None:

@@ -45,15 +45,15 @@ def sizes_by_group(sizes: NDArray[np.int64], of_folds: NDArray[np.int64] | None 
 
     Clusters may have rows in several groups: ``of_folds`` has how many each fold holds, which folds of one kind share.
     """
-    told = sizes if of_folds is None else np.column_stack([sizes, of_folds])
-    kinds, counts = np.unique(told, axis=0, return_counts=True) if len(sizes) > 1 else (told, np.ones(1, np.int64))
+    alike = sizes if of_folds is None else np.column_stack([sizes, of_folds])
+    kinds, counts = np.unique(alike, axis=0, return_counts=True) if len(sizes) > 1 else (alike, np.ones(1, np.int64))
     kinds = kinds[:, : sizes.shape[1]]
     splits = []
     for column, of_kinds in zip(sizes.T, kinds.T, strict=True):
         has_some = of_kinds > 0
-        alike = zip(of_kinds[has_some].tolist(), counts[has_some].tolist(), strict=True)
+        pairs = zip(of_kinds[has_some].tolist(), counts[has_some].tolist(), strict=True)
         if has_some.any():
-            splits.append(FoldSizes(tuple(column[column > 0].tolist()), tuple(alike)))
+            splits.append(FoldSizes(tuple(column[column > 0].tolist()), tuple(pairs)))
     return splits
 
 

@@ -20,7 +20,7 @@ ASSURANCE = 0.9
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 520.0, 190.0, 44.0, 206.0
 
 
-class Line(NamedTuple):
+class CurveRow(NamedTuple):
     """One error that is allowed, and for each rule the share of rows acted on and the share of these that is wrong."""
 
     error: str
@@ -43,7 +43,7 @@ def who_decides(source: Any, evidence: EvaluationRows | None) -> dict[str, Any] 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # too few rows show as a share of 0
         numbers = [_at(rule, confidence, is_wrong, error) for error in ERRORS]
-    lines = [Line(share(e), *(_words(one) for one in rest)) for e, rest in zip(ERRORS, numbers, strict=True)]
+    lines = [CurveRow(share(e), *(_words(one) for one in rest)) for e, rest in zip(ERRORS, numbers, strict=True)]
     curves = {name: _points([row[k] or 0.0 for row in numbers]) for name, k in (("threshold", 0), ("batch", 2))}
     ticks = [(_x(error), f"{error:.0%}") for error in (0.01, 0.05, 0.1, 0.15, 0.2)]
     return {
