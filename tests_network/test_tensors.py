@@ -69,7 +69,7 @@ def test_without_torch_the_layer_says_what_to_install():
     code = "import sys; sys.modules['torch'] = None; from importlib import util; find = util.find_spec\n"
     code += "util.find_spec = lambda name, *rest: None if name == 'torch' else find(name, *rest)\nimport aptset.torch"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "aptset.torch needs torch: pip install 'aptset[gpu]'" in done.stderr
+    assert "aptset.torch needs torch: pip install 'aptset[torch]'" in done.stderr
     assert EXTRAS["torch"] == "network"
 
 
