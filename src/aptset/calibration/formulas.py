@@ -95,6 +95,13 @@ class Confidence(NamedTuple):
         1 minus the second largest p-value.
     credibility : array of float
         The largest p-value.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> calibration = aptset.calibrate([[0.75, 0.25]] * 19, [0] * 19, randomized=False)
+    >>> calibration.confidence([[0.875, 0.125]]).confidence
+    array([0.95])
     """
 
     guess: NDArray[Any]
