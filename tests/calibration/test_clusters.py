@@ -285,3 +285,10 @@ def test_answers_are_covered_as_promised_and_a_majority_is_not_enough():
         shares[name] = aptset.evaluate(sets, votes=votes[split:], alpha=0.1).coverage
     assert abs(shares["votes"] - 0.9) < 0.055
     assert shares["majority"] < shares["votes"] - 0.05
+
+
+def test_batches_say_where_clusters_and_votes_go():
+    """Batches keep counts of scores, which do not say which rows belong together."""
+    for name in ("clusters", "votes"):
+        with pytest.raises(TypeError, match=f"takes no {name}: batches are counted .* pass {name} to aptset.calibrate"):
+            aptset.calibrate_batches([], "y", **{name: [0]})

@@ -36,7 +36,7 @@ from aptset.core.groups import Kind, groups_overlap, is_grouping, is_pair
 from aptset.core.levels import check_alphas
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import Chance, refuse_few_ids
-from aptset.core.validate import check_flag, check_generator, draw_key
+from aptset.core.validate import answers_foreign_keywords, check_flag, check_generator, draw_key
 from aptset.scores import Conformity
 from aptset.scores.conformity import check_conformity, check_intervals, for_classes
 
@@ -158,6 +158,7 @@ class ThresholdSearch:
         return max(self.buckets, _FEWEST * looked_into)
 
 
+@answers_foreign_keywords
 def calibrate_batches(
     batches: Any,
     *,

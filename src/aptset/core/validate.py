@@ -183,7 +183,8 @@ def _as_alpha(name: str, value: Any) -> str:
     return f"{name}={value} is alpha={1 - value:.10g} here" if is_share else f"{name} is 1 - alpha here"
 
 
-# Arguments of MAPIE, crepes, TorchCP, puncc and nonconformist, and what they are called here.
+# Arguments of MAPIE, crepes, TorchCP, puncc and nonconformist, and what they are called here; and of our own
+# functions, where another has no such argument.
 _FOREIGN: dict[str, Callable[[str, Any], str]] = {
     **dict.fromkeys(("confidence_level", "confidence", "coverage"), _as_alpha),
     "significance": lambda name, value: f"{name}={value!r} is alpha={value!r} here",
@@ -205,6 +206,13 @@ _FOREIGN: dict[str, Callable[[str, Any], str]] = {
     "smoothing": lambda name, value: f"{name}={value!r} is randomized={value!r} here, a setting of the calibration",
     "include_last_label": lambda name, value: f"{name} is randomized=False here, a setting of the calibration",
     **dict.fromkeys(("seed", "random_seed"), lambda name, value: f"{name}={value!r} is random_state={value!r} here"),
+    **dict.fromkeys(
+        ("clusters", "votes"),
+        lambda name, value: (
+            f"batches are counted without a look at which rows belong together; pass {name} to aptset.calibrate, or "
+            "--cluster to `aptset calibrate`"
+        ),
+    ),
     "cv": lambda name, value: f"{name} is calibration here: 'split', 'cv+', 'jackknife+', ...",
 }
 

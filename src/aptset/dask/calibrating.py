@@ -18,11 +18,13 @@ from aptset.arrow.calibrating import search_for
 from aptset.arrow.layout import Calibrating, Columns, Predicting
 from aptset.arrow.predicting import SetMaker, maker_for
 from aptset.arrow.scoring import Conformity
+from aptset.core.validate import answers_foreign_keywords
 from aptset.dask.partitions import ArrayReader, FrameReader, partitions_of
 
 _MERGED_AT_ONCE = 8
 
 
+@answers_foreign_keywords
 def calibrate(
     rows: Any,
     labels: Any,

@@ -23,6 +23,7 @@ from aptset.arrow.layout import Calibrating, ColumnLayout, Columns, Predicting
 from aptset.arrow.predicting import SetMaker, maker_for
 from aptset.arrow.scoring import Conformity
 from aptset.arrow.states import check_rows_found
+from aptset.core.validate import answers_foreign_keywords
 from aptset.spark.frames import Frame, make_sets
 
 _KINDS: dict[str, type[Exception]] = {"ValueError": ValueError, "TypeError": TypeError}
@@ -63,6 +64,7 @@ def plain_errors() -> Iterator[None]:
 _STATE = "state binary"
 
 
+@answers_foreign_keywords
 def calibrate(
     frame: Any,
     labels: str,
