@@ -27,7 +27,7 @@ from aptset.core.levels import Assurance, Level, check_alphas, check_level
 from aptset.core.matrix import check_rows
 from aptset.core.randomization import BY_CONTENT, Chance, NewU
 from aptset.core.tables import html_table
-from aptset.core.validate import check_flag_or_none
+from aptset.core.validate import check_flag_or_none, refuse_foreign_keywords
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
@@ -195,6 +195,7 @@ class CrossCalibration:
         first_row: int = 0,
         weights: ArrayLike | None = None,
         assurance: float | Assurance | None = None,
+        **foreign: Any,
     ) -> Any:
         """Return the prediction set of each row.
 
@@ -227,7 +228,11 @@ class CrossCalibration:
             The weight of each row, up to the same constant, where weights were passed to :func:`calibrate_cv`.
         assurance : float, optional
             Refused: the coverage of one calibration has no known law for several models.
+        **foreign
+            Keywords of other libraries: the error says what they are called here.
         """
+        if foreign:
+            refuse_foreign_keywords("predict_set", foreign)
         levels, is_sequence = check_alphas(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         tally, cells, mass, may_be_empty = self._prepare(fold_probabilities, request, levels)
