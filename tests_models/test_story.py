@@ -37,7 +37,8 @@ def test_a_messy_table_with_every_booster(tmp_path):
     patients(400, 1).to_csv(tmp_path / "new.csv", index=False)
     for model in ("xgboost", "lightgbm", "catboost"):
         done = aptset("run", "patients.csv", "--target", "diagnosis", "--model", model, "--out", model, cwd=tmp_path)
-        assert "dates      admitted: as year, month and age in days" in done
+        assert "dates      admitted (day first, " in done
+        assert ": as year, month and age in days" in done
         assert done.count("\n") < 40, "no logs of the library"
         aptset("report", "new.csv", "-c", model, "-o", f"{model}.html", cwd=tmp_path)
         assert "new.csv" in (tmp_path / f"{model}.html").read_text()
