@@ -135,3 +135,12 @@ def test_a_run_says_who_decides_and_its_folder_decides_raw_rows(tmp_path):
                           "--json").stdout)  # fmt: skip
     assert 0 < told["decided"]["share"] < 1
     assert "--error needs a TABLE" in run("run", "--error", "0.1", code=2).stderr
+
+
+def test_one_row_and_the_wrong_command_are_answered_with_the_way_out(files):
+    rows = learned(files)
+    pd.read_csv(files / "new.csv")[:1].to_csv(files / "one.csv", index=False)
+    asked = [files / "one.csv", "-c", rows, "--prefix", "p_", "-o", files / "out.csv"]
+    assert "pass --assurance 0.9" in run("accept", *asked, "--error", 0.05, code=1).stderr
+    run("accept", *asked, "--error", 0.05, "--assurance", 0.9)
+    assert "pass it to `aptset accept`" in run("predict", *asked, code=1).stderr

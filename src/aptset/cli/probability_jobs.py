@@ -34,6 +34,7 @@ from aptset.conformal.importance import check_some_weight
 from aptset.core.files import atomic_write
 from aptset.core.levels import check_level
 from aptset.core.randomization import check_ids
+from aptset.core.store import stored_kind
 from aptset.kernels.rows import CALIBRATION
 from aptset.scores import Score
 from aptset.scores.conformity import AUTO, check_conformity
@@ -131,6 +132,8 @@ def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
 
         made: Calibration = check_one_model(path, load_run(path, trust)[0].calibration_)
         return made
+    if stored_kind(path) in ("acceptance", "acceptance_threshold"):
+        raise ValueError(f"{path} was made by `aptset calibrate --accept`, for decisions: pass it to `aptset accept`.")
     calibration: Calibration = check_one_model(path, load_calibration(path, trust=trust))
     return calibration
 
