@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from aptset.core.devices import on_host
 from aptset.core.tables import plain_list
 from aptset.kernels import engines
-from aptset.kernels.blocks import converted, least_and_most, looked_up, over_numbers
+from aptset.kernels.blocks import least_and_most, looked_up, over_numbers
 from aptset.kernels.long_arrays import group_sizes
 
 _LONG = 2**10  # texts that are worth numbering
@@ -164,9 +164,13 @@ def columns_at_once(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.i
     """Return labels that are column numbers all of them, the usual case: one pass and no search. None for others."""
     if labels.dtype.kind not in "iu" or not len(labels) or not _number_columns(classes):
         return None
-    columns = converted(labels, np.int64)  # a copy: another thread cannot change what was checked
-    low, high = least_and_most(columns)
-    return columns if low >= 0 and high < len(classes) else None
+    columns = np.empty(len(labels), dtype=np.int64)  # a copy: another thread cannot change what was checked
+
+    def are_columns(start: int, stop: int) -> bool:
+        columns[start:stop] = labels[start:stop]
+        return bool(columns[start:stop].min() >= 0 and columns[start:stop].max() < len(classes))
+
+    return columns if all(over_numbers(len(labels), are_columns)) else None
 
 
 def _compare_exactly(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
@@ -347,6 +351,8 @@ def check_length(values: Any, n_rows: int, name: str) -> None:
 
 def as_labels(labels: Any, name: str) -> NDArray[Any]:
     """Return labels as a 1-D array; a list of texts and numbers keeps them apart, and so does one of odd texts."""
+    if type(labels) is np.ndarray and labels.ndim == 1:  # the usual case: nothing to convert
+        return labels
     refuse_masked(labels, name)
     try:
         array = np.asarray(plain_labels(labels))

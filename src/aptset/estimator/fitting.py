@@ -88,10 +88,13 @@ class Samples:
         return Rows(probabilities, self.formula, self.key, tolerance_of(probabilities), self.seeds, self.u)
 
 
-def check_model_probabilities(model: Any, probabilities: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
-    """Refuse what is not one matrix of probabilities with a named column per class."""
+def check_model_probabilities(
+    model: Any, probabilities: Any, classes: NDArray[Any]
+) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
+    """Return the matrix of probabilities and the class of each of its columns; refuse what is no such matrix."""
     matrix = np.asarray(probabilities)
-    if hasattr(model, "classes_") and (columns_of(np.asarray(model.classes_), classes) < 0).any():
+    columns = columns_of(np.asarray(getattr(model, "classes_", ())), classes)
+    if (columns < 0).any():
         raise ValueError(
             f"y must hold every label that the model knows, {some(np.asarray(model.classes_))}; got {some(classes)}. "
             "Wrap a fitted model as a whole in FrozenEstimator."
@@ -101,7 +104,7 @@ def check_model_probabilities(model: Any, probabilities: Any, classes: NDArray[A
             f"estimator must have classes_ and give one probability per class; {type(model).__name__} gave shape "
             f"{matrix.shape}. Models with several outputs need one ConformalClassifier per output."
         )
-    return matrix
+    return matrix, columns
 
 
 def fold_error(error: Exception, fold: int, n_folds: int) -> Exception:
@@ -331,8 +334,7 @@ def _work_on(shared: Shared[Callable[..., Any]], item: Any) -> Any:
 
 def probabilities_of(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
     """Return the model's probabilities with one column per class; a class the model never saw gets zeros."""
-    given = check_model_probabilities(model, model.predict_proba(X), classes)
-    columns = columns_of(np.asarray(model.classes_), classes)
+    given, columns = check_model_probabilities(model, model.predict_proba(X), classes)
     aligned = given
     if not np.array_equal(columns, np.arange(len(classes))):
         aligned = np.zeros((len(given), len(classes)), dtype=given.dtype)
