@@ -1,4 +1,4 @@
-"""From what the user passes to the score of each true label: the border that both faces for probabilities share."""
+"""From what the user passes to the score of each true label: what both faces for probabilities share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from aptset.core.matrix import check_named_columns, check_probabilities
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.randomization import Chance, check_first_row, fingerprint_of
 from aptset.core.validate import check_flag, check_generator, draw_key
-from aptset.kernels.formula import Floats
+from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words, mix
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, LabelScores, Rows, label_scores
 from aptset.scores import Adaptive, Score
@@ -124,72 +124,125 @@ class LabelledRequest(NamedTuple):
 
 def score_labels(probabilities: Any, labels: Any, request: LabelledRequest) -> Scored:
     """Check everything and score the true label of each row; with ``tuning``, choose the score on some of them."""
-    tuning, weighing, groups = request.tuning, request.weighing, request.groups
-    score = check_conformity(request.conformity) if tuning is None else Adaptive()
-    formula = formula_of(score)
-    randomized, normalize = check_flag(request.randomized, "randomized"), check_flag(request.normalize, "normalize")
-    ids = request.ids
+    checked = _check(probabilities, labels, request)
+    rows, answers = _rows_of(checked, request), checked.answers
+    scored = scores_of_labels(rows, checked.columns) if answers is None else _scores_of_answers(rows, answers)
+    copies = (scored.n_copies, len(checked.matrix))
+    if checked.ids is not None:
+        copies = count_copies(checked.matrix, checked.given, checked.stays, checked.key)
+    trials: tuple[Trial, ...] = ()
+    reserved = None
+    if request.tuning is not None and isinstance(rows, Rows):
+        reserved = request.tuning.reserve(len(checked.matrix), checked.generator, checked.clusters)
+        checked, scored, trials = _choose_score(checked, rows, request.tuning, reserved)
+    cells, group_of_row = _cells_of(checked, request)
+    randomization, fingerprint = checked.chance.with_copies(*copies), fingerprint_of(scored.seeds, scored.scores)
+    clusters = checked.clusters
+    if answers is not None:
+        words = mix(scored.seeds + np.uint64(fingerprint) + answers.rows.astype(np.uint64))
+        clusters = Membership(words, "row")  # rows of other parts are other clusters, whatever they hold
+    of_score = (checked.score, checked.key, randomization, fingerprint, scored.seeds, trials, reserved)
+    of_rows = (*of_score, checked.weighed, clusters, None if answers is None else answers.votes)
+    return Scored(scored.scores, group_of_row, cells, checked.classes, checked.names, *of_rows)
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """Calibration rows with labels, groups, weights and clusters that have been checked; nothing is scored yet."""
+
+    given: Any  # the probabilities as they came, without columns of ids and clusters
+    matrix: NDArray[Any]
+    stays: bool  # on the device
+    names: NDArray[Any] | None
+    classes: NDArray[Any]
+    columns: NDArray[np.int64]
+    answers: Answers | None
+    score: Score
+    formula: Formula
+    ids: Any
+    values: GroupValues | None
+    weighed: Weighed | None
+    clusters: Membership | None
+    generator: np.random.Generator
+    key: int
+    chance: Chance
+
+
+def _check(probabilities: Any, labels: Any, request: LabelledRequest) -> _Checked:
+    """Check what came with the rows, from the score to the clusters."""
+    score = check_conformity(request.conformity) if request.tuning is None else Adaptive()
+    formula, ids, clusters = formula_of(score), request.ids, request.clusters
+    randomized = check_flag(request.randomized, "randomized")
     if ids is not None:
         probabilities, ids = take_ids(probabilities, ids)
-    clusters, belong = request.clusters, request.clusters is not None or request.votes is not None
+    table, belong = probabilities, clusters is not None or request.votes is not None
     if belong:
         _check_together(request)
-        table, probabilities = probabilities, without_ids(probabilities, clusters, "clusters")
-    soft = check_flag(request.logits, "logits")
+        probabilities = without_ids(probabilities, clusters, "clusters")
     # A score is chosen on the host, and columns are corrected there.
-    stays = tuning is None and weighing is EQUAL and not belong and stays_on_device(probabilities, formula)
+    may_stay = request.tuning is None and request.weighing is EQUAL and not belong
+    stays = may_stay and stays_on_device(probabilities, formula)
     matrix, names = check_probabilities(looked_at(probabilities, stays) if stays else probabilities, NAME)
     matrix, known = check_named_columns(matrix, names, request.classes, [0] if labels is None else labels, NAME)
     answers = None if request.votes is None else check_votes(request.votes, known, len(matrix))
     columns = check_labels(labels, known, len(matrix)) if answers is None else answers.columns
     bound = for_classes(score, known, labels)
-    score, formula = bound, formula if bound is score else formula_of(bound)
-    weighed = None if weighing is EQUAL else weighing.of(columns, known)
-    values = None if groups is None else _group_values(groups, len(matrix))
+    weighed = None if request.weighing is EQUAL else request.weighing.of(columns, known)
+    values = None if request.groups is None else _group_values(request.groups, len(matrix))
     generator = check_generator(request.random_state)
     key, chance = draw_key(generator), Chance.of(request.u, ids, randomized)
-    start = check_first_row(request.first_row, BLOCK_ROWS)
     members = None if clusters is None else check_clusters(clusters, table, len(matrix), key)
-    draw = chance.calibrates(request.u, ids, len(matrix), key, request.least_distinct)
-    factors = None if weighed is None else weighed.factors
-    of_rows = (formula, key, draw, normalize, CALIBRATION, start, factors)
-    rows = make_rows(matrix, probabilities, stays, soft, *of_rows)
-    if request.number_copies is not None and draw.seeds is None and isinstance(rows, Rows):
-        keys = content_seeds(rows, matrix)
-        rows = with_own_seeds(rows, keys, request.number_copies(keys))
-    scored = scores_of_labels(rows, columns) if answers is None else _scores_of_answers(rows, answers)
-    n_rows = n_all = len(matrix)
-    n_copies = scored.n_copies
-    if ids is not None:
-        n_copies, n_all = count_copies(matrix, probabilities, stays, key)
-    trials: tuple[Trial, ...] = ()
-    reserved = None
-    if tuning is not None and isinstance(rows, Rows):
-        reserved = tuning.reserve(n_rows, generator, members)
-        tuning = replace(tuning, candidates=tuple(for_classes(one, known) for one in tuning.candidates))
-        score, trials = choose(some_rows(rows, reserved), columns[reserved], tuning, NAME)
-        rows, columns = some_rows(rows, ~reserved), columns[~reserved]
-        values, n_rows = _some(values, ~reserved), len(columns)
-        weighed = None if weighed is None else weighed.some(~reserved)
-        members = None if members is None else members.some(~reserved)
-        scored = label_scores(replace(rows, formula=formula_of(score)), columns)
-    cells = Groups.of(values, groups, known)
-    check_intervals(score, cells.by_label or (weighed is not None and weighed.ratios is not None))
+    bound_formula = formula if bound is score else formula_of(bound)
+    of_labels = (names, known, columns, answers, bound, bound_formula, ids, values, weighed, members)
+    return _Checked(probabilities, matrix, stays, *of_labels, generator, key, chance)
+
+
+def _rows_of(checked: _Checked, request: LabelledRequest) -> Rows | OnDevice:
+    """Return the rows as the loops take them, each with what its u comes from."""
+    n_rows, key, logits = len(checked.matrix), checked.key, check_flag(request.logits, "logits")
+    start, divides = check_first_row(request.first_row, BLOCK_ROWS), check_flag(request.normalize, "normalize")
+    draw = checked.chance.calibrates(request.u, checked.ids, n_rows, key, request.least_distinct)
+    factors = None if checked.weighed is None else checked.weighed.factors
+    of_rows = (checked.formula, key, draw, divides, CALIBRATION, start, factors)
+    rows = make_rows(checked.matrix, checked.given, checked.stays, logits, *of_rows)
+    if request.number_copies is None or draw.seeds is not None or not isinstance(rows, Rows):
+        return rows
+    keys = content_seeds(rows, checked.matrix)
+    return with_own_seeds(rows, keys, request.number_copies(keys))
+
+
+def _choose_score(
+    checked: _Checked, rows: Rows, tuning: Tuning, reserved: NDArray[np.bool_]
+) -> tuple[_Checked, LabelScores, tuple[Trial, ...]]:
+    """Choose the score on the reserved rows; return the other rows with their scores, and what was tried."""
+    tuning = replace(tuning, candidates=tuple(for_classes(score, checked.classes) for score in tuning.candidates))
+    score, trials = choose(some_rows(rows, reserved), checked.columns[reserved], tuning, NAME)
+    kept, formula = ~reserved, formula_of(score)
+    checked = replace(
+        checked,
+        score=score,
+        formula=formula,
+        columns=checked.columns[kept],
+        values=_some(checked.values, kept),
+        weighed=None if checked.weighed is None else checked.weighed.some(kept),
+        clusters=None if checked.clusters is None else checked.clusters.some(kept),
+    )
+    return checked, label_scores(replace(some_rows(rows, kept), formula=formula), checked.columns), trials
+
+
+def _cells_of(checked: _Checked, request: LabelledRequest) -> tuple[Groups, NDArray[np.intp]]:
+    """Return the cells of a calibration, and the cell of each score."""
+    weighed, answers = checked.weighed, checked.answers
+    cells = Groups.of(checked.values, request.groups, checked.classes)
+    check_intervals(checked.score, cells.by_label or (weighed is not None and weighed.ratios is not None))
     if weighed is not None:
         refuse_overlapping(cells.kind, *WITHOUT_WEIGHTS)
-    if belong:
+    if checked.clusters is not None or answers is not None:
         refuse_overlapping(cells.kind, *OVERLAPPING_CLUSTERS)
-    group_ids = cells.ids(values, n_rows)
+    group_ids = cells.ids(checked.values, len(checked.columns) if answers is None else len(checked.matrix))
     if answers is not None and group_ids is not None:
         group_ids = group_ids[answers.rows]
-    group_of_row = cells.ids_of_labels(group_ids, columns)
-    chance, fingerprint = chance.with_copies(n_copies, n_all), fingerprint_of(scored.seeds, scored.scores)
-    if answers is not None:
-        words = mix(scored.seeds + np.uint64(fingerprint) + answers.rows.astype(np.uint64))
-        members = Membership(words, "row")  # rows of other parts are other clusters, whatever they hold
-    votes = None if answers is None else answers.votes
-    of_score = (score, key, chance, fingerprint, scored.seeds, trials, reserved, weighed, members, votes)
-    return Scored(scored.scores, group_of_row, cells, known, names, *of_score)
+    return cells, cells.ids_of_labels(group_ids, checked.columns)
 
 
 def _check_together(request: LabelledRequest) -> None:
