@@ -197,7 +197,7 @@ def warn_of_uncertain_ratios(errors: Mapping[Any, float], columns: NDArray[np.in
             f"prior_correction goes by estimated ratios whose standard errors amount to about {missed:.2g} of the "
             "proportions of labels: coverage may be less than 1 - alpha by up to as much. Estimate the ratios on more "
             "rows, leave prior_correction out, or calibrate with groups='label', which needs no ratios.",
-            stacklevel=6,
+            stacklevel=7,
         )
 
 
