@@ -49,8 +49,9 @@ def test_columns_are_checked_as_the_ensemble_would(ensemble):
     names = [f"x{j}" for j in range(X.shape[1])]
     classifier = make(ensemble).fit(pd.DataFrame(X[TRAIN], columns=names), Y[TRAIN])
     frame = pd.DataFrame(X[NEW], columns=names)
-    with pytest.raises(ValueError, match="same order"):
-        classifier.predict_set(frame[names[::-1]])
+    assert classifier.predict_set(frame[names[::-1]]) == classifier.predict_set(frame)
+    with pytest.raises(ValueError, match=f"'{names[0]}' is missing"):
+        classifier.predict_set(frame[names[1:]])
     with pytest.raises(ValueError, match=f"X has 2 features, but {type(ensemble).__name__}"):
         make(ensemble).fit(X[TRAIN], Y[TRAIN]).predict_set(X[NEW, :2])
 

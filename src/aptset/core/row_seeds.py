@@ -6,8 +6,11 @@ What holds the rows, and what the other rows of a batch look like, must not matt
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -85,14 +88,39 @@ def _word(value: Any, texts: dict[str, int]) -> int:
         if value not in texts:
             texts[value] = _digest(value.encode("utf-8", "surrogatepass"))
         return texts[value]
-    if isinstance(value, Real | np.bool_):
-        return int(canonical_words(np.array([value], dtype=np.float64))[0])
+    if isinstance(value, Real | Decimal | np.bool_) or is_missing(value):
+        number = math.nan if is_missing(value) else value
+        return int(canonical_words(np.array([number], dtype=np.float64))[0])
     if isinstance(value, bytes):
         return _digest(value)
+    return _digest(_content(value).encode("utf-8", "surrogatepass"))
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a value is missing: None, NaN, and what pandas calls NA and NaT."""
+    if value is None:
+        return True
+    if isinstance(value, str | bytes | list | tuple | dict | np.ndarray):
+        return False
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):  # pandas' NA is neither equal nor different
+        return type(value).__name__ == "NAType"
+
+
+def _content(value: Any) -> str:
+    """Return a text of what a value holds: dictionaries in the order of their keys, dates as ISO 8601 writes them."""
     if isinstance(value, np.ndarray):
         value = value.tolist()  # the repr of a long array is abridged
+    if isinstance(value, datetime):
+        return value.isoformat().removesuffix("T00:00:00")  # one day, whether a date or its midnight
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, dict):
+        parts = sorted(f"{_content(key)}: {_word(part, {})}" for key, part in value.items())
+        return f"{{{', '.join(parts)}}}"
     refuse_unstable_value(value)
-    return _digest(repr(value).encode())
+    return repr(value)
 
 
 def _digest(content: bytes) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -27,9 +27,10 @@ from aptset.core.levels import CellLevel, Level, warn_if_too_few
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.randomization import Chance, NewU, check_first_row, check_ids, column_or_values
 from aptset.core.row_seeds import row_seeds
-from aptset.core.tables import is_table, without_column
+from aptset.core.tables import is_table, names_of_columns, without_column
 from aptset.estimator import fitting
 from aptset.estimator.decisions import Decisions, confidence_and_u
+from aptset.estimator.named_columns import NamedColumns
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
@@ -64,11 +65,14 @@ class Rule:
     unseen_label_chance: float = 0.0
     weighing: Callable[[Any], Any] | None = None
     cluster_column: str | None = None  # of X, which no model sees
+    columns: NamedColumns = field(default_factory=NamedColumns)  # of the frame that came to fit
 
     def features(self, X: Any) -> Any:
-        """Return X as models see it: without the column of clusters, if it is there."""
+        """Return X as models see it: the columns of ``fit`` in their order, and no others, such as that of clusters."""
         column = self.cluster_column
-        return without_column(X, column) if column is not None and is_table(X) and column in X.columns else X
+        if column is not None and not self.columns.names and is_table(X) and column in names_of_columns(X):
+            return without_column(X, column)
+        return self.columns.only(self.columns.in_front(X))
 
     @property
     def randomized(self) -> bool:
@@ -88,13 +92,14 @@ class Rule:
 
         Rows may be a piece of a longer table that starts at ``first_row``; copies depend on where they stand.
         """
-        (X,) = indexable(self.features(X))
+        given = self.columns.in_front(X)  # with columns that no model sees: of ids, or of groups
+        (X,) = indexable(self.features(given))
         n = _num_samples(X)
         check_some_rows(n)
         start = check_first_row(first_row, BLOCK_ROWS)
-        draw = self.chance.predicts(u, column_or_values(ids, X), n, self.key, is_whole, stacklevel=5)
+        draw = self.chance.predicts(u, column_or_values(ids, given), n, self.key, is_whole, stacklevel=5)
         seeds = own_seeds(row_seeds(X, self.key), PREDICTION, start) if draw.seeds is None else draw.seeds
-        values = check_group_values(self.group_setting, passed_groups, X, n, self.groups)
+        values = check_group_values(self.group_setting, passed_groups, given, n, self.groups)
         check_same_kind(self.groups.kind, values)
         return self._samples(X, values, seeds, draw.u).weighed_by(self.weighing), values
 

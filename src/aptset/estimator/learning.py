@@ -51,6 +51,7 @@ from aptset.estimator.checks import check_estimator_can, check_one_kind, check_t
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.fitting import canonical_places
+from aptset.estimator.named_columns import NamedColumns
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
 from aptset.scores.conformity import AUTO, check_conformity, check_intervals, for_classes, formula_of
@@ -403,12 +404,14 @@ def prepare(
     members = None if clusters is None else check_clusters(clusters, X, len(y), key)
     column = clusters if isinstance(clusters, str) else None
     X = X if column is None else without_column(X, column)
+    features = NamedColumns.of(X, settings.estimator if frozen else None)
+    X = features.in_front(X)
     if frozen:
         check_frozen_calibration(settings.calibration, isinstance(scheme, Split))
         classes = check_frozen(settings.estimator, classes, fit_params)
     if is_auto:
         ids = check_ids(column_or_values(ids, X), len(y), least_distinct=0.5)
-        rest = set_aside_and_choose(settings, X, y, classes, fit_params, key, generator, ids, members)
+        rest = set_aside_and_choose(settings, features.only(X), y, classes, fit_params, key, generator, ids, members)
         score, fit_params = rest.score, rest.fit_params
         X, y, passed_groups, u, ids = rest.of(X, y, passed_groups, u, ids)
         members = None if members is None else members.some(rest.rows)
@@ -427,13 +430,15 @@ def prepare(
     if members is not None:
         refuse_overlapping(groups.kind, *OVERLAPPING_CLUSTERS)
     chance = Chance.of(u, ids, settings.randomized)
-    rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen, settings.weights, column)
+    of_rows = (settings.weights, column, features)
+    rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen, *of_rows)
+    ids, X = column_or_values(ids, X), features.only(X)
     samples, rule = rule.calibration_samples(X, values, u, ids)
     seeds = _seeds_of_folds(settings, len(folds), generator)
     content = X if ids is None else samples.seeds  # rows that have ids go by them
     places = canonical_places(content, y, fit_params, key) if len(folds) > 1 or opens else None
-    of_rows = (groups, samples.ids, columns, samples.weights is not None, members and members.words)
-    promises = Promises.before_fit(scheme, folds, *of_rows)
+    calibrating = (groups, samples.ids, columns, samples.weights is not None, members and members.words)
+    promises = Promises.before_fit(scheme, folds, *calibrating)
     training = fitting.Training(estimator, samples, y, classes, groups, folds, seeds, fit_params)
     training = replace(training, places=places, combine=scheme.combine)
     if members is not None:

@@ -49,6 +49,9 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
                 setattr(self, name, getattr(fitted.models[0], name))
             elif hasattr(self, name):
                 delattr(self, name)
+        names = fitted.rule.columns.names_as_array
+        if names is not None and fitted.models:
+            self.feature_names_in_ = names
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

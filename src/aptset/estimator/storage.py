@@ -68,6 +68,7 @@ from aptset.estimator.decisions import decision_rules, decisions_of
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.learning import Member
+from aptset.estimator.named_columns import NamedColumns, are_stored_features
 from aptset.estimator.stored_models import need_skops
 from aptset.scores import SCORES as SCORES_BY_NAME
 from aptset.scores import Score
@@ -97,6 +98,7 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
         },
         **cluster_facts(fitted.held_out),
         "weighing": rule.weighing,
+        **_flat_features(rule.columns),
         "n_members": n_members,
         "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
         "labels": [_columns_of_model(model, rule.classes) for model in models],
@@ -113,7 +115,8 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     unseen = float(state["unseen_label_chance"])
     clusters = state.get("clusters")
     rule = Rule(scheme, score, int(state["key"]), chance, setting, groups, classes, unseen, state.get("weighing"))
-    rule = replace(rule, cluster_column=clusters and clusters["column"])
+    features = NamedColumns.of_json(state["features"]) if state.get("features") else NamedColumns()
+    rule = replace(rule, cluster_column=clusters and clusters["column"], columns=features)
     models = [
         model if columns is None else LabelledModel(model, classes[np.asarray(columns, dtype=np.intp)])
         for model, columns in zip(state["models"], state["labels"], strict=True)
@@ -124,6 +127,11 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     if clusters is not None:
         return Fitted(rule, clusters_from(where, clusters, tensors, groups), models, decisions_of(tensors))
     return Fitted(rule, scores_from(tensors, groups), models, decisions_of(tensors))
+
+
+def _flat_features(features: NamedColumns) -> dict[str, Any]:
+    """Return the columns of the frame that came to fit, if one did."""
+    return {"features": features.as_json()} if features.columns else {}
 
 
 def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
@@ -249,6 +257,12 @@ STORE = Store(
                 **COMMON,
                 "n": n_below(2**31),
                 **CLUSTERS,
+                "features": Field(
+                    dict | None,
+                    "its features must have a name and a type each",
+                    lambda stored: stored is None or are_stored_features(stored),
+                    optional=True,
+                ),
                 "scheme": Field(dict),
                 "settings": Field(dict),
                 "group_setting": Field(str | int | list | None),
@@ -351,6 +365,7 @@ def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -
         **common_facts(rule.score, rule.classes, fitted.held_out, rule.key, rule.chance),
         "n": of_measure["n"],
         **cluster_facts(fitted.held_out),
+        **_flat_features(rule.columns),
         "scores_hash": of_measure["scores_hash"],
         "settings": {name: _plain(value) for name, value in settings.items()},
         "group_setting": _plain(state["group_setting"]),
