@@ -21,7 +21,7 @@ INLINE Candidates set_apart(const Job *job, Bits bits, Scratch s) {
     const float *row = job->held;
     Candidates candidates = {(float *)s.entries, (int32_t *)s.entries + rough_room(job->columns), 0, 0};
     for (int64_t w = 0; w < words_of(job->columns); w++) {
-        uint64_t left = bits.candidates[w];
+        uint64_t left = bits.close_by[w];
         int32_t *to = candidates.column + candidates.n;
         candidates.before += __builtin_popcountll(bits.above[w]);
         int64_t count = __builtin_popcountll(left);
