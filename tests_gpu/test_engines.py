@@ -79,22 +79,22 @@ def test_scores(device, n_columns, name, dtype):
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
-@pytest.mark.parametrize("at_least", [0, 1])
-def test_masks_and_sets(device, n_columns, name, at_least):
+@pytest.mark.parametrize("min_size", [0, 1])
+def test_masks_and_sets(device, n_columns, name, min_size):
     matrix = ugly_rows(n_columns, n_rows=6 if n_columns > 100 else 24, dtype=np.float32)
     pair = Pair(matrix, WEIGHTS[name], device)
     thresholds = some_thresholds(pair, 3)
     for threshold in thresholds:
-        found, bad = pair.engine.mask(pair.tensor, as_tensor(np.array([threshold]), device), at_least)
+        found, bad = pair.engine.mask(pair.tensor, as_tensor(np.array([threshold]), device), min_size)
         assert found.dtype == torch.bool
         assert int(bad) == -1
-        assert same(found, masks(pair.rows, np.array([[threshold]]), at_least)[0])
+        assert same(found, masks(pair.rows, np.array([[threshold]]), min_size)[0])
     of_rows = np.random.default_rng(1).choice(thresholds, size=(len(matrix), 4))
-    found, _ = pair.engine.mask(pair.tensor, as_tensor(of_rows[:, 0].copy(), device), at_least)
-    assert same(found, masks(pair.rows, of_rows[:, :1], at_least)[0])
+    found, _ = pair.engine.mask(pair.tensor, as_tensor(of_rows[:, 0].copy(), device), min_size)
+    assert same(found, masks(pair.rows, of_rows[:, :1], min_size)[0])
     for wanted in (thresholds[None, :], of_rows):
-        expected = cut(pair.rows, wanted, at_least)
-        sizes, longest, members, bad = pair.engine.cut(pair.tensor, as_tensor(wanted.copy(), device), at_least)
+        expected = cut(pair.rows, wanted, min_size)
+        sizes, longest, members, bad = pair.engine.cut(pair.tensor, as_tensor(wanted.copy(), device), min_size)
         assert int(bad) == -1
         assert same(sizes, expected.sizes)
         assert same(longest, expected.longest)
@@ -114,15 +114,15 @@ def test_dust_that_the_grid_rounds_one_way_moves_no_set(device, n_columns):
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
-@pytest.mark.parametrize("at_least", [0, 1])
-def test_a_threshold_for_each_label(device, n_columns, name, at_least):
+@pytest.mark.parametrize("min_size", [0, 1])
+def test_a_threshold_for_each_label(device, n_columns, name, min_size):
     matrix = ugly_rows(n_columns, n_rows=6 if n_columns > 100 else 24)
     pair = Pair(matrix, WEIGHTS[name], device)
     thresholds = np.random.default_rng(2).choice(some_thresholds(pair, 9), size=n_columns)
-    found, _ = pair.engine.mask_by_label(pair.tensor, as_tensor(thresholds, device), at_least)
-    assert same(found, masks_by_label(pair.rows, thresholds, at_least)[0])
-    pointers, expected = cut_by_label(pair.rows, thresholds[None, :], at_least).at(0)
-    sizes, members, bad = pair.engine.cut_by_label(pair.tensor, as_tensor(thresholds, device), at_least)
+    found, _ = pair.engine.mask_by_label(pair.tensor, as_tensor(thresholds, device), min_size)
+    assert same(found, masks_by_label(pair.rows, thresholds, min_size)[0])
+    pointers, expected = cut_by_label(pair.rows, thresholds[None, :], min_size).at(0)
+    sizes, members, bad = pair.engine.cut_by_label(pair.tensor, as_tensor(thresholds, device), min_size)
     assert int(bad) == -1
     assert same(sizes, np.diff(pointers))
     assert same(members, expected)

@@ -17,8 +17,8 @@ from aptset.calibration import device_rows
 from aptset.core import devices
 from aptset.kernels import membership as cuts
 from aptset.kernels.counting import Calibrated, index_of, p_values_of_rows
-from aptset.kernels.cuda import chunks
-from aptset.kernels.cuda.layout import layout_of
+from aptset.kernels.cuda import jobs
+from aptset.kernels.cuda.jobs import layout_of
 from aptset.kernels.engines.cuda_engine import CudaEngine
 from aptset.kernels.formula import Formula
 from aptset.kernels.rows import (
@@ -235,9 +235,9 @@ def check_scores_and_masks(engine, twins):
         np.inf,
         -9.0,
     ):
-        for at_least in (0, 1):
-            found, _ = engine.mask(twins.tensor, torch.tensor([threshold]), at_least)
-            assert same(found, cuts.masks(twins.rows, np.array([[threshold]]), at_least)[0]), (threshold, at_least)
+        for min_size in (0, 1):
+            found, _ = engine.mask(twins.tensor, torch.tensor([threshold]), min_size)
+            assert same(found, cuts.masks(twins.rows, np.array([[threshold]]), min_size)[0]), (threshold, min_size)
     of_rows = np.random.default_rng(2).choice(twins.sorted, size=(n, 1))
     assert same(engine.mask(twins.tensor, torch.tensor(of_rows[:, 0]), 0)[0], cuts.masks(twins.rows, of_rows, 0)[0])
 
@@ -357,7 +357,7 @@ def test_the_first_bad_row_is_told(engine, k, wrong):
 
 
 def test_chunks_and_sides_and_first_rows(engine, monkeypatch):
-    monkeypatch.setattr(chunks, "MOST_NOTED", 1)
+    monkeypatch.setattr(jobs, "MOST_NOTED", 1)
     p = rows_of("copies", 9000, 10).astype(np.float32)
     common = {"key": KEY, "tolerance": TOLERANCE, "side": CALIBRATION, "first_row": 3 * 4096}
     expected = label_scores(Rows(p, Formula(Adaptive().weights), **common), np.zeros(9000, dtype=np.int64))

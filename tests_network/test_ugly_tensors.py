@@ -13,7 +13,7 @@ from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from aptset.kernels.tensors import TensorRows
 from aptset.scores import SCORES
 from aptset.torch import SetLayer
-from aptset.torch.graph import masks_in_graph
+from aptset.torch.operator import masks_in_graph
 from rows_strategy import matrices, uniforms
 
 FIXED = settings(derandomize=True, deadline=None, max_examples=150)
@@ -33,12 +33,12 @@ def test_scores_and_masks(matrix, name, u, key, data):
     found = TORCH.label_scores(tensor, torch.from_numpy(labels))[0].numpy()
     np.testing.assert_array_equal(found, label_scores(rows, labels).scores)
     threshold = data.draw(st.sampled_from(sorted(set(scores.ravel()))))
-    for at_least in (0, 1):
-        found = TORCH.mask(tensor, torch.tensor([threshold], dtype=torch.float64), at_least)[0].numpy()
-        np.testing.assert_array_equal(found, masks(rows, np.array([[threshold]]), at_least)[0])
+    for min_size in (0, 1):
+        found = TORCH.mask(tensor, torch.tensor([threshold], dtype=torch.float64), min_size)[0].numpy()
+        np.testing.assert_array_equal(found, masks(rows, np.array([[threshold]]), min_size)[0])
         of_labels = np.array(data.draw(st.permutations(scores[0].tolist())))
-        found = TORCH.mask_by_label(tensor, torch.from_numpy(of_labels), at_least)[0].numpy()
-        np.testing.assert_array_equal(found, masks_by_label(rows, of_labels, at_least)[0])
+        found = TORCH.mask_by_label(tensor, torch.from_numpy(of_labels), min_size)[0].numpy()
+        np.testing.assert_array_equal(found, masks_by_label(rows, of_labels, min_size)[0])
 
 
 @FIXED

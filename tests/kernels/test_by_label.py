@@ -17,34 +17,34 @@ FREE = Formula(None, lambda places: places.rank % 3 - places.u)  # scores that r
 FORMULAS = {name: formula_of(score()) for name, score in SCORES.items()} | {"any function": FREE}
 
 
-def check(rows, thresholds, at_least):
+def check(rows, thresholds, min_size):
     """Compare with all scores of the rows; members must stand in the order of their row."""
     scores, _ = all_scores_of_block(rows.seeded(), 0, len(rows))
     every, late = cut(rows, np.array([[np.inf]])).at(0)
     members_of_all = in_order(late)
-    found = cut_by_label(rows, thresholds, at_least)
+    found = cut_by_label(rows, thresholds, min_size)
     assert found.first_bad == -1
     for a, of_labels in enumerate(thresholds):
-        flags, bad = masks_by_label(rows, of_labels, at_least)
+        flags, bad = masks_by_label(rows, of_labels, min_size)
         assert bad == -1
         indptr, members = found.at(a)
         for i in range(len(rows)):
             order = members_of_all[every[i] : every[i + 1]]
-            expected = [j for j in order if scores[i, j] <= of_labels[j]] or [*order[:at_least]]
+            expected = [j for j in order if scores[i, j] <= of_labels[j]] or [*order[:min_size]]
             assert members[indptr[i] : indptr[i + 1]].tolist() == expected
             assert np.flatnonzero(flags[i]).tolist() == sorted(expected)
 
 
 @KEYED
 @given(
-    matrix=matrices(max_classes=45), name=st.sampled_from(sorted(FORMULAS)), at_least=st.integers(0, 1), data=st.data()
+    matrix=matrices(max_classes=45), name=st.sampled_from(sorted(FORMULAS)), min_size=st.integers(0, 1), data=st.data()
 )
-def test_membership_by_label(path, matrix, name, at_least, data):
+def test_membership_by_label(path, matrix, name, min_size, data):
     rows = Rows(matrix, FORMULAS[name], 3, 0.05)
     scores, _ = all_scores_of_block(rows.seeded(), 0, len(rows))
     values = st.sampled_from([*sorted(set(scores.ravel().tolist()))[:50], -1.0, 0.5, np.inf])
     row_of_thresholds = st.lists(values, min_size=matrix.shape[1], max_size=matrix.shape[1])
-    check(rows, np.array([data.draw(row_of_thresholds), data.draw(row_of_thresholds)]), at_least)
+    check(rows, np.array([data.draw(row_of_thresholds), data.draw(row_of_thresholds)]), min_size)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -60,9 +60,9 @@ def test_some_labels_have_no_threshold(path, n_classes, spread, dtype):
     matrix = np.abs(matrix) / np.abs(matrix).sum(axis=1, keepdims=True)
     thresholds = generator.random((3, n_classes))
     thresholds[1, ::4], thresholds[2] = np.inf, np.inf
-    for at_least in (0, 1):
-        check(Rows(matrix, FORMULAS["adaptive"], 3, 1e-3), thresholds, at_least)
-        check(Rows(matrix, FORMULAS["regularized"], 3, 1e-3), thresholds - 0.9, at_least)
+    for min_size in (0, 1):
+        check(Rows(matrix, FORMULAS["adaptive"], 3, 1e-3), thresholds, min_size)
+        check(Rows(matrix, FORMULAS["regularized"], 3, 1e-3), thresholds - 0.9, min_size)
 
 
 def test_copies_bad_rows_and_blocks(path, monkeypatch):

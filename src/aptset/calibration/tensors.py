@@ -103,14 +103,14 @@ class OnDevice:
 
     def mask(self, held_out: Measure, ids: Ids | None, alpha: Level, allow_empty: bool) -> Tensor:
         """Return the sets at one level as a boolean matrix."""
-        rows, at_least = self.rows, 0 if allow_empty else 1
+        rows, min_size = self.rows, 0 if allow_empty else 1
         if ids is None:
-            return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), at_least)
+            return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), min_size)
         if held_out.groups.kind == "all":
-            return mask_at(rows, _threshold_on(float(held_out.by_cell(alpha)[0]), rows.device), at_least)
+            return mask_at(rows, _threshold_on(float(held_out.by_cell(alpha)[0]), rows.device), min_size)
 
         def work(piece: TensorRows, where: slice) -> tuple[Tensor, Tensor]:
-            return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[where], [alpha])[:, 0], rows), at_least)
+            return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[where], [alpha])[:, 0], rows), min_size)
 
         return _filled(rows, "mask", work, torch.bool, MOST_ROWS)
 
@@ -132,61 +132,61 @@ class OnDevice:
         self, held_out: Measure, ids: Ids | None, alphas: Sequence[Level], classes: NDArray[Any], allow_empty: bool
     ) -> list[TensorSets]:
         """Return the sets at each level."""
-        rows, at_least = self.rows, 0 if allow_empty else 1
+        rows, min_size = self.rows, 0 if allow_empty else 1
         if ids is None:
             levels = by_label_thresholds(held_out, alphas)
-            return [sets_by_label(rows, _moved(level, rows), at_least, classes) for level in levels]
+            return [sets_by_label(rows, _moved(level, rows), min_size, classes) for level in levels]
 
         def wanted(where: slice) -> Tensor:
             return _moved(thresholds_of(held_out, ids[where], alphas), rows)
 
-        return sets_at(rows, wanted, at_least, classes, _at_a_time(held_out, len(alphas)))
+        return sets_at(rows, wanted, min_size, classes, _at_a_time(held_out, len(alphas)))
 
 
-def mask_at(rows: DeviceRows, thresholds: Tensor, at_least: int) -> Tensor:
+def mask_at(rows: DeviceRows, thresholds: Tensor, min_size: int) -> Tensor:
     """Return the sets at one threshold for all labels, (1,), or at one for each, (labels,)."""
-    verb, work = _mask_by(rows, thresholds, at_least)
+    verb, work = _mask_by(rows, thresholds, min_size)
     return _filled(rows, verb, work, torch.bool)
 
 
-def filled_masks(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor]:
+def filled_masks(rows: DeviceRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor]:
     """Return the same and two numbers, at which nobody looks here.
 
     They are the first bad row, and 0 where all rows look like probabilities; -1 where that is not known.
     """
-    verb, work = _mask_by(rows, thresholds, at_least)
+    verb, work = _mask_by(rows, thresholds, min_size)
     mask, bad = _worked_out(rows, verb, work, torch.bool)
     report = bad.reshape(-1)
     return mask, report if report.shape[0] == 2 else torch.cat([report, torch.full_like(report, -1)])
 
 
-def _mask_by(rows: DeviceRows, thresholds: Tensor, at_least: int) -> tuple[str, Work]:
+def _mask_by(rows: DeviceRows, thresholds: Tensor, min_size: int) -> tuple[str, Work]:
     verb = "mask" if thresholds.shape[0] == 1 else "mask_by_label"
     find = getattr(rows.engine, verb)
-    return verb, lambda piece, _: find(piece, thresholds, at_least)
+    return verb, lambda piece, _: find(piece, thresholds, min_size)
 
 
 def sets_at(
     rows: DeviceRows,
     wanted: Callable[[slice], Tensor],
-    at_least: int,
+    min_size: int,
     classes: NDArray[Any],
     most_rows: int | None = None,
 ) -> list[TensorSets]:
     """Return the sets at each of the thresholds that are wanted for some rows, (1 or rows, thresholds)."""
 
     def find(piece: TensorRows, where: slice) -> Found:
-        return Found(*rows.engine.cut(piece, wanted(where), at_least))
+        return Found(*rows.engine.cut(piece, wanted(where), min_size))
 
     every, longest, members, _ = _found(rows, find, most_rows)
     return [TensorSets(*_beginnings(sizes, longest, members, len(classes)), classes) for sizes in every]
 
 
-def sets_by_label(rows: DeviceRows, thresholds: Tensor, at_least: int, classes: NDArray[Any]) -> TensorSets:
+def sets_by_label(rows: DeviceRows, thresholds: Tensor, min_size: int, classes: NDArray[Any]) -> TensorSets:
     """Return the sets at a threshold for each label, (labels,)."""
 
     def find(piece: TensorRows, _: slice) -> Found:
-        sizes, members, bad = rows.engine.cut_by_label(piece, thresholds, at_least)
+        sizes, members, bad = rows.engine.cut_by_label(piece, thresholds, min_size)
         return Found(sizes[None], sizes, members, bad)
 
     _, longest, members, _ = _found(rows, find)

@@ -429,20 +429,20 @@ def sets_of_one_model(
     """Return the sets at each level under the only model: the shape of the thresholds decides which loop is run."""
     if not isinstance(rows, Rows):
         return rows.sets(held_out, ids, alphas, classes, allow_empty)
-    at_least, cells = 0 if allow_empty else 1, held_out.index(ids)
+    min_size, cells = 0 if allow_empty else 1, held_out.index(ids)
     n_rows, n_labels = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
     if n_labels == 1:
-        chosen: Cut | FreeCut = cut(rows, held_out.thresholds(alphas, cells, mass)[:, :, 0].T, at_least)
+        chosen: Cut | FreeCut = cut(rows, held_out.thresholds(alphas, cells, mass)[:, :, 0].T, min_size)
     elif n_rows == 1:
-        chosen = cut_by_label(rows, held_out.thresholds(alphas, cells, mass)[:, 0], at_least)
+        chosen = cut_by_label(rows, held_out.thresholds(alphas, cells, mass)[:, 0], min_size)
     else:
-        chosen = _cut_by_cell(held_out, rows, cells, alphas, mass, at_least)
+        chosen = _cut_by_cell(held_out, rows, cells, alphas, mass, min_size)
     check_rows(rows.probabilities, chosen.first_bad, name, rows.normalize, rows.tolerance)
     return [PredictionSets.trusted(pointers, members, classes) for pointers, members in chosen.at_each()]
 
 
 def _cut_by_cell(
-    held_out: Thresholds, rows: Rows, cells: NDArray[Any], alphas: Sequence[Level], mass: Whole | None, at_least: int
+    held_out: Thresholds, rows: Rows, cells: NDArray[Any], alphas: Sequence[Level], mass: Whole | None, min_size: int
 ) -> FreeCut:
     """Return the sets where every label of every row has a threshold of its own, worked out block by block."""
 
@@ -450,7 +450,7 @@ def _cut_by_cell(
         own = None if mass is None else rows_of(mass, start, stop)
         return list(held_out.thresholds(alphas, rows_of(cells, start, stop), own))
 
-    return cut_by_cell(rows, of_block, at_least)
+    return cut_by_cell(rows, of_block, min_size)
 
 
 def mask_of_one_model(
@@ -465,14 +465,14 @@ def mask_of_one_model(
     """Return the sets at one level under the only model as a boolean matrix."""
     if not isinstance(rows, Rows):
         return rows.mask(held_out, ids, alpha, allow_empty)
-    at_least, cells = 0 if allow_empty else 1, held_out.index(ids)
+    min_size, cells = 0 if allow_empty else 1, held_out.index(ids)
     n_rows, n_labels = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
     if n_labels == 1:
-        flags, first_bad = masks(rows, held_out.thresholds([alpha], cells, mass)[0], at_least)
+        flags, first_bad = masks(rows, held_out.thresholds([alpha], cells, mass)[0], min_size)
     elif n_rows == 1:
-        flags, first_bad = masks_by_label(rows, held_out.thresholds([alpha], cells, mass)[0, 0], at_least)
+        flags, first_bad = masks_by_label(rows, held_out.thresholds([alpha], cells, mass)[0, 0], min_size)
     else:
-        chosen = _cut_by_cell(held_out, rows, cells, [alpha], mass, at_least)
+        chosen = _cut_by_cell(held_out, rows, cells, [alpha], mass, min_size)
         flags, first_bad = mask_of(chosen, rows.n_columns), chosen.first_bad
     check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
     return flags

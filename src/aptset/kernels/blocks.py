@@ -171,13 +171,13 @@ def over_numbers(n: int, work: Callable[[int, int], Result], width: int = 1) -> 
 
 def converted(values: NDArray[Any], dtype: Any) -> NDArray[Any]:
     """Return a copy of an array of numbers in another type, by all threads where it is long."""
-    found = np.empty(values.shape, dtype=dtype)
+    result = np.empty(values.shape, dtype=dtype)
 
     def work(start: int, stop: int) -> None:
-        found[start:stop] = values[start:stop]
+        result[start:stop] = values[start:stop]
 
     over_numbers(len(values), work, width_of(values))
-    return found
+    return result
 
 
 def least_and_most(values: NDArray[Any]) -> tuple[Any, Any]:
@@ -186,14 +186,14 @@ def least_and_most(values: NDArray[Any]) -> tuple[Any, Any]:
     def work(start: int, stop: int) -> tuple[Any, Any]:
         return values[start:stop].min(), values[start:stop].max()
 
-    found = over_numbers(len(values), work, width_of(values))
-    return min(low for low, _ in found), max(high for _, high in found)
+    ranges = over_numbers(len(values), work, width_of(values))
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
 def all_finite(values: NDArray[Any]) -> bool:
     """Tell whether no value is missing or infinite."""
-    found = over_numbers(len(values), lambda start, stop: np.isfinite(values[start:stop]).all(), width_of(values))
-    return all(found)
+    flags = over_numbers(len(values), lambda start, stop: np.isfinite(values[start:stop]).all(), width_of(values))
+    return all(flags)
 
 
 def width_of(values: NDArray[Any]) -> int:
@@ -203,14 +203,14 @@ def width_of(values: NDArray[Any]) -> int:
 
 def looked_up(table: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
     """Return the entries (or rows) of a table at some places, which are within it."""
-    found = np.empty((len(places), *table.shape[1:]), dtype=table.dtype)
+    entries = np.empty((len(places), *table.shape[1:]), dtype=table.dtype)
 
     def work(start: int, stop: int) -> None:
-        found[start:stop] = table[places[start:stop]]
+        entries[start:stop] = table[places[start:stop]]
 
     width = max(1, width_of(table))
     over_blocks(len(places), shared_out(len(places), max(1, LONG // width), width), work)
-    return found
+    return entries
 
 
 def sizes_of(pointers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -71,15 +71,15 @@ def refined(scores: Floats, offsets: NDArray[np.int64], index: Index) -> FinerIn
         crowded = np.flatnonzero(np.diff(starts) > _CROWDED).tolist() if depth < _DEEPEST else []
         for bucket in crowded:
             start, stop = int(starts[bucket]), int(starts[bucket + 1])
-            found = buckets_between(scores[first + start : first + stop], 0, stop - start - 1)
-            if found is None:  # all the same
+            of_bucket = buckets_between(scores[first + start : first + stop], 0, stop - start - 1)
+            if of_bucket is None:  # all the same
                 continue
             finer[number][bucket] = len(lists)
-            lists.append((start + np.concatenate([[0], np.cumsum(found[1])])).astype(np.int32))
+            lists.append((start + np.concatenate([[0], np.cumsum(of_bucket[1])])).astype(np.int32))
             groups.append(groups[number])
             depths.append(depth + 1)
-            low.append(found[2])
-            scale.append(found[3])
+            low.append(of_bucket[2])
+            scale.append(of_bucket[3])
     if len(lists) == len(index.low):
         return FinerIndex(*index, finer=None)
     firsts = np.concatenate([[0], np.cumsum([len(starts) for starts in lists], dtype=np.int64)])

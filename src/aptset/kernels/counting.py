@@ -108,12 +108,14 @@ _FEWEST = 64  # scores of a group that an index pays for
 
 def index_of(sorted_scores: Floats, offsets: NDArray[np.int64]) -> Index:
     """Return an index of the scores of each group; of none where all groups are small, or all scores the same."""
-    found = [_starts_of(sorted_scores[start:stop]) for start, stop in pairwise(offsets.tolist())]
-    starts = np.concatenate([starts for starts, _, _ in found] or [np.empty(0, dtype=np.int32)])
+    of_groups = [_starts_of(sorted_scores[start:stop]) for start, stop in pairwise(offsets.tolist())]
+    starts = np.concatenate([starts for starts, _, _ in of_groups] or [np.empty(0, dtype=np.int32)])
     if not len(starts):
         return NO_INDEX
-    firsts = np.concatenate([[0], np.cumsum([len(starts) for starts, _, _ in found], dtype=np.int64)])
-    return Index(starts, firsts, np.array([low for _, low, _ in found]), np.array([scale for _, _, scale in found]))
+    firsts = np.concatenate([[0], np.cumsum([len(starts) for starts, _, _ in of_groups], dtype=np.int64)])
+    return Index(
+        starts, firsts, np.array([low for _, low, _ in of_groups]), np.array([scale for _, _, scale in of_groups])
+    )
 
 
 _CROWDED = 64  # scores in the bucket of a score, on average, from which on narrower ranges are tried
@@ -266,11 +268,11 @@ def ratios(numerators: NDArray[Any], denominators: NDArray[Any]) -> Floats:
     numerators, denominators = np.broadcast_arrays(numerators, denominators)
     if object in (numerators.dtype, denominators.dtype):
         return _by_rationals(numerators, denominators)
-    found, is_open = engines.chosen.ratios(numerators, denominators)
+    result, is_open = engines.chosen.ratios(numerators, denominators)
     is_open |= denominators >= _WIDE
     if is_open.any():
-        found[is_open] = _by_rationals(numerators[is_open], denominators[is_open])
-    return found
+        result[is_open] = _by_rationals(numerators[is_open], denominators[is_open])
+    return result
 
 
 def _by_rationals(numerators: NDArray[Any], denominators: NDArray[Any]) -> Floats:

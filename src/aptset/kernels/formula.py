@@ -92,9 +92,9 @@ class Weights:
     def of_flat(cls, flat: Sequence[float]) -> "Weights":
         """Return the weights that have these numbers."""
         *names, behind, first = (field.name for field in fields(cls))
-        n, found = len(names), dict(zip(names, flat, strict=False))
+        n, values = len(names), dict(zip(names, flat, strict=False))
         of_first = First(*flat[n + 2 :]) if flat[n + 1] else None
-        return replace(cls(**found), **{behind: bool(flat[n]), first: of_first})  # type: ignore[arg-type]
+        return replace(cls(**values), **{behind: bool(flat[n]), first: of_first})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +240,7 @@ def tempered(values: Floats, power: float, tolerance: float, xp: Operations = NU
     return normalised(raised(xp.where(is_good, values, np.nan), power, xp), xp)
 
 
-def late(w: Weights, rank: Floats, u: Floats, xp: Operations = NUMPY) -> Floats:
+def rank_penalty(w: Weights, rank: Floats, u: Floats, xp: Operations = NUMPY) -> Floats:
     """By how much a rank counts, times its weight."""
     ranks: Floats = xp.product(w.rank, xp.where(rank > w.free_ranks, (rank - w.free_ranks) - w.rank_u * u, 0.0))
     return ranks
@@ -258,7 +258,7 @@ def mass_score(
     xp: Operations = NUMPY,
 ) -> Floats:
     """Score of labels that carry mass (of all labels, where those without mass do not stand behind)."""
-    shaved, by_rank = xp.product(u, own), late(w, rank, u, xp)
+    shaved, by_rank = xp.product(u, own), rank_penalty(w, rank, u, xp)
     share = ((w.above * above + w.own * own + w.own_u * shaved) + w.top * top) / total
     scores: Floats = (share + (w.constant + xp.product(w.u, u))) + by_rank
     if w.first is None:
@@ -271,7 +271,7 @@ def mass_score(
 
 def zero_score(w: Weights, position: Floats, count: Floats, rank: Floats, u: Floats, xp: Operations = NUMPY) -> Floats:
     """Score of labels without mass that stand behind: they share (1, 2]."""
-    return (1.0 + ((position + 1.0) - u) / count) + late(w, rank, u, xp)
+    return (1.0 + ((position + 1.0) - u) / count) + rank_penalty(w, rank, u, xp)
 
 
 _MOST = 1e9  # beyond this a rank times a penalty could become infinite

@@ -64,11 +64,11 @@ def of_rank(values: Floats, rank: int) -> float:
         low, high = sample[max(0, place - reach)], sample[min(len(sample) - 1, place + reach)]
 
         def look(start: int, stop: int) -> tuple[int, Floats]:
-            some = values[start:stop]
-            return int(np.count_nonzero(some < low)), some[(some >= low) & (some <= high)]
+            inside = values[start:stop]
+            return int(np.count_nonzero(inside < low)), inside[(inside >= low) & (inside <= high)]
 
-        found = over_numbers(len(values), look)
-        below, close = sum(count for count, _ in found), np.concatenate([some for _, some in found])
+        of_blocks = over_numbers(len(values), look)
+        below, close = sum(count for count, _ in of_blocks), np.concatenate([inside for _, inside in of_blocks])
         if below < rank <= below + len(close):
             return float(np.partition(close, rank - 1 - below)[rank - 1 - below])
     return float(np.partition(values, rank - 1)[rank - 1])
@@ -76,8 +76,8 @@ def of_rank(values: Floats, rank: int) -> float:
 
 def group_sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
     """Count the numbers of each group."""
-    found = over_numbers(len(numbers), lambda start, stop: engines.chosen.group_sizes(numbers[start:stop], n_groups))
-    return found[0] if len(found) == 1 else np.sum(found, axis=0)
+    sizes = over_numbers(len(numbers), lambda start, stop: engines.chosen.group_sizes(numbers[start:stop], n_groups))
+    return sizes[0] if len(sizes) == 1 else np.sum(sizes, axis=0)
 
 
 def in_groups(words: NDArray[Any], numbers: NDArray[np.int32], n_groups: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -115,9 +115,9 @@ def judged(
     none = np.zeros((n_columns, n_sizes, 2), dtype=np.int64)
 
     def work(start: int, stop: int) -> NDArray[np.int64]:
-        some, counts = pointers[start : stop + 1], none.copy()
-        np.subtract(some[1:], some[:-1], out=sizes[start:stop])
-        of_rows = (some, members, columns[start:stop], flags[start:stop])
+        of_block, counts = pointers[start : stop + 1], none.copy()
+        np.subtract(of_block[1:], of_block[:-1], out=sizes[start:stop])
+        of_rows = (of_block, members, columns[start:stop], flags[start:stop])
         engines.chosen.holds(*of_rows, counts if counts.size else None)
         return counts
 

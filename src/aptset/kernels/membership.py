@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 
 from aptset.kernels import engines
 from aptset.kernels.blocks import LONG, over_blocks, over_numbers
-from aptset.kernels.engines.interface import Columns, Members, Waiting
+from aptset.kernels.engines.interface import Columns, Members, UnorderedMembers
 from aptset.kernels.formula import Floats
 from aptset.kernels.long_arrays import pointers_of
 from aptset.kernels.rows import Rows, first_bad_row, piece_of
 
 
-class LateMembers:
+class LazyMembers:
     """Members of sets, one row after the other, in any order within their rows until they are asked for.
 
     Beside each of them its probability waits, so the matrix that they come from may change or go.
     """
 
-    def __init__(self, parts: list[Columns | Waiting]) -> None:
-        self._parts: list[Columns | Waiting] = parts
+    def __init__(self, parts: list[Columns | UnorderedMembers]) -> None:
+        self._parts: list[Columns | UnorderedMembers] = parts
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -42,12 +42,12 @@ class LateMembers:
             return members  # type: ignore[return-value]  # an array by now
 
 
-def in_order(members: NDArray[np.int32] | LateMembers) -> NDArray[np.int32]:
+def in_order(members: NDArray[np.int32] | LazyMembers) -> NDArray[np.int32]:
     """Return members, most likely first."""
-    return members.in_order() if isinstance(members, LateMembers) else members
+    return members.in_order() if isinstance(members, LazyMembers) else members
 
 
-def _columns_of(part: Columns | Waiting) -> Columns:
+def _columns_of(part: Columns | UnorderedMembers) -> Columns:
     """Return the members of a part as they are."""
     return part if isinstance(part, np.ndarray) else part.columns
 
@@ -64,7 +64,9 @@ def _side_by_side(columns: list[Columns]) -> Columns:
     return members
 
 
-def joined(parts: list[Columns | Waiting], also: Callable[[int, int], None] | None = None) -> NDArray[np.int32]:
+def joined(
+    parts: list[Columns | UnorderedMembers], also: Callable[[int, int], None] | None = None
+) -> NDArray[np.int32]:
     """Return the members of all parts, most likely first; each part is dropped when it is done.
 
     ``also`` is called beside each part with its number and with where its members start.
@@ -84,7 +86,7 @@ def joined(parts: list[Columns | Waiting], also: Callable[[int, int], None] | No
     return members
 
 
-Set = tuple[NDArray[np.int64], NDArray[np.int32] | LateMembers]
+Set = tuple[NDArray[np.int64], NDArray[np.int32] | LazyMembers]
 
 
 class FreeCut(NamedTuple):
@@ -102,17 +104,17 @@ class FreeCut(NamedTuple):
         return self.sets
 
 
-def cut_freely(rows: Rows, thresholds: Floats, at_least: int) -> FreeCut:
-    """Return the labels whose score is at most each threshold; sets hold ``at_least`` labels (0 or 1)."""
+def cut_freely(rows: Rows, thresholds: Floats, min_size: int) -> FreeCut:
+    """Return the labels whose score is at most each threshold; sets hold ``min_size`` labels (0 or 1)."""
 
     def of_block(start: int, stop: int) -> list[Floats]:
         wanted = thresholds if len(thresholds) == 1 else thresholds[start:stop]
         return [wanted[:, a : a + 1] for a in range(thresholds.shape[1])]
 
-    return cut_by_cell(rows, of_block, at_least)
+    return cut_by_cell(rows, of_block, min_size)
 
 
-def cut_by_cell(rows: Rows, of_block: Callable[[int, int], list[Floats]], at_least: int) -> FreeCut:
+def cut_by_cell(rows: Rows, of_block: Callable[[int, int], list[Floats]], min_size: int) -> FreeCut:
     """Return the sets where every label of every row may have a threshold of its own.
 
     ``of_block`` returns the thresholds of rows start .. stop - 1, one array for each level; one with a single column
@@ -121,36 +123,36 @@ def cut_by_cell(rows: Rows, of_block: Callable[[int, int], list[Floats]], at_lea
     rows = rows.seeded()
 
     def work(block: Rows, start: int, stop: int) -> tuple[int, list[Members]]:
-        bad, found = block.engine.cut_by_cell(block, of_block(start, stop), at_least)
-        return (start + bad if bad >= 0 else -1), found
+        bad, members = block.engine.cut_by_cell(block, of_block(start, stop), min_size)
+        return (start + bad if bad >= 0 else -1), members
 
     results = rows.over_blocks(work)
     first_bad = first_bad_row([bad for bad, _ in results])
     if first_bad >= 0:
         return FreeCut([], first_bad)
     sets: list[Set] = []
-    for of_level in zip(*(found for _, found in results), strict=True):
+    for of_level in zip(*(members for _, members in results), strict=True):
         pointers = np.concatenate([[0], np.cumsum(np.concatenate([sizes for sizes, _ in of_level]), dtype=np.int64)])
         sets.append((pointers, np.concatenate([members for _, members in of_level])))
     return FreeCut(sets, -1)
 
 
-def mask_of(found: FreeCut, n_columns: int) -> NDArray[np.bool_]:
+def mask_of(sets: FreeCut, n_columns: int) -> NDArray[np.bool_]:
     """Return the sets at the first threshold as a boolean matrix; no row of it where one is bad."""
-    if found.first_bad >= 0:
+    if sets.first_bad >= 0:
         return np.zeros((0, n_columns), dtype=np.bool_)
-    pointers, members = found.at(0)
+    pointers, members = sets.at(0)
     flags = np.zeros((len(pointers) - 1, n_columns), dtype=np.bool_)
     flags[np.repeat(np.arange(len(flags)), np.diff(pointers)), in_order(members)] = True
     return flags
 
 
-class Piece(NamedTuple):
+class BlockMembers(NamedTuple):
     """What a block of rows from ``start`` on holds: its first bad row or -1, and the members of its sets."""
 
     start: int
     first_bad: int
-    members: Columns | Waiting
+    members: Columns | UnorderedMembers
 
 
 class Cut(NamedTuple):
@@ -162,7 +164,7 @@ class Cut(NamedTuple):
 
     sizes: NDArray[np.int32]  # (thresholds, rows)
     longest: NDArray[np.int32]  # of each row
-    members: NDArray[np.int32] | LateMembers  # one row after the other
+    members: NDArray[np.int32] | LazyMembers  # one row after the other
     first_bad: int
     pointers: NDArray[np.int64] | None = None  # to where rows start, if known
 
@@ -175,7 +177,7 @@ class Cut(NamedTuple):
             np.cumsum(sizes, out=pointers[1:])
         elif pointers is None:
             pointers = pointers_of(sizes)
-        if isinstance(self.members, LateMembers) or pointers[-1] == len(self.members):
+        if isinstance(self.members, LazyMembers) or pointers[-1] == len(self.members):
             return pointers, self.members
         taken, members, starts = np.empty(pointers[-1], dtype=np.int32), self.members, pointers_of(self.longest)
 
@@ -206,31 +208,31 @@ class Cut(NamedTuple):
         return over_blocks(len(self.sizes), 1, lambda which, _: self.at(which))
 
 
-def cut(rows: Rows, thresholds: Floats, at_least: int = 0) -> Cut | FreeCut:
-    """Cut every row at its thresholds; sets hold ``at_least`` labels (0 or 1).
+def cut(rows: Rows, thresholds: Floats, min_size: int = 0) -> Cut | FreeCut:
+    """Cut every row at its thresholds; sets hold ``min_size`` labels (0 or 1).
 
     Thresholds are (rows, thresholds), or (1, thresholds) if they are the same for all rows.
     """
-    return cut_freely(rows, thresholds, at_least) if rows.formula.weights is None else _cut(rows, thresholds, at_least)
+    return cut_freely(rows, thresholds, min_size) if rows.formula.weights is None else _cut(rows, thresholds, min_size)
 
 
-def _cut(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
+def _cut(rows: Rows, thresholds: Floats, min_size: int) -> Cut:
     noted, sizes = rows.room_for_seeds(), np.empty((thresholds.shape[1], len(rows.probabilities)), dtype=np.int32)
 
-    def work(block: Rows, start: int, stop: int) -> Piece:
+    def work(block: Rows, start: int, stop: int) -> BlockMembers:
         wanted, seeds = _of_block(thresholds, start, stop), piece_of(noted, start, stop)
-        bad, members = block.engine.cut(block, wanted, at_least, sizes[:, start:stop], seeds)
-        return Piece(start, start + bad if bad >= 0 else -1, members)
+        bad, members = block.engine.cut(block, wanted, min_size, sizes[:, start:stop], seeds)
+        return BlockMembers(start, start + bad if bad >= 0 else -1, members)
 
     results, copies = rows.over_blocks_and_copies(work, noted)
     first_bad = first_bad_row([piece.first_bad for piece in results])
     rows.rooms.clear()
     members, pointers = _join(results, sizes, first_bad)
-    found = Cut(sizes, _longest(sizes, thresholds), members, first_bad, pointers)
+    sets = Cut(sizes, _longest(sizes, thresholds), members, first_bad, pointers)
     if copies is None or first_bad >= 0:
-        return found
-    again = _cut(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
-    return found.with_rows(copies.rows, again)
+        return sets
+    again = _cut(rows.again(copies), _of_rows(thresholds, copies.rows), min_size)
+    return sets.with_rows(copies.rows, again)
 
 
 def _longest(sizes: NDArray[np.int32], thresholds: Floats) -> NDArray[np.int32]:
@@ -240,63 +242,63 @@ def _longest(sizes: NDArray[np.int32], thresholds: Floats) -> NDArray[np.int32]:
     return longest
 
 
-def masks(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
+def masks(rows: Rows, thresholds: Floats, min_size: int = 0) -> tuple[NDArray[np.bool_], int]:
     """Return the members at one threshold as a boolean matrix, and the first bad row or -1."""
     noted, flags = rows.room_for_seeds(), np.empty(rows.probabilities.shape, dtype=np.bool_)
 
     def work(block: Rows, start: int, stop: int) -> int:
         wanted, seeds = _of_block(thresholds, start, stop), piece_of(noted, start, stop)
-        bad = block.engine.mask(block, wanted, at_least, flags[start:stop], seeds)
+        bad = block.engine.mask(block, wanted, min_size, flags[start:stop], seeds)
         return start + bad if bad >= 0 else -1
 
     results, copies = rows.over_blocks_and_copies(work, noted)
     first_bad = first_bad_row(results)
     if copies is not None and first_bad < 0:
-        flags[copies.rows], bad = masks(rows.again(copies), _of_rows(thresholds, copies.rows), at_least)
+        flags[copies.rows], bad = masks(rows.again(copies), _of_rows(thresholds, copies.rows), min_size)
         first_bad = copies.row_of(bad)
     return flags, first_bad
 
 
-def cut_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> FreeCut:
+def cut_by_label(rows: Rows, thresholds: Floats, min_size: int = 0) -> FreeCut:
     """Return the sets where each label has a threshold of its own: (thresholds, labels)."""
-    found = [_cut_by_label(rows, np.ascontiguousarray(of_level), at_least) for of_level in thresholds]
-    first_bad = first_bad_row([one.first_bad for one in found])  # sizes are worth nothing then
-    return FreeCut([] if first_bad >= 0 else [one.at(0) for one in found], first_bad)
+    of_levels = [_cut_by_label(rows, np.ascontiguousarray(of_level), min_size) for of_level in thresholds]
+    first_bad = first_bad_row([one.first_bad for one in of_levels])  # sizes are worth nothing then
+    return FreeCut([] if first_bad >= 0 else [one.at(0) for one in of_levels], first_bad)
 
 
-def _cut_by_label(rows: Rows, thresholds: Floats, at_least: int) -> Cut:
+def _cut_by_label(rows: Rows, thresholds: Floats, min_size: int) -> Cut:
     noted, sizes = rows.room_for_seeds(), np.empty(len(rows), dtype=np.int32)
 
-    def work(block: Rows, start: int, stop: int) -> Piece:
+    def work(block: Rows, start: int, stop: int) -> BlockMembers:
         seeds = piece_of(noted, start, stop)
-        bad, members = block.engine.cut_by_label(block, thresholds, at_least, sizes[start:stop], seeds)
-        return Piece(start, start + bad if bad >= 0 else -1, members)
+        bad, members = block.engine.cut_by_label(block, thresholds, min_size, sizes[start:stop], seeds)
+        return BlockMembers(start, start + bad if bad >= 0 else -1, members)
 
     results, copies = rows.over_blocks_and_copies(work, noted)
     first_bad = first_bad_row([piece.first_bad for piece in results])
     rows.rooms.clear()
     members, pointers = _join(results, sizes[None, :], first_bad)
-    found = Cut(sizes[None, :], sizes, members, first_bad, pointers)
+    sets = Cut(sizes[None, :], sizes, members, first_bad, pointers)
     return (
-        found
+        sets
         if copies is None or first_bad >= 0
-        else found.with_rows(copies.rows, _cut_by_label(rows.again(copies), thresholds, at_least))
+        else sets.with_rows(copies.rows, _cut_by_label(rows.again(copies), thresholds, min_size))
     )
 
 
-def masks_by_label(rows: Rows, thresholds: Floats, at_least: int = 0) -> tuple[NDArray[np.bool_], int]:
+def masks_by_label(rows: Rows, thresholds: Floats, min_size: int = 0) -> tuple[NDArray[np.bool_], int]:
     """Return the members where each label has a threshold of its own, and the first bad row or -1."""
     noted, flags = rows.room_for_seeds(), np.zeros(rows.probabilities.shape, dtype=np.bool_)
 
     def work(block: Rows, start: int, stop: int) -> int:
         seeds = piece_of(noted, start, stop)
-        bad = block.engine.mask_by_label(block, thresholds, at_least, flags[start:stop], seeds)
+        bad = block.engine.mask_by_label(block, thresholds, min_size, flags[start:stop], seeds)
         return start + bad if bad >= 0 else -1
 
     results, copies = rows.over_blocks_and_copies(work, noted)
     first_bad = first_bad_row(results)
     if copies is not None and first_bad < 0:
-        flags[copies.rows], bad = masks_by_label(rows.again(copies), thresholds, at_least)
+        flags[copies.rows], bad = masks_by_label(rows.again(copies), thresholds, min_size)
         first_bad = copies.row_of(bad)
     return flags, first_bad
 
@@ -310,8 +312,8 @@ def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
 
 
 def _join(
-    pieces: list[Piece], sizes: NDArray[np.int32], first_bad: int
-) -> tuple[NDArray[np.int32] | LateMembers, NDArray[np.int64] | None]:
+    pieces: list[BlockMembers], sizes: NDArray[np.int32], first_bad: int
+) -> tuple[NDArray[np.int32] | LazyMembers, NDArray[np.int64] | None]:
     """Widen and join what blocks found, and say where rows start if there is one threshold.
 
     What waits to be put in order stays apart.
@@ -320,7 +322,7 @@ def _join(
         return pieces[0].members.astype(np.int32, copy=False), None
     parts = [piece.members for piece in pieces]
     if not all(isinstance(part, np.ndarray) for part in parts):
-        return LateMembers(parts), None
+        return LazyMembers(parts), None
     if len(sizes) > 1 or first_bad >= 0:
         return joined(parts), None
     starts = [*(piece.start for piece in pieces), sizes.shape[1]]

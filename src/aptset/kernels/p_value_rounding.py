@@ -24,12 +24,12 @@ def by_decimals(n: int, counts: NDArray[np.intp]) -> Floats:
 
 def by_counts(n: int, counts: NDArray[np.integer[Any]]) -> Floats:
     """Return the p-values of some counts among n scores, n below 2^53, by the definition."""
-    found: Floats = (n + 1 - counts) / (n + 1)
+    p_values: Floats = (n + 1 - counts) / (n + 1)
     with localcontext(prec=40):  # exact: 17 digits times at most 16
-        for place, (value, count) in enumerate(zip(found.tolist(), counts.tolist(), strict=True)):
+        for place, (value, count) in enumerate(zip(p_values.tolist(), counts.tolist(), strict=True)):
             if Decimal(repr(value)) * (n + 1) < n + 1 - count:
-                found[place] = np.nextafter(value, 2.0)
-    return found
+                p_values[place] = np.nextafter(value, 2.0)
+    return p_values
 
 
 def rounding_bits(offsets: NDArray[np.int64], table_of: Callable[[int], Floats]) -> NDArray[np.uint8]:
@@ -67,15 +67,15 @@ TENTHS = 10.0 ** -np.arange(1.0, _DECADES + 1)
 def by_pairs(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the ratios, and which of them are too close to call."""
     above, below = _whole(numerators), _whole(denominators)
-    found: Floats = above[0] / below[0]
+    ratio: Floats = above[0] / below[0]
     if denominators.max() >= _EXACT:  # both were rounded: this is the nearest float all the same
-        found = found - _excess(found, above, below) / below[0]
-    excess = _excess(found, above, below)
-    half = np.spacing(found) / 2 * below[0]
-    by_decimal = excess + _off_by(found.ravel()).reshape(found.shape) * below[0]
+        ratio = ratio - _excess(ratio, above, below) / below[0]
+    excess = _excess(ratio, above, below)
+    half = np.spacing(ratio) / 2 * below[0]
+    by_decimal = excess + _off_by(ratio.ravel()).reshape(ratio.shape) * below[0]
     is_open = (np.abs(by_decimal) < _CLOSE * half) | (np.abs(np.abs(excess) - half) < _CLOSE * half)
-    is_open |= ~(found >= 10.0**-_DECADES)
-    return np.where(by_decimal < 0, np.nextafter(found, 2.0), found), is_open
+    is_open |= ~(ratio >= 10.0**-_DECADES)
+    return np.where(by_decimal < 0, np.nextafter(ratio, 2.0), ratio), is_open
 
 
 def _whole(numbers: NDArray[np.int64]) -> tuple[Floats, Floats]:
@@ -93,37 +93,37 @@ def _product(one: Floats, other: Floats) -> tuple[Floats, Floats]:
     return product, ((high * other_high - product) + high * other_low + low * other_high) + low * other_low
 
 
-def _excess(found: Floats, above: tuple[Floats, Floats], below: tuple[Floats, Floats]) -> Floats:
+def _excess(ratio: Floats, above: tuple[Floats, Floats], below: tuple[Floats, Floats]) -> Floats:
     """Return by how much a float times the denominator exceeds the numerator."""
-    high, low = _product(found, below[0])
-    return (high - above[0]) + ((low + found * below[1]) - above[1])
+    high, low = _product(ratio, below[0])
+    return (high - above[0]) + ((low + ratio * below[1]) - above[1])
 
 
-def _off_by(found: Floats) -> Floats:
+def _off_by(ratio: Floats) -> Floats:
     """Return the decimal that a float prints as less the float: the shortest that comes back, the nearest of those."""
-    off = np.empty(len(found))
-    decade = np.minimum(np.searchsorted(-TENTHS, -found), _DECADES)
-    is_short = _is_short(found, decade + _SHORT)
+    off = np.empty(len(ratio))
+    decade = np.minimum(np.searchsorted(-TENTHS, -ratio), _DECADES)
+    is_short = _is_short(ratio, decade + _SHORT)
     left = np.flatnonzero(~is_short)
-    off[is_short], _ = _to_digits(found[is_short], decade[is_short] + _SHORT)
+    off[is_short], _ = _to_digits(ratio[is_short], decade[is_short] + _SHORT)
     for digits in range(_SHORT + 1, _LONG + 1):
-        off[left], comes_back = _to_digits(found[left], decade[left] + digits)
+        off[left], comes_back = _to_digits(ratio[left], decade[left] + digits)
         left = left[~comes_back]
     return off
 
 
-def _is_short(found: Floats, power: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _is_short(ratio: Floats, power: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Tell which floats print as so few digits: those are whole numbers that floats hold, over a power of ten."""
     high, low = POWERS[:, 0][power], POWERS[:, 1][power]
-    comes_back: NDArray[np.bool_] = np.rint(found * high) / high == found
-    comes_back[low != 0] = _to_digits(found[low != 0], power[low != 0])[1]
+    comes_back: NDArray[np.bool_] = np.rint(ratio * high) / high == ratio
+    comes_back[low != 0] = _to_digits(ratio[low != 0], power[low != 0])[1]
     return comes_back
 
 
-def _to_digits(found: Floats, power: NDArray[np.intp]) -> tuple[Floats, NDArray[np.bool_]]:
+def _to_digits(ratio: Floats, power: NDArray[np.intp]) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the nearest multiple of 10^-power less the float, and whether it comes back as the float."""
     high, low = POWERS[:, 0][power], POWERS[:, 1][power]
-    product, rest = _product(found, high)
-    rest = (product - np.rint(product)) + (rest + found * low)
+    product, rest = _product(ratio, high)
+    rest = (product - np.rint(product)) + (rest + ratio * low)
     rest = rest - np.rint(rest)
-    return -rest / high, np.abs(rest) <= np.spacing(found) / 2 * high
+    return -rest / high, np.abs(rest) <= np.spacing(ratio) / 2 * high

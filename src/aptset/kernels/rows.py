@@ -24,8 +24,8 @@ def find_copies(seeds: Words, side: int, first_row: int = 0) -> Copies:
     """Return the copies among rows with these seeds, the first of which is row ``first_row`` (the start of a block)."""
 
     def work(start: int, stop: int) -> Copies:
-        found = engines.chosen.copies(seeds[start:stop], side, first_row + start)
-        return Copies(found.rows + start, found.seeds)
+        copies = engines.chosen.copies(seeds[start:stop], side, first_row + start)
+        return Copies(copies.rows + start, copies.seeds)
 
     if len(seeds) <= _STEP:
         return work(0, len(seeds))
@@ -120,11 +120,11 @@ class Rows:
 
         def both(start: int, stop: int) -> tuple[Result, Copies]:
             result = work(self.block(start, stop), start, stop)
-            found = engines.chosen.copies(noted[start:stop], self.side, self.first_row + start)
-            return result, Copies(found.rows + start, found.seeds) if len(found.rows) else found
+            copies = engines.chosen.copies(noted[start:stop], self.side, self.first_row + start)
+            return result, Copies(copies.rows + start, copies.seeds) if len(copies.rows) else copies
 
         results = over_blocks(n_rows, step, both)
-        rows, seeds = (np.concatenate([found[k] for _, found in results]) for k in range(2))
+        rows, seeds = (np.concatenate([copies[k] for _, copies in results]) for k in range(2))
         return [result for result, _ in results], Copies(rows, seeds) if len(rows) else None
 
     def room_for_seeds(self) -> Words | None:
@@ -136,8 +136,8 @@ class Rows:
         if noted is None or len(noted) < 2:
             return None
         look = self.engine.copies if len(noted) <= BLOCK_ROWS else find_copies
-        found = look(noted, self.side, self.first_row)
-        return found if len(found.rows) else None
+        copies = look(noted, self.side, self.first_row)
+        return copies if len(copies.rows) else None
 
     def again(self, copies: Copies) -> "Rows":
         """Return the copies alone. They are looked at anew, and may have changed meanwhile: some may be bad now."""
@@ -244,10 +244,10 @@ _BLOCK_CELLS = 2**14  # some temporary matrices of so many float64 stay in the c
 
 def softmax_by_blocks(logits: NDArray[np.generic]) -> Floats:
     """Return the probabilities of logits in float64; rows that have none come out as NaN."""
-    found = np.empty(logits.shape)
+    probabilities = np.empty(logits.shape)
 
     def work(start: int, stop: int) -> None:
-        engines.chosen.softmax(contiguous(logits[start:stop]), found[start:stop])
+        engines.chosen.softmax(contiguous(logits[start:stop]), probabilities[start:stop])
 
     over_blocks(len(logits), max(1, _BLOCK_CELLS // logits.shape[1]), work)
-    return found
+    return probabilities

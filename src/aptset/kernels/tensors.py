@@ -1,4 +1,4 @@
-"""The seam of the engines that work on tensors of torch where they lie, and which of them a tensor gets."""
+"""The interface of the engines that work on tensors of torch where they lie, and which of them a tensor gets."""
 
 from __future__ import annotations
 
@@ -59,25 +59,25 @@ class TensorEngine(Protocol):
         """
         ...
 
-    def mask(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor]:
+    def mask(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor]:
         """Flag the members at one threshold for all rows, (1,), or at one for each, (rows,); bad rows hold every label.
 
         Graphs cannot raise an error, and their sets must not be too small.
         """
         ...
 
-    def mask_by_label(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor]:
+    def mask_by_label(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor]:
         """Flag the members where each column has a threshold of its own, (labels,)."""
         ...
 
-    def cut(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def cut(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return sizes (thresholds, rows), the longest of each row, its members, most likely first, first bad row.
 
         Thresholds are (1, thresholds) or (rows, thresholds); sizes and members are int32.
         """
         ...
 
-    def cut_by_label(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor, Tensor]:
+    def cut_by_label(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return sizes, members and the first bad row where each column has a threshold of its own, (labels,)."""
         ...
 
@@ -97,9 +97,9 @@ class TensorEngine(Protocol):
 def engine_for(tensor: Tensor) -> TensorEngine:
     """Return what works on a tensor where it lies: CUDA's own loops where they can be had, else operations of torch."""
     if tensor.device.type == "cuda" and os.environ.get("APTSET_KERNELS") != "torch":
-        found = _cuda_engine(tensor.device)
-        if found is not None:
-            return found
+        on_device = _cuda_engine(tensor.device)
+        if on_device is not None:
+            return on_device
     engine: TensorEngine = import_module("aptset.kernels.engines.torch_engine").TORCH
     return engine
 
@@ -110,5 +110,5 @@ def _cuda_engine(device: Any) -> TensorEngine | None:
         module = import_module("aptset.kernels.engines.cuda_engine")
     except ImportError:  # the extra is not installed: torch's operations give the same bits, slower
         return None
-    found: TensorEngine | None = module.CudaEngine.for_device(device)
-    return found
+    engine: TensorEngine | None = module.CudaEngine.for_device(device)
+    return engine

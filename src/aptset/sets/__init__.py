@@ -24,7 +24,7 @@ from aptset.core.labels import (
 from aptset.core.tables import Backend, Lists, is_table, library_of, make_table_with_lists, plain_list, read_lists
 from aptset.kernels.blocks import sizes_of
 from aptset.kernels.long_arrays import Judged, judged, pointers_of
-from aptset.kernels.membership import LateMembers
+from aptset.kernels.membership import LazyMembers
 from aptset.sets.checks import (
     check_label_rows,
     check_mask,
@@ -143,11 +143,11 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     @classmethod
     def trusted(
-        cls, indptr: NDArray[np.int64], indices: NDArray[np.int32] | LateMembers, classes: NDArray[Any]
+        cls, indptr: NDArray[np.int64], indices: NDArray[np.int32] | LazyMembers, classes: NDArray[Any]
     ) -> PredictionSets:
         """Make sets from arrays that the kernels just made: no check, no copy. Labels may be put in order later."""
         sets = object.__new__(cls)
-        if isinstance(indices, LateMembers):
+        if isinstance(indices, LazyMembers):
             sets._freeze(indptr=indptr, classes=classes)
             object.__setattr__(sets, "_lazy", indices)
         else:

@@ -32,15 +32,15 @@ def calibrate_model(
     if n_ranks == 1:
         return _on_this_rank(model, loader, {**settings, "random_state": seed}, 0, progress)
     seed = _gathered(seed)[0]
-    found, error = None, None
+    own, error = None, None
     try:
-        found = _on_this_rank(model, loader, {**settings, "random_state": seed}, rank, progress and rank == 0)
+        own = _on_this_rank(model, loader, {**settings, "random_state": seed}, rank, progress and rank == 0)
     except Exception as failure:  # whatever it is, the other ranks must not wait for this one
         error = f"{type(failure).__name__}: {failure}"
-    answers = _gathered((None if found is None else found[0], error))
+    answers = _gathered((None if own is None else own[0], error))
     raise_for_all([failed for _, failed in answers])
-    assert found is not None
-    return reduce(Calibration.merge, [part for part, _ in answers]), found[1]
+    assert own is not None
+    return reduce(Calibration.merge, [part for part, _ in answers]), own[1]
 
 
 def _on_this_rank(
@@ -63,8 +63,8 @@ def _answers(model: Any, loader: Any, progress: bool) -> Iterator[tuple[Tensor, 
     try:
         with _evaluating(model):
             for number, batch in enumerate(loader):
-                inputs, found = check_pair(batch, number)
-                labels = check_column_numbers(found, number)
+                inputs, targets = check_pair(batch, number)
+                labels = check_column_numbers(targets, number)
                 with torch.no_grad():
                     outputs = model(inputs.to(device) if device is not None and hasattr(inputs, "to") else inputs)
                 yield check_outputs(outputs, labels, number), labels

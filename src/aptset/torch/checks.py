@@ -1,4 +1,4 @@
-"""What a layer can stand behind, and what a loader must give."""
+"""What a layer can stand behind, what a loader must give, and what the state of a layer must agree with."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from aptset.conformal.importance import refuse_weighted
+from aptset.core.levels import CellLevel, alpha_of
 from aptset.core.randomization import MANY_COPIES
 from aptset.kernels.formula import Formula
 
 if TYPE_CHECKING:
     from aptset.calibration.calibration import Calibration
+    from aptset.torch.layer import SetLayer
 
 
 def check_n_classes(n_classes: Any) -> int:
@@ -54,10 +56,10 @@ def check_can_be_a_layer(calibration: Calibration) -> None:
 
 def warn_of_copies(calibration: Calibration, stacklevel: int) -> None:
     """Say that equal rows of different batches share one u, where calibration rows were often copies."""
-    chance = calibration.chance
-    if chance.copies >= MANY_COPIES and chance.randomized:
+    chosen = calibration.chance
+    if chosen.copies >= MANY_COPIES and chosen.randomized:
         warnings.warn(
-            f"{chance.copies:.0%} of the calibration rows are copies of others, and a layer sees no ids: the first of "
+            f"{chosen.copies:.0%} of the calibration rows are copies of others, and a layer sees no ids: the first of "
             "equal rows has the same u in every batch, so that over many small batches they are in or out together. "
             'Call layer.calibration.predict_mask(..., u="fresh"), or with ids=..., or calibrate with randomized=False.',
             stacklevel=stacklevel,
@@ -102,16 +104,16 @@ def check_column_numbers(labels: Any, number: int) -> Any:
 
 def check_outputs(outputs: Any, labels: Any, number: int) -> Any:
     """Return the logits that a model gave for a batch."""
-    found = getattr(outputs, "logits", outputs)
-    if not hasattr(found, "ndim") or found.ndim != 2:
-        got = f"shape {tuple(found.shape)}" if hasattr(found, "shape") else f"a {type(found).__name__}"
+    logits = getattr(outputs, "logits", outputs)
+    if not hasattr(logits, "ndim") or logits.ndim != 2:
+        got = f"shape {tuple(logits.shape)}" if hasattr(logits, "shape") else f"a {type(logits).__name__}"
         raise ValueError(f"model must return logits of shape (rows, classes); batch {number} gave {got}.")
-    if len(labels) != len(found):
+    if len(labels) != len(logits):
         raise ValueError(
             f"loader must give one label per row; batch {number} has {len(labels)} labels, and the model gave "
-            f"{len(found)} rows."
+            f"{len(logits)} rows."
         )
-    return found
+    return logits
 
 
 def refuse_empty_loader(n_rows: int) -> None:
@@ -127,3 +129,31 @@ def raise_for_all(errors: list[str | None]) -> None:
     failed = [f"rank {rank}: {error}" for rank, error in enumerate(errors) if error is not None]
     if failed:
         raise RuntimeError(f"calibration failed on {len(failed)} of {len(errors)} ranks; {'; '.join(failed)}")
+
+
+_FLAGS = ("randomized", "allow_empty", "normalize", "logits")
+
+
+def described(layer: SetLayer) -> dict[str, float]:
+    """Return the settings of a layer as numbers."""
+    of_score = {f"conformity {number}": value for number, value in enumerate([*layer.weights.flat, layer.power])}
+    flags = {name: float(getattr(layer, name)) for name in _FLAGS}
+    levels: dict[str, float] = {}
+    for number, level in enumerate(layer.alphas):
+        alpha = alpha_of(level)
+        parts = {"": alpha} if isinstance(alpha, float) else alpha
+        levels |= {f"alpha {number} {name}".rstrip(): part for name, part in parts.items()}
+        if isinstance(level, CellLevel) and level.assurance is not None:
+            levels[f"assurance {number}"] = float(level.assurance.confidence)
+            levels[f"assurance {number} simultaneous"] = float(level.assurance.simultaneous)
+    return of_score | flags | levels
+
+
+def differences(layer: SetLayer, state: dict[str, Any], prefix: str) -> list[str]:
+    """Return the settings in which a state differs; where there are more or fewer of them torch says so."""
+    stored = state.get(f"{prefix}settings")
+    if stored is None or stored.shape != layer.settings.shape or layer.settings.is_meta:
+        return []
+    differs = (stored.cpu() != layer.settings.cpu()).tolist()
+    names = [name.split()[0] for name, differ in zip(described(layer), differs, strict=True) if differ]
+    return list(dict.fromkeys(names))

@@ -30,11 +30,11 @@ from aptset.torch.checks import (
     check_inputs,
     check_layer_groups,
     check_n_classes,
+    described,
+    differences,
     warn_of_copies,
 )
-from aptset.torch.graph import masks_in_graph
-from aptset.torch.operator import UNKNOWN, set_masks
-from aptset.torch.states import described, differences
+from aptset.torch.operator import UNKNOWN, masks_in_graph, set_masks
 
 Tensor = Any
 
@@ -251,23 +251,23 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         On the host they are :class:`aptset.PredictionSets`, on a device :class:`TensorSets`. No part of a graph.
         """
         check_inputs(inputs, self.n_classes, self.key.device)
-        rows, at_least = self._rows(inputs), self.at_least
+        rows, min_size = self._rows(inputs), self.at_least
         if len(rows) == 0:
             pointers, members = rows.probabilities.new_zeros(1), rows.probabilities.new_zeros(0)
             empty = TensorSets(pointers.to(torch.int64), members.to(torch.int32), self.classes)
-            found = [empty for _ in self.alphas]
+            of_levels = [empty for _ in self.alphas]
         elif self.by_label:
-            found = [sets_by_label(rows, level, at_least, self.classes) for level in self.thresholds]
+            of_levels = [sets_by_label(rows, level, min_size, self.classes) for level in self.thresholds]
         else:
-            found = sets_at(rows, lambda _: self.thresholds.T, at_least, self.classes)
-        answers = [some.to("cpu") if inputs.device.type == "cpu" else some for some in found]
+            of_levels = sets_at(rows, lambda _: self.thresholds.T, min_size, self.classes)
+        answers = [of_level.to("cpu") if inputs.device.type == "cpu" else of_level for of_level in of_levels]
         return answers if self._is_sequence else answers[0]
 
     def _rows(self, inputs: Tensor) -> DeviceRows:
         formula, u = Formula(self.weights, power=self.power), None if self.randomized else np.ones(len(inputs))
         key = int(self.key) & _ALL_BITS
-        chance = (formula, key, self._tolerance(inputs), None, u, self.normalize, PREDICTION, 0)
-        return DeviceRows(inputs.detach(), *chance, self.logits, _NAME)
+        settings = (formula, key, self._tolerance(inputs), None, u, self.normalize, PREDICTION, 0)
+        return DeviceRows(inputs.detach(), *settings, self.logits, _NAME)
 
     def _tolerance(self, inputs: Tensor) -> float:
         return _TOLERANCES[_WIDE] if self.logits else _TOLERANCES.get(inputs.dtype, _TOLERANCES[_WIDE])

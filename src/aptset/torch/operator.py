@@ -1,4 +1,4 @@
-"""The layer as one operator of torch: kernels on CUDA, compiled loops on processors, shapes for compilers of graphs.
+"""The masks of a layer: one operator of torch with kernels on CUDA and compiled loops on processors, or a plain graph.
 
 Nobody waits for the device inside: key and thresholds stay there, and numbers that lie there, too, tell of bad rows.
 So graphs of CUDA can hold it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,10 +17,23 @@ from numpy.typing import NDArray
 from aptset.calibration.device_rows import DeviceRows
 from aptset.calibration.tensors import filled_masks
 from aptset.core.devices import on_host
-from aptset.kernels.formula import Floats, Formula, Weights
+from aptset.kernels.engines.torch_rows import (
+    TORCH,
+    filled,
+    ordered_scores,
+    prepare_rows,
+    seeds_of_rows,
+    words_of,
+)
+from aptset.kernels.engines.torch_rows import own_seeds as own_seeds_of_tensor
+from aptset.kernels.formula import Floats, Formula, Weights, normalised, tempered
 from aptset.kernels.membership import masks, masks_by_label
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import PREDICTION, Rows, hash_rows, own_seeds, softmax_by_blocks
+from aptset.kernels.softmax import softmax
+
+if TYPE_CHECKING:
+    from aptset.torch.layer import SetLayer
 
 Tensor = Any
 
@@ -28,7 +41,7 @@ UNKNOWN = -1  # whether all rows look like probabilities
 _ALL_BITS = 2**64 - 1
 _SCHEMA = (
     "(Tensor inputs, Tensor threshold_bits, Tensor key, float[] weights, float power, float tolerance, bool logits, "
-    "bool normalize, bool randomized, int at_least) -> (Tensor, Tensor)"
+    "bool normalize, bool randomized, int min_size) -> (Tensor, Tensor)"
 )
 
 
@@ -47,7 +60,7 @@ def _on_device(
     logits: bool,
     normalize: bool,
     randomized: bool,
-    at_least: int,
+    min_size: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the masks at every level, and the first bad row and whether a row is none of probabilities."""
     if inputs.shape[0] == 0:
@@ -55,7 +68,7 @@ def _on_device(
     u = None if randomized else torch.ones(inputs.shape[0], dtype=torch.float64, device=inputs.device)
     formula = Formula(_weights(tuple(weights)), power=power)
     rows = DeviceRows(inputs, formula, key, tolerance, None, u, normalize, PREDICTION, 0, logits)
-    result = [filled_masks(rows, level, at_least) for level in threshold_bits.view(torch.float64)]
+    result = [filled_masks(rows, level, min_size) for level in threshold_bits.view(torch.float64)]
     if len(result) == 1:
         return result[0][0][None], result[0][1]
     return torch.stack([flags for flags, _ in result]), result[0][1]
@@ -71,7 +84,7 @@ def _on_host(
     logits: bool,
     normalize: bool,
     randomized: bool,
-    at_least: int,
+    min_size: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the same by the loops of processors."""
     result, report = _empty(inputs, threshold_bits)
@@ -83,28 +96,28 @@ def _on_host(
     u = None if randomized else np.ones(len(matrix))
     rows = Rows(values, Formula(_weights(tuple(weights)), power=power), number, tolerance, None, u, normalize)
     seeds = own_seeds(hash_rows(matrix, number) if logits else rows.content_seeds(), PREDICTION)
-    report[0] = _fill(result, rows, seeds, threshold_bits.view(torch.float64).numpy(), at_least)
+    report[0] = _fill(result, rows, seeds, threshold_bits.view(torch.float64).numpy(), min_size)
     return result, report
 
 
-def _fill(result: Tensor, rows: Rows, seeds: Words, thresholds: Floats, at_least: int) -> int:
+def _fill(result: Tensor, rows: Rows, seeds: Words, thresholds: Floats, min_size: int) -> int:
     """Write the masks and return the first bad row; bad ones hold every label, and do not change the sets of others."""
     rows, first_bad = replace(rows, seeds=seeds), -1
     kept: Any = slice(None)
     for flags, level in zip(result.numpy(), thresholds, strict=True):
-        members, bad = _masks(rows, level, at_least)
+        members, bad = _masks(rows, level, min_size)
         if bad >= 0:  # which is the same at every level
             first_bad, kept = bad, np.flatnonzero(~_bad_rows(rows))
             u = None if rows.u is None else rows.u[kept]
             rows = replace(rows, probabilities=rows.probabilities[kept], seeds=seeds[kept], u=u)
-            members = _masks(rows, level, at_least)[0] if len(rows) else np.empty(rows.probabilities.shape, np.bool_)
+            members = _masks(rows, level, min_size)[0] if len(rows) else np.empty(rows.probabilities.shape, np.bool_)
         flags[:] = True
         flags[kept] = members
     return first_bad
 
 
-def _masks(rows: Rows, level: Floats, at_least: int) -> tuple[NDArray[np.bool_], int]:
-    return masks(rows, level[None], at_least) if len(level) == 1 else masks_by_label(rows, level, at_least)
+def _masks(rows: Rows, level: Floats, min_size: int) -> tuple[NDArray[np.bool_], int]:
+    return masks(rows, level[None], min_size) if len(level) == 1 else masks_by_label(rows, level, min_size)
 
 
 def _bad_rows(rows: Rows) -> NDArray[np.bool_]:
@@ -138,3 +151,24 @@ def set_masks(inputs: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
         return result
     with torch.no_grad():
         return _on_host(inputs, *rest) if inputs.device.type == "cpu" else _on_device(inputs, *rest)
+
+
+def masks_in_graph(layer: SetLayer, inputs: Tensor, tolerance: float) -> Tensor:
+    """Return the masks at every level, (levels, rows, classes), by operations that an exported graph can hold.
+
+    A graph cannot raise an error, so bad rows hold every label.
+    """
+    logits = values = inputs.detach().to(torch.float64)
+    values = softmax(values, TORCH) if layer.logits else values
+    values = normalised(values, TORCH) if layer.normalize else values
+    values = values if layer.power == 1.0 else tempered(values, layer.power, tolerance, TORCH)
+    hashed = logits if layer.logits else values  # logits that differ stay different where probabilities are 0 and 1
+    seeds, _ = own_seeds_of_tensor(seeds_of_rows(words_of(hashed), layer.key), PREDICTION, 0)
+    u = None if layer.randomized else torch.ones_like(values[:, 0])
+    rows = prepare_rows(values, layer.key, tolerance, seeds, u)
+    order, scores = ordered_scores(rows, layer.weights)
+    masks = []
+    for level in layer.thresholds.unbind(0):
+        inside = filled(scores <= (level[order] if layer.by_label else level), layer.at_least)
+        masks.append(torch.zeros_like(inside).scatter(1, order, inside) | rows.bad[:, None])
+    return torch.stack(masks)

@@ -40,17 +40,17 @@ INLINE uint64_t hash_item(const uint8_t *item, int64_t width, const Secret *secr
 /* Slots hold one more than a number, 0 where they are free. */
 typedef struct { int32_t *slots; uint64_t last; const Secret *secret; } Table;
 
-/* Number the next items while the table is at most half full; `found` counts different ones, and the first row of each goes into `firsts`.
+/* Number the next items while the table is at most half full; `n_codes` counts different ones, and the first row of each goes into `firsts`.
  * Returns the first item that was not numbered. */
-static int64_t number_items(const uint8_t *items, int64_t from, int64_t n, int64_t width, Table t, int32_t *codes, int64_t *firsts, int64_t *found) {
+static int64_t number_items(const uint8_t *items, int64_t from, int64_t n, int64_t width, Table t, int32_t *codes, int64_t *firsts, int64_t *n_codes) {
     for (int64_t k = from; k < n; k++) {
         const uint8_t *item = items + k * width;
         uint64_t slot = hash_item(item, width, t.secret) & t.last;
         while (t.slots[slot] && memcmp(items + firsts[t.slots[slot] - 1] * width, item, (size_t)width)) slot = (slot + 1) & t.last;
         if (!t.slots[slot]) {
-            if (2 * (uint64_t)*found > t.last) return k;
-            firsts[(*found)++] = k;
-            t.slots[slot] = (int32_t)*found;
+            if (2 * (uint64_t)*n_codes > t.last) return k;
+            firsts[(*n_codes)++] = k;
+            t.slots[slot] = (int32_t)*n_codes;
         }
         codes[k] = t.slots[slot] - 1;
     }
@@ -58,8 +58,8 @@ static int64_t number_items(const uint8_t *items, int64_t from, int64_t n, int64
 }
 
 /* Fill a larger table with the items that are known. */
-static void fill_table(const uint8_t *items, int64_t width, const int64_t *firsts, int64_t found, Table t) {
-    for (int64_t code = 0; code < found; code++) {
+static void fill_table(const uint8_t *items, int64_t width, const int64_t *firsts, int64_t n_codes, Table t) {
+    for (int64_t code = 0; code < n_codes; code++) {
         uint64_t slot = hash_item(items + firsts[code] * width, width, t.secret) & t.last;
         while (t.slots[slot]) slot = (slot + 1) & t.last;
         t.slots[slot] = (int32_t)(code + 1);

@@ -1,4 +1,4 @@
-/* Python's door to the loops: takes contiguous buffers, lets go of the interpreter, returns the first bad row or -1.
+/* The bindings of the loops for Python: they take contiguous buffers, let go of the interpreter, return the first bad row or -1.
  * The modules of kernels prepare every argument; checked here are only lengths, and what points into memory, since some of it
  * comes from files. Stable ABI, so one build serves every Python >= 3.11. */
 #define Py_LIMITED_API 0x030B0000
@@ -7,8 +7,8 @@
 
 #include "loops.h"
 #include "codes.h"
-#include "fits.h"
-#include "quotients.h"
+#include "buffer_checks.h"
+#include "p_value_rounding.h"
 
 static const Loops *loops; /* those for this machine */
 static Secret secret;
@@ -207,13 +207,13 @@ static PyObject *by_label(PyObject *self, PyObject *args) {
     Py_buffer thresholds, sizes, members, flags;
     Scratch scratch;
     Tile *tile;
-    long long columns, n, at_least, width;
+    long long columns, n, min_size, width;
     unsigned long long key;
-    if (!PyArg_ParseTuple(args, JOB_FORMAT "Ly*Lz*z*Lz*", JOB_ARGUMENTS(a, columns, key), &n, &thresholds, &at_least, &sizes, &members,
+    if (!PyArg_ParseTuple(args, JOB_FORMAT "Ly*Lz*z*Lz*", JOB_ARGUMENTS(a, columns, key), &n, &thresholds, &min_size, &sizes, &members,
                           &width, &flags))
         return NULL;
     complete(&a, columns, key, n);
-    ByLabel wanted = {thresholds.buf, 0.0, 0, at_least, sizes.buf, {members.buf, (int)width}, flags.buf};
+    ByLabel wanted = {thresholds.buf, 0.0, 0, min_size, sizes.buf, {members.buf, (int)width}, flags.buf};
     int64_t bad = -1, written = 0;
     int all_fits = fits(&a) && thresholds.len == columns * 8 && (flags.buf ? flags.len == n * columns
                    : sizes.buf && sizes.len == n * 4 && room_for_members_fits(&members, n * columns, width));
@@ -244,13 +244,13 @@ static PyObject *cuts(PyObject *self, PyObject *args) {
     Py_buffer thresholds, sizes, members, values, tie_seeds;
     Scratch scratch;
     Tile *tile;
-    long long columns, n_thresholds, stride, at_least, width;
+    long long columns, n_thresholds, stride, min_size, width;
     unsigned long long key;
     if (!PyArg_ParseTuple(args, JOB_FORMAT WANTED_FORMAT "w*Lz*z*", JOB_ARGUMENTS(a, columns, key), &thresholds, &n_thresholds,
-                          &stride, &at_least, &sizes, &members, &width, &values, &tie_seeds))
+                          &stride, &min_size, &sizes, &members, &width, &values, &tie_seeds))
         return NULL;
     complete(&a, columns, key, rows_of(sizes.len, 4 * n_thresholds));
-    Wanted wanted = {thresholds.buf, n_thresholds, stride, at_least, a.n, sizes.buf};
+    Wanted wanted = {thresholds.buf, n_thresholds, stride, min_size, a.n, sizes.buf};
     int64_t bad = -1, written = 0;
     int all_fits = fits(&a) && wanted_fits(&thresholds, n_thresholds, stride, a.n) && room_for_members_fits(&members, a.n * columns, width)
         && (!values.buf || (tie_seeds.buf && n_thresholds == 1 && columns > WIDEST_TILE && values.len == a.rows.len && tie_seeds.len == a.n * 8));
@@ -320,13 +320,13 @@ static PyObject *masks(PyObject *self, PyObject *args) {
     Py_buffer thresholds, flags;
     Scratch scratch;
     Tile *tile;
-    long long columns, n_thresholds, stride, at_least;
+    long long columns, n_thresholds, stride, min_size;
     unsigned long long key;
     if (!PyArg_ParseTuple(args, JOB_FORMAT WANTED_FORMAT, JOB_ARGUMENTS(a, columns, key), &thresholds, &n_thresholds, &stride,
-                          &at_least, &flags))
+                          &min_size, &flags))
         return NULL;
     complete(&a, columns, key, rows_of(flags.len, columns));
-    Wanted wanted = {thresholds.buf, n_thresholds, stride, at_least, a.n, NULL};
+    Wanted wanted = {thresholds.buf, n_thresholds, stride, min_size, a.n, NULL};
     int64_t bad = -1;
     int all_fits = fits(&a) && flags.len == a.n * columns && wanted_fits(&thresholds, n_thresholds, stride, a.n);
     void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
@@ -360,14 +360,14 @@ static PyObject *copies_(PyObject *self, PyObject *args) {
     Py_buffer seeds, rows, other_seeds;
     unsigned long long first_block, side;
     if (!PyArg_ParseTuple(args, "y*KKw*w*", &seeds, &first_block, &side, &rows, &other_seeds)) return NULL;
-    int64_t found;
+    int64_t n_copies;
     Py_BEGIN_ALLOW_THREADS
-    found = find_copies(seeds.buf, seeds.len / 8, first_block, side, secret.words[0], rows.buf, other_seeds.buf);
+    n_copies = find_copies(seeds.buf, seeds.len / 8, first_block, side, secret.words[0], rows.buf, other_seeds.buf);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&seeds);
     PyBuffer_Release(&rows);
     PyBuffer_Release(&other_seeds);
-    return PyLong_FromLongLong(found);
+    return PyLong_FromLongLong(n_copies);
 }
 
 static PyObject *p_value_table(PyObject *self, PyObject *args) {
@@ -444,13 +444,13 @@ static PyObject *least_mean_bounds(PyObject *self, PyObject *args) {
 static PyObject *use_level(PyObject *self, PyObject *args) {
     const char *wanted;
     if (!PyArg_ParseTuple(args, "s", &wanted)) return NULL;
-    const Loops *found = loops_of(wanted);
-    if (!found) return PyErr_Format(PyExc_ValueError, "no loops for %s in this build, or this machine cannot run them", wanted);
-    loops = found;
+    const Loops *of_level = loops_of(wanted);
+    if (!of_level) return PyErr_Format(PyExc_ValueError, "no loops for %s in this build, or this machine cannot run them", wanted);
+    loops = of_level;
     return PyUnicode_FromString(loops->level);
 }
 
-#include "more_doors.h"
+#include "bindings.h"
 #include "whole_arrays.h"
 
 static PyMethodDef methods[] = {

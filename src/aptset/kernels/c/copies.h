@@ -12,11 +12,11 @@ INLINE uint64_t seed_of_copy(uint64_t seed, uint64_t block, uint64_t copy, uint6
     return mix(seed + mix((((block << COPY_BITS | copy) << 1) | side) + GOLDEN));
 }
 
-typedef struct { int64_t found; int64_t *rows; uint64_t *seeds; } CopiesFound;
+typedef struct { int64_t count; int64_t *rows; uint64_t *seeds; } CopiesOut;
 
 /* Note the copies among some rows of a block, by an exact table that a secret places them in, so that nobody can choose rows that crowd it: `which` lists them upward, or is NULL for all. */
 static void copies_among(const uint64_t *of_block, const uint16_t *which, int64_t n, int64_t start, uint64_t block, uint64_t side,
-                         uint64_t secret, CopiesFound *out) {
+                         uint64_t secret, CopiesOut *out) {
     uint16_t slots[1 << SLOT_BITS] = {0}; /* one more than the number of a first copy in its block; 0 where free */
     uint16_t times[BLOCK_ROWS];           /* how often a first copy came again */
     for (int64_t k = 0; k < n; k++) {
@@ -28,8 +28,8 @@ static void copies_among(const uint64_t *of_block, const uint16_t *which, int64_
             times[i] = 0;
             continue;
         }
-        out->rows[out->found] = start + i;
-        out->seeds[out->found++] = seed_of_copy(seed, block, ++times[slots[slot] - 1], side);
+        out->rows[out->count] = start + i;
+        out->seeds[out->count++] = seed_of_copy(seed, block, ++times[slots[slot] - 1], side);
     }
 }
 
@@ -41,7 +41,7 @@ static void copies_among(const uint64_t *of_block, const uint16_t *which, int64_
  * branch: a row whose bit is taken is suspect, and a row that shares a few bits with a suspect is listed. Returns -1 for many. */
 static int64_t list_suspects(const uint64_t *of_block, int64_t n, uint16_t *listed) {
     uint64_t taken[1 << (FILTER_BITS - 6)] = {0}, shared[1 << (SUSPECT_BITS - 6)] = {0};
-    int64_t suspects = 0, found = 0;
+    int64_t suspects = 0, count = 0;
     for (int64_t i = 0; i < n; i++) {
         uint64_t bit = of_block[i] >> (64 - FILTER_BITS), mask = (uint64_t)1 << (bit & 63), *word = taken + (bit >> 6);
         listed[suspects] = (uint16_t)i;
@@ -55,24 +55,24 @@ static int64_t list_suspects(const uint64_t *of_block, int64_t n, uint16_t *list
     }
     for (int64_t i = 0; i < n; i++) {
         uint64_t bit = of_block[i] & ((1 << SUSPECT_BITS) - 1);
-        listed[found] = (uint16_t)i;
-        found += shared[bit >> 6] >> (bit & 63) & 1;
+        listed[count] = (uint16_t)i;
+        count += shared[bit >> 6] >> (bit & 63) & 1;
     }
-    return found;
+    return count;
 }
 
 /* Write the number of each copy and its seed; return how many there are. `seeds` start at the beginning of a block. */
 static int64_t find_copies(const uint64_t *seeds, int64_t n, uint64_t first_block, uint64_t side, uint64_t secret, int64_t *rows,
                            uint64_t *other_seeds) {
-    CopiesFound out = {0, rows, other_seeds};
+    CopiesOut out = {0, rows, other_seeds};
     for (int64_t start = 0; start < n; start += BLOCK_ROWS) {
         uint16_t listed[BLOCK_ROWS + 1];
         uint64_t block = first_block + (uint64_t)(start >> COPY_BITS);
         int64_t rows_of_block = n - start < BLOCK_ROWS ? n - start : BLOCK_ROWS;
-        int64_t some = list_suspects(seeds + start, rows_of_block, listed);
-        if (some < 0) copies_among(seeds + start, NULL, rows_of_block, start, block, side, secret, &out);
-        else if (some > 1) copies_among(seeds + start, listed, some, start, block, side, secret, &out);
+        int64_t n_suspects = list_suspects(seeds + start, rows_of_block, listed);
+        if (n_suspects < 0) copies_among(seeds + start, NULL, rows_of_block, start, block, side, secret, &out);
+        else if (n_suspects > 1) copies_among(seeds + start, listed, n_suspects, start, block, side, secret, &out);
     }
-    return out.found;
+    return out.count;
 }
 #endif

@@ -1,9 +1,9 @@
 /* The score of every label of every row, and how many calibration scores lie below it. */
 #ifndef APTSET_COUNTS_H
 #define APTSET_COUNTS_H
-#include "cuts.h"
+#include "membership.h"
 #include "sorting.h"
-#include "tile.h"
+#include "narrow_simd.h"
 
 static int64_t all_scores_loop(const Job *job, int64_t n, Scratch s, Tile *t, double *scores) {
     int64_t columns = job->columns;
@@ -81,7 +81,7 @@ INLINE int32_t group_of(const Calibrated *c, int64_t i, int64_t column) {
 }
 
 #define CHUNK 64 /* scores that are looked up together: memory is asked for all of them before the first answer is needed */
-#define NEAR_SCORES 65536 /* so many are in a near cache anyhow */
+#define CACHED_SCORES 65536 /* so many are in a near cache anyhow */
 
 /* What counting in one group needs to know; `last` is its last bucket, -1 where it has none. */
 typedef struct { const double *sorted; const int32_t *starts; int64_t n, last; double low, scale; } OneGroup;
@@ -136,8 +136,8 @@ INLINE void count_chunk(const Calibrated *c, const double *scores, const int32_t
     if (is_one_group) {
         for (int64_t k = 0; k < m; k++) bucket[k] = bucket_of(&g, scores[k]);
         if (c->index.finer) find_finest(c, scores, groups, m, bucket);
-        for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.starts + bucket[k]);
-        for (int64_t k = 0; k < m && g.n > NEAR_SCORES; k++) __builtin_prefetch(g.sorted + g.starts[bucket[k]]);
+        for (int64_t k = 0; k < m && g.n > CACHED_SCORES; k++) __builtin_prefetch(g.starts + bucket[k]);
+        for (int64_t k = 0; k < m && g.n > CACHED_SCORES; k++) __builtin_prefetch(g.sorted + g.starts[bucket[k]]);
         for (int64_t k = 0; k < m; k++) counts[k] = count_from(g.sorted, g.starts + bucket[k], g.n, scores[k]);
         return;
     }
@@ -276,16 +276,16 @@ INLINE int count_wide_row(const Job *job, int64_t i, Scratch s, const Counting *
         return 1;
     }
     double most = c->row_groups ? most_of_group(c, c->row_groups[i]) : reach->most;
-    int64_t found = wide_members(job, i, most, 1, &row, s);
-    if (found < 0) return 0;
-    note_columns(found, s);
+    int64_t n_members = wide_members(job, i, most, 1, &row, s);
+    if (n_members < 0) return 0;
+    note_columns(n_members, s);
     count_as_beyond(w, i, columns, s);
-    for (int64_t k = 0; k < found && w->counts; k++) { /* these are counted right below */
+    for (int64_t k = 0; k < n_members && w->counts; k++) { /* these are counted right below */
         int64_t group = group_of(c, i, s.columns[k]);
         w->counts[i * columns + s.columns[k]] -= group < 0 ? 0 : (int32_t)(c->offsets[group + 1] - c->offsets[group]);
     }
-    count_row(w, i, columns, found, s);
-    if (2 * found > columns) reach->resting = ROWS_SCORED_WHOLE;
+    count_row(w, i, columns, n_members, s);
+    if (2 * n_members > columns) reach->resting = ROWS_SCORED_WHOLE;
     return 1;
 }
 

@@ -51,9 +51,9 @@ INLINE int exchange_neighbours(uint64_t *key, int64_t n) {
                 moved[0] |= x > y;
             }
         }
-        int64_t some = 0;
-        for (int k = 0; k < LANES; k++) some |= moved[k];
-        if (!some) return 1;
+        int64_t any_moved = 0;
+        for (int k = 0; k < LANES; k++) any_moved |= moved[k];
+        if (!any_moved) return 1;
     }
     return 0;
 }

@@ -8,10 +8,10 @@
 #include "directions.h"
 #include "hashes.h"
 #include "masks.h"
-#include "own_mass.h"
+#include "scaled_mass.h"
 #include "places.h"
-#include "ratios.h"
-#include "scored.h"
+#include "double_double.h"
+#include "from_scores.h"
 #include "softmax.h"
 
 typedef struct {

@@ -119,7 +119,7 @@ static int sort_by_places(Entry *e, Entry *spare, int64_t n) {
     return 1;
 }
 
-/* Where the last rows were cut, for the next one to be looked at there first: see near.h. */
+/* Where the last rows were cut, for the next one to be looked at there first: see warm_start.h. */
 typedef struct { int32_t at, up, down; float low, high; int32_t failures, resting; } Guess;
 
 /* Room for one row: entries, as many spare ones, those around the cut, scores and the columns that have them, what labels far down have, the row
@@ -194,8 +194,8 @@ INLINE void scores_of_masses(const int64_t *own, int64_t n, const Loaded *row, c
         for (int64_t r = 0; r < end; r++) scores[r] = mass_score(w, scores[r], (double)own[r], (double)(r + 1), row);
     else
         for (int64_t r = 0; r < end; r++) {
-            double mine = (double)own[r];
-            scores[r] = MASS_SCORE(w, scores[r], mine, total, 0.0, u);
+            double own_mass = (double)own[r];
+            scores[r] = MASS_SCORE(w, scores[r], own_mass, total, 0.0, u);
         }
     for (int64_t r = end; r < n; r++)
         scores[r] = zero_score(job->weights, (double)(r - end), zeros, (double)(r + 1), row->u);

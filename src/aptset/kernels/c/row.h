@@ -70,28 +70,28 @@ typedef struct { int64_t total, with_mass, top, second; uint64_t tie_seed; doubl
 
 INLINE int asks_for_top(const Job *job) { return job->weights[TOP] != 0.0 || job->weights[FIRST] != 0.0; }
 
-/* The score of a label, for numbers or vectors of them; twin of formula.mass_score. `late` is by how much its rank counts.
+/* The score of a label, for numbers or vectors of them; twin of formula.mass_score. `penalty` is by how much its rank counts.
  * Without a term for the top the sum is that of three: adding a zero changes no bit. */
 #define SHARED(w, above, own, u) (w[ABOVE] * (above) + w[OWN] * (own) + w[OWN_U] * ((u) * (own)))
-#define MASS_SCORE(w, above, own, total, late, u) \
-    ((SHARED(w, above, own, u) / (total) + (w[CONSTANT] + w[U] * (u))) + w[RANK] * (late))
-#define TOP_SCORE(w, above, own, top, total, late, u) \
-    (((SHARED(w, above, own, u) + w[TOP] * (top)) / (total) + (w[CONSTANT] + w[U] * (u))) + w[RANK] * (late))
-#define FIRST_SCORE(w, own, second, total, late, u) \
+#define MASS_SCORE(w, above, own, total, penalty, u) \
+    ((SHARED(w, above, own, u) / (total) + (w[CONSTANT] + w[U] * (u))) + w[RANK] * (penalty))
+#define TOP_SCORE(w, above, own, top, total, penalty, u) \
+    (((SHARED(w, above, own, u) + w[TOP] * (top)) / (total) + (w[CONSTANT] + w[U] * (u))) + w[RANK] * (penalty))
+#define FIRST_SCORE(w, own, second, total, penalty, u) \
     ((((w[FIRST_OWN] * (own) + w[FIRST_OWN_U] * ((u) * (own))) + w[FIRST_SECOND] * (second)) / (total) \
-      + (w[FIRST_CONSTANT] + w[FIRST_U] * (u))) + w[RANK] * (late))
+      + (w[FIRST_CONSTANT] + w[FIRST_U] * (u))) + w[RANK] * (penalty))
 
-INLINE double late_by(const double *w, double rank, double u) {
+INLINE double rank_penalty(const double *w, double rank, double u) {
     return rank > w[FREE_RANKS] ? (rank - w[FREE_RANKS]) - w[RANK_U] * u : 0.0;
 }
 INLINE double mass_score(const double *w, double above, double own, double rank, const Loaded *row) {
-    double late = late_by(w, rank, row->u), total = (double)row->total;
-    if (w[FIRST] != 0.0 && rank == 1.0) return FIRST_SCORE(w, own, (double)row->second, total, late, row->u);
-    return TOP_SCORE(w, above, own, (double)row->top, total, late, row->u);
+    double penalty = rank_penalty(w, rank, row->u), total = (double)row->total;
+    if (w[FIRST] != 0.0 && rank == 1.0) return FIRST_SCORE(w, own, (double)row->second, total, penalty, row->u);
+    return TOP_SCORE(w, above, own, (double)row->top, total, penalty, row->u);
 }
 /* The score of the position-th (from 0) of `count` labels without mass that stand behind; twin of formula.zero_score. */
 INLINE double zero_score(const double *w, double position, double count, double rank, double u) {
-    return (1.0 + ((position + 1.0) - u) / count) + w[RANK] * late_by(w, rank, u);
+    return (1.0 + ((position + 1.0) - u) / count) + w[RANK] * rank_penalty(w, rank, u);
 }
 
 INLINE int row_is_bad(int64_t total, int64_t invalid, double tolerance) {

@@ -1,7 +1,7 @@
 /* All labels of a wide row in order, with their scores. */
 #ifndef APTSET_SORTING_H
 #define APTSET_SORTING_H
-#include "window.h"
+#include "bracket.h"
 
 /* Score the row that is held, which was opened and is not odd, in order: columns and scores upward. 0 where its keys do not tell the order. */
 INLINE int score_by_keys(const Job *job, int is_single, Loaded *row, Scratch s) {

@@ -70,15 +70,15 @@ INLINE double smaller_of(double x, double y) { return x < y ? x : y; }
 INLINE void find_top_two(const Job *job, const void *source, int is_single, Loaded *row) {
     if (!asks_for_top(job)) return;
     Doubles tops = {0}, seconds = {0};
-    double found[2 * LANES + LANES] = {0}, top = 0.0, second = 0.0;
+    double candidates[2 * LANES + LANES] = {0}, top = 0.0, second = 0.0;
     int64_t j = 0, n = 0;
     for (; j + LANES <= job->columns; j += LANES) {
         Doubles x = load_lanes(source, is_single, j);
         RANK_AMONG_TWO(x, tops, seconds);
     }
-    for (int i = 0; i < LANES; i++) found[n++] = tops[i], found[n++] = seconds[i];
-    for (; j < job->columns; j++) found[n++] = AS_DOUBLE(source, is_single, j);
-    for (int64_t i = 0; i < n; i++) second = larger_of(second, smaller_of(top, found[i])), top = larger_of(top, found[i]);
+    for (int i = 0; i < LANES; i++) candidates[n++] = tops[i], candidates[n++] = seconds[i];
+    for (; j < job->columns; j++) candidates[n++] = AS_DOUBLE(source, is_single, j);
+    for (int64_t i = 0; i < n; i++) second = larger_of(second, smaller_of(top, candidates[i])), top = larger_of(top, candidates[i]);
     row->top = grid_steps(top);
     row->second = grid_steps(second);
 }
@@ -96,7 +96,7 @@ INLINE Masks note_odd(Masks noted, Doubles x) {
     return noted | odd_lanes(x);
 #endif
 }
-INLINE int some_odd(Masks noted) {
+INLINE int any_odd(Masks noted) {
 #if defined(__AVX512F__)
     return _mm512_reduce_max_epu64((__m512i)noted) > (uint64_t)BITS_OF_TWO;
 #else
@@ -175,8 +175,8 @@ INLINE Doubles uniform_of_lanes(WordVector seed) {
 typedef struct { int64_t total; uint64_t hash; int odd; } Facts;
 
 /* What every score needs about a row as a whole; only right if the row is not odd. With `above`, also the mass of the
- * labels above `mine`; with `held`, a copy of what was read. */
-INLINE Facts row_facts(const Job *job, const void *row, int is_single, int with_hash, double mine, int64_t *above, void *held) {
+ * labels above `probability`; with `held`, a copy of what was read. */
+INLINE Facts row_facts(const Job *job, const void *row, int is_single, int with_hash, double probability, int64_t *above, void *held) {
     Masks total = {0}, greater = {0}, odd = {0}; /* total: of the bits of values + 2, and what the twos add is taken off at the end */
     WordVector hash = {0}, keys;
     int64_t j = 0, columns = job->columns, total_left = 0, above_left = 0, odd_left = 0;
@@ -184,7 +184,7 @@ INLINE Facts row_facts(const Job *job, const void *row, int is_single, int with_
     for (; j + LANES <= columns; j += LANES) {
         Doubles x = take_lanes(row, is_single, j, held);
         total += (Masks)(x + 2.0);
-        if (above) greater += steps_of_lanes(x) & (x > mine);
+        if (above) greater += steps_of_lanes(x) & (x > probability);
         odd = note_odd(odd, x);
         if (!with_hash) continue;
         memcpy(&keys, job->column_keys + j, sizeof keys);
@@ -196,12 +196,12 @@ INLINE Facts row_facts(const Job *job, const void *row, int is_single, int with_
         else if (held) ((double *)held)[j] = x;
         int64_t steps = grid_steps(x), bits = (int64_t)bits_of(x);
         total_left += steps;
-        above_left += x > mine ? steps : 0;
+        above_left += x > probability ? steps : 0;
         odd_left |= bits | (BITS_OF_TWO - bits);
         if (with_hash) hash_left += hash_word((uint64_t)bits, job->column_keys[j]);
     }
     total_left -= (int64_t)((uint64_t)(columns / LANES * LANES) * (uint64_t)BITS_OF_TWO);
     if (above) *above = sum_of(greater) + above_left;
-    return (Facts){sum_of(total) + total_left, (uint64_t)sum_of((Masks)hash) + hash_left, odd_left < 0 || some_odd(odd)};
+    return (Facts){sum_of(total) + total_left, (uint64_t)sum_of((Masks)hash) + hash_left, odd_left < 0 || any_odd(odd)};
 }
 #endif

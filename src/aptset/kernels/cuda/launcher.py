@@ -16,11 +16,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from aptset.kernels.cuda.layout import Defines
+from aptset.kernels.cuda.jobs import Defines
 
 _HEADERS = (
-    *("row.cuh", "warp.cuh", "careful.cuh", "loading.cuh", "tiles.cuh", "output.cuh"),
-    *("held.cuh", "narrowing.cuh", "settling.cuh", "logits.cuh"),
+    *("row.cuh", "warp.cuh", "exact_fallback.cuh", "loading.cuh", "tiles.cuh", "output.cuh"),
+    *("registers.cuh", "bracket.cuh", "candidates.cuh", "logits.cuh"),
 )
 _SPLITS = (13, 0)  # from this version on nvrtc compiles the kernels of a file side by side
 
@@ -53,8 +53,8 @@ def _temporary_home() -> Path:
     home = Path(tempfile.gettempdir()) / f"aptset-{os.getuid()}"
     with suppress(OSError):
         home.mkdir(mode=0o700, exist_ok=True)
-        found = home.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+        state = home.lstat()
+        if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o022:
             return home
     return Path(tempfile.mkdtemp(prefix="aptset-"))
 
@@ -146,8 +146,8 @@ class Launcher:
         if self._check(nvrtc.nvrtcVersion(), "ask nvrtc") >= _SPLITS:
             options.append("--split-compile=0")
         options += [f"-D{key}={value}" for key, value in defines]
-        found = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-        if _code(found):
+        answer = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        if _code(answer):
             size = self._check(nvrtc.nvrtcGetProgramLogSize(program), "read the log")
             log = b" " * size
             nvrtc.nvrtcGetProgramLog(program, log)

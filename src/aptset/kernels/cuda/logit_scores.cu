@@ -4,7 +4,7 @@
  * place within it: cell b of lane k is column k + sum of COLUMNS >> i over the bits i - 1 of b. What an odd width leaves over at halving i stands
  * in 2^(i - 1) columns more; lanes 2^(i - 1) .. 2^i - 1 have one of them each.
  */
-#include "careful.cuh"
+#include "exact_fallback.cuh"
 #include "tiles.cuh"
 
 #ifdef FOLDS
@@ -63,15 +63,15 @@ template <int N> DEVICE void quotients(double *x, double y, double one_over_y) {
 }
 
 /* Sums over the labels of this lane. */
-struct Sums { double total[2], above[2]; u64 hash, mine, top, second; u32 greater, equal, odd_equal; };
+struct Sums { double total[2], above[2]; u64 hash, own_value, top, second; u32 greater, equal, odd_equal; };
 
 /* Labels that equal the one in question are marked, a bit each. */
 DEVICE void add_label(Sums &s, int side, double p, u32 &marks, u32 mark) {
     double mass = (p + 2.0) - 2.0;
     u64 bits = bits_of(p);
     s.total[side] += mass;
-    if (bits > s.mine) { s.above[side] += mass; if (RANKS || ASKS) s.greater++; }
-    if (bits == s.mine) marks |= mark;
+    if (bits > s.own_value) { s.above[side] += mass; if (RANKS || ASKS) s.greater++; }
+    if (bits == s.own_value) marks |= mark;
     if (ASKS) { /* bits of masses sort like masses */
         u64 m = bits_of(mass), lower = m < s.top ? m : s.top;
         s.top = m > s.top ? m : s.top, s.second = lower > s.second ? lower : s.second;
@@ -99,18 +99,18 @@ DEVICE u32 equal_before(const Sums &s, i64 label, u64 tie_seed, int odd_one) {
 
 /* The score of a label that has no mass: the row once more, label by label. */
 DEVICE double score_again(const Job &job, const Element *at, i64 label, double highest, double sum, Loaded &of, u64 seed) {
-    double mine = exponential((double)value_of(at[label]) - highest) / sum;
+    double own_value = exponential((double)value_of(at[label]) - highest) / sum;
     u64 tie_seed = tie_seed_of(seed, of.u), my_tie = tie_of(tie_seed, label);
     i64 above = 0, before = 0, with_mass = 0;
 #pragma unroll 1
     for (int j = (int)LANE; j < COLUMNS; j += 32) {
         double p = exponential((double)value_of(at[j]) - highest) / sum;
         i64 steps = grid_steps(p);
-        bool comes_first = p > mine || (p == mine && j != label && tie_of(tie_seed, j) < my_tie);
+        bool comes_first = p > own_value || (p == own_value && j != label && tie_of(tie_seed, j) < my_tie);
         above += comes_first ? steps : 0, before += comes_first, with_mass += steps > 0;
     }
     of.with_mass = sum_over(with_mass, 32);
-    return score_of(job.w, sum_over(above, 32), grid_steps(mine), sum_over(before, 32) + 1, of);
+    return score_of(job.w, sum_over(above, 32), grid_steps(own_value), sum_over(before, 32) + 1, of);
 }
 
 #ifndef MIN_BLOCKS
@@ -128,12 +128,12 @@ DEVICE Value logit_at(const Element *at, bool has, int column) {
 
 /* The weight of one label, which some lane has. */
 DEVICE double weight_of(i64 label, const double *weights, double odd_weight, bool has, int odd_one) {
-    double mine = odd_weight;
-    bool is_mine = HAS_ODD && odd_one == (int)label;
+    double own_value = odd_weight;
+    bool is_here = HAS_ODD && odd_one == (int)label;
 #pragma unroll
     for (int b = 0; b < CELLS; b++)
-        if (has && COLUMN(b) == (int)label) mine = weights[b], is_mine = true;
-    return __shfl_sync(FULL, mine, __ffs((int)__ballot_sync(FULL, is_mine)) - 1);
+        if (has && COLUMN(b) == (int)label) own_value = weights[b], is_here = true;
+    return __shfl_sync(FULL, own_value, __ffs((int)__ballot_sync(FULL, is_here)) - 1);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
@@ -180,8 +180,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
             exponentials<SIDE_BY_SIDE>(weights + b);
         }
         double sum = sum_of_row(weights, odd_weight), one_over_sum = 1.0 / sum;
-        double mine = weight_of(label, weights, odd_weight, has, odd_one);
-        quotients<1>(&mine, sum, one_over_sum), s.mine = bits_of(mine);
+        double own_value = weight_of(label, weights, odd_weight, has, odd_one);
+        quotients<1>(&own_value, sum, one_over_sum), s.own_value = bits_of(own_value);
 #pragma unroll
         for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
             quotients<SIDE_BY_SIDE>(weights + b, sum, one_over_sum);
@@ -195,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
         if (ASKS) top_two(s), of.top = from_bits(s.top) * STEPS_PER_ONE, of.second = from_bits(s.second) * STEPS_PER_ONE;
         u64 seed = seed_at(job, row, HASHES ? sum_in_group(s.hash) : 0, LANE == 0);
         of.u = uniform_at(job, row, seed);
-        double own = mass_of(mine), score;
+        double own = mass_of(own_value), score;
         if (own == 0.0) score = score_again(job, at, label, highest, sum, of, seed);
         else {
             double before = 0.0;

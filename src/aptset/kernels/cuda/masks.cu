@@ -3,7 +3,7 @@
  * Scores never fall along the row, so the set is a beginning of its order. A few looks at the row leave a few labels that may be
  * its last, and their scores decide (docs/design/0016).
  */
-#include "careful.cuh"
+#include "exact_fallback.cuh"
 #include "output.cuh"
 
 /* Rows that are bad hold every label: a graph cannot raise an error. */
@@ -11,11 +11,11 @@ DEVICE void flag_all(const Wanted &wanted, i64 row, int first, int step) {
     for (int j = first; j < COLUMNS && wanted.flags; j += step) wanted.flags[row * COLUMNS + j] = 1;
 }
 
-#define FITS (COLUMNS <= 2048 && ELEMENT != 1) /* the registers; layout.py says the same */
+#define FITS (COLUMNS <= 2048 && ELEMENT != 1) /* the registers; jobs.py says the same */
 
 #if FITS
 #include "tiles.cuh"
-#include "settling.cuh"
+#include "candidates.cuh"
 
 #if LOGITS
 struct __align__(VECTOR) Flags { unsigned char x[VECTOR]; };
@@ -128,13 +128,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
         bool is_full = t.threshold > 1e300, is_open = !bad && !slow && !is_full;
         Bracket b = narrow(job, held, t, is_open, pivot, facts.look, habit, &slow);
         Kept kept = settle(job, held, at, b, t, seed, is_open && !slow, lefts[threadIdx.x / LANES]);
-        if (PLAIN && (wanted.sizes || wanted.at_least)) kept.size += count_above(held, b.high);
+        if (PLAIN && (wanted.sizes || wanted.min_size)) kept.size += count_above(held, b.high);
         slow |= kept.slow;
         if (is_full) kept.from = 0, kept.size = COLUMNS, kept.tie = ~0ull;
 #if LOGITS
         if (is_full) kept.high = -1.0f;
 #endif
-        bool is_empty = !bad && !slow && kept.size == 0 && wanted.at_least;
+        bool is_empty = !bad && !slow && kept.size == 0 && wanted.min_size;
         if (__any_sync(FULL, is_empty)) { /* the most likely label alone */
 #if LOGITS
             u32 tops = 0;
@@ -170,7 +170,7 @@ DEVICE void mask_row(const Job &job, i64 row, const Wanted &wanted, double *room
         flag_all(wanted, row, (int)LANE, 32);
         return;
     }
-    Cut cut = careful_cut(job, c, wanted.thresholds[wanted.per_row ? row : 0], (int)wanted.at_least);
+    Cut cut = careful_cut(job, c, wanted.thresholds[wanted.per_row ? row : 0], (int)wanted.min_size);
     if (LANE == 0 && wanted.sizes) wanted.sizes[row] = (int)cut.size;
     if (LANE == 0 && wanted.cutoffs) wanted.cutoffs[row] = cut.size ? (float)from_bits(cut.value) : 4.0f;
     for (i64 j = LANE; j < COLUMNS && wanted.flags; j += 32)

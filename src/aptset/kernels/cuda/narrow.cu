@@ -136,12 +136,12 @@ template <typename From> DEVICE Standing compare_all(Narrow &r, const From *at) 
     u64 tie_seed = tie_seed_of(r.seed, r.of.u);
 #pragma unroll
     for (int j = 0; j < COLUMNS; j++) {
-        u64 mine = tie_of(tie_seed, j);
+        u64 own_value = tie_of(tie_seed, j);
         s.above[j] = 0.0, s.rank[j] = 1;
 #pragma unroll 1
         for (int k = 0; k < COLUMNS; k++) {
             Number x = number_at(at, k);
-            if (x > r.x[j] || (x == r.x[j] && tie_of(tie_seed, k) < mine)) s.above[j] += mass_of((double)x), s.rank[j]++;
+            if (x > r.x[j] || (x == r.x[j] && tie_of(tie_seed, k) < own_value)) s.above[j] += mass_of((double)x), s.rank[j]++;
         }
     }
     return s;
@@ -176,25 +176,25 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
         auto at = ROW_OF_LANE(MINE(tiles)[side]);
         Narrow r = open_narrow(job, row, MINE(tiles)[side] + LANE * COLUMNS, at, is_known);
         if (r.bad) { report(job, row); continue; }
-        Number mine = number_at(at, label);
-        double above = 0.0, own = mass_of((double)mine);
+        Number own_value = number_at(at, label);
+        double above = 0.0, own = mass_of((double)own_value);
         int rank = 1, equal = 0;
 #pragma unroll
         for (int j = 0; j < COLUMNS; j++) {
-            if (r.x[j] > mine) { above += ((double)r.x[j] + 2.0) - 2.0; if (RANKS || ASKS) rank++; }
-            equal += r.x[j] == mine;
+            if (r.x[j] > own_value) { above += ((double)r.x[j] + 2.0) - 2.0; if (RANKS || ASKS) rank++; }
+            equal += r.x[j] == own_value;
         }
         above *= STEPS_PER_ONE;
         if (own == 0.0) {
             count_mass(r), rank = 1;
 #pragma unroll
-            for (int j = 0; j < COLUMNS; j++) rank += r.x[j] > mine;
+            for (int j = 0; j < COLUMNS; j++) rank += r.x[j] > own_value;
         }
         if (equal > 1) {
             u64 tie_seed = tie_seed_of(r.seed, r.of.u), my_tie = tie_of(tie_seed, label);
 #pragma unroll 1
             for (int j = 0; j < COLUMNS; j++)
-                if (number_at(at, j) == mine && tie_of(tie_seed, j) < my_tie) above += own, rank++;
+                if (number_at(at, j) == own_value && tie_of(tie_seed, j) < my_tie) above += own, rank++;
         }
         bool has_mass = own > 0.0 || job.w[BEHIND] == 0.0;
         scores[row] = has_mass ? mass_score(job.w, above, own, (double)rank, r.of) : behind_score(job.w, rank, r.of);
@@ -202,12 +202,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
 }
 
 /* The labels that are in, a bit each, from exact scores. */
-template <typename From> DEVICE u32 members_exactly(const Job &job, Narrow &r, const From *at, double threshold, int at_least) {
+template <typename From> DEVICE u32 members_exactly(const Job &job, Narrow &r, const From *at, double threshold, int min_size) {
     Standing s = compare_all(r, at);
     u32 in = 0;
 #pragma unroll
     for (int j = 0; j < COLUMNS; j++) in |= (u32)(narrow_score(job, r, s, j) <= threshold) << j;
-    if (in || !at_least) return in;
+    if (in || !min_size) return in;
 #pragma unroll
     for (int j = 0; j < COLUMNS; j++) in |= (u32)(s.rank[j] == 1) << j;
     return in;
@@ -269,9 +269,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
             double threshold = wanted.thresholds[wanted.per_row ? row : 0];
             u32 in;
 #if ELEMENT != 1
-            if (!members_quickly(job, r, threshold, &in) || (!in && wanted.at_least))
+            if (!members_quickly(job, r, threshold, &in) || (!in && wanted.min_size))
 #endif
-                in = members_exactly(job, r, at, threshold, (int)wanted.at_least);
+                in = members_exactly(job, r, at, threshold, (int)wanted.min_size);
             if (r.bad) in = (1u << COLUMNS) - 1u; /* a graph cannot raise an error */
 #pragma unroll
             for (int j = 0; j < COLUMNS; j++) MINE(flags)[LANE * COLUMNS + j] = (unsigned char)(in >> j & 1);
@@ -285,9 +285,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
     TILES(tiles);
     SOFTENED;
 #if WHAT == SCORES_OF_LABELS
-    STAGED(found, double);
+    STAGED(staged, double);
 #elif WHAT == MASK_BY_LABEL
-    STAGED(found, unsigned char);
+    STAGED(staged, unsigned char);
 #endif
     i64 n = rows_to_do(job);
     EACH_TILE(first, n, tiles) {
@@ -304,7 +304,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
                 if (s.rank[j] <= out.longest[row]) out.members[out.pointers[row] + s.rank[j] - 1] = j;
 #elif WHAT == SCORES_OF_LABELS
 #pragma unroll
-            for (int j = 0; j < COLUMNS; j++) MINE(found)[LANE * COLUMNS + j] = narrow_score(job, r, s, j);
+            for (int j = 0; j < COLUMNS; j++) MINE(staged)[LANE * COLUMNS + j] = narrow_score(job, r, s, j);
 #elif WHAT == SIZES_OF_SETS
             double scores[COLUMNS];
 #pragma unroll
@@ -314,13 +314,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
                 int size = 0;
 #pragma unroll
                 for (int j = 0; j < COLUMNS; j++) size += scores[j] <= threshold;
-                out.sizes[a * out.n_rows + row] = size < (int)out.at_least ? (int)out.at_least : size;
+                out.sizes[a * out.n_rows + row] = size < (int)out.min_size ? (int)out.min_size : size;
             }
 #else /* each label has a threshold of its own; a copy that is not looked at as such yet may have more than its place */
             u32 in = 0; /* by rank */
 #pragma unroll
             for (int j = 0; j < COLUMNS; j++) in |= (u32)(narrow_score(job, r, s, j) <= out.thresholds[j]) << (s.rank[j] - 1);
-            if (!in && out.at_least) in = 1;
+            if (!in && out.min_size) in = 1;
 #if WHAT == SIZES_BY_LABEL
             out.sizes[row] = __popc(in);
 #else
@@ -328,7 +328,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
             for (int j = 0; j < COLUMNS; j++) {
                 bool is_in = in >> (s.rank[j] - 1) & 1;
 #if WHAT == MASK_BY_LABEL
-                MINE(found)[LANE * COLUMNS + j] = is_in || r.bad;
+                MINE(staged)[LANE * COLUMNS + j] = is_in || r.bad;
 #else
                 int at = __popc(in & ((1u << (s.rank[j] - 1)) - 1u));
                 if (is_in && at < out.sizes[row]) out.members[out.pointers[row] + at] = j;
@@ -338,9 +338,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
 #endif
         }
 #if WHAT == SCORES_OF_LABELS
-        write_tile(job, first, n, out.scores, MINE(found), COLUMNS * 8);
+        write_tile(job, first, n, out.scores, MINE(staged), COLUMNS * 8);
 #elif WHAT == MASK_BY_LABEL
-        write_tile(job, first, n, out.flags, MINE(found), COLUMNS);
+        write_tile(job, first, n, out.flags, MINE(staged), COLUMNS);
 #endif
     }
 }

@@ -3,7 +3,7 @@
  * WHAT says what becomes of the scores. LENGTH is the power of two that holds a row. Rows stand in shared memory, or in
  * memory of the device where they are too long for that.
  */
-#include "careful.cuh"
+#include "exact_fallback.cuh"
 #include "output.cuh"
 
 #define WARPS (TEAM / 32)
@@ -70,9 +70,9 @@ DEVICE Careful open_together(const Job &job, i64 row, u32 member, Shared &s, con
 }
 
 /* The mass, or the number of labels, before the part of this warp. */
-template <typename T> DEVICE T before_part(T *parts, T mine, u32 member) {
-    mine = sum_over(mine, 32);
-    if (LANE == 0) parts[member / 32] = mine;
+template <typename T> DEVICE T before_part(T *parts, T of_lane, u32 member) {
+    of_lane = sum_over(of_lane, 32);
+    if (LANE == 0) parts[member / 32] = of_lane;
     team_sync();
     T before = 0;
     for (u32 w = 0; w < member / 32; w++) before += parts[w];
@@ -94,9 +94,9 @@ DEVICE double score_at(const Job &job, const Careful &c, const Places &p, u32 e,
 /* Call `use(place, score)` for every label of the part of this warp, in stripes of 32; beyond the row the score is none. */
 template <typename Use> DEVICE void each_score(const Job &job, const Careful &c, const Places &p, u32 member, Shared &s, Use use) {
     u32 first = member / 32 * PART;
-    i64 mine = 0;
-    for (u32 e = first + LANE; e < first + PART; e += 32) mine += e < COLUMNS ? grid_steps((double)p.x[e]) : 0;
-    i64 before = before_part(s.sums, mine, member);
+    i64 of_lane = 0;
+    for (u32 e = first + LANE; e < first + PART; e += 32) of_lane += e < COLUMNS ? grid_steps((double)p.x[e]) : 0;
+    i64 before = before_part(s.sums, of_lane, member);
     for (u32 e = first + LANE; e < first + PART; e += 32) {
         i64 own = e < COLUMNS ? grid_steps((double)p.x[e]) : 0, up_to = sum_up_to(own);
         use(e, e < COLUMNS ? score_at(job, c, p, e, before + up_to - own) : 0.0);
@@ -112,11 +112,11 @@ DEVICE void use_scores(const Job &job, const Careful &c, const Places &p, i64 ro
 #elif WHAT == SIZES_OF_SETS
     for (i64 from = 0; from < out.n_thresholds; from += 32) { /* a lane has a threshold, and counts for it */
         int here = out.n_thresholds - from < 32 ? (int)(out.n_thresholds - from) : 32;
-        double mine = LANE < here ? out.thresholds[(out.per_row ? row * out.n_thresholds : 0) + from + LANE] : 0.0;
+        double of_lane = LANE < here ? out.thresholds[(out.per_row ? row * out.n_thresholds : 0) + from + LANE] : 0.0;
         u32 in = 0;
         each_score(job, c, p, member, s, [&](u32 e, double score) {
             for (int a = 0; a < here; a++) {
-                double threshold = __shfl_sync(FULL, mine, a);
+                double threshold = __shfl_sync(FULL, of_lane, a);
                 u32 votes = __ballot_sync(FULL, e < COLUMNS && score <= threshold);
                 if ((int)LANE == a) in += __popc(votes);
             }
@@ -127,23 +127,23 @@ DEVICE void use_scores(const Job &job, const Careful &c, const Places &p, i64 ro
         team_sync();
         if ((int)member < here) {
             int size = (int)s.sizes[member];
-            out.sizes[(from + member) * out.n_rows + row] = size < out.at_least ? (int)out.at_least : size;
+            out.sizes[(from + member) * out.n_rows + row] = size < out.min_size ? (int)out.min_size : size;
         }
         team_sync();
     }
 #elif WHAT == MEMBERS_OF_SETS
     for (u32 e = member; e < (u32)out.longest[row]; e += TEAM) out.members[out.pointers[row] + e] = (int)p.columns[e];
 #else /* each label has a threshold of its own; a copy that is not looked at as such yet may have more than its place */
-    u32 mine = 0, before = 0;
-    each_score(job, c, p, member, s, [&](u32 e, double score) { mine += e < COLUMNS && score <= out.thresholds[p.columns[e]]; });
-    before = before_part(s.counts, mine, member);
+    u32 of_lane = 0, before = 0;
+    each_score(job, c, p, member, s, [&](u32 e, double score) { of_lane += e < COLUMNS && score <= out.thresholds[p.columns[e]]; });
+    before = before_part(s.counts, of_lane, member);
     u32 all = 0;
     for (u32 w = 0; w < WARPS; w++) all += s.counts[w];
 #if WHAT == SIZES_BY_LABEL
-    if (member == 0) out.sizes[row] = all < (u32)out.at_least ? (int)out.at_least : (int)all;
+    if (member == 0) out.sizes[row] = all < (u32)out.min_size ? (int)out.min_size : (int)all;
 #else
     each_score(job, c, p, member, s, [&](u32 e, double score) {
-        bool is_in = e < COLUMNS && (score <= out.thresholds[p.columns[e]] || (all < (u32)out.at_least && e == 0));
+        bool is_in = e < COLUMNS && (score <= out.thresholds[p.columns[e]] || (all < (u32)out.min_size && e == 0));
 #if WHAT == MASK_BY_LABEL
         if (e < COLUMNS) out.flags[row * COLUMNS + p.columns[e]] = is_in;
 #else
@@ -161,12 +161,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK) ordered(Job job, Output out,
     __shared__ Shared shared[BLOCK / TEAM];
     DYNAMIC_SHARED(pool);
     u32 team = threadIdx.x / TEAM, member = threadIdx.x % TEAM;
-    i64 teams = (i64)gridDim.x * (BLOCK / TEAM), mine = (i64)blockIdx.x * (BLOCK / TEAM) + team;
+    i64 teams = (i64)gridDim.x * (BLOCK / TEAM), of_lane = (i64)blockIdx.x * (BLOCK / TEAM) + team;
     const i64 bytes = (i64)LENGTH * (sizeof(Value) + sizeof(u32));
-    unsigned char *at = memory ? memory + mine * bytes : pool + team * bytes;
+    unsigned char *at = memory ? memory + of_lane * bytes : pool + team * bytes;
     Places p = {(Value *)at, (u32 *)(at + LENGTH * sizeof(Value))};
     i64 n = rows_to_do(job);
-    for (i64 i = mine; i < n; i += teams) {
+    for (i64 i = of_lane; i < n; i += teams) {
         i64 row = row_at(job, i);
         Careful c = open_together(job, row, member, shared[team], p);
         if (c.bad) { if (member == 0) report(job, row); team_sync(); continue; }

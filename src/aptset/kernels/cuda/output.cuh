@@ -15,7 +15,7 @@ struct Output {
     double *scores;           /* (rows, labels) */
     unsigned char *flags;     /* MASK_BY_LABEL */
     const double *thresholds; /* (rows or 1, n_thresholds); by label: (labels) */
-    i64 n_thresholds, per_row, at_least, n_rows;
+    i64 n_thresholds, per_row, min_size, n_rows;
     int *sizes;               /* (n_thresholds, n_rows) */
     const int *longest;       /* MEMBERS: how many of each row */
     const i64 *pointers;      /* where the members of each row go */
@@ -24,5 +24,5 @@ struct Output {
 };
 
 /* Where to cut, and where the flags or sizes of the sets go. */
-struct Wanted { const double *thresholds; i64 per_row; i64 at_least; unsigned char *flags; int *sizes; float *cutoffs; };
+struct Wanted { const double *thresholds; i64 per_row; i64 min_size; unsigned char *flags; int *sizes; float *cutoffs; };
 #endif

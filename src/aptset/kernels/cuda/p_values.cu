@@ -61,29 +61,29 @@ extern "C" __global__ void __launch_bounds__(256) p_values(Calibrated c, double 
         Search s[AT_A_TIME];
         i64 groups[AT_A_TIME], row = first / COLUMNS;
         u32 column = (u32)(first - row * COLUMNS) + threadIdx.x;
-        double mine[AT_A_TIME], *at = scores + first + threadIdx.x;
+        double of_label[AT_A_TIME], *at = scores + first + threadIdx.x;
 #pragma unroll
         for (int q = 0; q < AT_A_TIME; q++) {
             u32 k = column + 256 * q;
-            groups[q] = -1, s[q].low = s[q].high = 0, mine[q] = 0.0;
+            groups[q] = -1, s[q].low = s[q].high = 0, of_label[q] = 0.0;
             if (first + threadIdx.x + 256 * q >= n) continue;
-            mine[q] = at[256 * q], groups[q] = c.row_groups ? (i64)c.row_groups[row + k / COLUMNS] : (i64)(k % COLUMNS);
+            of_label[q] = at[256 * q], groups[q] = c.row_groups ? (i64)c.row_groups[row + k / COLUMNS] : (i64)(k % COLUMNS);
 #if ONE_GROUP
-            if (groups[q] >= 0) s[q] = start_search(only, mine[q]);
+            if (groups[q] >= 0) s[q] = start_search(only, of_label[q]);
 #else
-            if (groups[q] >= 0) s[q] = start_search(group_at(c, groups[q]), mine[q]);
+            if (groups[q] >= 0) s[q] = start_search(group_at(c, groups[q]), of_label[q]);
 #endif
         }
         for (bool more = true; more;) {
-            double found[AT_A_TIME];
+            double at_middle[AT_A_TIME];
 #pragma unroll
-            for (int q = 0; q < AT_A_TIME; q++) found[q] = s[q].low < s[q].high ? s[q].sorted[(s[q].low + s[q].high) / 2] : 0.0;
+            for (int q = 0; q < AT_A_TIME; q++) at_middle[q] = s[q].low < s[q].high ? s[q].sorted[(s[q].low + s[q].high) / 2] : 0.0;
             more = false;
 #pragma unroll
             for (int q = 0; q < AT_A_TIME; q++) {
                 u32 middle = (s[q].low + s[q].high) / 2;
                 if (s[q].low >= s[q].high) continue;
-                if (found[q] < mine[q]) s[q].low = middle + 1; else s[q].high = middle;
+                if (at_middle[q] < of_label[q]) s[q].low = middle + 1; else s[q].high = middle;
                 more |= s[q].low < s[q].high;
             }
         }

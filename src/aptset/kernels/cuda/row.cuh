@@ -148,7 +148,7 @@ DEVICE void report(const Job &job, i64 row) { atomicMin(job.bad, (u64)(job.start
 /* What the scores of a row depend on as a whole, masses in grid steps. `top` and `second` are only there if asked for. */
 struct Loaded { double total, top, second; i64 with_mass; double u; };
 
-DEVICE double late_by(const double *w, double rank, double u) {
+DEVICE double rank_penalty(const double *w, double rank, double u) {
     if (!RANKS) return 0.0;
     return rank > w[FREE_RANKS] ? (rank - w[FREE_RANKS]) - w[RANK_U] * u : 0.0;
 }
@@ -161,7 +161,7 @@ DEVICE double numerator(const double *w, double above, double own, bool is_first
 }
 DEVICE double with_rest(const double *w, double share, double rank, bool is_first, double u) {
     double rest = ASKS && is_first ? w[FIRST_CONSTANT] + w[FIRST_U] * u : w[CONSTANT] + w[U] * u;
-    return RANKS ? (share + rest) + w[RANK] * late_by(w, rank, u) : share + rest;
+    return RANKS ? (share + rest) + w[RANK] * rank_penalty(w, rank, u) : share + rest;
 }
 DEVICE double mass_score(const double *w, double above, double own, double rank, const Loaded &row) {
     bool is_first = ASKS && w[FIRST] != 0.0 && rank == 1.0;
@@ -175,7 +175,7 @@ DEVICE double mass_score(const double *w, double above, double own, double rank,
 /* The score of a label without mass that stands behind all others. */
 DEVICE double behind_score(const double *w, i64 rank, const Loaded &row) {
     double position = (double)(rank - 1 - row.with_mass), count = (double)(COLUMNS - row.with_mass);
-    return (1.0 + ((position + 1.0) - row.u) / count) + w[RANK] * late_by(w, (double)rank, row.u);
+    return (1.0 + ((position + 1.0) - row.u) / count) + w[RANK] * rank_penalty(w, (double)rank, row.u);
 }
 /* The score of a label with `rank - 1` labels before it. */
 DEVICE double score_of(const double *w, i64 above, i64 own, i64 rank, const Loaded &row) {
@@ -186,8 +186,8 @@ DEVICE double score_of(const double *w, i64 above, i64 own, i64 rank, const Load
 /* Whether a score with mass is at most a threshold: a product decides where it is far enough, else the quotient itself. */
 DEVICE bool is_within(const double *w, double above, double own, double rank, const Loaded &row, double one_over_total, double threshold) {
     bool is_first = ASKS && w[FIRST] != 0.0 && rank == 1.0;
-    double top = numerator(w, above, own, is_first, row), near = with_rest(w, top * one_over_total, rank, is_first, row.u);
-    double gap = near - threshold, slack = 0x1p-44 * (1.0 + fabs(threshold));
+    double top = numerator(w, above, own, is_first, row), estimate = with_rest(w, top * one_over_total, rank, is_first, row.u);
+    double gap = estimate - threshold, slack = 0x1p-44 * (1.0 + fabs(threshold));
     if (fabs(gap) > slack) return gap < 0.0;
     return with_rest(w, top / row.total, rank, is_first, row.u) <= threshold;
 }

@@ -1,6 +1,6 @@
 /* The score of one label of each row: one pass, no sort. */
 #define AT_ONCE (LANES == 32 ? 2 : 1) /* rows that a lane looks at together: they share the keys of the columns */
-#include "careful.cuh"
+#include "exact_fallback.cuh"
 #include "loading.cuh"
 #include "tiles.cuh"
 
@@ -13,30 +13,30 @@
 struct Sums { double total, above; u64 hash; float greater; u32 equal, columns, odd; i64 top, second; };
 #define NO_SUMS {0.0, 0.0, 0, 0.0f, 0, 0, 0, 0, 0}
 
-DEVICE void add_label(Sums &s, Value x, Value mine, u64 key, u32 mark) {
+DEVICE void add_label(Sums &s, Value x, Value own_value, u64 key, u32 mark) {
     double wide = (double)x, mass = (wide + 2.0) - 2.0;
     s.total += mass;
-    if (x > mine) { s.above += mass; if (RANKS || ASKS) s.greater += 1.0f; } /* else nobody asks for the rank */
-    if (x == mine) s.equal = MARKS ? s.equal | mark : s.equal + 1u;
+    if (x > own_value) { s.above += mass; if (RANKS || ASKS) s.greater += 1.0f; } /* else nobody asks for the rank */
+    if (x == own_value) s.equal = MARKS ? s.equal | mark : s.equal + 1u;
     s.odd |= oddness(x);
     if (HASHES) add_to_hash(s.hash, bits_of(wide), key);
 }
 
 /* `place` of this lane is where the chunk begins, among those whose marks are put together at a time. */
-DEVICE void add_chunk(const Job &job, int chunk, int place, const Value (*x)[VECTOR], const Value *mine, Sums *s, int rows) {
+DEVICE void add_chunk(const Job &job, int chunk, int place, const Value (*x)[VECTOR], const Value *own_value, Sums *s, int rows) {
     u64 keys[VECTOR];
     if (HASHES) load_keys(job.column_keys, chunk, keys);
 #pragma unroll
     for (int k = 0; k < rows; k++)
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) {
-            add_label(s[k], x[k][v], mine[k], keys[v], 1u << ((place + v) & 31));
+            add_label(s[k], x[k][v], own_value[k], keys[v], 1u << ((place + v) & 31));
             if (ASKS) add_to_top_two(s[k].top, s[k].second, grid_steps((double)x[k][v]));
         }
 }
 
 #if IN_TILES
-DEVICE void pass_over(const Job &job, const Element *const *rows, const Value *mine, Sums *s) {
+DEVICE void pass_over(const Job &job, const Element *const *rows, const Value *own_value, Sums *s) {
     for (int k = 0; k < AT_ONCE; k++) s[k] = NO_SUMS;
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; chunk++) {
@@ -44,11 +44,11 @@ DEVICE void pass_over(const Job &job, const Element *const *rows, const Value *m
         if (!is_inside(chunk)) continue;
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) load_chunk(rows[k], chunk, x[k]);
-        add_chunk(job, chunk, chunk * VECTOR, x, mine, s, AT_ONCE);
+        add_chunk(job, chunk, chunk * VECTOR, x, own_value, s, AT_ONCE);
     }
 }
 #else
-DEVICE void pass_over(const Job &job, const Element *const *rows, const Value *mine, Sums *s) {
+DEVICE void pass_over(const Job &job, const Element *const *rows, const Value *own_value, Sums *s) {
     for (int k = 0; k < AT_ONCE; k++) s[k] = NO_SUMS;
 #pragma unroll 1
     for (int first = 0; first < CHUNKS; first += BATCH) {
@@ -63,7 +63,7 @@ DEVICE void pass_over(const Job &job, const Element *const *rows, const Value *m
         }
 #pragma unroll
         for (int c = 0; c < BATCH; c++)
-            if (first + c < CHUNKS && is_inside(first + c)) add_chunk(job, first + c, c * VECTOR, x[c], mine, s, AT_ONCE);
+            if (first + c < CHUNKS && is_inside(first + c)) add_chunk(job, first + c, c * VECTOR, x[c], own_value, s, AT_ONCE);
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
             s[k].equal = MARKS ? before[k] | s[k].equal << ((first * VECTOR) & 31) : before[k] + s[k].equal;
@@ -77,18 +77,18 @@ DEVICE u32 marked_columns(u32 marks) {
     return (u32)((one < 0 ? 0 : column_of(one / VECTOR) + one % VECTOR) + (two < 0 ? 0 : column_of(two / VECTOR) + two % VECTOR));
 }
 
-DEVICE Sums together(const Sums &mine) {
-    Sums s = mine;
-    s.total = mass_in_group(mine.total), s.above = mass_in_group(mine.above);
-    if (HASHES) s.hash = sum_in_group(mine.hash);
-    u32 equal = MARKS ? (u32)__popc(mine.equal) : mine.equal;
+DEVICE Sums together(const Sums &own_value) {
+    Sums s = own_value;
+    s.total = mass_in_group(own_value.total), s.above = mass_in_group(own_value.above);
+    if (HASHES) s.hash = sum_in_group(own_value.hash);
+    u32 equal = MARKS ? (u32)__popc(own_value.equal) : own_value.equal;
     if (COLUMNS < 65536) {
-        u32 both = sum_in_group((u32)mine.greater | equal << 16);
+        u32 both = sum_in_group((u32)own_value.greater | equal << 16);
         s.greater = (float)(both & 0xFFFFu), s.equal = both >> 16;
     } else
-        s.greater = sum_over(mine.greater, LANES), s.equal = sum_over(equal, LANES);
-    if (MARKS && __any_sync(FULL, s.equal == 2)) s.columns = sum_in_group(marked_columns(mine.equal));
-    s.odd = largest_in_group(mine.odd);
+        s.greater = sum_over(own_value.greater, LANES), s.equal = sum_over(equal, LANES);
+    if (MARKS && __any_sync(FULL, s.equal == 2)) s.columns = sum_in_group(marked_columns(own_value.equal));
+    s.odd = largest_in_group(own_value.odd);
     if (ASKS) top_two_over(s.top, s.second, LANES);
     return s;
 }
@@ -137,8 +137,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
 #pragma unroll 1
         for (int turn = 0; turn < (int)turns; turn += AT_ONCE) {
             const Element *rows[AT_ONCE];
-            Value mine[AT_ONCE];
-            Sums found[AT_ONCE];
+            Value own_value[AT_ONCE];
+            Sums sums_of[AT_ONCE];
 #if IN_TILES
             ask_for(job, turn + AT_ONCE < (int)turns ? first + (turn + AT_ONCE) * GROUPS : first + stride, n, tiles[side ^ 1]);
             arrived();
@@ -148,16 +148,16 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
                 int whose = group * LANES + turn + k;
 #if IN_TILES
                 rows[k] = tiles[side] + (group * AT_ONCE + k) * COLUMNS;
-                mine[k] = value_of(rows[k][__shfl_sync(FULL, (int)label, whose)]) + (Value)0;
+                own_value[k] = value_of(rows[k][__shfl_sync(FULL, (int)label, whose)]) + (Value)0;
 #else
-                rows[k] = (const Element *)__shfl_sync(FULL, (u64)at, whose), mine[k] = __shfl_sync(FULL, of_label, whose);
+                rows[k] = (const Element *)__shfl_sync(FULL, (u64)at, whose), own_value[k] = __shfl_sync(FULL, of_label, whose);
 #endif
             }
-            pass_over(job, rows, mine, found);
+            pass_over(job, rows, own_value, sums_of);
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k++) {
-                found[k] = together(found[k]);
-                if (turn + k == (int)WITHIN) sums = found[k], value = mine[k];
+                sums_of[k] = together(sums_of[k]);
+                if (turn + k == (int)WITHIN) sums = sums_of[k], value = own_value[k];
             }
 #if IN_TILES
             side ^= 1;

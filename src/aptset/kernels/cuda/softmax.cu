@@ -3,7 +3,7 @@
 
 DEVICE void team_sync() { if (TEAM == 32) __syncwarp(); else __syncthreads(); }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) softmax(const void *logits, i64 n, double *found) {
+extern "C" __global__ void __launch_bounds__(BLOCK) softmax(const void *logits, i64 n, double *probabilities) {
     __shared__ double highest[BLOCK / 32];
     __shared__ u32 missing[BLOCK / 32];
     DYNAMIC_SHARED(pool);
@@ -11,7 +11,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) softmax(const void *logits, 
     double *weights = (double *)pool + team * COLUMNS;
     for (i64 row = (i64)blockIdx.x * (BLOCK / TEAM) + team; row < n; row += (i64)gridDim.x * (BLOCK / TEAM)) {
         const Element *at = (const Element *)logits + row * COLUMNS;
-        double *to = found + row * COLUMNS, top = -1.0 / 0.0;
+        double *to = probabilities + row * COLUMNS, top = -1.0 / 0.0;
         bool is_nan = false;
         for (u32 j = member; j < COLUMNS; j += TEAM) {
             double x = (double)value_of(at[j]);

@@ -21,7 +21,7 @@ DEVICE void order_pair(u64 &a, u64 &b) {
     u64 greater = a > b ? a : b;
     b = a > b ? b : a, a = greater;
 }
-DEVICE u64 kept_of(u64 mine, u64 other, bool comes_first) { return (mine > other) == comes_first ? mine : other; }
+DEVICE u64 kept_of(u64 of_lane, u64 other, bool comes_first) { return (of_lane > other) == comes_first ? of_lane : other; }
 
 template <int E> DEVICE void merge_in_lane(u64 (&keys)[E]) {
 #pragma unroll
@@ -51,9 +51,9 @@ template <int E> DEVICE void sort_in_group(u64 (&keys)[E]) {
         bool comes_first = !(WITHIN & (lanes / 2));
 #pragma unroll
         for (int e = 0; e < E / 2; e++) {
-            u64 &mine = keys[e], &mirrored = keys[E - 1 - e];
-            u64 other = __shfl_xor_sync(FULL, mirrored, lanes - 1), another = __shfl_xor_sync(FULL, mine, lanes - 1);
-            mine = kept_of(mine, other, comes_first), mirrored = kept_of(mirrored, another, comes_first);
+            u64 &of_lane = keys[e], &mirrored = keys[E - 1 - e];
+            u64 other = __shfl_xor_sync(FULL, mirrored, lanes - 1), another = __shfl_xor_sync(FULL, of_lane, lanes - 1);
+            of_lane = kept_of(of_lane, other, comes_first), mirrored = kept_of(mirrored, another, comes_first);
         }
 #pragma unroll 1
         for (int step = lanes / 4; step > 0; step /= 2) {
@@ -66,17 +66,17 @@ template <int E> DEVICE void sort_in_group(u64 (&keys)[E]) {
 }
 
 /* The sum over the lanes of the row before this one. */
-template <typename T> DEVICE T sum_before(T mine) {
-    T up_to = mine;
+template <typename T> DEVICE T sum_before(T of_lane) {
+    T up_to = of_lane;
     for (int step = 1; step < LANES; step *= 2) {
         T other = __shfl_up_sync(FULL, up_to, step);
         if ((int)WITHIN >= step) up_to += other;
     }
-    return up_to - mine;
+    return up_to - of_lane;
 }
 /* What the lane of this row before this one has; the first one gets its own. */
-template <typename T> DEVICE T from_lane_before(T mine) { return __shfl_sync(FULL, mine, (int)LANE - (WITHIN ? 1 : 0)); }
-template <typename T> DEVICE T from_lane_after(T mine) { return __shfl_sync(FULL, mine, (int)LANE + (WITHIN < LANES - 1 ? 1 : 0)); }
+template <typename T> DEVICE T from_lane_before(T of_lane) { return __shfl_sync(FULL, of_lane, (int)LANE - (WITHIN ? 1 : 0)); }
+template <typename T> DEVICE T from_lane_after(T of_lane) { return __shfl_sync(FULL, of_lane, (int)LANE + (WITHIN < LANES - 1 ? 1 : 0)); }
 
 /* The row in order: values as bits plus 1 (0 beyond the row), and their columns. */
 template <int E> struct OrderOf { u32 values[E]; u32 columns[E]; };
@@ -214,16 +214,16 @@ DEVICE bool order_by_buckets(const u32 (&values)[EACH], Ordered &o, u64 *staged)
         places[e / 4] = e % 4 ? places[e / 4] | (place & 255u) << 8 * (e % 4) : place & 255u;
     }
     __syncwarp();
-    u32 *mine = starts + padded((int)LANE * (N_BUCKETS / 32));
+    u32 *of_lane = starts + padded((int)LANE * (N_BUCKETS / 32));
 #pragma unroll 8
-    for (int k = 0; k < N_BUCKETS / 32; k++) total += mine[k], fullest = mine[k] > fullest ? mine[k] : fullest;
+    for (int k = 0; k < N_BUCKETS / 32; k++) total += of_lane[k], fullest = of_lane[k] > fullest ? of_lane[k] : fullest;
     fullest = __reduce_max_sync(FULL, fullest);
     if (fullest > FULLEST) return false;
     u32 start = sum_before(total);
 #pragma unroll 8
     for (int k = 0; k < N_BUCKETS / 32; k++) {
-        u32 count = mine[k];
-        mine[k] = start, start += count;
+        u32 count = of_lane[k];
+        of_lane[k] = start, start += count;
     }
     __syncwarp();
     look_again(b.times);
@@ -273,12 +273,12 @@ DEVICE double mass_at(const Ordered &o, int e) { return o.values[e] ? ((double)_
 
 /* Call `use(e, score)` for every place of this lane. */
 template <typename Use> DEVICE void each_score(const Job &job, const Row &r, Ordered &o, Use use) {
-    double mine = 0.0;
+    double of_lane = 0.0;
 #pragma unroll
-    for (int e = 0; e < EACH; e++) mine += mass_at(o, e);
+    for (int e = 0; e < EACH; e++) of_lane += mass_at(o, e);
 #pragma unroll
     for (int e = 0; e < EACH; e++) look_again(o.values[e]);
-    double above = sum_before(mine), one_over_total = 1.0 / r.of.total;
+    double above = sum_before(of_lane), one_over_total = 1.0 / r.of.total;
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         double own = mass_at(o, e);
@@ -348,7 +348,7 @@ DEVICE void use_scores(const Job &job, const Row &r, Ordered &o, const Output &o
 #pragma unroll
         for (int e = 0; e < EACH; e++) in += (int)WITHIN * EACH + e < COLUMNS && scores[e] <= threshold;
         int size = (int)sum_in_group(in);
-        size = size < (int)out.at_least ? (int)out.at_least : size, longest = longest > size ? longest : size;
+        size = size < (int)out.min_size ? (int)out.min_size : size, longest = longest > size ? longest : size;
         if (r.here && WITHIN == 0) out.sizes[a * out.n_rows + r.row] = size;
     }
     if (longest == 0 && WITHIN == 0 && r.here) out.cutoffs[r.row] = 4.0f; /* nobody reaches it */
@@ -359,8 +359,8 @@ DEVICE void use_scores(const Job &job, const Row &r, Ordered &o, const Output &o
     u32 in = 0;
     each_score(job, r, o, [&](int e, double score) { in |= (u32)(score <= out.thresholds[o.columns[e]]) << e; });
     u32 all = sum_in_group((u32)__popc(in));
-    if (all == 0 && out.at_least && WITHIN == 0) in = 1;
-    if (all < (u32)out.at_least) all = (u32)out.at_least;
+    if (all == 0 && out.min_size && WITHIN == 0) in = 1;
+    if (all < (u32)out.min_size) all = (u32)out.min_size;
 #if WHAT == SIZES_BY_LABEL
     if (r.here && WITHIN == 0) out.sizes[r.row] = (int)all;
 #elif WHAT == MASK_BY_LABEL

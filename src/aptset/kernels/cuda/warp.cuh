@@ -45,11 +45,11 @@ DEVICE double mass_in_group(double x) {
 DEVICE void sum_two_in_group(float &a, float &b) {
     if (LANES < 8) { a = sum_over(a, LANES), b = sum_over(b, LANES); return; }
     bool is_second = WITHIN & (LANES / 2);
-    float mine = is_second ? b : a, theirs = is_second ? a : b;
-    mine += __shfl_xor_sync(FULL, theirs, LANES / 2);
-    for (int step = LANES / 4; step > 0; step /= 2) mine += __shfl_xor_sync(FULL, mine, step);
+    float kept = is_second ? b : a, theirs = is_second ? a : b;
+    kept += __shfl_xor_sync(FULL, theirs, LANES / 2);
+    for (int step = LANES / 4; step > 0; step /= 2) kept += __shfl_xor_sync(FULL, kept, step);
     int first = (int)LANE / LANES * LANES;
-    a = __shfl_sync(FULL, mine, first), b = __shfl_sync(FULL, mine, first + LANES / 2);
+    a = __shfl_sync(FULL, kept, first), b = __shfl_sync(FULL, kept, first + LANES / 2);
 }
 DEVICE bool any_in_group(bool x) {
     u32 votes = __ballot_sync(FULL, x);

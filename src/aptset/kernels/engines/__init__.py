@@ -16,12 +16,12 @@ NUMPY: Engine = NumpyEngine()
 
 def available() -> dict[str, Engine]:
     """Return the engines that run here by their names, the slowest first."""
-    found = {NUMPY.name: NUMPY}
+    engines = {NUMPY.name: NUMPY}
     try:
         compiled: Engine = CompiledEngine(import_module("aptset.kernels._compiled"))
     except ImportError:  # no compiler when this was installed: the numpy path gives the same bits, slower
-        return found
-    return found | {compiled.name: compiled}
+        return engines
+    return engines | {compiled.name: compiled}
 
 
 ENGINES = available()

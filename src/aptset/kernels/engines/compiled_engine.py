@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aptset.kernels import blocks
 from aptset.kernels.buckets import FinerIndex, refined
-from aptset.kernels.engines.interface import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, Waiting
+from aptset.kernels.engines.interface import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, UnorderedMembers
 from aptset.kernels.formula import Floats, Ordering, OwnMass, Places, Weights
 from aptset.kernels.p_value_rounding import POWERS, TENTHS, by_decimals, rounding_bits
 from aptset.kernels.rowhash import Words, column_keys
@@ -49,8 +49,8 @@ class CompiledEngine:
         return int(self.loops.all_scores(*job_of(rows, None), scores))
 
     def cut(
-        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
-    ) -> tuple[int, Columns | Waiting]:
+        self, rows: Rows, thresholds: Floats, min_size: int, sizes: NDArray[np.int32], noted: Words | None
+    ) -> tuple[int, Columns | UnorderedMembers]:
         """Return the members at the largest threshold; many of them wait to be put in order."""
         n_cells, tie_seeds = rows.probabilities.size, None
         # Sets at several thresholds are beginnings of one order; members of narrow rows come out in order anyhow.
@@ -58,52 +58,52 @@ class CompiledEngine:
         room, values = take_room(rows, may_wait) if rows.rooms or may_wait else (room_for_members(rows), None)
         if may_wait:
             tie_seeds = np.empty(len(rows.probabilities), dtype=np.uint64)
-        found = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
-        where = (found, room, room.itemsize, None if values is None else values[:n_cells], tie_seeds)
-        bad, written = self.loops.cuts(*job_of(rows, noted), *wanted_at(thresholds, at_least), *where)
-        if found is not sizes:
-            sizes[:] = found
+        in_a_row = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
+        where = (in_a_row, room, room.itemsize, None if values is None else values[:n_cells], tie_seeds)
+        bad, written = self.loops.cuts(*job_of(rows, noted), *wanted_at(thresholds, min_size), *where)
+        if in_a_row is not sizes:
+            sizes[:] = in_a_row
         members, beside = room[:written], None if values is None else values[:written]
         if 2 * written < n_cells or values is None:  # else a copy would cost more than the room that stays empty
             members, beside = members.copy(), None if beside is None else beside.copy()
             rows.rooms.append((room, values))
         if beside is None or tie_seeds is None or bad >= 0:
             return bad, members
-        waiting = WaitingMembers(self.loops, found[0], members, beside, tie_seeds)
+        waiting = WaitingMembers(self.loops, in_a_row[0], members, beside, tie_seeds)
         return bad, waiting if written >= _MANY * len(rows) else waiting.in_order()
 
-    def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
+    def mask(self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members."""
-        return int(self.loops.masks(*job_of(rows, noted), *wanted_at(thresholds, at_least), flags))
+        return int(self.loops.masks(*job_of(rows, noted), *wanted_at(thresholds, min_size), flags))
 
     def cut_by_label(
-        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+        self, rows: Rows, thresholds: Floats, min_size: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns]:
         """Return the members at a threshold for every column."""
         room, _ = take_room(rows, with_values=False)
-        where = (len(rows), thresholds, at_least, sizes, room, room.itemsize, None)
+        where = (len(rows), thresholds, min_size, sizes, room, room.itemsize, None)
         bad, written = self.loops.by_label(*job_of(rows, noted), *where)
         members = room[:written].copy()
         rows.rooms.append((room, None))
         return bad, members
 
     def mask_by_label(
-        self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
+        self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None
     ) -> int:
         """Flag the members at a threshold for every column."""
-        bad, _ = self.loops.by_label(*job_of(rows, noted), len(rows), thresholds, at_least, None, None, 1, flags)
+        bad, _ = self.loops.by_label(*job_of(rows, noted), len(rows), thresholds, min_size, None, None, 1, flags)
         return int(bad)
 
-    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], at_least: int) -> tuple[int, list[Members]]:
+    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], min_size: int) -> tuple[int, list[Members]]:
         """Score every label, and return the members at a threshold for every cell."""
         scores = np.empty(rows.probabilities.shape)
         bad = self.all_scores(rows, scores)
-        return bad, [self._members(rows, scores, wanted, at_least) for wanted in of_levels if bad < 0]
+        return bad, [self._members(rows, scores, wanted, min_size) for wanted in of_levels if bad < 0]
 
-    def _members(self, rows: Rows, scores: Floats, thresholds: Floats, at_least: int) -> Members:
+    def _members(self, rows: Rows, scores: Floats, thresholds: Floats, min_size: int) -> Members:
         """Return the sizes and members of rows with seeds."""
         room, sizes = room_for_members(rows), np.empty(len(rows), dtype=np.int32)
-        where = (*at_cells(thresholds), at_least, sizes, room, room.itemsize, None)
+        where = (*at_cells(thresholds), min_size, sizes, room, room.itemsize, None)
         written = self.loops.by_cell(*job_of(rows, None), len(rows), scores, *where)
         return sizes, room[:written].astype(np.int32)
 
@@ -138,8 +138,8 @@ class CompiledEngine:
     def copies(self, seeds: Words, side: int, first_row: int) -> Copies:
         """Find the copies."""
         rows, own = np.empty(len(seeds), dtype=np.int64), np.empty(len(seeds), dtype=np.uint64)
-        found = self.loops.copies(np.ascontiguousarray(seeds), first_row // BLOCK_ROWS, side, rows, own)
-        return Copies(rows[:found].copy(), own[:found].copy())
+        n_copies = self.loops.copies(np.ascontiguousarray(seeds), first_row // BLOCK_ROWS, side, rows, own)
+        return Copies(rows[:n_copies].copy(), own[:n_copies].copy())
 
     def beginnings(
         self,
@@ -154,8 +154,8 @@ class CompiledEngine:
     def codes(self, items: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Look the rows up in a table."""
         numbers, firsts = np.empty(len(items), dtype=np.int32), np.empty(len(items), dtype=np.int64)
-        found = self.loops.codes(np.ascontiguousarray(items), numbers, firsts)
-        return numbers, firsts[:found].copy()
+        n_codes = self.loops.codes(np.ascontiguousarray(items), numbers, firsts)
+        return numbers, firsts[:n_codes].copy()
 
     def bucket_numbers(self, values: Floats, splitters: Floats, numbers: NDArray[np.int32]) -> None:
         """Search the splitters without a branch."""
@@ -206,10 +206,10 @@ class CompiledEngine:
         self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_]]:
         """Divide lane by lane."""
-        found, is_open = np.empty(numerators.shape), np.empty(numerators.shape, dtype=np.bool_)
+        result, is_open = np.empty(numerators.shape), np.empty(numerators.shape, dtype=np.bool_)
         pair = np.ascontiguousarray(numerators), np.ascontiguousarray(denominators)
-        self.loops.ratios(*pair, POWERS, TENTHS, found, is_open)
-        return found, is_open
+        self.loops.ratios(*pair, POWERS, TENTHS, result, is_open)
+        return result, is_open
 
     def p_value_table(self, n: int, counts: NDArray[Any]) -> Floats:
         """Return the p-values of all counts, which depend on n alone and are kept."""
@@ -223,8 +223,10 @@ class CompiledEngine:
         self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction, n_bins: int
     ) -> Floats:
         """Return what no slab falls below."""
-        bounds, rows, some = np.zeros(len(vectors)), np.ascontiguousarray(matrix), np.ascontiguousarray(vectors)
-        self.loops.least_mean_bounds(rows, some, covered, least, known.numerator, known.denominator, n_bins, bounds)
+        bounds, rows, directions = np.zeros(len(vectors)), np.ascontiguousarray(matrix), np.ascontiguousarray(vectors)
+        self.loops.least_mean_bounds(
+            rows, directions, covered, least, known.numerator, known.denominator, n_bins, bounds
+        )
         return bounds
 
 
@@ -271,7 +273,7 @@ def job_of(rows: Rows, noted: Words | None) -> tuple[object, ...]:
     return values, values.shape[1], flat, keys, rows.key, rows.tolerance, rows.seeds, rows.u, noted
 
 
-_WIDEST_TILE = 40  # WIDEST_TILE in c/tile.h: narrow rows come out in order anyhow
+_WIDEST_TILE = 40  # WIDEST_TILE in c/narrow_simd.h: narrow rows come out in order anyhow
 
 
 def room_for_members(rows: Rows) -> Columns:
@@ -302,10 +304,10 @@ def known_of(calibrated: Calibrated, row_groups: Groups) -> tuple[object, ...]:
 
 def _index_of(calibrated: Calibrated) -> FinerIndex:
     """Return the index with finer buckets, worked out once."""
-    found: FinerIndex | None = calibrated.kept.get("finer index")
-    if found is None:
-        found = calibrated.kept["finer index"] = refined(calibrated.scores, calibrated.offsets, calibrated.index)
-    return found
+    index: FinerIndex | None = calibrated.kept.get("finer index")
+    if index is None:
+        index = calibrated.kept["finer index"] = refined(calibrated.scores, calibrated.offsets, calibrated.index)
+    return index
 
 
 def at_cells(thresholds: Floats) -> tuple[object, ...]:
@@ -313,10 +315,10 @@ def at_cells(thresholds: Floats) -> tuple[object, ...]:
     return np.ascontiguousarray(thresholds), len(thresholds) > 1, thresholds.shape[1] > 1
 
 
-def wanted_at(thresholds: Floats, at_least: int) -> tuple[object, ...]:
+def wanted_at(thresholds: Floats, min_size: int) -> tuple[object, ...]:
     """Return the arguments that say where to cut (``WANTED_FORMAT`` in ``c/compiled.c``)."""
     n_thresholds = thresholds.shape[1]
-    return thresholds, n_thresholds, n_thresholds if len(thresholds) > 1 else 0, at_least
+    return thresholds, n_thresholds, n_thresholds if len(thresholds) > 1 else 0, min_size
 
 
 @dataclass(frozen=True)
@@ -368,30 +370,30 @@ class FreeEngine(CompiledEngine):
             return int(self.loops.ordered(*job, form.columns, form.is_central, labels, scores))
         return int(self.loops.own_mass(*job, form.factors, form.constant, form.u, labels, scores))
 
-    def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
+    def mask(self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members."""
         rows, scores, bad = self._scored(rows, noted)
         if bad < 0:
             flags[:] = False
-            where = (*at_cells(thresholds), at_least, None, None, 1, flags)
+            where = (*at_cells(thresholds), min_size, None, None, 1, flags)
             self.loops.by_cell(*job_of(rows, None), len(rows), scores, *where)
         return bad
 
     def cut_by_label(
-        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+        self, rows: Rows, thresholds: Floats, min_size: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns]:
         """Return the members at a threshold for every column."""
         rows, scores, bad = self._scored(rows, noted)
         if bad >= 0:
             return bad, np.empty(0, dtype=np.int32)
-        sizes[:], members = self._members(rows, scores, thresholds[None, :], at_least)
+        sizes[:], members = self._members(rows, scores, thresholds[None, :], min_size)
         return bad, members
 
     def mask_by_label(
-        self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
+        self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None
     ) -> int:
         """Flag the members at a threshold for every column."""
-        return self.mask(rows, thresholds[None, :], at_least, flags, noted)
+        return self.mask(rows, thresholds[None, :], min_size, flags, noted)
 
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Count the scores below every label."""

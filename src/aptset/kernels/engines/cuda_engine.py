@@ -11,10 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.cuda.arguments import Job, OfCalibration, Output, Wanted, changed, pointer
-from aptset.kernels.cuda.chunks import Chunk, Starts, over_chunks, prepare, torch_module
+from aptset.kernels.cuda.jobs import (
+    BLOCK,
+    WIDEST_HELD,
+    Chunk,
+    Job,
+    Layout,
+    OfCalibration,
+    Output,
+    Starts,
+    Wanted,
+    changed,
+    defines_of,
+    folds_of,
+    layout_of,
+    over_chunks,
+    pointer,
+    prepare,
+    room_bytes,
+    torch_module,
+)
 from aptset.kernels.cuda.launcher import Launcher
-from aptset.kernels.cuda.layout import BLOCK, WIDEST_HELD, Layout, defines_of, folds_of, layout_of, room_bytes
 from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.engines.torch_rows import TORCH
 from aptset.kernels.p_value_rounding import rounding_bits
@@ -101,16 +118,16 @@ class CudaEngine:
             defines = defines_of(layout, job, FOLDS=folds_of(columns), IN_TILES=int(shared > 0))
         self.starts.run("logit_scores.cu", defines, kernel, self._blocks(job, 4, 32), BLOCK, shared, job, *where)
 
-    def mask(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
+    def mask(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any]:
         """Flag the members."""
         flags = _new(rows, rows.probabilities.shape, "bool")
-        return flags, self._cut(rows, thresholds, at_least, flags=flags)
+        return flags, self._cut(rows, thresholds, min_size, flags=flags)
 
     def _cut(
-        self, rows: Any, thresholds: Any, at_least: int, flags: Any = None, sizes: Any = None, cutoffs: Any = None
+        self, rows: Any, thresholds: Any, min_size: int, flags: Any = None, sizes: Any = None, cutoffs: Any = None
     ) -> Any:
         layout, per_row = layout_of(rows.probabilities, rows.logits), thresholds.shape[0] > 1
-        thresholds, wanted = _as_doubles(thresholds), Wanted(per_row=per_row, at_least=at_least)
+        thresholds, wanted = _as_doubles(thresholds), Wanted(per_row=per_row, min_size=min_size)
 
         def at(start: int) -> Wanted:
             wanted.thresholds = pointer(thresholds, start if per_row else 0)
@@ -137,33 +154,33 @@ class CudaEngine:
         again = careful is None or rows.probabilities.shape[0] > _FEW_ROWS
         return over_chunks(self.starts, rows, work, careful, again=again).bad
 
-    def cut(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any, Any, Any]:
+    def cut(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any, Any, Any]:
         """Return the members at the largest threshold, most likely first, and the sizes at all of them."""
         n, n_thresholds = rows.probabilities.shape[0], thresholds.shape[1]
         thresholds, sizes = _as_doubles(thresholds), _new(rows, (n_thresholds, n), "int32")
         cutoffs = _new(rows, (n,), "float32") if layout_of(rows.probabilities).is_sorted_in_registers else None
         if n_thresholds == 1:
-            first_bad = self._cut(rows, thresholds[:, 0], at_least, sizes=sizes[0], cutoffs=cutoffs)
+            first_bad = self._cut(rows, thresholds[:, 0], min_size, sizes=sizes[0], cutoffs=cutoffs)
         else:
             per_row = len(thresholds) > 1
             output = Output(thresholds=pointer(thresholds), n_thresholds=n_thresholds, per_row=per_row)
-            output = changed(output, at_least=at_least, n_rows=n)
+            output = changed(output, min_size=min_size, n_rows=n)
             of_rows = {"thresholds": thresholds} if per_row else {}
             first_bad = self._ordered(rows, What.SIZES, output, sizes=sizes.T, cutoffs=cutoffs, **of_rows)
         longest = sizes.amax(dim=0)
         members = self._members(rows, What.MEMBERS, longest, first_bad, Output(), longest=longest, cutoffs=cutoffs)
         return sizes, longest, members, first_bad
 
-    def mask_by_label(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any]:
+    def mask_by_label(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any]:
         """Flag the members where each column has a threshold of its own."""
         flags, thresholds = _new(rows, rows.probabilities.shape, "bool").fill_(True), _as_doubles(thresholds)
-        output = Output(flags=pointer(flags), thresholds=pointer(thresholds), at_least=at_least)
+        output = Output(flags=pointer(flags), thresholds=pointer(thresholds), min_size=min_size)
         return flags, self._ordered(rows, What.MASK_BY_LABEL, output, flags=flags)
 
-    def cut_by_label(self, rows: Any, thresholds: Any, at_least: int) -> tuple[Any, Any, Any]:
+    def cut_by_label(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any, Any]:
         """Return the members where each column has a threshold of its own, most likely first."""
         sizes, thresholds = _new(rows, (rows.probabilities.shape[0],), "int32"), _as_doubles(thresholds)
-        output = Output(thresholds=pointer(thresholds), at_least=at_least, sizes=pointer(sizes))
+        output = Output(thresholds=pointer(thresholds), min_size=min_size, sizes=pointer(sizes))
         first_bad = self._ordered(rows, What.SIZES_BY_LABEL, output, sizes=sizes)
         return sizes, self._members(rows, What.MEMBERS_BY_LABEL, sizes, first_bad, output, sizes=sizes), first_bad
 
@@ -205,17 +222,17 @@ class CudaEngine:
 
     def softmax(self, logits: Any) -> Any:
         """Return the probabilities of logits, in float64; of longer rows than fit by operations of torch."""
-        layout, found = layout_of(logits), logits.new_empty(logits.shape, dtype=torch_module().float64)
+        layout, probabilities = layout_of(logits), logits.new_empty(logits.shape, dtype=torch_module().float64)
         team = 32 if layout.columns <= 256 else 128
         shared = BLOCK // team * layout.columns * 8
         if shared > _MOST_SHARED:
-            return softmax(logits.to(found.dtype), TORCH)
+            return softmax(logits.to(probabilities.dtype), TORCH)
         grid = max(1, min(-(-len(logits) * team // BLOCK), self.starts.multiprocessors * 64))
         form = {"TEAM": team, "ASKS": 0, "RANKS": 0}
         defines = tuple(sorted((layout._replace(lanes=32, vector=1).defines() | form).items()))
-        arguments = (c_void_p(pointer(logits)), c_int64(len(logits)), c_void_p(pointer(found)))
+        arguments = (c_void_p(pointer(logits)), c_int64(len(logits)), c_void_p(pointer(probabilities)))
         self.starts.run("softmax.cu", defines, "softmax", grid, BLOCK, shared, *arguments)
-        return found
+        return probabilities
 
     def _ordered(self, rows: Any, what: int, output: Output, **by_row: Any) -> Any:
         """Put rows in order and use their scores; ``by_row`` names the fields of the output that go along with rows."""

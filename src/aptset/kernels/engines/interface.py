@@ -1,4 +1,4 @@
-"""The seam of the engines: what each of them does with a block of rows."""
+"""The interface of the engines: what each of them does with a block of rows."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def columns_in(group: int, of_columns: NDArray[np.intp] | None) -> slice | NDArr
     return slice(group, group + 1) if of_columns is None else np.flatnonzero(of_columns == group)
 
 
-class Waiting(Protocol):
+class UnorderedMembers(Protocol):
     """Members of a block whose order within their rows is worked out when somebody asks."""
 
     @property
@@ -138,34 +138,34 @@ class Engine(Protocol):
         ...
 
     def cut(
-        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
-    ) -> tuple[int, Columns | Waiting]:
+        self, rows: Rows, thresholds: Floats, min_size: int, sizes: NDArray[np.int32], noted: Words | None
+    ) -> tuple[int, Columns | UnorderedMembers]:
         """Return the members at the largest threshold of each row, most likely first, one row after the other.
 
         An engine may leave their order for later where there is one threshold.
 
         Thresholds are (rows, thresholds), or (1, thresholds) for all rows alike; ``sizes`` are (thresholds, rows).
-        Sets hold ``at_least`` labels (0 or 1). Columns come in any type that holds them.
+        Sets hold ``min_size`` labels (0 or 1). Columns come in any type that holds them.
         """
         ...
 
-    def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
+    def mask(self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members at one threshold, (rows, labels)."""
         ...
 
     def cut_by_label(
-        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+        self, rows: Rows, thresholds: Floats, min_size: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns]:
         """Return the members, most likely first, where each column has a threshold of its own: (labels,)."""
         ...
 
     def mask_by_label(
-        self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
+        self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None
     ) -> int:
         """Flag the members where each column has a threshold of its own; flags come as False."""
         ...
 
-    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], at_least: int) -> tuple[int, list[Members]]:
+    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], min_size: int) -> tuple[int, list[Members]]:
         """Return the members at each level, most likely first, where every label of every row may have a threshold.
 
         Thresholds are (rows, labels), with one row or one column where it is the same for all. Rows have seeds.

@@ -36,7 +36,7 @@ _SHORT = 64
 
 
 @dataclass(frozen=True)
-class OpenBlock:
+class PreparedBlock:
     """A block of rows as the numpy path sees it: exact masses, totals, uniforms, seeds."""
 
     raw: NDArray[np.generic]
@@ -52,7 +52,7 @@ class OpenBlock:
         return ties(self.seeds[rows], self.u[rows], self.values.shape[1])
 
 
-def open_block(block: Rows, noted: Words | None = None) -> OpenBlock:
+def prepare_block(block: Rows, noted: Words | None = None) -> PreparedBlock:
     """Widen, put on the grid, sum and check a block (``load_row`` in ``c/order.h``); note the seeds that are hashed."""
     # Short rows lie side by side, so that sums over them run along memory; sums are exact, so their order is free.
     values = block.probabilities.astype(np.float64, order="F" if block.n_columns < _SHORT else "C")
@@ -70,10 +70,10 @@ def open_block(block: Rows, noted: Words | None = None) -> OpenBlock:
             noted[:] = seeds
     u = uniforms(seeds) if block.u is None else block.u
     first_bad = -1 if is_good.all() else int(np.argmin(is_good))
-    return OpenBlock(block.probabilities, values, mass, total, seeds, u, first_bad)
+    return PreparedBlock(block.probabilities, values, mass, total, seeds, u, first_bad)
 
 
-def order_of(block: OpenBlock) -> tuple[NDArray[np.intp], Floats]:
+def order_of(block: PreparedBlock) -> tuple[NDArray[np.intp], Floats]:
     """Labels of each row in order: probability downward, equal ones by their keyed tie; and their masses."""
     order = np.argsort(np.negative(block.raw), axis=1)  # equal ones are put in order right below
     ordered = np.take_along_axis(block.values, order, axis=1)
@@ -83,23 +83,23 @@ def order_of(block: OpenBlock) -> tuple[NDArray[np.intp], Floats]:
     return order, (ordered + 2.0) - 2.0
 
 
-def ordered_scores(block: OpenBlock, weights: Weights) -> tuple[NDArray[np.intp], Floats]:
+def ordered_scores(block: PreparedBlock, weights: Weights) -> tuple[NDArray[np.intp], Floats]:
     """Order of the labels of each row, and their scores in that order (upward)."""
     order, mass = order_of(block)
     above = np.cumsum(mass, axis=1) - mass
     rank = np.arange(1.0, mass.shape[1] + 1.0)[None, :]
     top_two = mass[:, 0:1], mass[:, 1:2]
     scores = mass_score(weights, above, mass, *top_two, block.total[:, None], rank, block.u[:, None])
-    some = np.flatnonzero(mass[:, -1] == 0.0)  # rows with labels without mass: those stand last
-    if len(some) and weights.behind:
-        with_mass = (mass[some] > 0.0).sum(axis=1, keepdims=True)
+    with_zeros = np.flatnonzero(mass[:, -1] == 0.0)  # rows with labels without mass: those stand last
+    if len(with_zeros) and weights.behind:
+        with_mass = (mass[with_zeros] > 0.0).sum(axis=1, keepdims=True)
         zeros = np.maximum(mass.shape[1] - with_mass, 1)
-        behind = zero_score(weights, rank - 1.0 - with_mass, zeros, rank, block.u[some, None])
-        scores[some] = np.where(mass[some] > 0.0, scores[some], behind)
+        behind = zero_score(weights, rank - 1.0 - with_mass, zeros, rank, block.u[with_zeros, None])
+        scores[with_zeros] = np.where(mass[with_zeros] > 0.0, scores[with_zeros], behind)
     return order, scores
 
 
-def places_of(block: OpenBlock, order: NDArray[np.intp], mass: Floats) -> Places:
+def places_of(block: PreparedBlock, order: NDArray[np.intp], mass: Floats) -> Places:
     """Where every label stands, in the order of the columns."""
     rank, above = np.empty(mass.shape), np.empty(mass.shape)
     np.put_along_axis(rank, order, np.arange(1.0, mass.shape[1] + 1.0)[None, :], axis=1)
@@ -111,34 +111,34 @@ def places_of(block: OpenBlock, order: NDArray[np.intp], mass: Floats) -> Places
 
 def order_and_scores(block: Rows, noted: Words | None = None) -> tuple[NDArray[np.intp], Floats, int]:
     """Order of the labels of each row, their scores in that order, and the first bad row (then the others are none)."""
-    opened = open_block(block, noted)
-    if opened.first_bad >= 0:
+    prepared = prepare_block(block, noted)
+    if prepared.first_bad >= 0:
         none = np.zeros(block.probabilities.shape)
-        return none.astype(np.intp), none, opened.first_bad
+        return none.astype(np.intp), none, prepared.first_bad
     if block.formula.weights is not None:
-        return *ordered_scores(opened, block.formula.weights), -1
+        return *ordered_scores(prepared, block.formula.weights), -1
     assert block.formula.of is not None
-    order, mass = order_of(opened)
-    return order, np.take_along_axis(block.formula.of(places_of(opened, order, mass)), order, axis=1), -1
+    order, mass = order_of(prepared)
+    return order, np.take_along_axis(block.formula.of(places_of(prepared, order, mass)), order, axis=1), -1
 
 
-def label_scores_of(opened: OpenBlock, weights: Weights, labels: NDArray[np.int64]) -> Floats:
+def label_scores_of(prepared: PreparedBlock, weights: Weights, labels: NDArray[np.int64]) -> Floats:
     """Score of one label a row, without an order of the others."""
-    values, mass, u = opened.values, opened.mass, opened.u
+    values, mass, u = prepared.values, prepared.mass, prepared.u
     at = np.arange(len(values)), labels
-    mine, own = values[at][:, None], mass[at]
-    is_greater = values > mine
-    greater, equal = _count(is_greater), _count(values == mine)
+    value, own = values[at][:, None], mass[at]
+    is_greater = values > value
+    greater, equal = _count(is_greater), _count(values == value)
     before = np.zeros(len(values))
     tied = np.flatnonzero(equal > 1)
     if len(tied):
-        breakers = opened.ties(tied)
+        breakers = prepared.ties(tied)
         my_breaker = np.take_along_axis(breakers, labels[tied, None], axis=1)
-        before[tied] = ((values[tied] == mine[tied]) & (breakers < my_breaker)).sum(axis=1)
+        before[tied] = ((values[tied] == value[tied]) & (breakers < my_breaker)).sum(axis=1)
     above = np.where(is_greater, mass, 0.0).sum(axis=1) + before * own
     rank = greater + before + 1.0
     top, second = _top_two(mass, weights)
-    scores = mass_score(weights, above, own, top, second, opened.total, rank, u)
+    scores = mass_score(weights, above, own, top, second, prepared.total, rank, u)
     none = np.flatnonzero(own == 0.0)
     if weights.behind and len(none):
         with_mass = (mass[none] > 0.0).sum(axis=1)
@@ -187,10 +187,10 @@ class NumpyEngine:
             bad = self.all_scores(rows, every, noted)
             scores[:] = np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
             return bad
-        opened = open_block(rows, noted)
-        if opened.first_bad < 0:
-            scores[:] = label_scores_of(opened, rows.formula.weights, labels)
-        return opened.first_bad
+        prepared = prepare_block(rows, noted)
+        if prepared.first_bad < 0:
+            scores[:] = label_scores_of(prepared, rows.formula.weights, labels)
+        return prepared.first_bad
 
     def all_scores(self, rows: Rows, scores: Floats, noted: Words | None = None) -> int:
         """Score every label."""
@@ -199,47 +199,47 @@ class NumpyEngine:
         return bad
 
     def cut(
-        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+        self, rows: Rows, thresholds: Floats, min_size: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns]:
         """Return the members at the largest threshold."""
         order, scores, bad = order_and_scores(rows, noted)
         for a in range(thresholds.shape[1]):
-            np.maximum((scores <= thresholds[:, a, None]).sum(axis=1), at_least, out=sizes[a], casting="unsafe")
+            np.maximum((scores <= thresholds[:, a, None]).sum(axis=1), min_size, out=sizes[a], casting="unsafe")
         is_member = np.arange(order.shape[1])[None, :] < sizes.max(axis=0)[:, None]
         return bad, order[is_member].astype(np.int32)
 
-    def mask(self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
+    def mask(self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members."""
         order, scores, bad = order_and_scores(rows, noted)
-        np.put_along_axis(flags, order, filled(scores <= thresholds, at_least), axis=1)
+        np.put_along_axis(flags, order, filled(scores <= thresholds, min_size), axis=1)
         return bad
 
     def cut_by_label(
-        self, rows: Rows, thresholds: Floats, at_least: int, sizes: NDArray[np.int32], noted: Words | None
+        self, rows: Rows, thresholds: Floats, min_size: int, sizes: NDArray[np.int32], noted: Words | None
     ) -> tuple[int, Columns]:
         """Return the members at a threshold for every column."""
         order, scores, bad = order_and_scores(rows, noted)
-        inside = filled(scores <= thresholds[order], at_least)
+        inside = filled(scores <= thresholds[order], min_size)
         sizes[:] = inside.sum(axis=1)
         return bad, order[inside].astype(np.int32)
 
     def mask_by_label(
-        self, rows: Rows, thresholds: Floats, at_least: int, flags: NDArray[np.bool_], noted: Words | None
+        self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None
     ) -> int:
         """Flag the members at a threshold for every column."""
         order, scores, bad = order_and_scores(rows, noted)
-        np.put_along_axis(flags, order, filled(scores <= thresholds[order], at_least), axis=1)
+        np.put_along_axis(flags, order, filled(scores <= thresholds[order], min_size), axis=1)
         return bad
 
-    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], at_least: int) -> tuple[int, list[Members]]:
+    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], min_size: int) -> tuple[int, list[Members]]:
         """Return the members at a threshold for every cell."""
         order, scores, bad = order_and_scores(rows)
-        found = []
+        members = []
         for wanted in of_levels if bad < 0 else ():
             at = wanted if wanted.shape[1] == 1 else np.take_along_axis(wanted, order, axis=1)
-            inside = filled(scores <= at, at_least)
-            found.append((inside.sum(axis=1, dtype=np.int32), order[inside].astype(np.int32)))
-        return bad, found
+            inside = filled(scores <= at, min_size)
+            members.append((inside.sum(axis=1, dtype=np.int32), order[inside].astype(np.int32)))
+        return bad, members
 
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Count the scores below every label."""
@@ -261,8 +261,8 @@ class NumpyEngine:
         p_values[:] = 1.0
         for group, n in enumerate(np.diff(calibrated.offsets).tolist()):
             by_column = row_groups is None
-            mine = _columns(group, calibrated) if by_column else np.flatnonzero(row_groups == group)
-            p_values[mine] = self.p_value_table(n, counts[mine])[counts[mine]]
+            cells = _columns(group, calibrated) if by_column else np.flatnonzero(row_groups == group)
+            p_values[cells] = self.p_value_table(n, counts[cells])[counts[cells]]
         return bad
 
     def hash_rows(self, values: NDArray[np.generic], key: int, seeds: Words) -> None:
@@ -387,9 +387,9 @@ class NumpyEngine:
         return np.zeros(len(vectors))
 
 
-def filled(inside: NDArray[np.bool_], at_least: int) -> NDArray[np.bool_]:
+def filled(inside: NDArray[np.bool_], min_size: int) -> NDArray[np.bool_]:
     """Give empty sets their most likely label, if sets must hold one."""
-    if at_least:
+    if min_size:
         inside[~inside.any(axis=1), 0] = True
     return inside
 
@@ -401,8 +401,8 @@ def _columns(group: int, calibrated: Calibrated) -> tuple[slice, slice | NDArray
 def has_copies(seeds: Words) -> bool:
     """Tell whether some seed comes twice in a block of rows; sorting seeds alone is quick, and mostly all it takes."""
     whole = len(seeds) // BLOCK_ROWS * BLOCK_ROWS
-    for some in (seeds[:whole].reshape(-1, BLOCK_ROWS), seeds[None, whole:]):
-        in_order = np.sort(some, axis=1)
+    for in_blocks in (seeds[:whole].reshape(-1, BLOCK_ROWS), seeds[None, whole:]):
+        in_order = np.sort(in_blocks, axis=1)
         if (in_order[:, 1:] == in_order[:, :-1]).any():
             return True
     return False
@@ -413,6 +413,6 @@ def count_below(scores: Floats, calibrated: Calibrated, row_groups: Groups) -> N
     counts = np.zeros(scores.shape, dtype=np.int32)
     for group, (start, stop) in enumerate(pairwise(calibrated.offsets.tolist())):
         by_column = row_groups is None
-        mine = _columns(group, calibrated) if by_column else np.flatnonzero(row_groups == group)
-        counts[mine] = np.searchsorted(calibrated.scores[start:stop], scores[mine], side="left")
+        cells = _columns(group, calibrated) if by_column else np.flatnonzero(row_groups == group)
+        counts[cells] = np.searchsorted(calibrated.scores[start:stop], scores[cells], side="left")
     return counts

@@ -12,7 +12,7 @@ import torch
 from aptset.kernels import engines
 from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.engines.torch_rows import (
-    OpenRows,
+    PreparedRows,
     Tensor,
     filled,
     first_bad,
@@ -20,16 +20,16 @@ from aptset.kernels.engines.torch_rows import (
     in_numbers_of_python,
     label_scores,
     mask_of,
-    open_rows,
     ordered_scores,
     own_seeds,
+    prepare_rows,
 )
 from aptset.kernels.tensors import TensorRows
 
 _BLOCK_CELLS = 2**17  # of rows that are worked on at a time: about 30 temporary words for each
 _SEEDED_ROWS = 2**18  # whose seeds are held at a time; whole blocks of copies
 
-Work = Callable[[OpenRows, int, int], Tensor]
+Work = Callable[[PreparedRows, int, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -43,38 +43,38 @@ class TorchEngine:
         weights = in_numbers_of_python(rows.weights)
         scores, seeds, n_copies, bads = [], [], [], []
         for start, stop, piece, copies in _pieces(rows):
-            opened = _open(piece)
-            scores.append(label_scores(opened, weights, labels[start:stop].to(torch.int64)))
-            seeds.append(opened.seeds)
+            prepared = _open(piece)
+            scores.append(label_scores(prepared, weights, labels[start:stop].to(torch.int64)))
+            seeds.append(prepared.seeds)
             n_copies.append(copies)
-            bads.append(_from(start, opened.bad))
+            bads.append(_from(start, prepared.bad))
         return torch.cat(scores), torch.cat(seeds), torch.stack(n_copies).sum(), _first(bads)
 
     def all_scores(self, rows: TensorRows) -> tuple[Tensor, Tensor]:
         """Score every label."""
         weights = in_numbers_of_python(rows.weights)
-        return _fill(rows, torch.float64, lambda opened, start, stop: _in_columns(*ordered_scores(opened, weights)))
+        return _fill(rows, torch.float64, lambda prepared, start, stop: _in_columns(*ordered_scores(prepared, weights)))
 
-    def mask(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor]:
+    def mask(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor]:
         """Flag the members."""
         weights = in_numbers_of_python(rows.weights)
 
-        def work(opened: OpenRows, start: int, stop: int) -> Tensor:
-            found = mask_of(opened, weights, _of(thresholds, start, stop)[:, None], at_least)
-            return found | opened.bad[:, None]
+        def work(prepared: PreparedRows, start: int, stop: int) -> Tensor:
+            is_member = mask_of(prepared, weights, _of(thresholds, start, stop)[:, None], min_size)
+            return is_member | prepared.bad[:, None]
 
         return _fill(rows, torch.bool, work)
 
-    def mask_by_label(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor]:
+    def mask_by_label(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor]:
         """Flag the members at a threshold for every column."""
         weights = in_numbers_of_python(rows.weights)
 
-        def work(opened: OpenRows, start: int, stop: int) -> Tensor:
-            return mask_of(opened, weights, thresholds[None, :], at_least) | opened.bad[:, None]
+        def work(prepared: PreparedRows, start: int, stop: int) -> Tensor:
+            return mask_of(prepared, weights, thresholds[None, :], min_size) | prepared.bad[:, None]
 
         return _fill(rows, torch.bool, work)
 
-    def cut(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def cut(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the members at the largest threshold."""
         weights = in_numbers_of_python(rows.weights)
         n_levels = thresholds.shape[1]
@@ -82,38 +82,38 @@ class TorchEngine:
         columns = torch.arange(rows.probabilities.shape[1], device=sizes.device)[None, :]
         bads = []
         for start, stop, piece, _ in _pieces(rows):
-            opened = _open(piece)
-            _, scores = ordered_scores(opened, weights)
+            prepared = _open(piece)
+            _, scores = ordered_scores(prepared, weights)
             wanted = _of(thresholds, start, stop)
             for level in range(n_levels):
                 inside = (scores <= wanted[:, level : level + 1]).sum(dim=1)
-                sizes[level, start:stop] = inside.clamp(min=at_least).to(torch.int32)
-            bads.append(_from(start, opened.bad))
+                sizes[level, start:stop] = inside.clamp(min=min_size).to(torch.int32)
+            bads.append(_from(start, prepared.bad))
         longest = sizes.amax(dim=0)
 
-        def members(opened: OpenRows, start: int, stop: int) -> Tensor:
-            order, _ = ordered_scores(opened, weights)
+        def members(prepared: PreparedRows, start: int, stop: int) -> Tensor:
+            order, _ = ordered_scores(prepared, weights)
             return order[columns < longest[start:stop, None]]
 
         return sizes, longest, _members(rows, longest, members), _first(bads)
 
-    def cut_by_label(self, rows: TensorRows, thresholds: Tensor, at_least: int) -> tuple[Tensor, Tensor, Tensor]:
+    def cut_by_label(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the members at a threshold for every column."""
         weights = in_numbers_of_python(rows.weights)
 
-        def inside(opened: OpenRows) -> tuple[Tensor, Tensor]:
-            order, scores = ordered_scores(opened, weights)
-            return order, filled(scores <= thresholds[order], at_least)
+        def inside(prepared: PreparedRows) -> tuple[Tensor, Tensor]:
+            order, scores = ordered_scores(prepared, weights)
+            return order, filled(scores <= thresholds[order], min_size)
 
-        def members(opened: OpenRows, start: int, stop: int) -> Tensor:
-            order, is_member = inside(opened)
+        def members(prepared: PreparedRows, start: int, stop: int) -> Tensor:
+            order, is_member = inside(prepared)
             return order[is_member]
 
         sizes, bads = [], []
         for start, _, piece, _ in _pieces(rows):
-            opened = _open(piece)
-            sizes.append(inside(opened)[1].sum(dim=1).to(torch.int32))
-            bads.append(_from(start, opened.bad))
+            prepared = _open(piece)
+            sizes.append(inside(prepared)[1].sum(dim=1).to(torch.int32))
+            bads.append(_from(start, prepared.bad))
         joined = torch.cat(sizes)
         return joined, _members(rows, joined, members), _first(bads)
 
@@ -126,8 +126,8 @@ class TorchEngine:
         n_columns = rows.probabilities.shape[1]
         columns = torch.arange(n_columns, device=device)[None, :]
 
-        def work(opened: OpenRows, start: int, stop: int) -> Tensor:
-            scores = _in_columns(*ordered_scores(opened, weights))
+        def work(prepared: PreparedRows, start: int, stop: int) -> Tensor:
+            scores = _in_columns(*ordered_scores(prepared, weights))
             groups = columns if row_groups is None else row_groups[start:stop, None].to(torch.int64)
             return _looked_up(scores, groups.expand(scores.shape), *kept)
 
@@ -156,34 +156,34 @@ def _pieces(rows: TensorRows) -> Iterator[tuple[int, int, TensorRows, Tensor]]:
                 torch.zeros((), dtype=torch.int64, device=chunk.device),
             )
         for start in range(0, len(chunk), step):
-            mine = slice(first + start, first + min(start + step, len(chunk)))
-            u = None if rows.u is None else rows.u[mine]
-            piece = replace(rows, probabilities=rows.probabilities[mine], seeds=seeds[start : start + step], u=u)
-            yield mine.start, mine.stop, piece, copies if start == 0 else torch.zeros_like(copies)
+            inside = slice(first + start, first + min(start + step, len(chunk)))
+            u = None if rows.u is None else rows.u[inside]
+            piece = replace(rows, probabilities=rows.probabilities[inside], seeds=seeds[start : start + step], u=u)
+            yield inside.start, inside.stop, piece, copies if start == 0 else torch.zeros_like(copies)
 
 
-def _open(piece: TensorRows) -> OpenRows:
-    return open_rows(piece.probabilities, piece.key, piece.tolerance, piece.seeds, piece.u)
+def _open(piece: TensorRows) -> PreparedRows:
+    return prepare_rows(piece.probabilities, piece.key, piece.tolerance, piece.seeds, piece.u)
 
 
 def _fill(rows: TensorRows, dtype: Any, work: Work) -> tuple[Tensor, Tensor]:
     """Put what is worked out of each piece into one matrix; and the first bad row."""
-    found = torch.empty(rows.probabilities.shape, dtype=dtype, device=rows.probabilities.device)
+    matrix = torch.empty(rows.probabilities.shape, dtype=dtype, device=rows.probabilities.device)
     bads = []
     for start, stop, piece, _ in _pieces(rows):
-        opened = _open(piece)
-        found[start:stop] = work(opened, start, stop)
-        bads.append(_from(start, opened.bad))
-    return found, _first(bads)
+        prepared = _open(piece)
+        matrix[start:stop] = work(prepared, start, stop)
+        bads.append(_from(start, prepared.bad))
+    return matrix, _first(bads)
 
 
 def _members(rows: TensorRows, sizes: Tensor, work: Work) -> Tensor:
     """Put the members of each piece in place, by a second pass: parts to be joined would take twice the room."""
     ends = torch.cat([sizes.new_zeros(1, dtype=torch.int64), sizes.cumsum(dim=0, dtype=torch.int64)])
-    found = sizes.new_empty(int(ends[-1]))
+    members = sizes.new_empty(int(ends[-1]))
     for start, stop, piece, _ in _pieces(rows):
-        found[int(ends[start]) : int(ends[stop])] = work(_open(piece), start, stop).to(torch.int32)
-    return found
+        members[int(ends[start]) : int(ends[stop])] = work(_open(piece), start, stop).to(torch.int32)
+    return members
 
 
 def _of(thresholds: Tensor, start: int, stop: int) -> Tensor:

@@ -141,7 +141,7 @@ def _step(value: Tensor, term: float, x: Tensor) -> Tensor:
 TORCH = Operations(torch.where, _root, _product, torch.amax, torch.round, _power_of_two, _step)
 
 
-class OpenRows(NamedTuple):
+class PreparedRows(NamedTuple):
     """Exact masses, totals, seeds, uniforms, and which rows are bad."""
 
     words: Tensor
@@ -152,7 +152,7 @@ class OpenRows(NamedTuple):
     bad: Tensor
 
 
-def open_rows(probabilities: Tensor, key: Any, tolerance: float, seeds: Tensor, u: Tensor) -> OpenRows:
+def prepare_rows(probabilities: Tensor, key: Any, tolerance: float, seeds: Tensor, u: Tensor) -> PreparedRows:
     """Widen, put on the grid, sum and check rows; hash them unless there are seeds."""
     values = probabilities.to(torch.float64)
     words, mass = words_of(values), (values + 2.0) - 2.0
@@ -160,7 +160,7 @@ def open_rows(probabilities: Tensor, key: Any, tolerance: float, seeds: Tensor, 
     valid = ((values >= 0.0) & (values <= 2.0)).all(dim=1)
     bad = ~(valid & ((total - 1.0).abs() <= tolerance))
     seeds = seeds_of_rows(words, key) if seeds is None else seeds
-    return OpenRows(words, mass, total, seeds, uniforms(seeds) if u is None else u, bad)
+    return PreparedRows(words, mass, total, seeds, uniforms(seeds) if u is None else u, bad)
 
 
 def first_bad(bad: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ def first_bad(bad: Tensor) -> Tensor:
     return torch.where(row == n, -1, row)
 
 
-def ordered_scores(rows: OpenRows, weights: Weights) -> tuple[Tensor, Tensor]:
+def ordered_scores(rows: PreparedRows, weights: Weights) -> tuple[Tensor, Tensor]:
     """Order of the labels of each row, and their scores in that order (upward)."""
     by_tie = ties(rows.seeds, rows.u, rows.words).argsort(dim=1)
     by_value = torch.sort(rows.words.gather(1, by_tie), dim=1, descending=True, stable=True).indices
@@ -183,13 +183,13 @@ def ordered_scores(rows: OpenRows, weights: Weights) -> tuple[Tensor, Tensor]:
     return order, _scores(rows, weights, above, mass, mass[:, 0:1], mass[:, 1:2], rank)
 
 
-def label_scores(rows: OpenRows, weights: Weights, labels: Tensor) -> Tensor:
+def label_scores(rows: PreparedRows, weights: Weights, labels: Tensor) -> Tensor:
     """Score of one label a row, without an order of the others."""
     labels = labels[:, None]
-    mine, own = rows.words.gather(1, labels), rows.mass.gather(1, labels)
+    words, own = rows.words.gather(1, labels), rows.mass.gather(1, labels)
     breakers = ties(rows.seeds, rows.u, rows.words)
-    is_greater = rows.words > mine
-    is_before = (rows.words == mine) & (breakers < breakers.gather(1, labels))
+    is_greater = rows.words > words
+    is_before = (rows.words == words) & (breakers < breakers.gather(1, labels))
     before = is_before.sum(dim=1, keepdim=True).to(torch.float64)
     above = torch.where(is_greater, rows.mass, 0.0).sum(dim=1, keepdim=True) + before * own
     rank = is_greater.sum(dim=1, keepdim=True).to(torch.float64) + before + 1.0
@@ -198,7 +198,7 @@ def label_scores(rows: OpenRows, weights: Weights, labels: Tensor) -> Tensor:
 
 
 def _scores(
-    rows: OpenRows, weights: Weights, above: Tensor, own: Tensor, top: Tensor, second: Tensor, rank: Tensor
+    rows: PreparedRows, weights: Weights, above: Tensor, own: Tensor, top: Tensor, second: Tensor, rank: Tensor
 ) -> Tensor:
     """Score labels from where they stand; those without mass stand behind, where they do."""
     total, u = rows.total[:, None], rows.u[:, None]
@@ -211,20 +211,20 @@ def _scores(
     return torch.where(own > 0.0, scores, behind)
 
 
-def filled(inside: Tensor, at_least: int) -> Tensor:
+def filled(inside: Tensor, min_size: int) -> Tensor:
     """Give empty sets the first label in order, if sets must hold one."""
-    if not at_least:
+    if not min_size:
         return inside
     is_first = torch.arange(inside.shape[1], device=inside.device) == 0
     return inside | (is_first & ~inside.any(dim=1, keepdim=True))
 
 
-def mask_of(rows: OpenRows, weights: Weights, thresholds: Tensor, at_least: int) -> Tensor:
+def mask_of(rows: PreparedRows, weights: Weights, thresholds: Tensor, min_size: int) -> Tensor:
     """Flag the members; thresholds are (1 or rows, 1), or (1, labels) for each column."""
     order, scores = ordered_scores(rows, weights)
     if thresholds.shape[1] > 1:
         thresholds = thresholds[0][order]
-    inside = filled(scores <= thresholds, at_least)
+    inside = filled(scores <= thresholds, min_size)
     return torch.zeros_like(inside).scatter(1, order, inside)
 
 

@@ -1,7 +1,7 @@
 /* Any row, exactly, by a whole warp that walks over it in memory as often as it must: ties, labels without mass, odd rows
  * and rows that a fast path could not settle. */
-#ifndef APTSET_CAREFUL_CUH
-#define APTSET_CAREFUL_CUH
+#ifndef APTSET_EXACT_FALLBACK_CUH
+#define APTSET_EXACT_FALLBACK_CUH
 #include "warp.cuh"
 
 DEVICE double double_at(const Element *at, i64 j) { return (double)value_of(at[j]) + 0.0; } /* one zero */
@@ -71,13 +71,13 @@ DEVICE void look_at_odd(const Job &job, i64 row) {
 
 /* The score of one label of a row. */
 DEVICE double careful_label_score(const Job &job, const Careful &c, i64 label) {
-    double mine = double_at(c.at, label);
+    double own_value = double_at(c.at, label);
     u64 my_tie = tie_of(c.tie_seed, label);
-    i64 above = 0, before = 0, own = grid_steps(mine);
+    i64 above = 0, before = 0, own = grid_steps(own_value);
 #pragma unroll 8
     for (i64 j = LANE; j < COLUMNS; j += 32) {
         double x = double_at(c.at, j);
-        bool comes_first = x > mine || (x == mine && j != label && tie_of(c.tie_seed, j) < my_tie);
+        bool comes_first = x > own_value || (x == own_value && j != label && tie_of(c.tie_seed, j) < my_tie);
         above += comes_first ? grid_steps(x) : 0;
         before += comes_first;
     }
@@ -105,11 +105,11 @@ DEVICE u64 tie_after(const Careful &c, u64 value, i64 wanted) {
 }
 
 /* Halve the values until the least one is found whose first label is in. The ends move to values that are there, so that few looks are enough. */
-DEVICE Cut cut_carefully(const Job &job, const Careful &c, double threshold, int at_least) {
+DEVICE Cut cut_carefully(const Job &job, const Careful &c, double threshold, int min_size) {
     u64 low = 0, high = TWO_BITS;
     Cut cut = {~0ull, ~0ull, 0};
     i64 mass_before = 0, before = 0; /* of the value that is cut at */
-    bool some = false;
+    bool has_members = false;
     while (low <= high) {
         u64 middle = low + (high - low) / 2, nearest = 0, least = ~0ull, next = ~0ull;
         i64 above = 0, greater = 0;
@@ -125,12 +125,12 @@ DEVICE Cut cut_carefully(const Job &job, const Careful &c, double threshold, int
         nearest = largest_over(nearest, 32), above = sum_over(above, 32), greater = sum_over(greater, 32);
         bool is_in = score_of(job.w, above, grid_steps(from_bits(nearest)), greater + 1, c.of) <= threshold;
         if (!is_in) { if (next > high) break; low = next; continue; }
-        cut.value = nearest, mass_before = above, before = greater, some = true;
+        cut.value = nearest, mass_before = above, before = greater, has_members = true;
         if (nearest == least) break;
         high = nearest - 1, low = least;
     }
-    if (!some && !at_least) return cut;
-    if (!some) { /* the most likely label alone */
+    if (!has_members && !min_size) return cut;
+    if (!has_members) { /* the most likely label alone */
         u64 top = 0;
 #pragma unroll 8
     for (i64 j = LANE; j < COLUMNS; j += 32) { u64 bits = bits_of(double_at(c.at, j)); top = bits > top ? bits : top; }
@@ -140,7 +140,7 @@ DEVICE Cut cut_carefully(const Job &job, const Careful &c, double threshold, int
     for (i64 j = LANE; j < COLUMNS; j += 32) equal += bits_of(double_at(c.at, j)) == cut.value;
     equal = sum_over(equal, 32);
     i64 in = 1, out = equal + 1; /* of the equal ones, the first `in` are in; those from `out` on are not */
-    while (some && out - in > 1) {
+    while (has_members && out - in > 1) {
         i64 middle = in + (out - in) / 2;
         if (score_of(job.w, mass_before + (middle - 1) * own, own, before + middle, c.of) <= threshold) in = middle; else out = middle;
     }
@@ -151,7 +151,7 @@ DEVICE Cut cut_carefully(const Job &job, const Careful &c, double threshold, int
 
 DEVICE Cut everything() { Cut cut = {0, ~0ull, COLUMNS}; return cut; }
 
-DEVICE Cut careful_cut(const Job &job, const Careful &c, double threshold, int at_least) {
-    return threshold > 1e300 ? everything() : cut_carefully(job, c, threshold, at_least);
+DEVICE Cut careful_cut(const Job &job, const Careful &c, double threshold, int min_size) {
+    return threshold > 1e300 ? everything() : cut_carefully(job, c, threshold, min_size);
 }
 #endif

@@ -1,6 +1,6 @@
 /* Whether buffers are as long as the loops will walk, and whether what came from a file points into them. */
-#ifndef APTSET_FITS_H
-#define APTSET_FITS_H
+#ifndef APTSET_BUFFER_CHECKS_H
+#define APTSET_BUFFER_CHECKS_H
 #include <stdint.h>
 
 INLINE int64_t rows_of(int64_t bytes, int64_t bytes_a_row) { return bytes_a_row > 0 ? bytes / bytes_a_row : -1; }

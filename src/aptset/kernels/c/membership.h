@@ -1,10 +1,10 @@
 /* Which labels of a row score at most a threshold. A score never falls along the order of its row, so a set is a
- * beginning of that order, and only members are sorted. Narrow rows go through tile.h, wide ones through window.h; rows
+ * beginning of that order, and only members are sorted. Narrow rows go through narrow_simd.h, wide ones through bracket.h; rows
  * that neither can tell are cut here, by halving the range of the probabilities. */
-#ifndef APTSET_CUTS_H
-#define APTSET_CUTS_H
-#include "near.h"
-#include "tile.h"
+#ifndef APTSET_MEMBERSHIP_H
+#define APTSET_MEMBERSHIP_H
+#include "warm_start.h"
+#include "narrow_simd.h"
 
 /* A first guess at the probability where the row is cut; any value is right, a good one saves passes. */
 INLINE int64_t first_pivot(const Job *job, double threshold) {
@@ -98,9 +98,9 @@ INLINE void put_best_first(Entry *e, int64_t n, uint64_t tie_seed) {
     Entry top = e[best]; e[best] = e[0]; e[0] = top;
 }
 
-/* Thresholds are (n, count), or the same for all rows if stride is 0; sizes are (count, n); sets hold at least `at_least`
+/* Thresholds are (n, count), or the same for all rows if stride is 0; sizes are (count, n); sets hold at least `min_size`
  * labels (0 or 1). */
-typedef struct { const double *thresholds; int64_t count, stride, at_least, n; int32_t *sizes; } Wanted;
+typedef struct { const double *thresholds; int64_t count, stride, min_size, n; int32_t *sizes; } Wanted;
 
 INLINE double largest_threshold(const Wanted *w, int64_t i) {
     double largest = w->thresholds[i * w->stride];
@@ -112,12 +112,12 @@ INLINE double largest_threshold(const Wanted *w, int64_t i) {
 }
 
 /* Write the sizes of row i from the scores of its members at the largest threshold, upward; return the largest size. */
-INLINE int64_t write_sizes(const Wanted *w, int64_t i, const double *scores, int64_t found) {
+INLINE int64_t write_sizes(const Wanted *w, int64_t i, const double *scores, int64_t n_members) {
     for (int64_t a = 0; a < w->count; a++) {
-        int64_t size = w->count > 1 ? count_at_most(scores, found, w->thresholds[i * w->stride + a]) : found;
-        w->sizes[a * w->n + i] = (int32_t)(size < w->at_least ? w->at_least : size);
+        int64_t size = w->count > 1 ? count_at_most(scores, n_members, w->thresholds[i * w->stride + a]) : n_members;
+        w->sizes[a * w->n + i] = (int32_t)(size < w->min_size ? w->min_size : size);
     }
-    return found < w->at_least ? w->at_least : found;
+    return n_members < w->min_size ? w->min_size : n_members;
 }
 
 /* Number of members of any row at a threshold; they stand, in order, at the front of s.entries (the most likely label
@@ -128,19 +128,19 @@ static int64_t careful_members(const Loaded *row, const Job *job, double thresho
         ordered_scores(s.entries, job->columns, row, job, s);
         return count_at_most(s.scores, job->columns, threshold);
     }
-    int64_t found = select_members(s.entries, s.spare, row, job, threshold);
-    if (found == 0) put_best_first(s.entries, job->columns, row->tie_seed);
-    return found;
+    int64_t n_members = select_members(s.entries, s.spare, row, job, threshold);
+    if (n_members == 0) put_best_first(s.entries, job->columns, row->tie_seed);
+    return n_members;
 }
 
 /* Members of wide row i in order, in s.entries, and their number; -1 for a bad row. The most likely label stands there in any case. */
-INLINE int64_t wide_members_of(const Job *job, int64_t i, int is_single, double threshold, int with_scores, Loaded *opened, Scratch s) {
-    int is_near;
-    Opened o = open_with_guess(job, i, is_single, threshold, s);
+INLINE int64_t wide_members_of(const Job *job, int64_t i, int is_single, double threshold, int with_scores, Loaded *prepared, Scratch s) {
+    int is_close;
+    PreparedRow o = prepare_with_guess(job, i, is_single, threshold, s);
     Loaded row = o.row;
-    Position cut = cut_opened(job, is_single, threshold, &o, &is_near, s);
+    Position cut = cut_prepared(job, is_single, threshold, &o, &is_close, s);
     const float *rough = rough_of(job, is_single, s);
-    int64_t found = cut.before + cut.among;
+    int64_t n_members = cut.before + cut.among;
     if (cut.proven) {
         collect(job, rough, next_float(cut.high), INFINITY, s.entries);
         order_entries(s.entries, s.spare, cut.before, row.tie_seed);
@@ -148,15 +148,15 @@ INLINE int64_t wide_members_of(const Job *job, int64_t i, int is_single, double 
     } else {
         row = load_row(job, i, s.entries);
         if (row.bad) return -1;
-        found = careful_members(&row, job, threshold, s);
+        n_members = careful_members(&row, job, threshold, s);
     }
-    if (with_scores) ordered_scores(s.entries, found, &row, job, s);
-    *opened = row;
-    return found;
+    if (with_scores) ordered_scores(s.entries, n_members, &row, job, s);
+    *prepared = row;
+    return n_members;
 }
 
-APART int64_t wide_members(const Job *job, int64_t i, double threshold, int with_scores, Loaded *opened, Scratch s) {
-    return job->is_single ? wide_members_of(job, i, 1, threshold, with_scores, opened, s) : wide_members_of(job, i, 0, threshold, with_scores, opened, s);
+APART int64_t wide_members(const Job *job, int64_t i, double threshold, int with_scores, Loaded *prepared, Scratch s) {
+    return job->is_single ? wide_members_of(job, i, 1, threshold, with_scores, prepared, s) : wide_members_of(job, i, 0, threshold, with_scores, prepared, s);
 }
 
 typedef struct { void *to; int width; } Members; /* columns in 1, 2 or 4 bytes, one row after the other */
@@ -176,11 +176,11 @@ INLINE int64_t cut_wide_rows(const Job *job, int64_t n, Scratch s, const Wanted 
     int64_t written = 0;
     Loaded row;
     for (int64_t i = 0; i < n; i++) {
-        int64_t found = wide_members(job, i, largest_threshold(w, i), w->count > 1, &row, s);
-        if (found < 0) return i;
-        found = write_sizes(w, i, s.scores, found);
-        for (int64_t k = 0; k < found; k++) put_member(members, written + k, s.entries[k].column);
-        written += found;
+        int64_t n_members = wide_members(job, i, largest_threshold(w, i), w->count > 1, &row, s);
+        if (n_members < 0) return i;
+        n_members = write_sizes(w, i, s.scores, n_members);
+        for (int64_t k = 0; k < n_members; k++) put_member(members, written + k, s.entries[k].column);
+        written += n_members;
     }
     *end = written;
     return -1;
@@ -232,12 +232,12 @@ INLINE void gather(const Job *job, int is_single, int width, const float *rough,
 INLINE int64_t waiting_members(const Job *job, int64_t i, int is_single, const Wanted *w, Scratch s, Members members, Waiting waiting,
                                int64_t at) {
     double threshold = w->thresholds[i * w->stride];
-    int is_near;
-    Opened o = open_with_guess(job, i, is_single, threshold, s);
+    int is_close;
+    PreparedRow o = prepare_with_guess(job, i, is_single, threshold, s);
     Loaded row = o.row;
-    Position cut = cut_opened(job, is_single, threshold, &o, &is_near, s);
+    Position cut = cut_prepared(job, is_single, threshold, &o, &is_close, s);
     const float *rough = rough_of(job, is_single, s);
-    int64_t found = cut.before + cut.among;
+    int64_t n_members = cut.before + cut.among;
     int64_t gathered = cut.proven && cut.before * SPARSE > job->columns ? cut.before : 0;
     if (gathered) {
         if (members.width == 2) gather(job, is_single, 2, rough, cut.high, members, waiting, at);
@@ -248,28 +248,28 @@ INLINE int64_t waiting_members(const Job *job, int64_t i, int is_single, const W
     } else {
         row = load_row(job, i, s.entries);
         if (row.bad) return -1;
-        found = careful_members(&row, job, threshold, s);
+        n_members = careful_members(&row, job, threshold, s);
     }
     const Entry *rest = gathered ? s.window : s.entries;
-    if (found < w->at_least) found = w->at_least;
-    for (int64_t k = gathered; k < found; k++) {
+    if (n_members < w->min_size) n_members = w->min_size;
+    for (int64_t k = gathered; k < n_members; k++) {
         Entry entry = rest[k - gathered];
         put_member(members, at + k, entry.column);
         if (is_single) ((float *)waiting.values)[at + k] = (float)from_bits((uint64_t)entry.rank_bits);
         else ((double *)waiting.values)[at + k] = from_bits((uint64_t)entry.rank_bits);
     }
     waiting.tie_seeds[i] = row.tie_seed;
-    w->sizes[i] = (int32_t)found;
-    return found;
+    w->sizes[i] = (int32_t)n_members;
+    return n_members;
 }
 
 /* Cut wide rows at one threshold and leave the order of the members for later; returns the first bad row or -1. */
 INLINE int64_t cut_and_wait(const Job *job, int64_t n, int is_single, Scratch s, const Wanted *w, Members members, Waiting waiting, int64_t *end) {
     int64_t written = 0;
     for (int64_t i = 0; i < n; i++) {
-        int64_t found = waiting_members(job, i, is_single, w, s, members, waiting, written);
-        if (found < 0) return i;
-        written += found;
+        int64_t n_members = waiting_members(job, i, is_single, w, s, members, waiting, written);
+        if (n_members < 0) return i;
+        written += n_members;
     }
     *end = written;
     return -1;
@@ -304,7 +304,7 @@ APART int64_t cut_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, con
         for (int64_t a = 0; a < w->count; a++) {
             Masks sizes = lane_sizes(t, job->columns, w, start, rows, a);
             for (int64_t i = 0; i < rows; i++) {
-                int64_t size = sizes[i] < w->at_least ? w->at_least : sizes[i];
+                int64_t size = sizes[i] < w->min_size ? w->min_size : sizes[i];
                 w->sizes[a * w->n + start + i] = (int32_t)size;
                 longest[i] = size > longest[i] ? size : longest[i];
             }
@@ -317,8 +317,8 @@ APART int64_t cut_narrow_rows(const Job *job, int64_t n, Scratch s, Tile *t, con
             }
             Loaded row = load_row(job, start + i, s.entries);
             if (row.bad) return start + i;
-            int64_t found = write_sizes(w, start + i, s.scores, careful_members(&row, job, largest_threshold(w, start + i), s));
-            for (int64_t k = 0; k < found; k++) *to++ = (uint8_t)s.entries[k].column;
+            int64_t n_members = write_sizes(w, start + i, s.scores, careful_members(&row, job, largest_threshold(w, start + i), s));
+            for (int64_t k = 0; k < n_members; k++) *to++ = (uint8_t)s.entries[k].column;
         }
     }
     *end = to - (uint8_t *)members.to;

@@ -63,11 +63,11 @@ def test_members_come_in_the_order_of_the_row(path, matrix, name):
 def test_at_least_one_adds_the_top_label_and_nothing_else(path, matrix, name):
     rows, shape = rows_of(matrix, name), matrix.shape
     thresholds = np.tile([-1.0, 0.3], (len(matrix), 1))
-    with_empty, without = cut(rows, thresholds), cut(rows, thresholds, at_least=1)
+    with_empty, without = cut(rows, thresholds), cut(rows, thresholds, min_size=1)
     top = cut(rows, np.full((len(matrix), 1), np.inf))
     for a in range(2):
         mask, filled = mask_of(with_empty, a, shape), mask_of(without, a, shape)
-        np.testing.assert_array_equal(masks(rows, thresholds[:, a : a + 1], at_least=1)[0], filled)
+        np.testing.assert_array_equal(masks(rows, thresholds[:, a : a + 1], min_size=1)[0], filled)
         empty = ~mask.any(axis=1)
         np.testing.assert_array_equal(mask[~empty], filled[~empty])
         assert (filled[empty].sum(axis=1) == 1).all()

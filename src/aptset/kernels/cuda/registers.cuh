@@ -1,6 +1,6 @@
 /* A row in the registers of its lanes: what is summed up while it is read, looks at all of it, flags. */
-#ifndef APTSET_HELD_CUH
-#define APTSET_HELD_CUH
+#ifndef APTSET_REGISTERS_CUH
+#define APTSET_REGISTERS_CUH
 #include "loading.cuh"
 #include "output.cuh"
 #if LOGITS
@@ -122,24 +122,24 @@ DEVICE Facts hold(const Job &job, const Element *row, bool here, Held &held, Val
 #endif
 
 DEVICE Value largest_held(const Held &held) {
-    Value found = (Value)-1;
+    Value result = (Value)-1;
 #pragma unroll
-    for (int e = 0; e < PER_LANE; e++) found = held.x[e] > found ? held.x[e] : found;
-    return largest_over(found, LANES);
+    for (int e = 0; e < PER_LANE; e++) result = held.x[e] > result ? held.x[e] : result;
+    return largest_over(result, LANES);
 }
 
 DEVICE int count_held(const Held &held, Value what) {
-    u32 found = 0;
+    u32 result = 0;
 #pragma unroll
-    for (int e = 0; e < PER_LANE; e++) found += held.x[e] == what;
-    return (int)sum_in_group(found);
+    for (int e = 0; e < PER_LANE; e++) result += held.x[e] == what;
+    return (int)sum_in_group(result);
 }
 
 DEVICE int count_between(const Held &held, Value low, Value high) {
-    u32 found = 0;
+    u32 result = 0;
 #pragma unroll
-    for (int e = 0; e < PER_LANE; e++) found += held.x[e] > low && held.x[e] <= high;
-    return (int)sum_in_group(found);
+    for (int e = 0; e < PER_LANE; e++) result += held.x[e] > low && held.x[e] <= high;
+    return (int)sum_in_group(result);
 }
 DEVICE int count_above(const Held &held, Value p) { return count_between(held, p, (Value)4); }
 #endif

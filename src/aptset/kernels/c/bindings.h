@@ -1,6 +1,6 @@
-/* More of Python's doors, to what starts from scores and to plain arrays; part of compiled.c. */
-#ifndef APTSET_MORE_DOORS_H
-#define APTSET_MORE_DOORS_H
+/* More bindings for Python, to what starts from scores and to plain arrays; part of compiled.c. */
+#ifndef APTSET_BINDINGS_H
+#define APTSET_BINDINGS_H
 #include <stdlib.h>
 
 /* Counts (added to what is there) or p-values of a matrix of scores. */
@@ -32,14 +32,14 @@ static PyObject *by_cell(PyObject *self, PyObject *args) {
     Py_buffer scores, thresholds, sizes, members, flags;
     Scratch scratch;
     Tile *tile;
-    long long columns, n, by_row, by_column, at_least, width;
+    long long columns, n, by_row, by_column, min_size, width;
     unsigned long long key;
-    if (!PyArg_ParseTuple(args, JOB_FORMAT "Ly*y*LLLz*z*Lz*", JOB_ARGUMENTS(a, columns, key), &n, &scores, &thresholds, &by_row, &by_column, &at_least,
+    if (!PyArg_ParseTuple(args, JOB_FORMAT "Ly*y*LLLz*z*Lz*", JOB_ARGUMENTS(a, columns, key), &n, &scores, &thresholds, &by_row, &by_column, &min_size,
                           &sizes, &members, &width, &flags))
         return NULL;
     complete(&a, columns, key, n);
     int64_t wide = by_column ? columns : 1, written = 0;
-    ByCell wanted = {scores.buf, thresholds.buf, by_row ? wide : 0, by_column ? 1 : 0, at_least, sizes.buf, {members.buf, (int)width}, flags.buf};
+    ByCell wanted = {scores.buf, thresholds.buf, by_row ? wide : 0, by_column ? 1 : 0, min_size, sizes.buf, {members.buf, (int)width}, flags.buf};
     int all_fits = fits(&a) && a.seeds.buf && scores.len == n * columns * 8 && thresholds.len == (by_row ? n : 1) * wide * 8
         && (flags.buf ? flags.len == n * columns : sizes.buf && sizes.len == n * 4 && room_for_members_fits(&members, n * columns, width));
     void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
@@ -188,18 +188,18 @@ static PyObject *ratios(PyObject *self, PyObject *args) {
 #define FIRST_SLOTS 1024
 #define ITEMS_AT_ONCE (1 << 20) /* before signals are looked at: Ctrl-C comes through */
 
-typedef struct { const uint8_t *items; int64_t n, width, done, found; int32_t *numbers; int64_t *firsts; } Numbering;
+typedef struct { const uint8_t *items; int64_t n, width, done, n_codes; int32_t *numbers; int64_t *firsts; } Numbering;
 
 /* Number some of the items, in a larger table where this one is half full; no table is left where memory is short. */
-static void number_some(Numbering *a, Table *t) {
+static void number_items_of(Numbering *a, Table *t) {
     int64_t stop = a->n - a->done < ITEMS_AT_ONCE ? a->n : a->done + ITEMS_AT_ONCE;
     while (a->done < stop) {
-        a->done = number_items(a->items, a->done, stop, a->width, *t, a->numbers, a->firsts, &a->found);
+        a->done = number_items(a->items, a->done, stop, a->width, *t, a->numbers, a->firsts, &a->n_codes);
         if (a->done == stop) return;
         free(t->slots);
         *t = (Table){calloc(4 * (t->last + 1), sizeof(int32_t)), 4 * (t->last + 1) - 1, &secret};
         if (!t->slots) return;
-        fill_table(a->items, a->width, a->firsts, a->found, *t);
+        fill_table(a->items, a->width, a->firsts, a->n_codes, *t);
     }
 }
 
@@ -213,7 +213,7 @@ static PyObject *codes(PyObject *self, PyObject *args) {
     Table table = {all_fits ? calloc(FIRST_SLOTS, sizeof(int32_t)) : NULL, FIRST_SLOTS - 1, &secret};
     while (table.slots && a.done < n && !stops) {
         Py_BEGIN_ALLOW_THREADS
-        number_some(&a, &table);
+        number_items_of(&a, &table);
         Py_END_ALLOW_THREADS
         stops = PyErr_CheckSignals();
     }
@@ -222,7 +222,7 @@ static PyObject *codes(PyObject *self, PyObject *args) {
     PyBuffer_Release(&items);
     PyBuffer_Release(&numbers);
     PyBuffer_Release(&firsts);
-    return stops ? NULL : has_room ? PyLong_FromLongLong(a.found) : refuse(all_fits);
+    return stops ? NULL : has_room ? PyLong_FromLongLong(a.n_codes) : refuse(all_fits);
 }
 
 #define MORE_DOORS \

@@ -1,7 +1,7 @@
-/* Where exactly a wide row is cut: the few labels that window.h leaves are decided by their exact scores. */
-#ifndef APTSET_DECIDING_H
-#define APTSET_DECIDING_H
-#include "window.h"
+/* Where exactly a wide row is cut: the few labels that bracket.h leaves are decided by their exact scores. */
+#ifndef APTSET_RESOLVE_H
+#define APTSET_RESOLVE_H
+#include "bracket.h"
 
 /* Exact mass of the labels above `high`, of which there are `count`. */
 INLINE int64_t mass_above(const Job *job, const void *row, int is_single, const float *rough, float high, int64_t count) {
@@ -32,7 +32,7 @@ typedef struct { double value[FEW]; int32_t column[FEW]; } Few; /* filled up wit
 
 /* Decide at most FEW labels with masses that differ, all at once, and put them in order into s.window; 0 where they are not of that kind. */
 INLINE int decide_few(const Job *job, const Loaded *row, double threshold, Front front, const Few *few, int64_t n, int64_t above, int proven_below,
-                      Scratch s, Decision *found) {
+                      Scratch s, Decision *decision) {
     const double *w = job->weights;
     Doubles lanes[FEW / LANES];
     Masks numbers, before[FEW / LANES] = {{0}};
@@ -49,8 +49,8 @@ INLINE int decide_few(const Job *job, const Loaded *row, double threshold, Front
             mass += is_above & grid_steps(few->value[k]);
         }
         Doubles beyond = __builtin_convertvector(before[v] + front.count + 1, Doubles) - w[FREE_RANKS];
-        Doubles late = where(beyond > 0.0, beyond - w[RANK_U] * row->u), total = (Doubles){0} + (double)row->total;
-        Doubles scores = MASS_SCORE(w, __builtin_convertvector(mass, Doubles), __builtin_convertvector(own, Doubles), total, late, row->u);
+        Doubles penalty = where(beyond > 0.0, beyond - w[RANK_U] * row->u), total = (Doubles){0} + (double)row->total;
+        Doubles scores = MASS_SCORE(w, __builtin_convertvector(mass, Doubles), __builtin_convertvector(own, Doubles), total, penalty, row->u);
         Masks is_in = is_there & (scores <= threshold);
         alone -= sum_of(is_there & (same == 1) & (own > 0));
         in -= sum_of(is_in);
@@ -59,7 +59,7 @@ INLINE int decide_few(const Job *job, const Loaded *row, double threshold, Front
     if (alone != n) return 0;
     for (int64_t k = 0; k < n; k++) s.window[((const int64_t *)before)[k]] = (Entry){(int64_t)bits_of(few->value[k]), few->column[k]};
     int proven = (in > 0 || front.count == 0) && (in < n || proven_below);
-    *found = (Decision){{front.pivot, front.count, in, proven}, n, above, through, 1};
+    *decision = (Decision){{front.pivot, front.count, in, proven}, n, above, through, 1};
     return 1;
 }
 #endif
@@ -82,9 +82,9 @@ INLINE Decision decide_window(const Job *job, const Loaded *row, double threshol
                               Scratch s) {
 #if defined(__AVX512F__)
     Few few = {{0}};
-    Decision found;
+    Decision decision;
     for (int64_t k = 0; k < n && k < FEW; k++) few.value[k] = from_bits((uint64_t)s.window[k].rank_bits), few.column[k] = (int32_t)s.window[k].column;
-    if (decide_few(job, row, threshold, front, &few, n, above, proven_below, s, &found)) return found;
+    if (decide_few(job, row, threshold, front, &few, n, above, proven_below, s, &decision)) return decision;
 #endif
     return decide_in_order(job, row, threshold, front, n, above, proven_below, s);
 }
@@ -115,12 +115,12 @@ INLINE Position find_cut(const Job *job, int is_single, const Loaded *row, doubl
     float low, largest = READS_IN_PLACE && is_single && top >= 0.0f ? top : load_rough(job, job->held, is_single, s.rough);
     Aim aim = aim_at(job, threshold);
     Front front = narrow_down(job, rough, largest, row, aim, &low);
-    Decision found = decide(job, is_single, row, threshold, next_float(low), front, 0, s);
-    if (found.cut.proven) return found.cut;
+    Decision decision = decide(job, is_single, row, threshold, next_float(low), front, 0, s);
+    if (decision.cut.proven) return decision.cut;
     /* The cut may lie right at an end of the window: look at one more label on each side, or decide again with them. Below, there may be
      * nothing at all, or only labels without mass, which score more than 1. */
     widen(rough, job->columns, &low, &front.pivot);
-    if (is_single && holds_beside(job, row, threshold, &found, low, front.pivot)) { found.cut.proven = 1; return found.cut; }
+    if (is_single && holds_beside(job, row, threshold, &decision, low, front.pivot)) { decision.cut.proven = 1; return decision.cut; }
     Searched whole = {rough, job->columns, {0}};
     front = front_of(job, &whole, front.pivot, row, aim.from_below);
     int zeros_are_out = job->weights[BEHIND] != 0.0 && threshold < 1.0;

@@ -5,9 +5,9 @@
  * farther from the threshold than they may be off. PLAIN says that a score is the mass above a label and a share of its own,
  * not below 0: then the mass up to p alone decides, in float32, and labels are counted now and then.
  */
-#ifndef APTSET_NARROWING_CUH
-#define APTSET_NARROWING_CUH
-#include "held.cuh"
+#ifndef APTSET_BRACKET_CUH
+#define APTSET_BRACKET_CUH
+#include "registers.cuh"
 
 #if ELEMENT == 2 || ELEMENT == 3
 #define MOST_LEFT 32 /* labels that are scored one by one: many are equal in short types */
@@ -90,9 +90,9 @@ DEVICE Value next_pivot(const Job &job, const Bracket &b, const Target &t, int r
 }
 
 /* `own` is what stands for itself in a score: of logits it is off, too, and so are the largest masses; no weight exceeds 1. */
-DEVICE double slack_of(float mass, float own, const Target &t, double near) {
+DEVICE double slack_of(float mass, float own, const Target &t, double closest) {
     double off = LOGITS ? (double)(mass + 2.0f * own + (ASKS ? 2.0f : 0.0f)) : (double)mass;
-    return (off * OFF_BY + OFF_GRID) * STEPS_PER_ONE * t.one_over_total + 0x1p-44 * (1.0 + fabs(near));
+    return (off * OFF_BY + OFF_GRID) * STEPS_PER_ONE * t.one_over_total + 0x1p-44 * (1.0 + fabs(closest));
 }
 /* Tells whether labels up to p are out, or those above p in; false where p is too near to tell. */
 #if PLAIN
@@ -115,27 +115,27 @@ DEVICE bool tells(const Job &job, Value p, const Look &look, const Target &t, bo
 #endif
 
 /* Look at the row for several values, until few labels are left between the ends. `p` is the one that `look` was for. Values that
- * are too near to tell lie from `near` to `far`, and are gone around. */
+ * are too near to tell lie from `closest` to `far`, and are gone around. */
 DEVICE Bracket narrow(const Job &job, const Held &held, const Target &t, bool is_open, Value p, Look look, Habit &habit, bool *slow) {
     Bracket b = {(Value)LEAST_MASS, (Value)2, {0.0f, 0.0f}, {(float)(t.of.total / STEPS_PER_ONE), (float)COLUMNS}, false, false};
-    Value near = (Value)4, far = (Value)0;
+    Value closest = (Value)4, far = (Value)0;
     bool rose = false, goes_on = is_open;
     int round = 1;
 #pragma unroll 1
     for (;; round++) {
-        bool is_out, is_told = tells(job, p, look, t, &is_out);
-        if (goes_on && !is_told) near = min(near, p), far = max(far, p), rose = !rose;
+        bool is_out, is_decided = tells(job, p, look, t, &is_out);
+        if (goes_on && !is_decided) closest = min(closest, p), far = max(far, p), rose = !rose;
         else if (goes_on && is_out) b.low = p, b.at_low = look, b.has_low = true, rose = false;
         else if (goes_on) b.high = p, b.at_high = look, b.has_high = rose = true;
         bool few = are_few(b);
         if (PLAIN && round == 1) few |= b.at_high.number - b.at_low.number <= MOST_LEFT;
-        else if (PLAIN && __any_sync(FULL, goes_on && !few && (round > 3 || !b.has_low || !is_told)))
+        else if (PLAIN && __any_sync(FULL, goes_on && !few && (round > 3 || !b.has_low || !is_decided)))
             few |= count_between(held, b.low, b.high) <= MOST_LEFT;
         goes_on = goes_on && !few;
         if (round == MOST_ROUNDS) *slow |= goes_on, goes_on = false;
         if (!__any_sync(FULL, goes_on)) break;
         p = next_pivot(job, b, t, round, rose, p, look.mass);
-        if (!is_told) p = rose ? middle_of(far, b.high) : middle_of(b.low, near);
+        if (!is_decided) p = rose ? middle_of(far, b.high) : middle_of(b.low, closest);
         if (goes_on && !(p > b.low && p < b.high)) *slow = true, goes_on = false; /* only equal ones are left */
         look = look_up_to(held, p, !PLAIN);
     }

@@ -1,7 +1,7 @@
 /* p-values m / d, rounded so that `p > alpha` decides like the sets for every level, read as the decimal it prints as: the
  * smallest double whose shortest decimal is not below the quotient. Twin of kernels/p_value_rounding.py, without its decimals. */
-#ifndef APTSET_QUOTIENTS_H
-#define APTSET_QUOTIENTS_H
+#ifndef APTSET_P_VALUE_ROUNDING_H
+#define APTSET_P_VALUE_ROUNDING_H
 #include <math.h>
 #include "row.h"
 

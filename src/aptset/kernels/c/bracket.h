@@ -1,8 +1,8 @@
 /* Where a wide row is cut, without sorting it. A set is a beginning of the order of its row, so the cut is searched among
  * the bits of the probabilities: rough sums in single floats narrow it down to a few labels, and their exact scores decide.
  * The labels on both sides of the cut are always among those few, so a rough sum that misleads is noticed. */
-#ifndef APTSET_WINDOW_H
-#define APTSET_WINDOW_H
+#ifndef APTSET_BRACKET_H
+#define APTSET_BRACKET_H
 #include "order.h"
 #include "vectors.h"
 #include <float.h>
@@ -47,14 +47,14 @@ INLINE float load_rough(const Job *job, const void *row, int is_single, float *r
 /* How the cut is searched. Near 1 a rough sum from the top would lose what the cut depends on: the labels below are summed up there, and
  * what is left of 1 is compared by its logarithm, roughly. */
 typedef struct { double threshold, place; int from_below, in_logs; } Aim;
-#define NEAR_ONE 0.95
+#define CLOSE_TO_ONE 0.95
 
 INLINE double place_of(double score, int in_logs) {
     return in_logs ? -(double)bits_of(score < 1.0 - 0x1p-52 ? 1.0 - score : 0x1p-52) : score;
 }
 INLINE Aim aim_at(const Job *job, double threshold) {
     const double *w = job->weights;
-    int from_below = threshold > NEAR_ONE, in_logs = from_below && w[ABOVE] > 0.0 && w[BEHIND] != 0.0 && w[TOP] == 0.0 && w[RANK] == 0.0;
+    int from_below = threshold > CLOSE_TO_ONE, in_logs = from_below && w[ABOVE] > 0.0 && w[BEHIND] != 0.0 && w[TOP] == 0.0 && w[RANK] == 0.0;
     return (Aim){threshold, place_of(threshold, in_logs), from_below, in_logs};
 }
 
@@ -191,16 +191,16 @@ INLINE uint32_t between(const int32_t *bits, int64_t left, int32_t low, int32_t 
     __m128i outside = _mm_or_si128(_mm_cmpgt_epi32(_mm_set1_epi32(low), x), _mm_cmpgt_epi32(x, _mm_set1_epi32(high)));
     return 0xFu & ~(uint32_t)_mm_movemask_ps((__m128)outside);
 #else
-    uint32_t found = 0;
-    for (int k = 0; k < SPAN; k++) found |= (uint32_t)(bits[k] >= low && bits[k] <= high) << k;
-    return found;
+    uint32_t inside = 0;
+    for (int k = 0; k < SPAN; k++) inside |= (uint32_t)(bits[k] >= low && bits[k] <= high) << k;
+    return inside;
 #endif
 }
 
 /* Collect the labels with low <= rough <= high, columns upward. First one bit a label, 64 in a word, then the words that are not empty: most
  * are, and a branch for each would be mispredicted. */
 #define WORDS 64 /* at a time */
-INLINE int64_t collect(const Job *job, const float *rough, float low, float high, Entry *found) {
+INLINE int64_t collect(const Job *job, const float *rough, float low, float high, Entry *entries) {
     const void *row = job->held;
     const int64_t spans = spans_of(job->columns), step = 64 / SPAN;
     uint64_t words[WORDS];
@@ -220,7 +220,7 @@ INLINE int64_t collect(const Job *job, const float *rough, float low, float high
             int64_t w = __builtin_ctzll(filled), start = first * SPAN + w * 64;
             for (uint64_t left = words[w]; left; left &= left - 1) {
                 int64_t column = start + __builtin_ctzll(left);
-                found[n++] = (Entry){(int64_t)bits_of(AS_DOUBLE(row, job->is_single, column)), column};
+                entries[n++] = (Entry){(int64_t)bits_of(AS_DOUBLE(row, job->is_single, column)), column};
             }
         }
     }

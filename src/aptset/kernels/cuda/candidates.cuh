@@ -1,7 +1,7 @@
 /* Which of the few labels between two ends are in. */
-#ifndef APTSET_SETTLING_CUH
-#define APTSET_SETTLING_CUH
-#include "narrowing.cuh"
+#ifndef APTSET_CANDIDATES_CUH
+#define APTSET_CANDIDATES_CUH
+#include "bracket.cuh"
 
 #define EACH_LEFT ((MOST_LEFT + LANES - 1) / LANES) /* that a lane scores */
 
@@ -79,13 +79,13 @@ struct Kept {
 
 /* The mass of the labels before one of those that are left, and its rank among them; tells whether it equals another. */
 DEVICE bool place_among(const Left &left, int c, double *above, float *rank) {
-    Value mine = order_of(left, c);
+    Value own_value = order_of(left, c);
     float alike = 0.0f;
 #pragma unroll
     for (int d = 0; d < MOST_LEFT; d++) {
         Value other = order_of(left, d);
-        if (other == mine) alike += 1.0f;
-        if (other > mine) *above += left.mass[d], *rank += 1.0f;
+        if (other == own_value) alike += 1.0f;
+        if (other > own_value) *above += left.mass[d], *rank += 1.0f;
     }
     return alike > 1.0f;
 }
@@ -163,12 +163,12 @@ template <bool TIED> DEVICE bool score_quickly(const Left &left, int count, cons
         int c = (int)WITHIN + k * LANES;
         is_in[k] = false;
         if (c >= count) continue;
-        float mine = order_of(left, c), above = 0.0f;
+        float own_value = order_of(left, c), above = 0.0f;
 #pragma unroll
         for (int d = 0; d < MOST_LEFT; d++) {
             float other = order_of(left, d);
-            bool is_before = other > mine;
-            if (TIED) is_before |= (other == mine) & (left.ties[d] < left.ties[c]);
+            bool is_before = other > own_value;
+            if (TIED) is_before |= (other == own_value) & (left.ties[d] < left.ties[c]);
             if (is_before) above += left.x[d], ranks++;
         }
         float gap = above + left.x[c] * t.share - room;

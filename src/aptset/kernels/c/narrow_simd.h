@@ -1,7 +1,7 @@
 /* Narrow rows, LANES of them in one vector: each lane is a row. Scores of every label come from one sorting network
  * over all lanes, without a branch; rows with equal masses, without mass somewhere or odd are left to the careful path. */
-#ifndef APTSET_TILE_H
-#define APTSET_TILE_H
+#ifndef APTSET_NARROW_SIMD_H
+#define APTSET_NARROW_SIMD_H
 #include "vectors.h"
 
 #define WIDEST_TILE 40 /* beyond this many labels the row-by-row path is quicker */
@@ -96,7 +96,7 @@ INLINE int64_t lane_group(const Job *job, int64_t start, int64_t n, Tile *t) {
     for (int64_t start = 0, count; start < (n) && (count = (n) - start < LANES ? (n) - start : LANES); start += LANES)
 
 typedef struct { Doubles total, u; } Whole;
-typedef struct { Doubles mine, above; Masks equal; } OneLabel; /* of each row: its probability, the mass above it, how many have as much */
+typedef struct { Doubles probability, above; Masks equal; } OneLabel; /* of each row: its probability, the mass above it, how many have as much */
 
 /* Totals and uniforms of the rows of a lane group, and where one label of each stands if that is asked for; `slow` where a row is odd or does
  * not sum to 1. (Masks are added up, not joined by "or": gcc 12 takes the latter apart lane by lane.) */
@@ -109,8 +109,8 @@ INLINE Whole whole_of_lanes(const Job *job, const Tile *t, int64_t v, OneLabel *
         total += mass;
         odd = note_odd(odd, x);
         if (label) {
-            label->above = add_where_greater(label->above, x, label->mine, mass);
-            label->equal = count_where_equal(label->equal, x, label->mine);
+            label->above = add_where_greater(label->above, x, label->probability, mass);
+            label->equal = count_where_equal(label->equal, x, label->probability);
         }
         if (!job->seeds) hash += hash_lanes(x, (WordVector){0} + job->column_keys[k]);
     }
@@ -168,10 +168,10 @@ static Masks score_lanes_fully(const Job *job, Tile *t, Whole whole, Masks slow)
     const double *w = job->weights;
     Doubles above = {0}, before = (Doubles){0} - 1.0, top = mass_of_key(t->key[0]), second = mass_of_key(t->key[1]);
     for (int64_t r = 0; r < job->columns; r++) {
-        Doubles own = mass_of_key(t->key[r]), late = {0};
-        if ((double)(r + 1) > w[FREE_RANKS]) late = ((double)(r + 1) - w[FREE_RANKS]) - w[RANK_U] * whole.u;
-        t->score[r] = r == 0 && w[FIRST] != 0.0 ? FIRST_SCORE(w, own, second, whole.total, late, whole.u)
-                                                : TOP_SCORE(w, above, own, top, whole.total, late, whole.u);
+        Doubles own = mass_of_key(t->key[r]), penalty = {0};
+        if ((double)(r + 1) > w[FREE_RANKS]) penalty = ((double)(r + 1) - w[FREE_RANKS]) - w[RANK_U] * whole.u;
+        t->score[r] = r == 0 && w[FIRST] != 0.0 ? FIRST_SCORE(w, own, second, whole.total, penalty, whole.u)
+                                                : TOP_SCORE(w, above, own, top, whole.total, penalty, whole.u);
         slow += own == before;
         slow += own == 0.0;
         above += own;
@@ -191,7 +191,7 @@ INLINE Masks score_lanes(const Job *job, Tile *t, int64_t v) {
     if (asks_for_top(job) || w[RANK_U] != 0.0) return score_lanes_fully(job, t, whole, slow);
     for (int64_t r = 0; r < job->columns; r++) {
         Doubles own = mass_of_key(t->key[r]);
-        t->score[r] = MASS_SCORE(w, above, own, whole.total, late_by(w, (double)(r + 1), 0.0), whole.u);
+        t->score[r] = MASS_SCORE(w, above, own, whole.total, rank_penalty(w, (double)(r + 1), 0.0), whole.u);
         slow += own == before;
         slow += own == 0.0;
         above += own;

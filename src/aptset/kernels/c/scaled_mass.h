@@ -1,8 +1,8 @@
 /* Scores that no order of masses decides: a label's own mass times a factor of its column, ordered labels, and where labels stand for any function. */
-#ifndef APTSET_OWN_MASS_H
-#define APTSET_OWN_MASS_H
-#include "cuts.h"
-#include "tile.h"
+#ifndef APTSET_SCALED_MASS_H
+#define APTSET_SCALED_MASS_H
+#include "membership.h"
+#include "narrow_simd.h"
 
 #define MASS_STEP 0x1p-51 /* of the grid of masses */
 

@@ -14,7 +14,7 @@ import aptset
 from aptset.kernels import blocks, engines
 from aptset.kernels.engines import compiled_engine
 from aptset.kernels.formula import Formula
-from aptset.kernels.membership import LateMembers, cut, in_order
+from aptset.kernels.membership import LazyMembers, cut, in_order
 from aptset.kernels.rows import Rows
 from aptset.scores import SCORES
 from rows_strategy import matrices
@@ -49,19 +49,19 @@ def wide(matrix):
     matrix=matrices(max_classes=4),
     name=st.sampled_from(NAMES),
     threshold=st.one_of(st.floats(0, 2), st.sampled_from([-1.0, 1.0, np.inf])),
-    at_least=st.integers(0, 1),
+    min_size=st.integers(0, 1),
 )
-def test_waiting_members_are_those_of_numpy_in_their_order(path, everything_waits, matrix, name, threshold, at_least):
+def test_waiting_members_are_those_of_numpy_in_their_order(path, everything_waits, matrix, name, threshold, min_size):
     matrix = wide(matrix)
     rows = Rows(matrix, Formula(SCORES[name]().weights), key=3, tolerance=0.05)
-    pointers, members = cut(rows, np.full((1, 1), threshold), at_least).at(0)
+    pointers, members = cut(rows, np.full((1, 1), threshold), min_size).at(0)
     chosen, engines.chosen = engines.chosen, engines.NUMPY
     try:
-        expected_pointers, expected = cut(rows, np.full((1, 1), threshold), at_least).at(0)
+        expected_pointers, expected = cut(rows, np.full((1, 1), threshold), min_size).at(0)
     finally:
         engines.chosen = chosen
     np.testing.assert_array_equal(pointers, expected_pointers)
-    if isinstance(members, LateMembers):
+    if isinstance(members, LazyMembers):
         loose = members.in_any_order()
         assert len(loose) == len(members) == len(expected)
         for start, stop in pairwise(pointers.tolist()):
@@ -90,7 +90,7 @@ def test_more_columns_than_two_bytes_hold(monkeypatch):
         matrix, Formula(SCORES["adaptive"]().weights), key=3, tolerance=0.05, seeds=np.arange(12, dtype=np.uint64)
     )
     pointers, members = cut(rows, np.full((1, 1), 0.9)).at(0)
-    assert isinstance(members, LateMembers)
+    assert isinstance(members, LazyMembers)
     monkeypatch.setattr(engines, "chosen", engines.NUMPY)
     expected_pointers, expected = cut(rows, np.full((1, 1), 0.9)).at(0)
     np.testing.assert_array_equal(pointers, expected_pointers)
@@ -112,7 +112,7 @@ def test_sizes_coverage_and_masks_put_nothing_in_order(monkeypatch):
         raise AssertionError("put in order")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LateMembers, "in_order", refuse)
+        patched.setattr(LazyMembers, "in_order", refuse)
         mask, covered, sizes = sets.mask, sets.covers(labels), sets.sizes
         judged = aptset.evaluate(sets, labels, alpha=0.2)
         named = sets.named_as(aptset.core.tables.make_table({"x": np.arange(250)}, "pandas"))

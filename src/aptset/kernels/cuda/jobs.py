@@ -1,0 +1,351 @@
+"""What kernels are started with: the arguments, how rows are divided among threads, and in which chunks they go."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections import deque
+from collections.abc import Callable
+from ctypes import c_int64, c_uint64, c_void_p
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from aptset.kernels.engines.interface import BLOCK_ROWS
+from aptset.kernels.formula import Weights
+from aptset.kernels.rowhash import column_keys
+
+_POINTER, _WHOLE, _DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+
+
+class Job(ctypes.Structure):
+    """Rows and all that their scores depend on."""
+
+    _fields_ = (
+        ("rows", _POINTER),
+        ("n", _WHOLE),
+        ("start", _WHOLE),
+        ("column_keys", _POINTER),
+        ("tolerance", _DOUBLE),
+        ("seeds", _POINTER),
+        ("u", _POINTER),
+        ("noted", _POINTER),
+        ("which", _POINTER),
+        ("count", _POINTER),
+        ("bad", _POINTER),
+        ("slow", _POINTER),
+        ("n_slow", _POINTER),
+        ("unlike", _POINTER),
+        ("weights", _DOUBLE * 16),
+    )
+
+
+class Wanted(ctypes.Structure):
+    """Where to cut, and where the flags or sizes go."""
+
+    _fields_ = (
+        ("thresholds", _POINTER),
+        ("per_row", _WHOLE),
+        ("min_size", _WHOLE),
+        ("flags", _POINTER),
+        ("sizes", _POINTER),
+        ("cutoffs", _POINTER),
+    )
+
+
+class Output(ctypes.Structure):
+    """What becomes of the scores of rows in order."""
+
+    _fields_ = (
+        ("scores", _POINTER),
+        ("flags", _POINTER),
+        ("thresholds", _POINTER),
+        ("n_thresholds", _WHOLE),
+        ("per_row", _WHOLE),
+        ("min_size", _WHOLE),
+        ("n_rows", _WHOLE),
+        ("sizes", _POINTER),
+        ("longest", _POINTER),
+        ("pointers", _POINTER),
+        ("members", _POINTER),
+        ("cutoffs", _POINTER),
+    )
+
+
+class OfCalibration(ctypes.Structure):
+    """Sorted calibration scores and where to look among them."""
+
+    _fields_ = tuple(
+        (name, _POINTER) for name in ("sorted", "offsets", "row_groups", "starts", "firsts", "low", "scale", "rounding")
+    )
+
+
+def pointer(tensor: Any, start: int = 0) -> int | None:
+    """Return where row ``start`` of a tensor lies in the memory of its device."""
+    return None if tensor is None else tensor.data_ptr() + start * tensor.stride(0) * tensor.element_size()
+
+
+def changed(structure: Any, **fields: Any) -> Any:
+    """Return a copy with other fields."""
+    copy = type(structure).from_buffer_copy(structure)
+    for name, value in fields.items():
+        setattr(copy, name, value)
+    return copy
+
+
+Defines = tuple[tuple[str, int], ...]  # what a program is compiled with
+
+BLOCK = 128  # threads
+WIDEST_HELD = 2048  # columns that fit the registers of a warp
+_LONGEST_IN_TILES = 4096  # bytes: few warps would have room for longer rows
+WIDEST_SORTED = 1024  # the same, with their places
+_ABOVE, _OWN, _OWN_U, _RANK, _TOP, _FIRST = 0, 1, 2, 5, 8, 10  # among the weights
+
+
+class Layout(NamedTuple):
+    """How a warp reads rows."""
+
+    columns: int
+    element: int
+    lanes: int
+    vector: int
+    piece: int
+    logits: bool = False
+
+    def defines(self, block: int = BLOCK) -> dict[str, int]:
+        """Return what a program is compiled with."""
+        return {name.upper(): int(value) for name, value in self._asdict().items()} | {"BLOCK": block}
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether a thread has a row."""
+        return self.lanes == 1
+
+    @property
+    def row_bytes(self) -> int:
+        """How long a row is."""
+        return self.columns * {0: 4, 1: 8}.get(self.element, 2)
+
+    @lru_cache(maxsize=1024)  # noqa: B019  # a layout is a few numbers
+    def tile_bytes(self, name: str) -> int:
+        """Return the shared memory of a block through which rows come to the kernels of a file; 0 where they do not."""
+        fits = self.lanes > 1 and self.element != 1 and self.row_bytes <= _LONGEST_IN_TILES
+        at_once = {"scores.cu": 2 if self.lanes == 32 else 1, "masks.cu": 1, "logit_scores.cu": 1}.get(name, 0)
+        return 2 * (BLOCK // self.lanes) * at_once * self.row_bytes if fits else 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a row fits the registers."""
+        return self.element != 1 and self.columns <= WIDEST_HELD
+
+    @property
+    def each(self) -> int:
+        """How many labels a lane has, as a power of two."""
+        at_a_time = self.lanes * self.vector
+        return max(8, 1 << (-(-self.columns // at_a_time) * self.vector - 1).bit_length())
+
+    @property
+    def is_sorted_in_registers(self) -> bool:
+        """Whether the labels of a row and their places fit the registers of its lanes."""
+        return self.element != 1 and not self.is_narrow and self.columns <= WIDEST_SORTED
+
+    @property
+    def has_buckets(self) -> bool:
+        """Whether the labels of a row are spread over buckets before they are put in order, as ``sorted.cu`` says."""
+        return self.lanes == 32 and self.each == 32
+
+
+def layout_of(values: Any, logits: bool = False) -> Layout:
+    """Return the layout for a matrix: 16 bytes a read where rows allow it, about 32 labels a lane."""
+    return _layout(values.shape[1], values.dtype, values.data_ptr() % 16, logits)
+
+
+@lru_cache(maxsize=1024)
+def _layout(columns: int, dtype: Any, beyond: int, logits: bool) -> Layout:
+    kinds = {"torch.float32": 0, "torch.float64": 1, "torch.float16": 2, "torch.bfloat16": 3}
+    size, lanes = dtype.itemsize, 1 if columns <= 16 else min(32, max(4, 1 << (columns - 1).bit_length() - 5))
+
+    def at_a_time(side_by_side: int) -> int:
+        fits = (v for v in (8, 4, 2, 1) if v * size <= 16 and beyond % (v * size) == 0)
+        return next(v for v in fits if side_by_side % v == 0)
+
+    return Layout(columns, kinds[str(dtype)], lanes, at_a_time(columns), at_a_time(32 // lanes * columns), logits)
+
+
+class _Kept(tuple[tuple[str, int], ...]):
+    """Definitions whose hash is worked out once: every start of a kernel asks for it."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+
+def defines_of(layout: Layout, job: Job, block: int = BLOCK, **more: int) -> Defines:
+    """Return what a program is compiled with: the form of the score is known then."""
+    return _defines(layout, bytes(job.weights), job.seeds is None, block, tuple(more.items()))
+
+
+@lru_cache(maxsize=4096)
+def _defines(layout: Layout, weights: bytes, hashes: bool, block: int, more: Defines) -> Defines:
+    w = struct.unpack("16d", weights)
+    asks, ranks = w[_TOP] != 0.0 or w[_FIRST] != 0.0, w[_RANK] != 0.0
+    plain = not asks and not ranks and w[_ABOVE] == 1.0 and min(w[_OWN], w[_OWN] + w[_OWN_U]) >= 0.0
+    form = {"ASKS": int(asks), "RANKS": int(ranks), "PLAIN": int(plain), "HASHES": int(hashes)}
+    return _Kept(sorted((layout.defines(block) | form | dict(more)).items()))
+
+
+def room_bytes(columns: int) -> int:
+    """Return the shared memory in which the warps of a block make softmaxes, as ``exact_fallback.cuh`` says."""
+    return BLOCK // 32 * 8 * (columns + columns // 2)
+
+
+def folds_of(columns: int) -> int:
+    """Return how often a row is halved until 32 lanes have it, as ``logit_scores.cu`` says."""
+    return next(n for n in range(64) if columns >> n <= 32)
+
+
+MOST_NOTED = 60 * 2**20  # bytes, of what is noted of rows while they are worked on
+
+
+class Starts(Protocol):
+    """What starts kernels: a device, or what stands for it in tests."""
+
+    multiprocessors: int
+
+    def run(
+        self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any
+    ) -> None:
+        """Start a kernel."""
+        ...
+
+
+class Chunk(NamedTuple):
+    """Where some rows start."""
+
+    start: int
+
+
+def over_chunks(
+    starts: Starts,
+    rows: Any,
+    work: Callable[[Chunk, Job], None],
+    careful: Callable[[Chunk, Job], None] | None = None,
+    seeds: Any = None,
+    *,
+    again: bool = True,
+) -> Counters:
+    """Run work on chunks of rows, on the copies again, then what was left; count copies, tell the first bad row.
+
+    Seeds are noted in ``seeds``, if they are there. Without ``again`` copies are among what was left. Of logits the
+    first bad row comes with a number that stays 0 where all rows are ones of probabilities.
+    """
+    torch, values = torch_module(), rows.probabilities
+    hashes, n = rows.seeds is None, values.shape[0]
+    of_row = 12 if seeds is None else 4  # bytes: a seed, a place among the copies
+    step = max(1, MOST_NOTED // (of_row + (0 if careful is None else 8)) // BLOCK_ROWS) * BLOCK_ROWS
+    most, n_chunks = min(n, step), -(-n // step)
+    if n_chunks == 1 and isinstance(rows.key, int):
+        counters = _fresh_counters(values.device)
+        keys = prepare(starts, rows.key, values)
+    else:
+        whole = torch.empty((1 + n_chunks, 2), dtype=torch.int64, device=values.device)
+        counters, keys = Counters(whole, whole[0]), prepare(starts, rows.key, values, whole)
+    room = (most if hashes and seeds is None else 0, -(-most // 2) if hashes else 0, 0 if careful is None else most)
+    memory = torch.empty(sum(room), dtype=torch.int64, device=values.device)
+    noted, first = memory.data_ptr(), counters.every.data_ptr()
+    which = noted + 8 * room[0]
+    job = changed(_job_of(rows.weights), column_keys=keys.data_ptr(), tolerance=rows.tolerance, bad=first)
+    job.unlike, job.slow = first + 8, which + 8 * room[1]
+    for number, start in enumerate(range(0, n, step)):
+        size, of_chunk, chunk = min(step, n - start), first + 16 * (1 + number), Chunk(start)
+        job.rows, job.n, job.start, job.u = pointer(values, start), size, start, pointer(rows.u, start)
+        job.n_slow, job.seeds = of_chunk + 8, pointer(rows.seeds, start)
+        job.noted = (noted if seeds is None else pointer(seeds, start)) if hashes else None
+        work(chunk, job)
+        if hashes and size > 1:
+            first_block = c_uint64((rows.first_row + start) // BLOCK_ROWS)
+            arguments = (c_void_p(job.noted), c_int64(size), first_block, c_uint64(rows.side))
+            blocks = -(-size // BLOCK_ROWS)
+            starts.run("copies.cu", (), "find_copies", blocks, 512, 0, *arguments, c_void_p(which), c_void_p(of_chunk))
+            of_copies = changed(job, which=which, seeds=job.noted, count=of_chunk, noted=None)
+            if again:
+                work(chunk, of_copies)
+        if careful is not None:  # by now every seed is known
+            is_copied = hashes and size > 1
+            careful(chunk, job if not is_copied else changed(of_copies, which=None) if again else of_copies)
+    return counters if rows.logits else Counters(counters.every, counters.bad[0])
+
+
+class Counters(NamedTuple):
+    """What kernels count: ``every`` has the first bad row, of logits whether one is none of probabilities, and copies.
+
+    A line of ``every`` for the first bad row, then one for each chunk. ``bad`` is what the host looks at.
+    """
+
+    every: Any
+    bad: Any
+
+    @property
+    def n_copies(self) -> Any:
+        """How many rows are copies of others."""
+        return self.every[1, 0] if self.every.shape[0] == 2 else self.every[1:, 0].sum()
+
+
+@lru_cache(maxsize=64)
+def _job_of(weights: Weights) -> Job:
+    """Return a job that knows the weights alone."""
+    job = Job()
+    job.weights = weights.as_tuple
+    return job
+
+
+def torch_module() -> Any:
+    """Return torch, which is imported only when it is needed."""
+    import torch
+
+    return torch
+
+
+_AT_A_TIME = 256
+_COUNTERS: dict[tuple[Any, int], deque[Counters]] = {}  # by the device and the stream that set them
+
+
+def _fresh_counters(device: Any) -> Counters:
+    """Return the counters of one chunk, which were set with many others: most calls start a kernel less."""
+    torch = torch_module()
+    stream = torch._C._cuda_getCurrentRawStream(device.index or 0) if device.type == "cuda" else 0
+    waiting = _COUNTERS.setdefault((device, stream), deque())
+    try:
+        return waiting.popleft()
+    except IndexError:
+        several = torch.zeros((_AT_A_TIME, 2, 2), dtype=torch.int64, device=device)
+        several[:, 0, 0] = -1
+        waiting.extend(map(Counters, several.unbind(0), several[:, 0].unbind(0)))
+        return waiting.popleft()
+
+
+def prepare(starts: Starts, key: Any, values: Any, counters: Any = None) -> Any:
+    """Return the secrets of the columns, and set the counters: no row is bad, none is a copy, none was left.
+
+    A key that is a tensor lies on the device, and stays there: nobody waits for it.
+    """
+    is_known, n_counters = isinstance(key, int), 0 if counters is None else counters.numel()
+    if is_known:
+        keys = _kept_keys(key, int(values.shape[1]), str(values.device))
+    else:
+        keys = values.new_empty(values.shape[1], dtype=torch_module().int64)
+    n_keys = 0 if is_known else len(keys)
+    if n_keys or n_counters:
+        of_key = (c_void_p(None if is_known else key.data_ptr()), c_void_p(keys.data_ptr()), c_int64(n_keys))
+        arguments = (*of_key, c_void_p(pointer(counters)), c_int64(n_counters))
+        starts.run("copies.cu", (), "prepare", -(-max(n_counters, n_keys) // 256), 256, 0, *arguments)
+    return keys
+
+
+@lru_cache(maxsize=16)
+def _kept_keys(key: int, n_columns: int, device: str) -> Any:
+    return torch_module().tensor(column_keys(key, n_columns).view(np.int64), device=device)
