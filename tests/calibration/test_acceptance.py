@@ -3,6 +3,7 @@
 import json
 import warnings
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -417,3 +418,40 @@ def test_the_rate_on_stored_scores_is_within_four_standard_errors_of_the_error(n
     assert shares.mean() > 0.8 * error
     if (name, error) == ("imagenet", 0.1):  # the share of right guesses that is acted on
         assert abs((acted * (1 - shares)).mean() - 0.80) < 0.02
+
+
+def test_groups_that_would_not_be_looked_at_are_refused():
+    for accept in (RULE.accept, RULE.threshold(0.1).accept):
+        with pytest.raises(ValueError, match="groups must be left out"):
+            accept(P[NEW], groups=["north", "south"] * 500)
+        with pytest.raises(ValueError, match="guesses must have one entry per row"):
+            accept(P[NEW], guesses=["bee"])
+
+
+def test_guesses_of_ones_own_come_again_with_new_rows(tmp_path):
+    """The most likely label is not the guess that was learned: nothing may go by it."""
+    own = np.where(P.max(axis=1) < 0.6, "bee", CLASSES[P.argmax(axis=1)])
+    rule = aptset.learn_acceptance(P[OLD], Y[OLD], guesses=own[OLD], classes=CLASSES, random_state=0)
+    rule.save(tmp_path / "rows.aptset")
+    for each in (rule, aptset.load(tmp_path / "rows.aptset")):
+        for accept in (partial(each.accept, error={"bee": 0.5}), each.threshold({"bee": 0.5}).accept):
+            with pytest.raises(ValueError, match="guesses must be passed"):
+                accept(P[NEW])
+            assert set(own[NEW][accept(P[NEW], guesses=own[NEW])]) == {"bee"}
+            with pytest.raises(ValueError, match="guesses must be among the classes"):
+                accept(P[NEW], guesses=P[NEW].argmax(axis=1))
+    with pytest.raises(ValueError, match="differs in groups and guesses"):
+        RULE.merge(rule)
+    with pytest.raises(ValueError, match="guesses must be among the classes"):
+        aptset.learn_acceptance(P[:2], wrong=[0, 1], guesses=["bee", "wolf"], classes=CLASSES)
+
+
+def test_rows_of_unknown_groups_are_left_to_a_person_in_words():
+    rule = aptset.learn_acceptance(P[OLD], Y[OLD], classes=CLASSES, groups=np.arange(2000) % 2, random_state=0)
+    with pytest.warns(UserWarning, match="none of the groups .* every row is left to a person"):
+        assert not rule.accept(P[NEW], 0.1, groups=(np.arange(1000) % 2).astype(str)).any()
+
+
+def test_an_error_that_no_number_of_rows_can_show_is_no_crash():
+    with pytest.warns(UserWarning, match="no row can be decided"):
+        assert RULE.threshold(5e-324).rows == 0

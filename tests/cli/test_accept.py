@@ -143,3 +143,84 @@ def test_one_row_is_answered_with_the_way_out(files):
     asked = [files / "one.csv", "-c", rows, "--prefix", "p_", "-o", files / "out.csv"]
     assert "pass --assurance 0.9" in run("accept", *asked, "--error", 0.05, code=1).stderr
     run("accept", *asked, "--error", 0.05, "--assurance", 0.9)
+
+
+def test_rows_without_a_label_are_left_out_and_counted(files):
+    """Groups, clusters and ids of these rows go with them; rows that are left over give the same artefact."""
+    old = pd.read_csv(files / "old.csv").assign(patient=np.arange(1000) // 4, number=np.arange(1000))
+    old.loc[::5, "y"] = None
+    old.to_csv(files / "holes.csv", index=False)
+    old[old.y.notna()].to_csv(files / "whole.csv", index=False)
+    for more in (["--accept"], ["--cluster", "patient"], ["--groups", "region,label"], ["--conformity", "auto"]):
+        options = ["--label", "y", "--prefix", "p_", "--id", "number", *more]
+        missing = run("calibrate", files / "holes.csv", *options, "-o", files / "holes.aptset", code=1)
+        assert "Pass --skip-unlabelled" in missing.stderr
+        done = run("calibrate", files / "holes.csv", *options, "--skip-unlabelled", "-o", files / "holes.aptset")
+        assert "Rows without a label that were left out: 200." in done.stdout
+        run("calibrate", files / "whole.csv", *options, "-o", files / "whole.aptset")
+        one, other = (aptset.load(files / f"{name}.aptset") for name in ("holes", "whole"))
+        if more == ["--accept"]:
+            assert one.confidences.tolist() == other.confidences.tolist()
+        else:
+            assert one.scores.tolist() == other.scores.tolist()
+            assert one.ranks(0.1) == other.ranks(0.1)
+    old.assign(y=None).to_csv(files / "none.csv", index=False)
+    nothing = ["calibrate", files / "none.csv", "--label", "y", "--prefix", "p_", "--skip-unlabelled"]
+    assert "at least one row with a label" in run(*nothing, "-o", files / "none.aptset", code=1).stderr
+
+
+def test_clusters_that_are_numbers_are_no_probabilities(files):
+    old = pd.read_csv(files / "old.csv").rename(columns=lambda name: name.removeprefix("p_"))
+    old.assign(patient=np.arange(1000) // 4).to_csv(files / "numbers.csv", index=False)
+    options = ["--label", "y", "--cluster", "patient", "-o", files / "numbers.aptset"]
+    assert "1,000 rows of 250 patients, 3 classes" in run("calibrate", files / "numbers.csv", *options).stdout
+
+
+@pytest.mark.parametrize("prefix", [[], ["--prefix", "p_"]])
+def test_no_rows_in_give_no_rows_out(files, prefix):
+    """A file without rows does not show which columns hold numbers: the classes say it."""
+    change = {} if prefix else {f"p_{name}": name for name in CLASSES}
+    for name in ("old", "new"):
+        pd.read_csv(files / f"{name}.csv").rename(columns=change).to_csv(files / f"{name}.csv", index=False)
+    pd.read_csv(files / "new.csv")[:0].to_csv(files / "none.csv", index=False)
+    for command, more, added in (("accept", ["--accept"], ["act", "guess"]), ("predict", [], ["size", "set"])):
+        made = files / f"{command}.aptset"
+        run("calibrate", files / "old.csv", "--label", "y", *prefix, *more, "-o", made)
+        for out in ("none.parquet", "none_of_them.csv"):
+            run(command, files / "none.csv", "-c", made, *prefix, "-o", files / out)
+            read = pd.read_csv if out.endswith(".csv") else pd.read_parquet
+            assert (list(read(files / out).columns), len(read(files / out))) == (["region", *added], 0)
+
+
+def test_normalize_is_heard_and_a_second_table_is_not_left_out_in_silence(files):
+    new = pd.read_csv(files / "new.csv")
+    new.assign(**{f"p_{name}": 2 * new[f"p_{name}"] for name in CLASSES}).to_csv(files / "twice.csv", index=False)
+    asked = ["-c", learned(files), "--prefix", "p_", "--error", "0.1", "-o"]
+    assert "--normalize" in run("accept", files / "twice.csv", *asked, files / "twice_made.csv", code=1).stderr
+    run("accept", files / "twice.csv", "--normalize", *asked, files / "twice_made.csv")
+    run("accept", files / "new.csv", *asked, files / "made.csv")
+    assert (files / "twice_made.csv").read_bytes() == (files / "made.csv").read_bytes()
+    (files / "results").mkdir()
+    two = run("accept", files / "new.csv", files / "old.csv", "-c", files / "results", "--error", "0.1", code=2)
+    assert "A table is one FILE; got 2." in two.stderr
+    assert "nowhere: no such folder." in run("accept", files / "new.csv", "-c", "nowhere", code=1).stderr
+
+
+def test_errors_of_labels_that_are_numbers(files):
+    """Options are texts; the labels of the run are whole numbers."""
+    X = generator.normal(size=(900, 2)).round(6)
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(y=(X[:, 0] + generator.normal(size=900) / 9 > 0).astype(int))
+    table.to_csv(files / "rows.csv", index=False)
+    run("run", files / "rows.csv", "--target", "y", "--error", "1=0.2", "--out", files / "results")
+    for made in (files / "results" / "decisions.parquet", files / "decided.parquet"):
+        if not made.exists():
+            run("accept", files / "rows.csv", "-c", files / "results", "--error", "1=0.2", "-o", made)
+        decided = pd.read_parquet(made)
+        assert set(decided.guess[decided.act]) == {"1"}
+    rule = aptset.learn_acceptance(P[:1000], P[:1000].argmax(axis=1), random_state=0)
+    rule.save(files / "numbers.aptset")
+    numbers = pd.DataFrame(P[1000:], columns=["0", "1", "2"])
+    numbers.to_csv(files / "numbers.csv", index=False)
+    run("accept", files / "numbers.csv", "-c", files / "numbers.aptset", "--error", "2=0.1", "-o", files / "two.csv")
+    two = pd.read_csv(files / "two.csv")
+    assert set(two.guess[two.act]) == {2}

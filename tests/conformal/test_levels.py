@@ -318,6 +318,28 @@ def test_cells_merge_save_load_and_never_seen(tmp_path):
         whole.predict_set(NEW)
 
 
+@pytest.mark.parametrize("by_label", ["label", aptset.LabelBands({"benign": 0, "other": 0, "malignant": 1})])
+def test_cells_merge_though_shards_have_other_groups(by_label):
+    """Groups of rows come in another order, or not at all, in each shard; labels are the same in all."""
+    regions = np.repeat(["east", "north", "south"], 300)
+    shards = [
+        aptset.calibrate(
+            P[part], Y[part], classes=LABELS, groups=(regions[part], by_label), random_state=0, ids=np.arange(900)[part]
+        )
+        for part in (slice(500, 900), slice(200, 500), slice(0, 200))
+    ]
+    whole = calibrated((regions, by_label), ids=np.arange(900))
+    merged = shards[0].merge(shards[1]).merge(shards[2])
+    assert merged.ranks(0.1) == whole.ranks(0.1)
+    new = {"groups": np.array(["east", "north", "south"])[np.arange(300) % 3], "ids": np.arange(1000, 1300)}
+    np.testing.assert_array_equal(merged.p_values(NEW, **new), whole.p_values(NEW, **new))
+    of_numbers = aptset.calibrate(
+        P, Y, classes=LABELS, groups=([1] * 900, by_label), random_state=0, ids=np.arange(900)
+    )
+    with pytest.raises(ValueError, match="kind of names of groups"):
+        merged.merge(of_numbers)
+
+
 def test_cells_of_groups_and_bands_with_folds_and_weights():
     bands = aptset.LabelBands({"benign": "calm", "other": "calm", "malignant": "urgent"})
     folds = aptset.calibrate_cv(P, Y, np.arange(900) % 3, classes=LABELS, groups=(REGIONS, bands), random_state=0)

@@ -177,3 +177,20 @@ def test_asked_rows_of_cifar_are_covered_where_plain_sets_miss_them():
         plain.append(classifier.predict_set(X[new], 0.1).covers(y[new])[asked].mean())
     assert abs(np.mean(ours) - 0.900) < 0.02
     assert abs(np.mean(plain) - 0.843) < 0.02
+
+
+def test_levels_and_assurance_of_the_constructor_hold_for_asked_rows():
+    """A label of its own level is in a set where it is in the sets at that level; assured sets hold the plain ones."""
+    alpha = {0: 0.3, 1: 0.1, 2: 0.2, 3: 0.1}
+    classifier = fitted(P, Y, groups="label", alpha=alpha)
+    frame = classifier.act_or_ask(NEW, error=0.05)
+    asked = ~frame.act.to_numpy()
+    one_level = {level: classifier.act_or_ask(NEW, error=0.05, alpha=level)["set"] for level in set(alpha.values())}
+    for row in np.flatnonzero(asked)[:200]:
+        assert set(frame["set"][row]) == {label for label, level in alpha.items() if label in one_level[level][row]}
+    assert "holds the truth for 0.7 (0), 0.9 (1), 0.8 (2), 0.9 (3) of them." in frame.attrs["promise"]
+    plain, sure = (fitted(P, Y, assurance=given).act_or_ask(NEW, error=0.05) for given in (None, 0.99))
+    sizes = [each["set"].map(len)[asked] for each in (plain, sure)]
+    assert all(set(small) <= set(large) for small, large in zip(plain["set"][asked], sure["set"][asked], strict=True))
+    assert sizes[1].mean() > sizes[0].mean()
+    assert sure.attrs["promise"].endswith("for 0.9 of them, with 0.99 confidence.")

@@ -201,3 +201,11 @@ def test_command_line_takes_the_order(tmp_path):
     assert aptset.load(tmp_path / "cal.aptset").conformity.order == tuple(NAMES)
     wrong = run("calibrate", tmp_path / "rows.csv", *options, "--order", ",".join(NAMES), rc=2)
     assert "--order is for --conformity ordered" in wrong.output
+
+
+def test_what_has_no_order_gives_none():
+    """The order of a set of texts is another one in every process."""
+    for order in (set(NAMES.tolist()), frozenset(NAMES.tolist()), dict.fromkeys(NAMES.tolist()).keys() & set(NAMES)):
+        with pytest.raises(TypeError, match="order must be a list of all labels from low to high"):
+            Ordered(order=order)
+    assert Ordered(order=dict.fromkeys([3, 1, 2]).keys()).order == (3, 1, 2)

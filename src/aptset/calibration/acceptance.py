@@ -215,6 +215,7 @@ class Acceptance:
         """
         looked = look_at_new(self.reading, probabilities, confidence, None, logits)
         n_rows = len(looked.confidence)
+        self.reading.check_of_rows(guesses, groups, n_rows)
         if n_rows == 1:
             raise ValueError(
                 "accept must get a batch of rows; got one. Of a single row it would promise only that it is seldom "
@@ -339,7 +340,7 @@ class Acceptance:
         same = {
             "confidence": one.confidence == two.confidence,
             "classes": _equal(one.classes, two.classes),
-            "groups": one.by == two.by,
+            "groups and guesses": one.by == two.by,
             "key (random_state)": one.key == two.key,
             "where u comes from (u, ids)": one.chance.source == two.chance.source,
             "normalize": one.normalize == two.normalize,
@@ -387,7 +388,7 @@ class Acceptance:
         unknown = [name for name in error if name not in numbers]
         if unknown or not error:
             what = f"got {unknown[0]!r}" if unknown else "it is empty"
-            each = "predicted labels" if self.reading.by == "guess" else "groups"
+            each = "groups" if self.reading.by == "group" else "predicted labels"
             raise ValueError(f"error must have a number for some of the {each} {list(names)[:6]}; {what}.")
         return {numbers[name]: _exact(one, "error", "It is the share for each.") for name, one in error.items()}
 

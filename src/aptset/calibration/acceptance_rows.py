@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -22,7 +23,7 @@ from aptset.kernels.rowhash import Words, uniforms
 from aptset.kernels.rows import PREDICTION, Rows, hash_rows, own_seeds
 
 Confidence = str | Callable[[Any], Any]
-By = Literal["guess", "group", "none"]
+By = Literal["guess", "own guess", "group", "none"]  # the most likely label, or guesses that the caller passes
 OWN = "own"  # what a file says of confidences that were passed, or that a function made
 CONFIDENCES = ("largest", "margin")
 _BLOCK = 2**16
@@ -73,6 +74,14 @@ class Reading:
         source = self.confidence if confidence is None else confidence
         return source(probabilities) if callable(source) else source
 
+    def check_of_rows(self, guesses: Any, groups: Any, n_rows: int) -> None:
+        """Refuse guesses and groups that are not of these rows, and groups that would not be looked at."""
+        if groups is not None and self.by != "group":
+            raise ValueError("groups must be left out: the rule was learned without groups, and knows none.")
+        for name, values in (("guesses", guesses), ("groups", groups)):
+            if values is not None:
+                check_length(values, n_rows, name)
+
     def cells(self, looked: Looked, guesses: Any, groups: Any) -> NDArray[np.integer[Any]]:
         """Return the number of each new row's group, or that of its guess; -1 for one that was never seen."""
         n_rows = len(looked.confidence)
@@ -81,8 +90,8 @@ class Reading:
                 raise ValueError("groups must be passed with the new rows, since the rule was learned by group.")
             return _group_numbers(self.groups, groups, n_rows, "groups")
         if guesses is not None:
-            return _group_numbers(self.groups, guesses, n_rows, "guesses")
-        if looked.guesses is None:
+            return _guess_numbers(self.groups, guesses, self.classes, n_rows)
+        if self.by == "own guess" or looked.guesses is None:
             raise ValueError("guesses must be passed with the new rows, since error has a number for each guess.")
         return looked.guesses
 
@@ -235,13 +244,21 @@ def cells_of(
         if known is None:
             return "none", EVERYONE, None
         return "guess", Groups("row", tuple(known.tolist())), looked.guesses
-    name = "guesses" if groups is None else "groups"
+    if groups is None and known is not None:
+        by_label = Groups("row", tuple(known.tolist()))
+        return "own guess", by_label, _guess_numbers(by_label, guesses, known, n_rows)
     values = check_group_values(None, guesses if groups is None else groups, None, n_rows)
     if isinstance(values, Cells):
         raise TypeError("groups must not overlap: pass the one group of each row.")
-    by_name = Groups("row", tuple(known.tolist())) if name == "guesses" and known is not None else None
-    several = by_name or Groups.of(values, None, np.empty(0))
-    return "guess" if groups is None else "group", several, several.ids(values, n_rows)
+    several = Groups.of(values, None, np.empty(0))
+    return "own guess" if groups is None else "group", several, several.ids(values, n_rows)
+
+
+def _guess_numbers(groups: Groups, guesses: Any, classes: NDArray[Any] | None, n_rows: int) -> NDArray[np.integer[Any]]:
+    """Return the number of the guess of each row: its class where classes are known, and no other label is one."""
+    if classes is not None:
+        return check_labels(guesses, classes, n_rows, "guesses", "")
+    return _group_numbers(groups, guesses, n_rows, "guesses")
 
 
 def _group_numbers(known: Groups, given: Any, n_rows: int, name: str) -> NDArray[np.integer[Any]]:
@@ -249,4 +266,10 @@ def _group_numbers(known: Groups, given: Any, n_rows: int, name: str) -> NDArray
     check_length(given, n_rows, name)
     ids = known.ids(check_group_values(None, given, None, n_rows), n_rows)
     assert ids is not None
+    if ids.max(initial=-1) < 0:
+        warnings.warn(
+            f"none of the {name} of these rows came when the rule was learned (it knows {list(known.names)[:6]}): "
+            "every row is left to a person.",
+            stacklevel=4,
+        )
     return ids

@@ -255,7 +255,7 @@ def _check(one: Any, other: Any) -> None:
         "bands of labels": _bands_of(one) == _bands_of(other),
         "columns of groups": _columns_of(one) == _columns_of(other),
         "combine": getattr(one, "scheme", None) == getattr(other, "scheme", None),
-        "kind of names of groups": _may_be_equal(one.held_out.groups.names, other.held_out.groups.names),
+        "kind of names of groups": _may_be_equal(_names_of(one), _names_of(other)),
         "kind of names of folds": _may_be_equal(_folds_of(one), _folds_of(other)),
     }
     ours, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
@@ -272,7 +272,15 @@ def _same_clusters(one: Any, other: Any) -> bool:
 
 def _bands_of(calibration: Any) -> Any:
     groups = calibration.held_out.groups
-    return None if groups.bands is None else (groups.names, groups.bands)
+    bands = groups.names if groups.rows is None else [label for _, label in groups.names[: groups.n_by_label]]
+    return None if groups.bands is None else (list(bands), groups.bands)
+
+
+def _names_of(calibration: Any) -> Sequence[Any]:
+    """Return the names of groups; of cells that a group of rows and a label make, those of the groups of rows."""
+    groups = calibration.held_out.groups
+    names: Sequence[Any] = groups.names if groups.rows is None else groups.rows
+    return names
 
 
 def _columns_of(calibration: Any) -> Any:

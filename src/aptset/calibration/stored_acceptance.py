@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from aptset.calibration.acceptance import Acceptance
-from aptset.calibration.acceptance_rows import CONFIDENCES, OWN, Reading
+from aptset.calibration.acceptance_rows import CONFIDENCES, OWN, By, Reading
 from aptset.calibration.acceptance_threshold import ALL, AcceptanceThreshold, Level
 from aptset.calibration.storage import chance_facts
 from aptset.core.groups import EVERYONE, Groups
@@ -46,7 +46,7 @@ _READING = {
     "confidence": Field(str, "its confidence must be a known one", lambda name: name in (*CONFIDENCES, OWN)),
     "classes": Field(dict | None),
     "columns": Field(dict | None),
-    "by": Field(str, "its rows must go by guess, by group or by none", lambda by: by in ("guess", "group", "none")),
+    "by": Field(str, "its rows must go by guess, by group or by none", lambda by: by in get_args(By)),
     "names": Field(list, "its groups must have names", lambda names: len(names) > 0),
     "normalize": Field(bool),
     "key": Field(str, "its key must be a number of 64 bits", is_word),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from aptset import Acceptance, AcceptanceThreshold, learn_acceptance
 from aptset.arrow.formats import TableFile
-from aptset.cli.checks import check_flat_columns, check_same_classes, check_sets_file
+from aptset.cli.checks import check_flat_columns, check_same_classes, check_sets_file, shifted_rows
 from aptset.cli.files import ProbabilityFile
 from aptset.cli.probability_jobs import OnRows, all_rows, labelled_batches
 from aptset.core.files import as_utf8, atomic_path
 from aptset.core.store import stored_kind
 
 
-def learn_files(sources: Iterable[ProbabilityFile], on_rows: OnRows, **settings: Any) -> Acceptance:
-    """Learn on the rows of several files as if they stood in one."""
-    rows, of_rows, classes, logits = all_rows(labelled_batches(sources), on_rows)
+def learn_files(
+    sources: Iterable[ProbabilityFile], on_rows: OnRows, skipped: list[int] | None = None, **settings: Any
+) -> Acceptance:
+    """Learn on the rows of several files as if they stood in one; ``skipped`` is as in ``calibrate_files``."""
+    rows, of_rows, classes, logits = all_rows(labelled_batches(sources, None, skipped), on_rows)
     labels = of_rows.pop("labels")
     of_rows.pop("weights")
-    return learn_acceptance(np.concatenate(rows), labels, classes=classes, logits=logits, **of_rows, **settings)
+    with shifted_rows(Path("the files"), 0):
+        return learn_acceptance(np.concatenate(rows), labels, classes=classes, logits=logits, **of_rows, **settings)
 
 
 def load_rule(path: Path) -> Acceptance:
@@ -51,34 +56,54 @@ def accept_files(
     assurance: float | None,
     out: Path,
     on_rows: OnRows,
+    normalize: bool = False,
 ) -> dict[str, Any]:
     """Write which rows to act on, and the guess of each; all rows together are the batch."""
+    rule = replace(rule, reading=replace(rule.reading, normalize=normalize or rule.reading.normalize))
     names = [str(name) for name in (() if rule.reading.classes is None else rule.reading.classes.tolist())]
     matrices, tables, groups, ids, logits = [], [], list[Any](), list[Any](), False
-    for source in sources:
+    for each in sources:
+        source = each.for_classes(names)
         order = check_same_classes(source.path, source.classes(), names)
-        for batch in source.batches():
+        if source.file.rows == 0:
+            tables.append(pa.table({name: pa.array([], pa.null()) for name in source.other_columns()}))
+        for batch in source.batches(may_be_empty=True):
             matrices.append(batch.probabilities[:, order])
             tables.append(pa.table(batch.others))
             groups += batch.groups or []
             ids += batch.ids or []
             logits = source.logits
             on_rows(len(batch.probabilities))
-    matrix, of_groups = np.concatenate(matrices), groups or None
-    if assurance is None and len(matrix) == 1:
-        raise ValueError("a file of one row is no batch: pass --assurance 0.9 for rows that are decided one by one.")
-    if assurance is None:
-        act = rule.accept(matrix, error, groups=of_groups, logits=logits)
-        promise = f"On average over batches at most {_shares(error)} of the rows acted on are wrong."
-    else:
-        threshold = rule.threshold(error, assurance)
-        act = threshold.accept(matrix, groups=of_groups, ids=ids or None, logits=logits)
-        promise = threshold.sentence()
+    matrix = np.concatenate(matrices) if matrices else np.empty((0, len(names)))
+    with shifted_rows(Path("the files"), 0):
+        act, promise = _decided(rule, matrix, error, assurance, groups or None, ids or None, logits)
     guess = [names[column] for column in matrix.argmax(axis=1).tolist()]
     others = pa.concat_tables(tables, promote_options="default")
     columns = dict(zip(others.column_names, others.columns, strict=True))
     write_decisions(out, columns, {"act": pa.array(act), "guess": pa.array(guess)}, names)
     return {"rows": len(act), "acted": int(act.sum()), "error": error, "assurance": assurance, "promise": promise}
+
+
+def _decided(
+    rule: Acceptance, matrix: NDArray[Any], error: Any, assurance: float | None, groups: Any, ids: Any, logits: bool
+) -> tuple[NDArray[np.bool_], str]:
+    """Return on which rows to act, and what is promised of them."""
+    error = errors_by_name(error, rule.reading.groups.names)
+    if not len(matrix):
+        return np.empty(0, dtype=np.bool_), "There is no row."
+    if assurance is not None:
+        threshold = rule.threshold(error, assurance)
+        return threshold.accept(matrix, groups=groups, ids=ids, logits=logits), threshold.sentence()
+    if len(matrix) == 1:
+        raise ValueError("one row is no batch: pass --assurance 0.9 for rows that are decided one by one.")
+    promise = f"On average over batches at most {_shares(error)} of the rows acted on are wrong."
+    return rule.accept(matrix, error, groups=groups, logits=logits), promise
+
+
+def errors_by_name(error: Any, names: Iterable[Any]) -> Any:
+    """Return the errors of labels or groups under the names that the rule has for them: options are texts."""
+    by_text = {str(name): name for name in names}
+    return {by_text.get(name, name): part for name, part in error.items()} if isinstance(error, dict) else error
 
 
 def accept_rows(
@@ -99,7 +124,7 @@ def accept_rows(
     rows = NewTable.of(file, facts, row_id, groups).whole()
     level = 0.9 if assurance is None else assurance
     options = {"groups": rows.groups, "ids": rows.ids, "assurance": level}
-    frame = classifier.act_or_ask(rows.features, error, alpha, **options)
+    frame = classifier.act_or_ask(rows.features, errors_by_name(error, classifier.classes_.tolist()), alpha, **options)
     write_decisions(out, rows.others, columns_of_decisions(frame), [str(name) for name in classifier.classes_.tolist()])
     done = {"rows": len(frame), "acted": int(frame["act"].sum()), "error": error, "assurance": level}
     return {**done, "promise": frame.attrs["promise"]}

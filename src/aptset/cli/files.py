@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ from aptset.cli.checks import (
     check_weight_column,
 )
 from aptset.core.files import as_utf8, atomic_path
-from aptset.core.labels import Coded
+from aptset.core.labels import Coded, coded_list
 
 # The matrix of some rows, their labels, the columns that travel along, and those that folders stand for.
 _Rows = tuple[NDArray[Any], Coded | None, dict[str, pa.Array], dict[str, pa.Array]]
@@ -62,12 +62,14 @@ class Batch(NamedTuple):
         if self.labels is None or None not in self.labels.values:
             return self
         rows = np.flatnonzero(np.array([label is not None for label in self.labels]))
-        by, ids = (
-            None if texts is None else [texts[row] for row in rows.tolist()] for texts in (self.groups, self.ids)
+        by, ids, clusters = (
+            None if texts is None else [texts[row] for row in rows.tolist()]
+            for texts in (self.groups, self.ids, self.clusters)
         )
         weights = None if self.weights is None else self.weights[rows]
         others = {name: column.take(pa.array(rows)) for name, column in self.others.items()}
-        return Batch(self.start, self.probabilities[rows], self.labels.some(rows), by, ids, weights, others)
+        labels = coded_list(self.labels.some(rows).in_full())  # among whose values none is missing
+        return Batch(self.start, self.probabilities[rows], labels, by, ids, weights, others, clusters)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class ProbabilityFile:
     """A file of probabilities with one column per class (or one matrix), read in batches.
 
     Columns of probabilities start with ``prefix``; without a prefix they are all columns of numbers. The label, the row
-    id, the group and the weight are never among them. The name of a column without its prefix is the class.
+    id, the group, the weight and the cluster are never among them. The name of a column without its prefix is the
+    class. A file without rows does not say which of its columns hold numbers: ``known`` are those that would.
     """
 
     file: TableFile
@@ -87,6 +90,13 @@ class ProbabilityFile:
     batch_rows: int = BATCH_ROWS
     weight: str | None = None
     cluster: str | None = None
+    known: tuple[str, ...] | None = None
+
+    def for_classes(self, names: Sequence[str]) -> ProbabilityFile:
+        """Return the file with columns of probabilities for these classes, where no row shows which they are."""
+        if self.file.rows != 0 or self.prefix is not None or isinstance(self.file, ArrayFile):
+            return self
+        return replace(self, known=tuple(name for name in self.file.names if name in set(names)))
 
     @property
     def path(self) -> Path:
@@ -150,7 +160,7 @@ class ProbabilityFile:
             yield matrix, labels, own, keys
 
     def _named_arrays(self, file: ArrayFile, n_rows: int) -> dict[str, NDArray[Any]]:
-        """Return the ids, the groups and the weights, which stand beside the matrix."""
+        """Return the ids, groups, weights and clusters, which stand beside the matrix."""
         names = [name for name in dict.fromkeys(self._beside) if name not in dict(file.keys)]
         arrays = file.arrays
         for name in names:
@@ -177,7 +187,7 @@ class ProbabilityFile:
     @property
     def _beside(self) -> list[str]:
         """The columns that say something about rows, and are no labels."""
-        return [name for name in (self.row_id, self.group, self.weight) if name is not None]
+        return [name for name in (self.row_id, self.group, self.weight, self.cluster) if name is not None]
 
     @cached_property
     def _probability_columns(self) -> list[str]:
@@ -190,6 +200,8 @@ class ProbabilityFile:
         if self.prefix is not None:
             columns = [name for name in own if name.startswith(self.prefix)]
             what = f"at least 2 columns that start with {self.prefix!r}"
+        elif self.known is not None:
+            columns, what = list(self.known), "a column of probabilities for each class"
         else:
             with self.file.errors():
                 kinds = zip(own, self.file.schema.types, strict=True)

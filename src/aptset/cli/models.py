@@ -278,7 +278,7 @@ def _of_acceptance(path: Path) -> dict[str, Any]:
 
     (facts, _), rule = OF_ACCEPTANCE.read(path), load_acceptance(path)
     known = {"n": rule.n, "n_wrong": rule.n_wrong} if isinstance(rule, Acceptance) else {"promise": rule.sentence()}
-    by = {"guess": "predicted label", "group": "group", "none": "none"}[facts["by"]]
+    by = {"guess": "predicted label", "own guess": "guess", "group": "group", "none": "none"}[facts["by"]]
     names = {"confidence": facts["confidence"], "by": by, "names": list(map(str, facts["names"]))}
     return {"file": str(path), **known, **names, **{name: facts[name] for name in ("library", "created", "format")}}
 

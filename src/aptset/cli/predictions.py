@@ -73,6 +73,7 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @NO_EMPTY
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the randomness of sets.")
 @click.option("--accept", is_flag=True, help="Keep what `aptset accept` needs, instead of what `predict` needs.")
+@SKIP_UNLABELLED
 @QUIET
 @AS_JSON
 def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **options: Any) -> None:
@@ -104,8 +105,9 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     conformity, bands = label_settings(options, quiet, one and one.file.rows)
     settings = {name: options[name] for name in ("normalize", "allow_empty")} | {"conformity": conformity}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
+    by_labels, skipped = bands or labels_in_groups(options["groups"]), _to_skip(options)
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
-        calibration = calibrate_files(sources, counter, bands or labels_in_groups(options["groups"]), **settings)
+        calibration = calibrate_files(sources, counter, by_labels, skipped, **settings)
     with target_of(out) as target:
         calibration.save(target)
     content, size = (
@@ -118,7 +120,22 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     if calibration.held_out.clusters is not None:
         content |= {"rows": calibration.rows, "promise_about": calibration.held_out.clusters.about}
         rows += f" of {calibration.n:,} {calibration.held_out.clusters.nouns}"
-    show(content, f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}", quiet, as_json)
+    words = f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}"
+    _show_learned(content, words, skipped, quiet, as_json)
+
+
+def _to_skip(options: dict[str, Any]) -> list[int] | None:
+    """Return where rows without a label are counted, if they are to be left out."""
+    return list[int]() if options["skip_unlabelled"] else None
+
+
+def _show_learned(content: dict[str, Any], words: str, skipped: list[int] | None, quiet: bool, as_json: bool) -> None:
+    """Say what was learned, and how many rows were left out."""
+    n_missing = sum(skipped or ())
+    if n_missing:
+        content |= {"unlabelled": n_missing}
+        words += f"\nRows without a label that were left out: {n_missing:,}."
+    show(content, words, quiet, as_json)
 
 
 def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, options: dict[str, Any]) -> None:
@@ -138,12 +155,14 @@ def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, opti
         )
     check_other_files([Path(out)], files_read(options, label))
     sources, one = sources_of(options, label, quiet)
+    settings, skipped = {"normalize": options["normalize"], "random_state": options["seed"]}, _to_skip(options)
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
-        rule = learn_files(sources, counter, normalize=options["normalize"], random_state=options["seed"])
+        rule = learn_files(sources, counter, skipped, **settings)
     with target_of(out) as target:
         rule.save(target)
     content = {"n": rule.n, "n_wrong": rule.n_wrong, "out": out}
-    show(content, f"Learned from {rule.n:,} rows, of which {rule.n_wrong:,} are wrong: {out}", quiet, as_json)
+    words = f"Learned from {rule.n:,} rows, of which {rule.n_wrong:,} are wrong: {out}"
+    _show_learned(content, words, skipped, quiet, as_json)
 
 
 @click.command()
@@ -192,21 +211,21 @@ def accept(
     from aptset.core.files import check_other_files
     from aptset.core.runner import counting
 
-    artefact, error = artefact_of(calibration), errors_of(errors)
+    artefact, error = check_artefact(artefact_of(calibration), calibration), errors_of(errors)
     refuse_other_options(artefact.is_dir())
     if not artefact.is_dir() and is_given("alpha"):
         raise click.UsageError("--alpha is for the folder of `aptset run`, which makes sets.")
     with to_standard_output(out) as target:
         check_other_files([target], [*files_read(options, label), calibration])
         if artefact.is_dir():
-            file = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
+            file = open_only(options["probs"], options["sep"], options["encoding"], quiet, artefact)
             names = {name: options[name] for name in ("row_id", "groups", "trust", "alpha")}
             done = accept_rows(file, artefact, error, assurance, target, **names)
         else:
             rule = load_rule(artefact)
             sources, one = sources_of(options, label, quiet)
             with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
-                done = accept_files(sources, rule, error, assurance, target, counter)
+                done = accept_files(sources, rule, error, assurance, target, counter, options["normalize"])
     show({**done, "out": out}, decided_in_words(done, out), quiet, as_json, err=out == "-")
 
 
@@ -363,7 +382,7 @@ def evaluate(
     dialect = {name: options[name] for name in ("sep", "encoding")}
     is_one = is_one_file(sets)
     files = [open_table(sets[0], **dialect, quiet=quiet)] if is_one else parts_of(sets, quiet, **dialect).files()
-    skipped = list[int]() if options["skip_unlabelled"] else None
+    skipped = _to_skip(options)
     evaluation = evaluate_files(files, label, alpha, options["groups"], is_one and not quiet, skipped, classes)
     show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
 

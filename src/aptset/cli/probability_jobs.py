@@ -101,8 +101,9 @@ def labelled_batches(
 
     With ``skipped`` rows without a label are left out, and their numbers in each batch are put there.
     """
+    n_labelled, path = 0, Path()
     for source in sources:
-        classes = source.classes()
+        classes, path = source.classes(), source.path
         wanted = classes if wanted is None else wanted
         order = None if classes == wanted else check_same_classes(source.path, classes, wanted)
         for batch in source.batches():
@@ -112,7 +113,12 @@ def labelled_batches(
                 n_rows, batch = len(batch.probabilities), batch.labelled()
                 skipped.append(n_rows - len(batch.probabilities))
             rows = batch.probabilities
+            n_labelled += len(rows)
+            if not len(rows):
+                continue
             yield source, batch if order is None else batch._replace(probabilities=rows[:, order]), wanted
+    if not n_labelled:
+        raise ValueError(f"{path} must have at least one row with a label; it has none.")
 
 
 def imported_score(name: str | Score) -> str | Score:
@@ -220,6 +226,7 @@ def predict_file(
     levels: list[Any] = [check_level(named_as(alpha, calibration), assurance) for alpha in alphas]
     check_weights_wanted(source, calibration)
     names = [str(name) for name in calibration.classes.tolist()]
+    source = source.for_classes(names)
     order = check_same_classes(source.path, source.classes(), names)
     labels, forms = calibration.classes.tolist(), forms_of(source.file, out, same_dialect, is_part)
     more = CONFIDENCE if confidence else ()

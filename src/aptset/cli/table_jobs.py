@@ -29,6 +29,7 @@ from aptset import (
 from aptset.arrow.formats import Dialect, TableFile
 from aptset.arrow.layout import as_texts
 from aptset.audits.dataset import check_test_share
+from aptset.cli.acceptance_jobs import columns_of_decisions, errors_by_name, write_decisions
 from aptset.cli.columns import Plan
 from aptset.cli.files import SetsWriter
 from aptset.cli.models import make_model, takes_raw_columns
@@ -247,8 +248,6 @@ class TableResult:
 
     def _write_decisions(self, folder: Path, others: dict[str, Any]) -> list[str]:
         """Write on which test rows to act, and return the name of the file."""
-        from aptset.cli.acceptance_jobs import columns_of_decisions, write_decisions
-
         assert self.decided is not None
         made, names = columns_of_decisions(self.decided.frame), [str(one) for one in self.classifier.classes_.tolist()]
         write_decisions(folder / DECIDED, others, made, names)
@@ -385,9 +384,8 @@ def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
     is_raw = classifier.estimator is model
     decided = None
     if settings.error is not None:
-        frame = classifier.act_or_ask(
-            X, settings.error, settings.alphas[0], groups=of_test, ids=test_ids, backend="pandas"
-        )
+        error = errors_by_name(settings.error, classifier.classes_.tolist())
+        frame = classifier.act_or_ask(X, error, settings.alphas[0], groups=of_test, ids=test_ids, backend="pandas")
         decided = Decided(frame, y, frame.attrs["promise"])
     measured = (sets, evaluations, test_of_coverage, test_ids, is_raw)
     return TableResult(classifier, rows, settings, target, test, *measured, file.dialect, decided)

@@ -205,4 +205,4 @@ def automatic(n: int, error: Fraction, delta: Fraction) -> Boundary:
 
 def rows_needed(error: Fraction, delta: Fraction) -> int:
     """Return the fewest rows of which, if none is wrong, any new row is let through: (1 - error)^n <= delta."""
-    return max(1, ceil(log(float(delta) / (1.0 + _ROUNDING)) / log1p(-float(error))))
+    return max(1, ceil(Fraction(log(float(delta) / (1.0 + _ROUNDING))) / Fraction(log1p(-float(error)))))

@@ -239,8 +239,8 @@ def columns_in_order(classes: NDArray[Any], order: Any, name: str) -> list[int]:
 
 
 def check_order(order: Any, name: str) -> tuple[Any, ...]:
-    """Return labels from low to high as plain values; refuse a text, and labels that come twice."""
-    if isinstance(order, str) or not hasattr(order, "__iter__"):
+    """Return labels from low to high as plain values; refuse a text, what has no order, and labels that come twice."""
+    if isinstance(order, str | set | frozenset) or not hasattr(order, "__iter__"):
         raise TypeError(f"{name} must be a list of all labels from low to high; got {order!r}.")
     labels = tuple(plain_value(label) for label in order)
     repeated = next((label for label, times in Counter(labels).items() if times > 1), None)

@@ -8,7 +8,6 @@ that the sets cover the truth of asked rows, and not only of rows on average (do
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from aptset.calibration.acceptance_rows import Reading
 from aptset.conformal.fold_scores import FoldScores, scores_of
 from aptset.conformal.measure import Measure
 from aptset.core.groups import Groups
+from aptset.core.levels import CellLevel, Level, alpha_of
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.randomization import fingerprint_of
 from aptset.core.store import Rules, Tensor, Tensors
@@ -112,6 +112,10 @@ def confidence_and_u(probabilities: NDArray[Any], seeds: Words) -> tuple[Floats,
     return probabilities.max(axis=1).astype(np.float64), uniforms(seeds ^ _TIES)
 
 
-def promise_in_words(threshold: AcceptanceThreshold, alpha: Fraction) -> str:
+def promise_in_words(threshold: AcceptanceThreshold, level: Level) -> str:
     """Say what is promised of rows that are acted on, and of those that are not."""
-    return f"{threshold.sentence()} The others come with a set that holds the truth for {float(1 - alpha):.4g} of them."
+    alpha, sure = alpha_of(level), level.assurance if isinstance(level, CellLevel) else None
+    each = {"": alpha} if isinstance(alpha, float) else {f" ({name})": of_name for name, of_name in alpha.items()}
+    shares = ", ".join(f"{1 - of_name:.4g}{whose}" for whose, of_name in each.items())
+    confidence = "" if sure is None else f", with {sure.confidence:g} confidence"
+    return f"{threshold.sentence()} The others come with a set that holds the truth for {shares} of them{confidence}."

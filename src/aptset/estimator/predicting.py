@@ -25,7 +25,6 @@ from aptset.core.labels import as_labels, check_length, columns_of
 from aptset.core.levels import Assurance, CellLevel, Level, alpha_of, check_alphas, check_level
 from aptset.core.randomization import NewU
 from aptset.core.tables import Backend, html_note, library_of, make_table
-from aptset.core.validate import check_alpha
 from aptset.estimator.checks import are_things
 from aptset.estimator.decisions import Decisions, promise_in_words
 from aptset.estimator.fitted import Fitted
@@ -383,7 +382,7 @@ class Answering(Conventions):
         self,
         X: Any,
         error: float | Mapping[Any, float] = 0.05,
-        alpha: float | None = None,
+        alpha: float | Mapping[Any, float] | None = None,
         *,
         assurance: float = 0.9,
         groups: Any = None,
@@ -406,8 +405,8 @@ class Answering(Conventions):
         error : float, or mapping from label to float, default=0.05
             The share of wrong rows that is allowed among those that are acted on; a mapping has one for each predicted
             label, and rows with other guesses are asked about.
-        alpha : float, optional
-            The level of the sets, by default the one of the constructor.
+        alpha : float, or mapping from label or group to float, optional
+            The level of the sets, by default the one of the constructor, whose ``assurance`` is that of the sets.
         assurance : float, default=0.9
             The probability, over calibrations, that the error is kept.
         groups, u, ids
@@ -427,7 +426,7 @@ class Answering(Conventions):
         >>> list(frame.columns), float(frame.act.mean().round(2))
         (['act', 'guess', 'set'], 0.93)
         """
-        fitted, asked = self._fitted(), check_alpha(self.alpha if alpha is None else alpha)
+        fitted, asked = self._fitted(), self._asked_one(alpha, None)
         (level,) = self._levels([asked], fitted.promises)
         decisions = check_decisions(fitted)
         threshold = decisions.acceptance(fitted.rule, decisions.is_first).threshold(error, assurance)
