@@ -412,6 +412,16 @@ def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: 
     return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)
 
 
+def unseen_rows(pool: Pool, repetitions: int, seed: int) -> NDArray[np.intp]:
+    """Return the test rows of all splits whose label no training row of the split has."""
+    codes, rows = coded_list(pool.y.tolist()).codes, [np.zeros(0, dtype=np.intp)]
+    for number in range(repetitions):
+        train, test = RandomSplit(pool, "", None, number, seed).split()
+        in_training = np.bincount(codes[train], minlength=int(codes.max()) + 1) > 0
+        rows.append(test[~in_training[codes[test]]])
+    return np.concatenate(rows)
+
+
 def split_and_measure(
     candidates: dict[str, ConformalClassifier],
     pool: Pool,

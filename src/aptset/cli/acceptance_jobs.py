@@ -20,9 +20,11 @@ from aptset.core.files import as_utf8, atomic_path
 from aptset.core.store import stored_kind
 
 
-def learn_files(sources: Iterable[ProbabilityFile], on_rows: OnRows, **settings: Any) -> Acceptance:
-    """Learn on the rows of several files as if they stood in one."""
-    rows, of_rows, classes, logits = all_rows(labelled_batches(sources), on_rows)
+def learn_files(
+    sources: Iterable[ProbabilityFile], on_rows: OnRows, skipped: list[int] | None = None, **settings: Any
+) -> Acceptance:
+    """Learn on the rows of several files as if they stood in one; with ``skipped`` rows need no label."""
+    rows, of_rows, classes, logits = all_rows(labelled_batches(sources, None, skipped), on_rows)
     labels = of_rows.pop("labels")
     of_rows.pop("weights")
     return learn_acceptance(np.concatenate(rows), labels, classes=classes, logits=logits, **of_rows, **settings)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.arrow.formats import check_rows_present
 from aptset.core.labels import Coded
 from aptset.core.levels import check_level, shown_alpha
 
@@ -49,9 +50,14 @@ def check_distinct_columns(path: Path, names: list[str]) -> None:
 def check_one_model(path: Path, calibration: Any) -> Any:
     """Return a calibration that files can be asked with: a file holds what one model says."""
     if hasattr(calibration, "folds"):
+        way_out = (
+            "Make one with `aptset run --calibration split`."
+            if path.is_dir()
+            else "Load it in Python: aptset.load(path).predict_set([probabilities of fold 1, of fold 2, ...])."
+        )
         raise ValueError(
-            f"{path} must be the calibration of one model; it has {len(calibration.folds)} folds, and each row needs "
-            "the probabilities of all their models. Use it in Python: aptset.load(...).predict_set([of each fold])."
+            f"{path} must hold the calibration of one model for this command; it holds {len(calibration.folds)} folds, "
+            f"each with a model of its own. {way_out}"
         )
     return calibration
 
@@ -185,12 +191,17 @@ def check_same_classes(path: Path, classes: list[str], wanted: list[str]) -> lis
 
 
 @contextmanager
-def shifted_rows(path: Path, start: int) -> Iterator[None]:
-    """Name the file, and count rows from its beginning instead of the batch's."""
+def shifted_rows(path: Path, start: int, numbers: Sequence[int] | None = None) -> Iterator[None]:
+    """Name the file, and count rows from its beginning instead of the batch's, which may have ``numbers`` only."""
     try:
         yield
     except (ValueError, TypeError) as error:
-        text = re.sub(r"\brow (\d+)", lambda match: f"row {int(match[1]) + start}", str(error))
+        places = dict(enumerate(numbers or ()))
+
+        def shifted(match: re.Match[str]) -> str:
+            return f"row {places.get(int(match[1]), int(match[1])) + start}"
+
+        text = re.sub(r"\brow (\d+)", shifted, str(error))
         text = text.replace("normalize=True", "--normalize").replace("logits=True", "--logits")
         raise ValueError(f"{path}: {text}") from error
 
@@ -298,7 +309,14 @@ def check_numbers_column(path: Path, column: str, texts: list[str | None], start
     return [int(text or 0) for text in texts]
 
 
+def check_some_labelled(path: Path, n_labelled: int, n_rows: int) -> None:
+    """Refuse a file in which no row has a label."""
+    check_rows_present(path, n_rows)
+    if not n_labelled:
+        raise ValueError(f"{path} must have rows with a label; it has {n_rows:,} rows, and none of them has one.")
+
+
 def about_skipped(n_missing: int, n_rows: int) -> str:
     """Say how many rows were left out since they have no label."""
-    verb = "row has" if n_missing == 1 else "rows have"
-    return f"{n_missing:,} of {n_rows:,} {verb} no label and {'is' if n_missing == 1 else 'are'} left out."
+    verbs = ("has", "is") if n_missing == 1 else ("have", "are")
+    return f"{n_missing:,} of {n_rows:,} rows {verbs[0]} no label and {verbs[1]} left out."

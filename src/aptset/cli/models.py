@@ -25,7 +25,7 @@ from aptset.conformal.guarantees import Promises
 from aptset.core.files import check_exists
 from aptset.core.store import stored_kind
 from aptset.estimator.storage import check_table, read_folder
-from aptset.estimator.stored_models import check_vouched, need_skops
+from aptset.estimator.stored_models import check_vouched, need_skops, packages_in
 from aptset.estimator.stored_trees import check_trees
 
 
@@ -292,17 +292,29 @@ def _of_folder(folder: Path) -> dict[str, Any]:
         "score": facts["score"],
         "alpha": facts["settings"].get("alpha"),
         "n": facts["n"],
+        **({} if facts.get("training_rows") is None else {"training_rows": facts["training_rows"][1]}),
         "models": facts["n_models"],
         "classes": facts["classes"]["values"],
         "groups": {"kind": facts["groups"]["kind"], "sizes": {}},
         "randomized": facts["randomized"],
         "target": table["target"],
         "columns": [column["name"] for column in table["columns"] if not column["left_out"]],
-        "versions": facts["versions"],
+        "versions": _versions(folder, facts),
         "library": facts["library"],
         "created": facts["created"],
         "format": facts["format"],
     }
+
+
+def _versions(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the versions of the libraries that the models use; earlier folders list others, too."""
+    path = folder / facts["models"]["name"]
+    try:
+        used = packages_in(str(path), path.read_bytes())
+    except (OSError, ValueError):  # which a load would refuse
+        return dict(facts["versions"])
+    boosters = {"xgboost", "lightgbm", "catboost"} - used
+    return {name: version for name, version in facts["versions"].items() if name not in boosters}
 
 
 def facts_in_words(facts: dict[str, Any]) -> str:

@@ -39,6 +39,7 @@ from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
 from aptset.cli.stores import location_of, refuse_changing_input
 from aptset.cli.tables import WAY_OF_DATES
 from aptset.core.dates import Way, read_times
+from aptset.metrics.evaluation import about_unknown
 
 _EXACT = 2.0**53  # whole numbers below are the same in every kind of column
 
@@ -116,7 +117,6 @@ def _counted(parts: Iterable[Outcomes], labels: Counter[Any]) -> Iterator[Outcom
 def _about_labels(labels: Counter[Any], classes: Sequence[Any], skipped: list[int] | None) -> list[str]:
     """Say how many rows have no label, and how many have one that the model does not know."""
     known, n_rows, n_skipped = {plain_label(str(one)) for one in classes}, sum(labels.values()), sum(skipped or [])
-    unknown = {label: count for label, count in labels.items() if label is not None and label not in known}
     said = (
         [
             f"{about_skipped(n_skipped, n_rows + n_skipped)} Where wrong guesses get their labels sooner, --mature is "
@@ -125,10 +125,7 @@ def _about_labels(labels: Counter[Any], classes: Sequence[Any], skipped: list[in
         if n_skipped
         else []
     )
-    if unknown:
-        named = ", ".join(map(repr, list(unknown)[:5]))
-        said.append(f"{sum(unknown.values()):,} of {n_rows:,} labels are unknown to the model: {named}.")
-    return said
+    return [*said, *about_unknown({label: n for label, n in labels.items() if label is not None}, known)]
 
 
 def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any] | None]:

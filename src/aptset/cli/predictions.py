@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from aptset.cli.inputs import (
     check_artefact,
     files_read,
     goes_to_folder,
+    is_called,
     is_one_file,
     open_only,
     open_table,
@@ -73,6 +74,7 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 @NO_EMPTY
 @click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of the randomness of sets.")
 @click.option("--accept", is_flag=True, help="Keep what `aptset accept` needs, instead of what `predict` needs.")
+@SKIP_UNLABELLED
 @QUIET
 @AS_JSON
 def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **options: Any) -> None:
@@ -104,8 +106,10 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     conformity, bands = label_settings(options, quiet, one and one.file.rows)
     settings = {name: options[name] for name in ("normalize", "allow_empty")} | {"conformity": conformity}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
+    settings["skipped"] = skipped = list[int]() if options["skip_unlabelled"] else None
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
-        calibration = calibrate_files(sources, counter, bands or labels_in_groups(options["groups"]), **settings)
+        counted = Counted(counter)
+        calibration = calibrate_files(sources, counted, bands or labels_in_groups(options["groups"]), **settings)
     with target_of(out) as target:
         calibration.save(target)
     content, size = (
@@ -118,7 +122,32 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     if calibration.held_out.clusters is not None:
         content |= {"rows": calibration.rows, "promise_about": calibration.held_out.clusters.about}
         rows += f" of {calibration.n:,} {calibration.held_out.clusters.nouns}"
-    show(content, f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}", quiet, as_json)
+    text = f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}"
+    show(*with_skipped(content, text, skipped, counted.rows), quiet, as_json)
+
+
+class Counted:
+    """Counts rows on the way to a bar."""
+
+    def __init__(self, counter: Callable[[int], None]) -> None:
+        self.counter, self.rows = counter, 0
+
+    def __call__(self, n_rows: int) -> None:
+        """Count some rows."""
+        self.rows += n_rows
+        self.counter(n_rows)
+
+
+def with_skipped(
+    content: dict[str, Any], text: str, skipped: list[int] | None, n_rows: int
+) -> tuple[dict[str, Any], str]:
+    """Add how many rows were left out, beside ``n_rows`` that were not, to what is printed."""
+    if not skipped or not sum(skipped):
+        return content, text
+    from aptset.cli.checks import about_skipped
+
+    said = about_skipped(sum(skipped), sum(skipped) + n_rows)
+    return {**content, "remarks": [said]}, f"{said}\n{text}"
 
 
 def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, options: dict[str, Any]) -> None:
@@ -139,11 +168,13 @@ def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, opti
     check_other_files([Path(out)], files_read(options, label))
     sources, one = sources_of(options, label, quiet)
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
-        rule = learn_files(sources, counter, normalize=options["normalize"], random_state=options["seed"])
+        skipped = list[int]() if options["skip_unlabelled"] else None
+        rule = learn_files(sources, counter, skipped, normalize=options["normalize"], random_state=options["seed"])
     with target_of(out) as target:
         rule.save(target)
     content = {"n": rule.n, "n_wrong": rule.n_wrong, "out": out}
-    show(content, f"Learned from {rule.n:,} rows, of which {rule.n_wrong:,} are wrong: {out}", quiet, as_json)
+    text = f"Learned from {rule.n:,} rows, of which {rule.n_wrong:,} are wrong: {out}"
+    show(*with_skipped(content, text, skipped, rule.n), quiet, as_json)
 
 
 @click.command()
@@ -344,20 +375,20 @@ def evaluate(
     alpha = alphas[0] if alphas else None
     classes = None
     if calibration is not None:
-        from aptset.cli.prediction_jobs import evaluate_folder, target_of_run
-        from aptset.cli.probability_jobs import load_artefact
+        from aptset.cli.prediction_jobs import evaluate_folder, has_sets, settings_of_run
+        from aptset.cli.probability_jobs import classes_of
 
         folder = check_artefact(artefact_of(calibration), calibration)
         if folder.is_dir():
             file = open_only(sets, options["sep"], options["encoding"], quiet, folder)
-            label = label or target_of_run(folder)[0]
-            if not any(name == "set" or name.startswith("set ") for name in file.names):
+            label = label or settings_of_run(folder).target
+            if not has_sets(file):
                 asked = (alpha, options["trust"], options["skip_unlabelled"])
                 evaluation = evaluate_folder(file, folder, *asked)
                 show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
                 return
             options["sep"], options["encoding"] = remembered(folder, sets[0], options["sep"], options["encoding"])
-        classes = load_artefact(folder, options["trust"]).classes.tolist()
+        classes = classes_of(folder, options["trust"])
     if label is None:
         raise click.UsageError("SETS need --label COLUMN, the true labels, or -c FOLDER, which knows the column.")
     dialect = {name: options[name] for name in ("sep", "encoding")}
@@ -416,7 +447,7 @@ def monitor(
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset --rotated
       aptset monitor outcomes.csv --label y -c cal.aptset --time asked --mature 30d
-      aptset monitor outcomes.csv -c results
+      aptset monitor labelled.csv -c results     # raw rows with labels, or the sets that `aptset predict` made of them
     """
     from aptset.cli.monitor_jobs import PredictionOrder, monitor_file
     from aptset.cli.probability_jobs import digest_of, load_artefact
@@ -433,14 +464,20 @@ def monitor(
     check_other_files([] if state is None else [state], [sets, calibration])
     artefact = check_artefact(artefact_of(calibration), calibration)
     if artefact.is_dir():
-        from aptset.cli.prediction_jobs import target_of_run
+        from aptset.cli.prediction_jobs import settings_of_run
 
-        target, level = target_of_run(artefact)
-        label, alpha = label or target, alpha if is_given("alpha") else level
+        of_run = settings_of_run(artefact)
+        label, alpha = label or of_run.target, alpha if is_given("alpha") else of_run.alpha
+        options["groups"] = options["groups"] or of_run.groups
     if label is None:
         raise click.UsageError("SETS need --label COLUMN, the true labels.")
     dialect = remembered(artefact, sets, options["sep"], options["encoding"])
     file = open_table(sets, *dialect, quiet, is_growing=state is not None)
+    if artefact.is_dir():
+        from aptset.cli.prediction_jobs import with_sets
+
+        file = with_sets(file, artefact, alpha, options["groups"], options["trust"], not quiet)
+        is_called(file.path, sets)
     places = PredictionOrder.of(options["order"], options["time"], options["mature"], way_of_dates(options))
     made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
     of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}

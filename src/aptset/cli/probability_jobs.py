@@ -27,6 +27,7 @@ from aptset.cli.checks import (
     check_labels_present,
     check_one_model,
     check_same_classes,
+    check_some_labelled,
     shifted_rows,
 )
 from aptset.cli.files import CONFIDENCE, Batch, ProbabilityFile, SetsWriter, types_of
@@ -63,7 +64,7 @@ def calibrate_files(
     seeds: list[Any] = []
     number_copies = Numbering(side=CALIBRATION).next_seeds  # of all rows: copies in other files have u of their own
     for source, batch, classes in labelled_batches(sources, None, skipped):
-        with shifted_rows(source.path, batch.start):
+        with shifted_rows(source.path, batch.start, batch.numbers):
             of_rows = {"groups": grouped(batch.groups, by_labels), "ids": batch.ids, "logits": source.logits}
             weighing = EQUAL if batch.weights is None else Weighing(batch.weights, is_part=True)
             of_rows |= {"weighing": weighing, "number_copies": number_copies}
@@ -95,24 +96,36 @@ def grouped(of_rows: Any, by_labels: Any) -> Any:
 
 
 def labelled_batches(
-    sources: Iterable[ProbabilityFile], wanted: list[str] | None = None, skipped: list[int] | None = None
+    sources: Iterable[ProbabilityFile],
+    wanted: list[str] | None = None,
+    skipped: list[int] | None = None,
+    may_be_unknown: bool = False,
 ) -> Iterator[tuple[ProbabilityFile, Batch, list[str]]]:
     """Yield the rows of all files with columns in the order of ``wanted``, or of the first file; labels are checked.
 
-    With ``skipped`` rows without a label are left out, and their numbers in each batch are put there.
+    With ``skipped`` rows without a label are left out, and their numbers in each batch are put there. Labels that
+    ``may_be_unknown`` need not be classes.
     """
+    path, n_labelled = None, 0
     for source in sources:
+        path = source.path
         classes = source.classes()
         wanted = classes if wanted is None else wanted
         order = None if classes == wanted else check_same_classes(source.path, classes, wanted)
         for batch in source.batches():
             may_be = [*classes, *([] if skipped is None else [None])]
+            if may_be_unknown and batch.labels is not None:
+                may_be += [label for label in batch.labels.values if label is not None]
             check_labels_present(source.path, batch.labels, batch.start, may_be, str(source.label))
             if skipped is not None:
                 n_rows, batch = len(batch.probabilities), batch.labelled()
                 skipped.append(n_rows - len(batch.probabilities))
             rows = batch.probabilities
-            yield source, batch if order is None else batch._replace(probabilities=rows[:, order]), wanted
+            n_labelled += len(rows)
+            if len(rows):
+                yield source, batch if order is None else batch._replace(probabilities=rows[:, order]), wanted
+    if path is not None:
+        check_some_labelled(path, n_labelled, n_labelled + sum(skipped or [0]))
 
 
 def imported_score(name: str | Score) -> str | Score:
@@ -136,6 +149,15 @@ def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
         raise ValueError(f"{path} was made by `aptset calibrate --accept`, for decisions: pass it to `aptset accept`.")
     calibration: Calibration = check_one_model(path, load_calibration(path, trust=trust))
     return calibration
+
+
+def classes_of(path: Path, trust: tuple[str, ...]) -> list[Any]:
+    """Return the classes of an artefact, or of what a run trained, on however many folds."""
+    if not path.is_dir():
+        return list(load_calibration(path, trust=trust).classes.tolist())
+    from aptset.cli.prediction_jobs import load_run
+
+    return list(load_run(path, trust)[0].classes_.tolist())
 
 
 def digest_of(artefact: Path) -> str:

@@ -64,6 +64,7 @@ class Rule:
     unseen_label_chance: float = 0.0
     weighing: Callable[[Any], Any] | None = None
     cluster_column: str | None = None  # of X, which no model sees
+    training_rows: tuple[int, int] | None = None  # of the models: the fewest and the most; None if it is not known
 
     def features(self, X: Any) -> Any:
         """Return X as models see it: without the column of clusters, if it is there."""

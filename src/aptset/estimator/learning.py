@@ -428,6 +428,7 @@ def prepare(
         refuse_overlapping(groups.kind, *OVERLAPPING_CLUSTERS)
     chance = Chance.of(u, ids, settings.randomized)
     rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen, settings.weights, column)
+    rule = rule if frozen else replace(rule, training_rows=_training_rows(folds, len(y)))
     samples, rule = rule.calibration_samples(X, values, u, ids)
     seeds = _seeds_of_folds(settings, len(folds), generator)
     content = X if ids is None else samples.seeds  # rows that have ids go by them
@@ -441,6 +442,12 @@ def prepare(
     if samples.weights is not None:
         _ = training.scale  # which refuses weights of 0 before anything is fitted
     return rule, training, promises
+
+
+def _training_rows(folds: list[Fold], n_rows: int) -> tuple[int, int]:
+    """Return how many rows train each model: the fewest and the most."""
+    sizes = [n_rows - len(fold.held_out) if fold.train is None else len(fold.train) for fold in folds]
+    return min(sizes), max(sizes)
 
 
 def folds_of(

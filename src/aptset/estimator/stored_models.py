@@ -222,6 +222,11 @@ def check_vouched(where: str, content: bytes, trust: Collection[str]) -> list[st
     return sorted({name for _, name in wanted} | owners)
 
 
+def packages_in(where: str, content: bytes) -> set[str]:
+    """Return the packages that a file of models names, without loading anything."""
+    return {name.partition(".")[0] for _, name in _names_in(where, content)}
+
+
 def _names_in(where: str, content: bytes) -> set[tuple[str, str]]:
     """Return the kind and the name of every node, read as JSON: skops has not seen the file yet."""
     try:
