@@ -75,7 +75,7 @@ def test_a_model_with_a_routing_request_is_refused_by_one_sentence(tmp_path):
     with sklearn.config_context(enable_metadata_routing=True):
         asked = aptset.ConformalClassifier(GaussianNB().set_fit_request(sample_weight=True), random_state=0)
         asked.fit(X, (X[:, 0] > 0).astype(int), sample_weight=np.ones(60))
-        with pytest.raises(ValueError, match="as requests of metadata routing do .* Make the model without such"):
+        with pytest.raises(ValueError, match=r"as requests of metadata routing do .* Make the model without such"):
             asked.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
 

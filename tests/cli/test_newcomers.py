@@ -284,7 +284,7 @@ def test_labels_alike_and_columns_that_give_them_away(tmp_path):
     rows.loc[:5, "y"] = "Yes "
     rows.to_csv(tmp_path / "rows.csv", index=False)
     said = run_process("run", "rows.csv", "--target", "y", cwd=tmp_path).stderr
-    assert "labels differ in case or blanks alone: 'Yes ' and 'yes'" in said
+    assert "labels differ only in case or blanks: 'Yes ' and 'yes'" in said
     rows = rows[6:]
     rows.to_csv(tmp_path / "rows.csv", index=False)
     said = run_process("run", "rows.csv", "--target", "y", cwd=tmp_path).stderr

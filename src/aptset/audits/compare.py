@@ -41,7 +41,7 @@ def headline(comparison: Comparison) -> str:
     rivals = [other for other in others if comparison.verdicts[other].kept]
     if not _leads(comparison, best, rivals, "models"):
         return f"{best} comes first{agree}, without a clear lead"
-    doubt = "" if _leads(comparison, best, rivals, "data") else "; other data might say otherwise"
+    doubt = "" if _leads(comparison, best, rivals, "data") else "; other data may give another result"
     return f"{best} has the smallest sets{agree}{doubt}"
 
 

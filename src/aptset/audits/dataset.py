@@ -63,8 +63,8 @@ def check_unweighted(weights: Any) -> None:
     """Refuse a classifier with weights: its promise is about rows from elsewhere, which random splits never show."""
     if weights is not None:
         refuse_with_weights(
-            "random splits test on rows from where the calibration rows come from, and weights point elsewhere. Draw a "
-            "report on rows from there"
+            "weights are for test rows of another distribution, and the test rows of random splits have the "
+            "same one. Make a report on rows of the other distribution"
         )
 
 
@@ -396,8 +396,8 @@ def check_plain_level(model: ConformalClassifier) -> None:
     """Refuse levels that the verdicts of many splits do not know: their law is that of one alpha, on average."""
     if model.assurance is not None:
         raise ValueError(
-            f"assurance must be None where many splits are judged, by the law of sets that cover 1 - alpha on average; "
-            f"got {model.assurance}. Leave it out here: assured sets cover more."
+            "assurance must be None for audit and compare, whose verdicts are about sets that cover 1 - "
+            f"alpha on average; got {model.assurance}. Leave it out here: sets with assurance cover more."
         )
     check_alpha(model.alpha)
 

@@ -217,8 +217,8 @@ class Acceptance:
         n_rows = len(looked.confidence)
         if n_rows == 1:
             raise ValueError(
-                "accept must get a batch of rows; got one. Of a single row it would promise only that it is seldom "
-                "wrong and acted on. Use threshold(error=..., assurance=...).accept(row) for rows one by one."
+                "accept must get a batch of rows; got one row, for which the guarantee would say very "
+                "little. Use threshold(error=..., assurance=...).accept(row) for rows one by one."
             )
         act, wrong_rows = np.zeros(n_rows, dtype=np.bool_), self.confidences[self.is_wrong]
         budgets = self._budgets(error)

@@ -68,7 +68,10 @@ def accept_files(
             on_rows(len(batch.probabilities))
     matrix, of_groups = np.concatenate(matrices), groups or None
     if assurance is None and len(matrix) == 1:
-        raise ValueError("a file of one row is no batch: pass --assurance 0.9 for rows that are decided one by one.")
+        raise ValueError(
+            "--assurance must be given for a file of one row, since rows are decided in batches without it. Pass "
+            "--assurance 0.9, for instance."
+        )
     if assurance is None:
         act = rule.accept(matrix, error, groups=of_groups, logits=logits)
         promise = f"On average over batches at most {_shares(error)} of the rows acted on are wrong."

@@ -101,11 +101,15 @@ def check_sets_file(path: Path, names: list[str], classes: list[str], added: Seq
     taken = sorted(set(added) & set(names))
     if taken:
         raise ValueError(
-            f"{path} must have room for the columns {' and '.join(added)}; the input has {taken} already. Rename."
+            f"{path} gets the columns {' and '.join(added)}, and the input must not have them already; it has "
+            f"{taken}. Rename them."
         )
     barred = [name for name in classes if "|" in name]
     if kind == "csv" and barred:
-        raise ValueError(f"{path} joins labels by |, but {barred[0]!r} holds one. Write .parquet instead.")
+        raise ValueError(
+            f"{path} is a CSV file, in which | stands between labels, and the label {barred[0]!r} holds one. "
+            "Write .parquet instead."
+        )
     return kind
 
 
@@ -173,7 +177,7 @@ def check_distinct_members(
     twice = np.flatnonzero(pairs[1:] == pairs[:-1])
     if len(twice):
         number = start + int(pairs[twice[0]] // n_names)
-        raise ValueError(f"{path}, row {number}, column 'set': labels of a set must be distinct; one is there twice.")
+        raise ValueError(f"{path}, row {number}, column 'set': labels of a set must be distinct; one appears twice.")
 
 
 def check_same_classes(path: Path, classes: list[str], wanted: list[str]) -> list[int]:
@@ -184,8 +188,8 @@ def check_same_classes(path: Path, classes: list[str], wanted: list[str]) -> lis
         extra = sorted(where.keys() - set(wanted))
         raise ValueError(
             f"{path} must have one column of probabilities for each class of the calibration; missing "
-            f"{missing[:6]}, unknown {extra[:6]}. Rename the columns, or say what their names begin with: --prefix p_, "
-            "for instance."
+            f"{missing[:6]}, unknown {extra[:6]}. Rename the columns, or pass the start of their names, such "
+            "as --prefix p_."
         )
     return [where[name] for name in wanted]
 
@@ -213,8 +217,9 @@ def check_same_monitor(path: Path, before: dict[str, Any], now: dict[str, Any]) 
             f"{name} {before[name]!r} there and {now[name]!r} here" for name in now if before[name] != now[name]
         )
         raise ValueError(
-            f"{path} must be the state of a monitor of this calibration: {differ}. Pass the calibration, --alpha, "
-            "--alarm, --label and --groups that it began with, or another --state to begin anew."
+            f"{path} must be the state of a monitor of this calibration: {differ}. Pass the calibration, "
+            "--alpha, --alarm, --label and --groups that it was started with, or start again with another "
+            "--state."
         )
 
 
@@ -225,8 +230,8 @@ def check_log(path: Path, log: Any) -> dict[str, Any]:
     is_log = isinstance(log, dict) and all(isinstance(log.get(name), kind) for name, kind in kinds.items())
     if not is_log or min(log["rows"], log["before"]) < 0:
         raise ValueError(
-            f"{path} does not say which rows it has seen: it was saved in Python or by an older version, or it is "
-            "damaged. Begin anew with another --state."
+            f"{path} does not say which rows it has seen: it was saved in Python or by an older version, or "
+            "it is damaged. Start again with another --state."
         )
     checked: dict[str, Any] = log
     return checked
@@ -235,7 +240,9 @@ def check_log(path: Path, log: Any) -> dict[str, Any]:
 def check_rotated_state(path: Path, holds: bool) -> None:
     """Refuse to go on with a new log where nothing was begun."""
     if not holds:
-        raise FileNotFoundError(f"--rotated needs a state that is there, to go on with; got {path}. Leave it out.")
+        raise FileNotFoundError(
+            f"--rotated needs a state file to go on with; there is no {path}. Leave --rotated out for the first log."
+        )
 
 
 def check_is_rotated(path: Path, seen: int, is_new: bool) -> None:
@@ -253,8 +260,9 @@ def check_begins_with(path: Path, seen: int, rows: int, is_same: bool, missing: 
         what = f"it has {rows:,} rows" if rows < seen else f"its first {seen:,} rows are others"
         what = f"it lacks their columns {', '.join(map(repr, missing[:6]))}" if missing else what
         raise ValueError(
-            f"{path} must begin with the {seen:,} rows that the monitor has seen; {what}. If the log was rotated, and "
-            "every row in it is new, pass --rotated once. If rows were changed or lost, begin anew: another --state."
+            f"{path} must begin with the {seen:,} rows that the monitor has seen; {what}. If the log was "
+            "rotated, and every row in it is new, pass --rotated once. If rows were changed or lost, start "
+            "again with another --state."
         )
 
 
@@ -262,8 +270,9 @@ def check_same_labels(path: Path, is_same: bool) -> None:
     """Refuse labels that are others than those that were judged: a row is judged once."""
     if not is_same:
         raise ValueError(
-            f"{path} must keep the labels that the monitor was given; at least one of them was changed or is gone "
-            "since the last look. Empty cells may be filled; for corrected labels begin anew: another --state."
+            f"{path} must keep the labels that the monitor was given; at least one of them was changed or is "
+            "gone since the last look. Empty cells may be filled; for corrected labels start again with "
+            "another --state."
         )
 
 
@@ -293,8 +302,8 @@ def check_which_order(order: str | None, time: str | None, mature: int | timedel
         )
     if order is not None and mature is None:
         raise ValueError(
-            f"--order {order} must come with --mature: how many predictions later (500), or how much later (30d, with "
-            "--time), a row whose label is not known is given up."
+            f"--order {order} must come with --mature, which says how long a missing label is waited for: a "
+            "number of predictions (500), or a time (30d, with --time)."
         )
 
 

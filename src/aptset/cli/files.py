@@ -317,8 +317,9 @@ class LinesWriter:
             self._stream.writelines(f"{line}\n" for line in lines.to_pylist())
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"the output must be in the encoding of the input, {self._dialect.encoding}, which has no letter for "
-                f"{error.object[error.start : error.end]!r}. Leave --same-dialect out, or write .parquet."
+                f"the output must be in the encoding of the input, {self._dialect.encoding}, which cannot "
+                f"write {error.object[error.start : error.end]!r}. Leave --same-dialect out, or write "
+                ".parquet."
             ) from error
 
     def _cells(self, column: Any) -> Any:

@@ -73,8 +73,8 @@ def check_pickle_trusted(name: str, trust: Collection[str]) -> None:
     """Refuse a pickle that the user did not vouch for."""
     if name not in trust and Path(name).name not in trust:
         raise ValueError(
-            f"--model {name} is a pickle: to open it runs whatever code is in it. If you made it yourself, add "
-            f"--trust {name}. A file of skops.io.dump (.skops) is safer."
+            f"--model {name} is a pickle, and opening a pickle runs the code in it. If you made it yourself, "
+            f"add --trust {name}. A file of skops.io.dump (.skops) is safer."
         )
 
 
@@ -132,7 +132,7 @@ def _of_file(path: Path, name: str, trust: Collection[str]) -> Any:
             return clone(model)
         except Exception as error:  # whatever a damaged file makes of classes of others
             why = " ".join(str(error).split())[:300]
-            raise ValueError(f"--model {name} holds no model that can be opened here: {why}. Save it anew.") from error
+            raise ValueError(f"--model {name} holds no model that can be opened here: {why}. Save it again.") from error
     check_pickle_trusted(name, trust)
     import joblib
 

@@ -119,8 +119,10 @@ def _about_labels(labels: Counter[Any], classes: Sequence[Any], skipped: list[in
     known, n_rows, n_skipped = {plain_label(str(one)) for one in classes}, sum(labels.values()), sum(skipped or [])
     said = (
         [
-            f"{about_skipped(n_skipped, n_rows + n_skipped)} Where wrong guesses get their labels sooner, --mature is "
-            "the way to wait for them."
+            (
+                f"{about_skipped(n_skipped, n_rows + n_skipped)} If wrong guesses get their labels sooner than "
+                "others, use --mature to wait for all labels."
+            )
         ]
         if n_skipped
         else []
@@ -133,8 +135,8 @@ def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any]
     known = calibration.held_out.groups
     if known.kind == "pair":
         raise ValueError(
-            "a monitor of files goes by groups of rows or by labels, and this calibration by both at once. Feed "
-            "calibration.monitor() in Python, with pairs of group and label as groups."
+            "`aptset monitor` can watch groups of rows or labels, and this calibration has groups of both at "
+            "once. Use calibration.monitor() in Python, with pairs of group and label as groups."
         )
     bands = [known.names[band] for band in known.bands or ()]
     of_text = {plain_label(str(name)): name for name in known.names}

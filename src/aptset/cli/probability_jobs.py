@@ -289,8 +289,8 @@ def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> P
     held_out = calibration.held_out
     is_wanted = held_out.has_weights and held_out.ratios is None
     if is_wanted != (source.weight is not None):
-        what = "with --weights COLUMN, as at calibration" if is_wanted else "without --weights, as at calibration"
-        raise ValueError(f"{source.path} must come {what}.")
+        what = "must be read with --weights COLUMN, since" if is_wanted else "must be read without --weights, since no"
+        raise ValueError(f"{source.path} {what} calibration rows had weights.")
     return source
 
 

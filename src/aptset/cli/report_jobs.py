@@ -131,7 +131,9 @@ def audit_table(
     remarks: tuple[str, ...] = ()
     if run is not None:  # as it was set up there
         if cluster is not None:
-            raise ValueError("--cluster is for tables that are trained on here: leave -c out.")
+            raise ValueError(
+                "--cluster cannot be given with -c FOLDER, whose model is set up already. Leave one of the two out."
+            )
         audited_model, rows, _ = labelled_rows(file, run, trust, choice.skip_unlabelled)
         if rows.groups is not None:
             remarks = ("The run calibrated within groups; the audit calibrates all rows of a split together.",)

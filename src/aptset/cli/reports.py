@@ -78,7 +78,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
     of_probabilities = [OF_PROBABILITIES[name] for name in OF_PROBABILITIES if name in given]
     of_either = [OF_EITHER[name] for name in OF_EITHER if name in given]
     if not probs and (too_much := [*of_table, *of_probabilities, *of_either]):
-        raise click.UsageError(f"{too_much[0]} needs a FILE; without one the report is about embedded data.")
+        raise click.UsageError(f"{too_much[0]} needs a FILE; without one the report uses embedded example data.")
     if options["target"] is not None and of_probabilities:
         raise click.UsageError(f"{of_probabilities[0]} is for a FILE of probabilities; with --target it is a table.")
     if options["target"] is None and options["label"] is not None:
@@ -216,7 +216,7 @@ def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
 @click.option("-o", "--out", default="aptset-audit", show_default=True, help="Folder for the results.")
 @with_splits
 def audit(table: str, out: str, folder: str | None, alphas: tuple[float, ...], **options: Any) -> None:
-    """Check the promise on many random splits of TABLE, and look for drift along its rows.
+    """Check the coverage guarantee on many random splits of TABLE, and look for distribution shift along its rows.
 
     A run can be stopped at any moment; the same command goes on where it was.
 

@@ -103,8 +103,9 @@ def check_no_regression(path: Path, target: str, values: Any, labels: Any) -> No
     distinct, has_parts = len(set(known)), any("." in label for label in known)
     if distinct > (20 if has_parts else max(50, len(labels) // 2)):
         raise ValueError(
-            f"{path}: --target {target} must be labels; it has {distinct} different values, numbers: a regression "
-            "problem. Cut it into classes first, or write a letter in front if the numbers are names."
+            f"{path}: --target {target} must hold class labels; it holds {distinct} different numbers, as in "
+            "a regression problem. Cut it into classes first; or put a letter in front of the numbers if "
+            "they are names."
         )
 
 
@@ -279,8 +280,9 @@ def warn_alike(path: Path, target: str, labels: NDArray[Any]) -> None:
     if alike:
         more = f", and {len(alike) - 3} more" if len(alike) > 3 else ""
         warnings.warn(
-            f"{path}, column {target!r}: labels differ in case or blanks alone: {'; '.join(alike[:3])}{more}. They are "
-            "taken for different classes. If they are the same, write them in one way.",
+            f"{path}, column {target!r}: some labels differ only in case or blanks: "
+            f"{'; '.join(alike[:3])}{more}. They are taken for different classes. If they are the same, write "
+            "them in one way.",
             stacklevel=2,
         )
 
