@@ -183,7 +183,7 @@ def test_logits_are_recognised_and_taken_on_request():
             call()
     one_broken = P.copy()
     one_broken[3, 0] = -0.5
-    with pytest.raises(ValueError, match=r"Clean the rows first"):
+    with pytest.raises(ValueError, match=r"Correct such rows first"):
         aptset.calibrate(one_broken, Y)
 
 

@@ -78,7 +78,7 @@ def test_what_a_loader_must_give(model, batches, words):
     [
         ({"alpha": 1.5}, "alpha must be in"),
         ({"groups": "row"}, "groups must be None or 'label' in a layer"),
-        ({"conformity": lambda places: places.own}, "must have weights to stand in a layer"),
+        ({"conformity": lambda places: places.own}, "must have weights to be used in a layer"),
         ({"conformity": "auto"}, "conformity must name a score"),
         ({"classes": ["a"]}, "classes must name each of the 4 columns"),
         ({"random_state": -1}, "random_state"),
@@ -191,7 +191,7 @@ def test_ranks_calibrate_their_shards_and_agree(tmp_path):
         aptset.calibrate(*shard(rank), logits=True, random_state=seed, first_row=rank * 2**40) for rank in range(2)
     )
     assert np.array_equal(one["scores"].numpy(), first.merge(second).scores)
-    assert len(one["scores"].unique()) > 600, "copies on different ranks must not share their chance"
+    assert len(one["scores"].unique()) > 600, "copies on different ranks must not share their randomness"
 
 
 def test_all_ranks_fail_if_one_does(tmp_path):

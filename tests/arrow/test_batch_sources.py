@@ -43,7 +43,7 @@ def test_what_is_used_up_is_enough_for_one_pass(once):
     assert aptset.calibrate_batches(once(), **COMMON).threshold() == THRESHOLD
     assert aptset.calibrate_batches(once(), resolution=2**-20, **COMMON).n == 5000
     with pytest.raises(
-        ValueError, match=r"more than one pass.*function that returns.*resolution|same rows in every pass"
+        ValueError, match=r"readable more than once.*function that returns.*resolution|same rows in every pass"
     ):
         aptset.calibrate_batches(once(), buckets=20, **COMMON)
 

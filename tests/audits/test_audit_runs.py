@@ -169,7 +169,7 @@ def test_what_is_refused(tmp_path):
             aptset.audit(BAYES, X, y, **settings)
     with pytest.raises(ValueError, match="time must hold numbers throughout, or dates throughout; row 0 holds 'a'"):
         aptset.audit(BAYES, X, y, time=["a", 1] * 25)
-    with pytest.raises(TypeError, match=r"LabelBands, which speaks of labels. Pass bands.of\(labels\)"):
+    with pytest.raises(TypeError, match=r"LabelBands, which are about labels. Pass bands.of\(labels\)"):
         aptset.audit(BAYES, X, y, groups=aptset.LabelBands(dict.fromkeys(y.tolist(), 1)))
     with pytest.raises(TypeError, match="estimator must be a scikit-learn classifier"):
         aptset.audit(object(), X, y)

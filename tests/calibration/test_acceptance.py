@@ -378,7 +378,7 @@ def test_what_cannot_be_learned_is_refused(words, arguments):
         ("confidence must be left out", lambda: RULE.accept(P[NEW], confidence=P[NEW, 0])),
         ("probabilities must be passed", lambda: RULE.accept(confidence=P[NEW, 0])),
         ("one column per class", lambda: RULE.accept(P[NEW, :3])),
-        ("u must be given on both sides", lambda: RULE.threshold().accept(P[NEW], u=np.ones(1000))),
+        ("u must be given both to calibration", lambda: RULE.threshold().accept(P[NEW], u=np.ones(1000))),
         ("all_at_once must be", lambda: RULE.threshold(all_at_once="no")),
         ("other must be an Acceptance", lambda: RULE.merge(3)),
     ],

@@ -127,7 +127,10 @@ def test_one_sided_uniforms_are_refused():
     u = np.random.default_rng(4).random(300)
     own, given = aptset.calibrate(P, Y, random_state=0), aptset.calibrate(P, Y, u=u, random_state=0)
     for verb in ("predict_set", "predict_mask", "p_values"):
-        with pytest.raises(ValueError, match="u must be given on both sides or on none; calibration drew its own"):
+        with pytest.raises(
+            ValueError,
+            match="u must be given both to calibration and to prediction, or to neither; calibration drew its own",
+        ):
             getattr(own, verb)(P, u=u)
         with pytest.raises(ValueError, match="calibration was passed u, and none came with the new rows"):
             getattr(given, verb)(P)
@@ -349,7 +352,7 @@ def test_labels_with_groups_come_by_raw_probability():
 
 
 def test_merged_shards_have_chances_of_their_own():
-    """Copies in shards that start at the same row share their chance: that is said, and a first row of its own
+    """Copies in shards that start at the same row share their randomness: that is said, and a first row of its own
     helps."""
     matrix, shards = [[0.95, 0.05]] * 100, range(4)
     labels = [(np.random.default_rng(i).random(100) > 0.95).astype(int) for i in shards]

@@ -101,7 +101,7 @@ def test_the_folds_of_two_fits_do_not_merge_but_rows_of_one_frozen_model_do():
 def test_shards_full_of_copies_warn_and_name_the_way_out():
     few = np.repeat(P[:6], 10, axis=0)
     one, other = (aptset.calibrate_cv(few, Y[:60], FOLDS[:60], random_state=3) for _ in range(2))
-    with pytest.warns(UserWarning, match=r"share their chance.* Calibrate each shard with ids="):
+    with pytest.warns(UserWarning, match=r"share their randomness.* Calibrate each shard with ids="):
         one.merge(replace(other, parts=(1,)))
 
 

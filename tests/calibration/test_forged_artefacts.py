@@ -58,7 +58,7 @@ def test_newer_and_incomplete_files(tmp_path):
         ({"format": 2, "library": "9.9"}, "has format 2, written by aptset 9.9.*Upgrade"),
         ({"key": None}, "incomplete .key."),
         ({"score": {"name": "os.system", "settings": {}}}, "knows no score 'os.system'"),
-        ({"score": {"name": "os:system", "settings": None}}, "nothing is imported because a file says so"),
+        ({"score": {"name": "os:system", "settings": None}}, "does not import code that a file names"),
         ({"score": {"name": 3, "settings": None}}, "no name"),
         ({"score": {"name": "adaptive", "settings": {"penalty": 1}}}, "cannot be made"),
         ({"score": {"name": "saps", "settings": {"penalty": -1}}}, "penalty must be"),

@@ -60,7 +60,7 @@ def test_in_a_classifier(tmp_path):
         assert loaded.groups == bands
         assert loaded.predict_set(X[900:]) == pickle.loads(pickle.dumps(classifier)).predict_set(X[900:]) == sets
     assert classifier.calibration_.held_out.groups.names == (True, False)
-    with pytest.raises(TypeError, match="speaks of labels, not of rows"):
+    with pytest.raises(TypeError, match="is about labels, not rows"):
         aptset.ConformalClassifier(GaussianNB()).fit(X, names, groups=bands)
     plain = aptset.ConformalClassifier(GaussianNB(), groups=bands, random_state=0)
     order = np.random.default_rng(0).permutation(len(X))[:600]

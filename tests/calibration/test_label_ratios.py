@@ -62,7 +62,7 @@ def test_names_of_labels_and_columns():
         ({"new_probabilities": LIKELY[:, :2]}, ValueError, "must have one column per class"),
         ({"new_probabilities": LIKELY * 2}, ValueError, "new_probabilities must have rows that sum to 1"),
         ({"probabilities": LIKELY[[0] * 300] * np.nan}, ValueError, "probabilities must be finite"),
-        ({"probabilities": LIKELY[[0] * 300], "method": "bbse"}, ValueError, "guesses that tell labels apart"),
+        ({"probabilities": LIKELY[[0] * 300], "method": "bbse"}, ValueError, "guesses that distinguish the labels"),
     ],
 )
 def test_refused(change, error, match):

@@ -74,7 +74,7 @@ def test_scores_of_the_library_come_back(tmp_path, score):
 @pytest.mark.parametrize("tempered", [False, True])
 def test_scores_of_ones_own_come_back_when_asked_for(tmp_path, score, name, held, tempered):
     calibration, path = saved(tmp_path, aptset.Tempered(score, 0.5) if tempered else score)
-    with pytest.raises(ValueError, match="nothing is imported because a file says so"):
+    with pytest.raises(ValueError, match="does not import code that a file names"):
         aptset.load(path)
     for how in ({"scores": {f"{HERE}:{name}": held}}, {"trust": [HERE]}, {"trust": HERE}):
         again = aptset.load(path, **how)

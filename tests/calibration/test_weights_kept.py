@@ -282,7 +282,7 @@ def test_batches_take_weights_of_labels_and_refuse_those_of_rows():
     by_label = aptset.calibrate(P, Y, label_weights=RATIOS, random_state=0)
     found = aptset.predict_batches(table, by_label, alpha=0.1).read_all()
     assert found["size"].to_pylist() == by_label.predict_set(NEW, 0.1).sizes.tolist()
-    with pytest.raises(ValueError, match="batches bring no weights with their rows"):
+    with pytest.raises(ValueError, match="needs a weight for each row, and batches have none"):
         aptset.predict_batches(table, aptset.calibrate(P, Y, weights=W))
 
 
@@ -298,7 +298,7 @@ def test_a_report_shows_the_effective_size_and_gives_no_verdict():
 
 def test_an_audit_refuses_what_points_elsewhere():
     classifier = aptset.ConformalClassifier(GaussianNB(), weights=lambda some: np.ones(len(some)))
-    with pytest.raises(ValueError, match="random splits test on rows from where the calibration rows come from"):
+    with pytest.raises(ValueError, match="weights are for test rows of another distribution"):
         aptset.audit(classifier, P, Y, repetitions=2)
 
 

@@ -109,7 +109,7 @@ def test_a_calibration_is_no_rule(files):
         done = run(
             "calibrate", files / "old.csv", "--label", "y", "--accept", "-o", files / "no.aptset", *option, code=2
         )
-        assert "is not for --accept" in done.stderr
+        assert "cannot be given with --accept" in done.stderr
 
 
 def test_a_run_says_who_decides_and_its_folder_decides_raw_rows(tmp_path):
@@ -141,7 +141,7 @@ def test_one_row_is_answered_with_the_way_out(files):
     rows = learned(files)
     pd.read_csv(files / "new.csv")[:1].to_csv(files / "one.csv", index=False)
     asked = [files / "one.csv", "-c", rows, "--prefix", "p_", "-o", files / "out.csv"]
-    assert "pass --assurance 0.9" in run("accept", *asked, "--error", 0.05, code=1).stderr
+    assert "Pass --assurance 0.9" in run("accept", *asked, "--error", 0.05, code=1).stderr
     run("accept", *asked, "--error", 0.05, "--assurance", 0.9)
 
 

@@ -57,7 +57,7 @@ def test_a_report_with_a_score_of_ones_own(folder):
     start = ["calibrate", "val.csv", "--label", "y", "--prefix", "p_", "--conformity", "mine:score", "-o", "own.aptset"]
     run(*start, cwd=folder)
     ask = ["report", "new.csv", "--label", "y", "--prefix", "p_", "-c", "own.aptset", "-o", "own.html"]
-    assert "nothing is imported because a file says so" in failure(*ask, cwd=folder)
+    assert "does not import code that a file names" in failure(*ask, cwd=folder)
     assert not (folder / "own.html").exists()
     run(*ask, "--trust", "mine", cwd=folder)
     assert "score" in (folder / "own.html").read_text()

@@ -230,7 +230,7 @@ def test_a_score_of_ones_own(folder):
     run(*start, "--conformity", "mine:score", cwd=folder)
     run("calibrate", "val.csv", "--label", "y", "-o", "rank.aptset", "--conformity", "topk", *options, cwd=folder)
     ask = ["predict", "new.csv", "-c", "own.aptset", "-o", "own.parquet", *options]
-    assert "nothing is imported because a file says so" in failure(*ask, cwd=folder)
+    assert "does not import code that a file names" in failure(*ask, cwd=folder)
     run(*ask, "--trust", "mine", cwd=folder)
     run("predict", "new.csv", "-c", "rank.aptset", "-o", "rank.parquet", *options, cwd=folder)
     own, rank = (pd.read_parquet(folder / f"{name}.parquet")["set"] for name in ("own", "rank"))

@@ -67,7 +67,7 @@ def test_what_cannot_be_written_is_refused(folder):
     barred = write(folder, "p_a|b,p_a,y\n" + "0.5,0.5,a\n" * 20)
     run("calibrate", barred, "--label", "y", "-o", folder / "b.aptset", "--prefix", "p_")
     out = ["-c", folder / "b.aptset", "--prefix", "p_", "-o", folder / "b.csv"]
-    assert "joins labels by |" in failure("predict", barred, *out)
+    assert "in which | stands between labels" in failure("predict", barred, *out)
     assert "must have a column 'nope'" in failure(
         "predict", folder / "new.csv", *common, folder / "s.csv", "--groups", "nope"
     )

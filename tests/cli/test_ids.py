@@ -78,4 +78,4 @@ def test_fresh_u_takes_the_place_of_ids(tmp_path):
     assert keyed == again
     assert len({tuple(map(str, sets)) for sets in (keyed, fresh, other)}) == 3
     both = run(*ask, "--id", "customer", "--u", "fresh", "-o", tmp_path / "5.csv", rc=2).stderr
-    assert "--u fresh and --id exclude each other" in both
+    assert "--u fresh and --id cannot be given together" in both

@@ -44,7 +44,7 @@ def test_models_come_from_everywhere(command):
     joblib.dump(model, "model.joblib")
     skops.io.dump(model, "model.skops")
     run = ("run", "patients.csv", "--target", "diagnosis", "--out", "file", "--model")
-    assert "is a pickle: to open it runs whatever code" in command(*run, "model.joblib", rc=1).stderr
+    assert "is a pickle, and opening a pickle runs the code" in command(*run, "model.joblib", rc=1).stderr
     first = json.loads(command(*run, "model.joblib", "--trust", "model.joblib", "--json").stdout)
     assert json.loads(command(*run, "model.skops", "--json").stdout)["estimates"] == first["estimates"]
 

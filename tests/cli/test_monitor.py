@@ -215,7 +215,7 @@ def test_another_calibration_of_the_same_size_is_refused(watched):
     told = monitor(path, *arguments)
     assert told.exit_code == 1
     assert "state.json must be the state of a monitor of this calibration: calibration" in told.output
-    assert "another --state to begin anew" in told.output
+    assert "start again with another --state" in told.output
 
 
 def test_another_column_of_labels_is_refused(watched):
@@ -231,7 +231,7 @@ def test_another_column_of_labels_is_refused(watched):
 def test_a_state_that_does_not_say_which_rows_it_saw_is_refused(watched):
     folder, arguments = watched
     path = log_of(folder / "outcomes.csv", 0, 300, misses=10)
-    assert "--rotated needs a state that is there" in monitor(path, *arguments, "--rotated").output
+    assert "--rotated needs a state file to go on with" in monitor(path, *arguments, "--rotated").output
     without = monitor(path, *arguments[:-2], "--rotated")
     assert without.exit_code == 2
     aptset.CoverageMonitor(300, 0.1).update([True] * 300).save(folder / "state.json")

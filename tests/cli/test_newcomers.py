@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
@@ -118,8 +119,126 @@ def test_labels_that_no_class_can_equal_are_refused():
         with pytest.raises(TypeError, match="labels are int64 such as 0, 1, classes are texts such as '0', '1'"):
             call(np.array([0, 1]))
     evaluation = aptset.evaluate(sets, ["0", "x"])
-    assert evaluation.remarks == ("1 of 2 label is unknown to the model: 'x'. No set can hold them.",)
+    assert evaluation.remarks == ("1 of 2 labels is unknown to the model: 'x'. No set can hold it.",)
     assert evaluation.remarks[0] in repr(evaluation)
+
+
+@pytest.mark.parametrize("kind", ["int", "bool", "text"])
+def test_labels_that_are_no_class_are_counted_and_named(command, kind):
+    """Two of 97 labels are new to the model: every command that compares sets with labels says so."""
+    names = {"int": [0, 1], "bool": [False, True], "text": ["no", "yes"]}[kind]
+    other = {"int": 7, "bool": "maybe", "text": "maybe"}[kind]
+    for name, rows in (("rows", typed()), ("new", typed(97, 1))):
+        labels = [names[label] for label in rows["y"]]
+        labels = [other, other, *labels[2:]] if name == "new" else labels
+        rows.assign(y=np.array(labels, dtype=object)).to_csv(f"{name}.csv", index=False)
+    command("run", "rows.csv", "--target", "y", "--out", "results")
+    command("predict", "new.csv", "-c", "results", "-o", "sets.csv")
+    said = f"2 of 97 labels are unknown to the model: {other!r}"
+    for name in ("evaluate", "report", "audit", "monitor"):
+        options = ("--repetitions", 3, "--jobs", 1) if name == "audit" else ()
+        text = command(name, "new.csv", "-c", "results", *options).stdout
+        assert said in text.replace("'7'", "7"), name
+    for page in ("report.html", "aptset-audit/audit.html"):
+        assert said in Path(page).read_text(encoding="utf-8").replace("&#39;", "'")
+    assert said in command("evaluate", "sets.csv", "-c", "results").stdout.replace("'7'", "7")
+
+
+def test_an_audit_names_labels_that_its_model_cannot_know():
+    rows, new = typed(), typed(97, 1).astype({"y": object})
+    new.loc[:1, "y"] = 7
+    new = new.astype({"y": int})
+    fitted = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(rows[["x"]], rows["y"])
+    audited = aptset.audit(fitted, new[["x"]], new["y"], repetitions=3)
+    first, last = (f"2 of 97 labels are unknown to the model: 7.{more}" for more in (" Each split fits", " The model"))
+    assert audited.remarks[0].startswith(first)
+    assert audited.remarks[0] in repr(audited)
+    assert audited.remarks[0] in audited._repr_html_()
+    frozen = aptset.ConformalClassifier(FrozenEstimator(GaussianNB().fit(rows[["x"]], rows["y"])))
+    assert aptset.audit(frozen, new[["x"]], new["y"], repetitions=3).remarks[0].startswith(last)
+    assert aptset.audit(fitted, rows[["x"]], rows["y"], repetitions=3).remarks == ()
+    with pytest.raises(TypeError, match="y are texts such as '0', '1', classes are int64"):
+        aptset.audit(fitted, rows[["x"]], rows["y"].astype(str), repetitions=3)
+
+
+def test_an_audit_counts_test_labels_that_no_training_row_has():
+    """One row has a label of its own: wherever it tests, no set can hold its label."""
+    rows = typed(60)
+    rows.loc[0, "y"] = 2
+    audited = aptset.audit(GaussianNB(), rows[["x"]], rows["y"], calibrations="split", repetitions=8)
+    tests = sum(part.rows for one in audited.splits.of("split") for part in one.parts if part.name == "2")
+    said = f"{tests} of 144 test labels, over all splits, are in no training row of their split: 2."
+    assert tests > 1
+    assert audited.remarks[0].startswith(said)
+
+
+def test_every_command_that_reads_labels_can_leave_rows_without_one_out(command):
+    """Late outcomes are the normal state of a file: rows without a label are counted, and do not change the others."""
+    from click.testing import CliRunner
+
+    from aptset.cli.main import main
+
+    readers = ("run", "calibrate", "evaluate", "report", "audit", "compare", "monitor")
+    for name in readers:
+        assert "--skip-unlabelled" in CliRunner().invoke(main, [name, "--help"]).output, name
+    generator = np.random.default_rng(0)
+    chances = generator.dirichlet([1, 1], 120)
+    frame = pd.DataFrame(chances, columns=["p_a", "p_b"]).assign(who=np.arange(120) // 3)
+    frame["y"] = np.where(generator.random(120) < chances[:, 0], "a", "b")
+    frame.loc[::10, "y"] = None
+    frame.to_csv("late.csv", index=False)
+    frame.dropna().to_csv("known.csv", index=False)
+    options = ("--label", "y", "--prefix", "p_")
+    assert "Pass --skip-unlabelled" in command("calibrate", "late.csv", *options, "-o", "cal.aptset", rc=1).stderr
+    for more in ((), ("--cluster", "who"), ("--accept",), ("--conformity", "auto")):
+        text = command("calibrate", "late.csv", *options, *more, "-o", "late.aptset", "--skip-unlabelled").stdout
+        assert text.startswith("12 of 120 rows have no label and are left out.\n")
+        command("calibrate", "known.csv", *options, *more, "-o", "known.aptset")
+        late, known = (aptset.load(f"{name}.aptset") for name in ("late", "known"))
+        if "--accept" in more:
+            assert (late.n, late.n_wrong) == (known.n, known.n_wrong)
+        else:
+            assert (late.threshold(0.1), late.n) == (known.threshold(0.1), known.n)
+    frame.loc[5, "p_a"] = 7.0
+    frame.to_csv("late.csv", index=False)
+    said = command("calibrate", "late.csv", *options, "-o", "x.aptset", "--skip-unlabelled", rc=1).stderr
+    assert "late.csv: " in said
+    assert "row 5" in said
+    frame.assign(y=None).to_csv("none.csv", index=False)
+    said = command("calibrate", "none.csv", *options, "-o", "x.aptset", "--skip-unlabelled", rc=1).stderr
+    assert "none.csv must have rows with a label; it has 120 rows, and none of them has one." in said
+
+
+def test_a_comparison_says_how_many_rows_it_left_out(command):
+    rows = typed().astype({"y": object})
+    rows.loc[::10, "y"] = None
+    rows.to_csv("rows.csv", index=False)
+    options = ("--target", "y", "--skip-unlabelled", "--repetitions", 3, "--jobs", 1)
+    for name, more in (("compare", ("--model", "logistic", "--model", "bayes")), ("audit", ("--calibration", "split"))):
+        assert "16 of 160 rows have no label and are left out." in command(name, "rows.csv", *options, *more).stdout
+        page = Path(f"aptset-{name}/{name}.html").read_text(encoding="utf-8")
+        assert "16 of 160 rows have no label and are left out." in page
+
+
+def test_a_monitor_makes_the_sets_of_raw_rows_itself(command):
+    """The folder of a run and rows with labels are enough; a log that grows goes on behind what was seen."""
+    rows = typed(200).assign(site=["north", "south"] * 100)
+    rows.to_csv("rows.csv", index=False)
+    command("run", "rows.csv", "--target", "y", "--groups", "site", "--out", "results")
+    new = typed(120, 1).assign(site=["north", "south"] * 60)
+    new.to_csv("new.csv", index=False)
+    command("predict", "new.csv", "-c", "results", "-o", "sets.csv")
+    at_once = command("monitor", "new.csv", "-c", "results").stdout
+    assert command("monitor", "sets.csv", "-c", "results").stdout == at_once
+    for n_rows in (50, 120):
+        new[:n_rows].to_csv("log.csv", index=False)
+        text = command("monitor", "log.csv", "-c", "results", "--state", "state.aptset").stdout
+    assert text == at_once
+    command("run", "rows.csv", "--target", "y", "--calibration", "cv+", "--out", "folds")
+    said = command("monitor", "new.csv", "-c", "folds", rc=1).stderr
+    assert "Make one with `aptset run --calibration split`." in said
+    command("predict", "new.csv", "-c", "folds", "-o", "sets.csv")
+    assert "coverage" in command("evaluate", "sets.csv", "-c", "folds").stdout
 
 
 def test_rows_without_a_label_are_left_out_on_request(command):
@@ -165,7 +284,7 @@ def test_labels_alike_and_columns_that_give_them_away(tmp_path):
     rows.loc[:5, "y"] = "Yes "
     rows.to_csv(tmp_path / "rows.csv", index=False)
     said = run_process("run", "rows.csv", "--target", "y", cwd=tmp_path).stderr
-    assert "labels differ in case or blanks alone: 'Yes ' and 'yes'" in said
+    assert "labels differ only in case or blanks: 'Yes ' and 'yes'" in said
     rows = rows[6:]
     rows.to_csv(tmp_path / "rows.csv", index=False)
     said = run_process("run", "rows.csv", "--target", "y", cwd=tmp_path).stderr
@@ -230,7 +349,7 @@ def test_the_folder_of_a_run_goes_everywhere(command):
     )
     for name in ("evaluate", "monitor"):
         text = command(name, "late.csv", "-c", "results", "--skip-unlabelled").stdout
-        assert "1 of 200 row has no label and is left out." in text
+        assert "1 of 200 rows has no label and is left out." in text
         assert "2 of 199 labels are unknown to the model: '7'" in text
 
 

@@ -108,7 +108,7 @@ def test_where_the_sets_cannot_go_is_refused_before_anything_is_written(data):
     common = ("predict", data / "new", "-c", data / "c.aptset", *COMMON, "-o")
     before = sorted(data.rglob("*"))
     for out in ("sets.parquet", "-"):
-        assert "--out must be a folder where PROBS are several files" in failure(*common, out)
+        assert "--out must be a folder if PROBS are several files" in failure(*common, out)
     for out in (data / "new", data / "new" / "sets"):
         assert "must be outside of the folder that is read" in failure(*common, out)
     assert "must be an empty folder, or hold an earlier run" in failure(*common, data / "val")

@@ -80,7 +80,7 @@ def test_a_column_that_is_called_size_or_set_leaves_no_dead_end(folder):
     told = call("evaluate", folder / "out.csv", "--label", "kind", rc=1).stderr
     assert "has the columns 'set 0.1': say which by --alpha 0.1." in told
     told = call("predict", folder / "out.csv", "-c", folder / "plain", "-o", folder / "again.csv", rc=1).stderr
-    assert "must have room for the columns size 0.1 and set 0.1" in told
+    assert "gets the columns size 0.1 and set 0.1, and the input must not have them already" in told
 
 
 def test_a_bad_row_far_down_is_named_by_its_place_in_the_file(folder):

@@ -136,7 +136,7 @@ def test_other_alphabets_are_named_by_the_user(command):
 
 def test_a_target_that_measures_is_refused(command):
     assert re.search(
-        r"--target age must be labels; it has \d+ different values, numbers: a regression problem",
+        r"--target age must hold class labels; it holds \d+ different numbers, as in a regression problem",
         command("run", "patients.csv", "--target", "age", rc=1).stderr,
     )
     frame = messy(300)

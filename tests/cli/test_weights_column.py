@@ -83,14 +83,14 @@ def test_one_line_about_what_is_wrong(weighted):
     assert "row 0, column 'y': the weight is" in failure(*calibrate, "--weights", "y")
     run(*calibrate, "--weights", "weight")
     predict = ["predict", weighted / "new.csv", "-c", weighted / "c.aptset", "-o", weighted / "s.csv", "--prefix", "p_"]
-    assert "must come with --weights COLUMN, as at calibration" in failure(*predict)
+    assert "must be read with --weights COLUMN, since calibration rows had weights" in failure(*predict)
     without_prefix = predict[: predict.index("--prefix")]
     assert "must come with --weights COLUMN" in failure(*without_prefix), "and not that the column is no label"
     report = ["report", weighted / "new.csv", "--label", "y", "-c", weighted / "c.aptset", "--prefix", "p_"]
     assert "must come with --weights COLUMN" in failure(*report, "-o", weighted / "page.html")
     assert not (weighted / "s.csv").exists()
     run(*calibrate)
-    assert "must come without --weights, as at calibration" in failure(*predict, "--weights", "weight")
+    assert "must be read without --weights, since no calibration rows" in failure(*predict, "--weights", "weight")
     frame = pd.read_csv(weighted / "val.csv")
     frame["weight"] = 0.0
     frame.to_csv(weighted / "val.csv", index=False)

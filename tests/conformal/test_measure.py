@@ -87,7 +87,7 @@ def test_a_stream_takes_plain_scores_of_groups_that_do_not_overlap():
     table = pa.table({"p": P.tolist(), "y": Y})
     others += [aptset.calibrate_batches(table, labels="y", **kept) for kept in ({"alpha": 0.1}, {"resolution": 2**-20})]
     for calibration in others:
-        with pytest.raises(ValueError, match="calibration must have kept its scores, one threshold for each group"):
+        with pytest.raises(ValueError, match="calibration must have stored its scores, one threshold for each group"):
             aptset.Online(calibration)
 
 

@@ -193,7 +193,7 @@ def test_in_a_classifier_and_in_an_evaluation(tmp_path):
         aptset.ConformalClassifier(model, calibration="cv+").fit(X, y, groups=Overlapping(groups))
     with pytest.raises(ValueError, match="conformity must name a score where groups overlap"):
         aptset.ConformalClassifier(model, conformity="auto").fit(X, y, groups=Overlapping(groups))
-    with pytest.raises(TypeError, match="speaks of rows: pass it to fit"):
+    with pytest.raises(TypeError, match="is about the rows of fit: pass it to fit"):
         aptset.ConformalClassifier(model, groups=Overlapping(groups)).fit(X, y)
 
 

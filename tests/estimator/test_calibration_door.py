@@ -34,7 +34,7 @@ def test_with_ids_its_sets_are_those_of_the_classifier(calibration, groups):
 def test_several_models_without_ids_ask_for_u():
     classifier = ConformalClassifier(GaussianNB(), calibration="cv+", random_state=0).fit(X, Y)
     said = [probabilities_of(model, NEW, classifier.classes_) for model in classifier.models_]
-    with pytest.raises(ValueError, match="u must be given on both sides"):
+    with pytest.raises(ValueError, match="u must be given both to calibration"):
         classifier.calibration_.predict_set(said)
     u = np.random.default_rng(0).random(len(NEW))
     assert len(classifier.calibration_.predict_set(said, u=u)) == len(NEW)

@@ -79,7 +79,7 @@ def test_too_sure_of_itself_is_told():
         ((SOURCE, pd.DataFrame(TARGET)), TypeError, "must be of one kind"),
         ((pd.DataFrame({"a": [1.0]}), pd.DataFrame({"b": [1.0]})), ValueError, "must have the columns of X_source"),
         ((SOURCE, TARGET[:3]), ValueError, "n_folds must be between 2 and the number of rows of either kind, 3"),
-        ((SOURCE, TARGET, None, 1), ValueError, "there is no way without folds"),
+        ((SOURCE, TARGET, None, 1), ValueError, "so folds are needed"),
         ((SOURCE, TARGET, None, 2.0), TypeError, "n_folds must be a whole number"),
         ((SOURCE, TARGET, "forest"), TypeError, "estimator must be a scikit-learn classifier"),
     ],

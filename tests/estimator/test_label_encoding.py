@@ -161,7 +161,7 @@ def test_one_label_in_the_rows_that_train_gives_a_constant_model(error):
             return super().fit(X, y)
 
     y = np.array(["a", *["b"] * 9])
-    with pytest.warns(UserWarning, match="a constant model stands in"):
+    with pytest.warns(UserWarning, match="a constant model is used instead"):
         classifier = ConformalClassifier(Refuses(), calibration="jackknife+", random_state=0).fit(X[:10], y)
     assert classifier.classes_.tolist() == ["a", "b"]
 

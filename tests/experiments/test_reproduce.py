@@ -96,7 +96,7 @@ def test_a_missing_package_is_named_before_anything_runs(tmp_path, monkeypatch):
     from aptset.experiments.reproduce import reproduce
 
     monkeypatch.setattr(checks, "find_spec", lambda name: None if name == "torch" else object())
-    told = r"CQC needs torch: pip install 'aptset\[network\]', or leave it out: --methods SC,.*,CQC-RF"
+    told = r"CQC needs torch: pip install 'aptset\[network\]' .in a clone[^,]*, or leave it out: --methods SC,.*,CQC-RF"
     with pytest.raises(ImportError, match=told):
         reproduce(["fig1"], Selection(1), tmp_path)
 

@@ -332,7 +332,7 @@ def check_state(attack):
     try:
         made = load(path)
     except ValueError as error:
-        another = "it began with another one" in str(error) or "nothing is imported because" in str(error)
+        another = "it began with another one" in str(error) or "does not import code that" in str(error)
         return False if another else refused(error)
     use(made)
     return True

@@ -54,17 +54,19 @@ def check_same_schema(first: Any, schema: Any, number: int) -> None:
 def check_first_batch(first: Any) -> Any:
     """Return the first batch, which tells the columns; it may be without rows."""
     if first is None:
-        raise ValueError("batches must have at least one batch, with rows or without: it tells the columns; got none.")
+        raise ValueError(
+            "batches must hold at least one batch, which may be empty, since it names the columns; got none."
+        )
     return first
 
 
 def refuse_second_look() -> NoReturn:
     """Say that an iterator is used up, and what to do."""
     raise ValueError(
-        "batches must be there for more than one pass: there are too many different scores to keep, and thresholds are "
-        "found by looking again; got an iterator or a reader, which is used up. Pass a table, a list, or a function "
-        "that returns the batches anew; or resolution=2**-20, which takes one pass; or more buckets=..., which takes "
-        "memory."
+        "batches must be readable more than once, since there are too many different scores to keep in "
+        "memory; got an iterator or a reader, which can be read once. Pass a table, a list, or a function "
+        "that returns the batches anew; or resolution=2**-20, which takes one pass; or more buckets=..., "
+        "which takes memory."
     )
 
 

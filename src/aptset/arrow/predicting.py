@@ -168,7 +168,7 @@ def check_without_row_weights(calibration: Calibration) -> None:
     held_out = calibration.held_out
     if held_out.has_weights and held_out.ratios is None:
         refuse_with_weights(
-            "batches bring no weights with their rows, and this calibration asks for them. Call predict_set on pieces"
+            "this calibration needs a weight for each row, and batches have none. Call predict_set on parts of the rows"
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +21,7 @@ from aptset.audits.dataset import (
     groups_shown,
     prepare,
     split_and_measure,
+    unseen_rows,
     warn_drift,
 )
 from aptset.audits.drift import FALSE_ALARMS as OF_DRIFT
@@ -29,11 +32,14 @@ from aptset.conformal import CALIBRATIONS
 from aptset.core import validate
 from aptset.core.dates import Times
 from aptset.core.displays import Display
+from aptset.core.labels import known_columns
 from aptset.core.tables import Backend, html_table, make_table
 from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
+from aptset.estimator.fitting import is_frozen
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.coverage_distribution import FALSE_ALARMS
+from aptset.metrics.evaluation import about_unknown
 from aptset.reports.making import check_page_path, save_page
 
 ENDING = "  If rows are independent draws from one source, at most one audit in 100 gives a warning."
@@ -55,6 +61,8 @@ class Audit:
         All rows, rows (or clusters) that test in each split, splits.
     made_of : str
         What splits are made of, in words.
+    remarks : tuple of str
+        Sentences about the rows: labels that the model does not know, rows that were left out.
     """
 
     splits: Splits
@@ -64,6 +72,7 @@ class Audit:
     n: int
     n_test: int
     made_of: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def repetitions(self) -> int:
@@ -93,7 +102,7 @@ class Audit:
         how = f"{self.repetitions} random splits of {self.n:,} rows; in each, {self.n_test:,} test, the others train."
         if self.splits.results[0].over_clusters:
             how = f"{self.repetitions} random splits of {self.made_of} in each, the others train. Clusters count once."
-        page = splits_page(title, self.splits, self.verdicts, self.alpha, how, self.drift)
+        page = splits_page(title, self.splits, self.verdicts, self.alpha, how, self.drift, sentences=[*self.remarks])
         return save_page(page, target)
 
     def _repr_html_(self) -> str:
@@ -101,12 +110,43 @@ class Audit:
         head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.made_of}"
         rows = [(name, verdict.sentence()) for name, verdict in self.verdicts.items()]
         drift = f"Drift: {self.drift.sentence()}"
-        return html_table(head, ("calibration", "verdict"), rows, [drift, ENDING.strip()]) + self.splits.html()
+        notes = [*self.remarks, drift, ENDING.strip()]
+        return html_table(head, ("calibration", "verdict"), rows, notes) + self.splits.html()
 
     def __repr__(self) -> str:
         head = f"Audit at alpha={self.alpha:g}: {self.repetitions} random splits of {self.made_of}"
         verdicts = [f"  {name}: {verdict.sentence()}" for name, verdict in self.verdicts.items()]
+        verdicts += [f"  {sentence}" for sentence in self.remarks]
         return "\n".join([head, *verdicts, "", self.splits.text(), "", f"  Drift: {self.drift.sentence()}", ENDING])
+
+
+def about_new_labels(labels: Iterable[Any], classes: Iterable[Any], is_frozen: bool = False) -> tuple[str, ...]:
+    """Say how many labels a fitted classifier does not know; unless it is frozen, every split fits it anew."""
+    then = (
+        "The model gives {them} no probability." if is_frozen else "Each split fits the model anew, on such rows, too."
+    )
+    return about_unknown(Counter(labels), classes, then=then)
+
+
+def _about_labels(estimator: Any, pool: Pool, candidates: dict[str, Any], splits: Splits, seed: int) -> list[str]:
+    """Say which labels the fitted classifier does not know, and which ones the training rows of splits lack."""
+    labels, model = pool.y.tolist(), getattr(estimator, "estimator", estimator)
+    knows = model if is_frozen(model) else estimator if isinstance(estimator, ConformalClassifier) else None
+    classes, said = getattr(knows, "classes_", None), list[str]()
+    if classes is not None:
+        known_columns(pool.y, classes, "y")
+        said += about_new_labels(labels, classes.tolist(), is_frozen(model))
+    known = set(classes.tolist() if classes is not None and is_frozen(model) else ())
+    rows = unseen_rows(pool, splits.repetitions, seed).tolist()
+    unseen = Counter(labels[row] for row in rows if labels[row] not in known)
+    if unseen and all(one.classes is None for one in candidates.values()):
+        tested = sum(one.rows for one in splits.of(next(iter(candidates))))
+        named = ", ".join(map(repr, list(unseen)[:5])) + (", ..." if len(unseen) > 5 else "")
+        said.append(
+            f"{sum(unseen.values()):,} of {tested:,} test labels, over all splits, are in no training row of their "
+            f"split: {named}. No set can hold them."
+        )
+    return said
 
 
 def audit(
@@ -208,7 +248,8 @@ def audit(
     about = "" if pool.clusters is None else f" for a row of a new {pool.noun}"
     verdicts = {name: judge(splits.of(name), exact, share, each, about) for name in candidates}
     drift = _drift(splits, pool, candidates, exact, random_state)
-    return Audit(splits, verdicts, drift, float(exact), len(pool.y), pool.n_test, pool.in_words())
+    remarks = tuple(_about_labels(estimator, pool, candidates, splits, random_state))
+    return Audit(splits, verdicts, drift, float(exact), len(pool.y), pool.n_test, pool.in_words(), remarks)
 
 
 def _drift(

@@ -41,7 +41,7 @@ def headline(comparison: Comparison) -> str:
     rivals = [other for other in others if comparison.verdicts[other].kept]
     if not _leads(comparison, best, rivals, "models"):
         return f"{best} comes first{agree}, without a clear lead"
-    doubt = "" if _leads(comparison, best, rivals, "data") else "; other data might say otherwise"
+    doubt = "" if _leads(comparison, best, rivals, "data") else "; other data may give another result"
     return f"{best} has the smallest sets{agree}{doubt}"
 
 
@@ -121,6 +121,8 @@ class Comparison:
         The level.
     n, n_test : int
         All rows, and the rows that test in each split.
+    remarks : tuple of str
+        Sentences about the rows, such as how many were left out.
     """
 
     splits: Splits
@@ -129,6 +131,7 @@ class Comparison:
     alpha: float
     n: int
     n_test: int
+    remarks: tuple[str, ...] = ()
 
     def difference(
         self,
@@ -215,7 +218,7 @@ class Comparison:
             self.alpha,
             how,
             headline=self.headline(),
-            sentences=self.sentences(),
+            sentences=[*self.remarks, *self.sentences()],
             differences=self.differences(),
         )
         return save_page(page, target)
@@ -237,7 +240,10 @@ class Comparison:
         ]
         head = f"Comparison of {len(rows)} candidates on {self.splits.repetitions} splits, alpha={self.alpha:g}"
         return html_table(
-            head, ("", *(metric.short for metric in OF_SPLITS.values())), rows, [*self.sentences(), self.advice()]
+            head,
+            ("", *(metric.short for metric in OF_SPLITS.values())),
+            rows,
+            [*self.remarks, *self.sentences(), self.advice()],
         )
 
     def __repr__(self) -> str:
@@ -249,7 +255,7 @@ class Comparison:
             means = {m: float(self.splits.mean(self.splits.values(name, m), m)) for m in OF_SPLITS}
             lines.append(f"  {name[:44]:<{long}} " + " ".join(f"{means[m]:>{width}.4g}" for m, width in widths.items()))
         head = f"{head}, alpha={self.alpha:g}, best first"
-        return "\n".join([head, *lines, "", *self.sentences(), "", self.advice()])
+        return "\n".join([head, *lines, "", *self.remarks, *self.sentences(), "", self.advice()])
 
     def advice(self) -> str:
         """Return the recommendation as a sentence."""

@@ -63,8 +63,8 @@ def check_unweighted(weights: Any) -> None:
     """Refuse a classifier with weights: its promise is about rows from elsewhere, which random splits never show."""
     if weights is not None:
         refuse_with_weights(
-            "random splits test on rows from where the calibration rows come from, and weights point elsewhere. Draw a "
-            "report on rows from there"
+            "weights are for test rows of another distribution, and the test rows of random splits have the "
+            "same one. Make a report on rows of the other distribution"
         )
 
 
@@ -396,8 +396,8 @@ def check_plain_level(model: ConformalClassifier) -> None:
     """Refuse levels that the verdicts of many splits do not know: their law is that of one alpha, on average."""
     if model.assurance is not None:
         raise ValueError(
-            f"assurance must be None where many splits are judged, by the law of sets that cover 1 - alpha on average; "
-            f"got {model.assurance}. Leave it out here: assured sets cover more."
+            "assurance must be None for audit and compare, whose verdicts are about sets that cover 1 - "
+            f"alpha on average; got {model.assurance}. Leave it out here: sets with assurance cover more."
         )
     check_alpha(model.alpha)
 
@@ -410,6 +410,16 @@ def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: 
         same: ConformalClassifier = fresh(model).set_params(**({} if alpha is None else {"alpha": alpha}))
         return same
     return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)
+
+
+def unseen_rows(pool: Pool, repetitions: int, seed: int) -> NDArray[np.intp]:
+    """Return the test rows of all splits whose label no training row of the split has."""
+    codes, rows = coded_list(pool.y.tolist()).codes, [np.zeros(0, dtype=np.intp)]
+    for number in range(repetitions):
+        train, test = RandomSplit(pool, "", None, number, seed).split()
+        in_training = np.bincount(codes[train], minlength=int(codes.max()) + 1) > 0
+        rows.append(test[~in_training[codes[test]]])
+    return np.concatenate(rows)
 
 
 def split_and_measure(

@@ -231,16 +231,16 @@ class Drift:
         changes = [words[name] for name in self.found if name in words]
         what = f"; {' and '.join(changes)} along the order" if changes else ""
         return (
-            f"The rows do not look exchangeable ({tests}){what}. Trained and calibrated on the earlier rows, sets "
-            f"cover {self.coverage_of_last:.4g} of the last. The promise speaks of rows from one source; calibrate on "
-            "recent rows, and again when the world changes."
+            f"The rows do not look exchangeable ({tests}){what}. Trained and calibrated on the earlier rows, "
+            f"sets cover {self.coverage_of_last:.4g} of the last rows. The guarantee is about exchangeable "
+            "rows: calibrate on recent rows, and again when the data change."
         )
 
     def _about_repeats(self) -> str:
         return (
-            f"{self.repeated:,} rows occur more than once, in numbers that no independent draw makes ("
-            f"{in_p(self.p_repeats)}). Copies of one row train and test at once, so new rows may be covered less than "
-            "these: keep one of each. (In a table that was designed so, with every combination a fixed number of "
+            f"{self.repeated:,} rows occur more than once, more often than in independent draws ("
+            f"{in_p(self.p_repeats)}). Copies of one row may train and test at once, so new rows may be covered less "
+            "than these: keep one of each. (If the table was designed to hold every combination a fixed number of "
             "times, they need not be copies.)"
         )
 

@@ -218,8 +218,8 @@ class Acceptance:
         self.reading.check_of_rows(guesses, groups, n_rows)
         if n_rows == 1:
             raise ValueError(
-                "accept must get a batch of rows; got one. Of a single row it would promise only that it is seldom "
-                "wrong and acted on. Use threshold(error=..., assurance=...).accept(row) for rows one by one."
+                "accept must get a batch of rows; got one row, for which the guarantee would say very "
+                "little. Use threshold(error=..., assurance=...).accept(row) for rows one by one."
             )
         act, wrong_rows = np.zeros(n_rows, dtype=np.bool_), self.confidences[self.is_wrong]
         budgets = self._budgets(error)

@@ -215,7 +215,10 @@ def check_wrong(
         check_length(values, n_rows, "wrong")
         return values.astype(np.bool_)
     if labels is None or (guesses is None and looked.guesses is None):
-        raise ValueError("labels must be passed with probabilities or guesses, or wrong=...: which rows are wrong?")
+        raise ValueError(
+            "labels must be passed with probabilities or guesses; or pass wrong=..., which says for each row "
+            "whether its guess is wrong."
+        )
     if guesses is None:
         assert known is not None
         return np.asarray(check_labels(labels, known, n_rows) != looked.guesses)

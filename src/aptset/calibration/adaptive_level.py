@@ -184,8 +184,9 @@ def check_streamable(calibration: Any) -> Calibration:
     has_masses = held_out.is_weighted or held_out.clusters is not None
     if not held_out.folds or has_masses or held_out.groups.kind not in _OF_GROUPS:
         raise ValueError(
-            "calibration must have kept its scores, one threshold for each group, and rows that count alike; got one "
-            "of another kind. Calibrate with aptset.calibrate, without weights, clusters, votes or overlapping groups."
+            "calibration must have stored its scores, one threshold for each group, and rows of equal "
+            "weight; this one has not. Calibrate with aptset.calibrate, without weights, clusters, votes or "
+            "overlapping groups."
         )
     return calibration
 
@@ -219,7 +220,7 @@ def check_count(value: Any, name: str, way_out: str) -> int:
 def warn_of_forgotten_rows(most: int) -> None:
     """Say once that labels of old sets can no longer be judged by what was told."""
     warnings.warn(
-        f"more than {most:,} sets wait for their labels, and the oldest are forgotten: should their labels come, they "
-        "are judged by the level of that moment. Pass waiting=... for more.",
+        f"more than {most:,} sets wait for their labels, and the oldest are dropped: labels that still come "
+        "for them are judged at the level of that moment. Pass waiting=... to keep more.",
         stacklevel=5,
     )

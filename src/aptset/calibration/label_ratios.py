@@ -46,8 +46,9 @@ def check_condition(confusion: Floats) -> float:
     condition = float(np.linalg.cond(confusion))
     if not condition < _WORST:
         raise ValueError(
-            f"method='bbse' must have guesses that tell labels apart; the condition of their matrix is "
-            f"{condition:.3g}. Some label is never guessed, or two are guessed alike. Use method='em'."
+            "method='bbse' must have guesses that distinguish the labels; the condition number of their "
+            f"matrix is {condition:.3g}. Some label is never guessed, or two are guessed alike. Use "
+            "method='em'."
         )
     return condition
 

@@ -152,8 +152,8 @@ def _of_user(path: str | Path, name: str, scores: Mapping[str, Any], trust: Coll
         raise damaged(path, f"this version knows no score {name!r}")
     if module not in ({trust} if isinstance(trust, str) else set(trust)):
         raise ValueError(
-            f"scores must hold {name!r}, the score of {path}: nothing is imported because a file says so. Pass "
-            f"scores={{{name!r}: ...}}, or trust=[{module!r}] to import it from there."
+            f"scores must hold {name!r}, the score of {path}: aptset does not import code that a file names. "
+            f"Pass scores={{{name!r}: ...}}, or trust=[{module!r}] to import it from there."
         )
     try:
         import_module(module)

@@ -25,7 +25,7 @@ from aptset.core.store import stored_kind
 def learn_files(
     sources: Iterable[ProbabilityFile], on_rows: OnRows, skipped: list[int] | None = None, **settings: Any
 ) -> Acceptance:
-    """Learn on the rows of several files as if they stood in one; ``skipped`` is as in ``calibrate_files``."""
+    """Learn on the rows of several files as if they stood in one; with ``skipped`` rows need no label."""
     rows, of_rows, classes, logits = all_rows(labelled_batches(sources, None, skipped), on_rows)
     labels = of_rows.pop("labels")
     of_rows.pop("weights")
@@ -95,7 +95,10 @@ def _decided(
         threshold = rule.threshold(error, assurance)
         return threshold.accept(matrix, groups=groups, ids=ids, logits=logits), threshold.sentence()
     if len(matrix) == 1:
-        raise ValueError("one row is no batch: pass --assurance 0.9 for rows that are decided one by one.")
+        raise ValueError(
+            "--assurance must be given for a file of one row, since rows are decided in batches without it. Pass "
+            "--assurance 0.9, for instance."
+        )
     promise = f"On average over batches at most {_shares(error)} of the rows acted on are wrong."
     return rule.accept(matrix, error, groups=groups, logits=logits), promise
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.arrow.formats import check_rows_present
 from aptset.core.labels import Coded
 from aptset.core.levels import check_level, shown_alpha
 
@@ -49,9 +50,14 @@ def check_distinct_columns(path: Path, names: list[str]) -> None:
 def check_one_model(path: Path, calibration: Any) -> Any:
     """Return a calibration that files can be asked with: a file holds what one model says."""
     if hasattr(calibration, "folds"):
+        way_out = (
+            "Make one with `aptset run --calibration split`."
+            if path.is_dir()
+            else "Load it in Python: aptset.load(path).predict_set([probabilities of fold 1, of fold 2, ...])."
+        )
         raise ValueError(
-            f"{path} must be the calibration of one model; it has {len(calibration.folds)} folds, and each row needs "
-            "the probabilities of all their models. Use it in Python: aptset.load(...).predict_set([of each fold])."
+            f"{path} must hold the calibration of one model for this command; it holds {len(calibration.folds)} folds, "
+            f"each with a model of its own. {way_out}"
         )
     return calibration
 
@@ -95,11 +101,15 @@ def check_sets_file(path: Path, names: list[str], classes: list[str], added: Seq
     taken = sorted(set(added) & set(names))
     if taken:
         raise ValueError(
-            f"{path} must have room for the columns {' and '.join(added)}; the input has {taken} already. Rename."
+            f"{path} gets the columns {' and '.join(added)}, and the input must not have them already; it has "
+            f"{taken}. Rename them."
         )
     barred = [name for name in classes if "|" in name]
     if kind == "csv" and barred:
-        raise ValueError(f"{path} joins labels by |, but {barred[0]!r} holds one. Write .parquet instead.")
+        raise ValueError(
+            f"{path} is a CSV file, in which | stands between labels, and the label {barred[0]!r} holds one. "
+            "Write .parquet instead."
+        )
     return kind
 
 
@@ -167,7 +177,7 @@ def check_distinct_members(
     twice = np.flatnonzero(pairs[1:] == pairs[:-1])
     if len(twice):
         number = start + int(pairs[twice[0]] // n_names)
-        raise ValueError(f"{path}, row {number}, column 'set': labels of a set must be distinct; one is there twice.")
+        raise ValueError(f"{path}, row {number}, column 'set': labels of a set must be distinct; one appears twice.")
 
 
 def check_same_classes(path: Path, classes: list[str], wanted: list[str]) -> list[int]:
@@ -178,19 +188,24 @@ def check_same_classes(path: Path, classes: list[str], wanted: list[str]) -> lis
         extra = sorted(where.keys() - set(wanted))
         raise ValueError(
             f"{path} must have one column of probabilities for each class of the calibration; missing "
-            f"{missing[:6]}, unknown {extra[:6]}. Rename the columns, or say what their names begin with: --prefix p_, "
-            "for instance."
+            f"{missing[:6]}, unknown {extra[:6]}. Rename the columns, or pass the start of their names, such "
+            "as --prefix p_."
         )
     return [where[name] for name in wanted]
 
 
 @contextmanager
-def shifted_rows(path: Path, start: int) -> Iterator[None]:
-    """Name the file, and count rows from its beginning instead of the batch's."""
+def shifted_rows(path: Path, start: int, numbers: Sequence[int] | None = None) -> Iterator[None]:
+    """Name the file, and count rows from its beginning instead of the batch's, which may have ``numbers`` only."""
     try:
         yield
     except (ValueError, TypeError) as error:
-        text = re.sub(r"\brow (\d+)", lambda match: f"row {int(match[1]) + start}", str(error))
+        places = dict(enumerate(numbers or ()))
+
+        def shifted(match: re.Match[str]) -> str:
+            return f"row {places.get(int(match[1]), int(match[1])) + start}"
+
+        text = re.sub(r"\brow (\d+)", shifted, str(error))
         text = text.replace("normalize=True", "--normalize").replace("logits=True", "--logits")
         raise ValueError(f"{path}: {text}") from error
 
@@ -202,8 +217,9 @@ def check_same_monitor(path: Path, before: dict[str, Any], now: dict[str, Any]) 
             f"{name} {before[name]!r} there and {now[name]!r} here" for name in now if before[name] != now[name]
         )
         raise ValueError(
-            f"{path} must be the state of a monitor of this calibration: {differ}. Pass the calibration, --alpha, "
-            "--alarm, --label and --groups that it began with, or another --state to begin anew."
+            f"{path} must be the state of a monitor of this calibration: {differ}. Pass the calibration, "
+            "--alpha, --alarm, --label and --groups that it was started with, or start again with another "
+            "--state."
         )
 
 
@@ -214,8 +230,8 @@ def check_log(path: Path, log: Any) -> dict[str, Any]:
     is_log = isinstance(log, dict) and all(isinstance(log.get(name), kind) for name, kind in kinds.items())
     if not is_log or min(log["rows"], log["before"]) < 0:
         raise ValueError(
-            f"{path} does not say which rows it has seen: it was saved in Python or by an older version, or it is "
-            "damaged. Begin anew with another --state."
+            f"{path} does not say which rows it has seen: it was saved in Python or by an older version, or "
+            "it is damaged. Start again with another --state."
         )
     checked: dict[str, Any] = log
     return checked
@@ -224,7 +240,9 @@ def check_log(path: Path, log: Any) -> dict[str, Any]:
 def check_rotated_state(path: Path, holds: bool) -> None:
     """Refuse to go on with a new log where nothing was begun."""
     if not holds:
-        raise FileNotFoundError(f"--rotated needs a state that is there, to go on with; got {path}. Leave it out.")
+        raise FileNotFoundError(
+            f"--rotated needs a state file to go on with; there is no {path}. Leave --rotated out for the first log."
+        )
 
 
 def check_is_rotated(path: Path, seen: int, is_new: bool) -> None:
@@ -242,8 +260,9 @@ def check_begins_with(path: Path, seen: int, rows: int, is_same: bool, missing: 
         what = f"it has {rows:,} rows" if rows < seen else f"its first {seen:,} rows are others"
         what = f"it lacks their columns {', '.join(map(repr, missing[:6]))}" if missing else what
         raise ValueError(
-            f"{path} must begin with the {seen:,} rows that the monitor has seen; {what}. If the log was rotated, and "
-            "every row in it is new, pass --rotated once. If rows were changed or lost, begin anew: another --state."
+            f"{path} must begin with the {seen:,} rows that the monitor has seen; {what}. If the log was "
+            "rotated, and every row in it is new, pass --rotated once. If rows were changed or lost, start "
+            "again with another --state."
         )
 
 
@@ -251,8 +270,9 @@ def check_same_labels(path: Path, is_same: bool) -> None:
     """Refuse labels that are others than those that were judged: a row is judged once."""
     if not is_same:
         raise ValueError(
-            f"{path} must keep the labels that the monitor was given; at least one of them was changed or is gone "
-            "since the last look. Empty cells may be filled; for corrected labels begin anew: another --state."
+            f"{path} must keep the labels that the monitor was given; at least one of them was changed or is "
+            "gone since the last look. Empty cells may be filled; for corrected labels start again with "
+            "another --state."
         )
 
 
@@ -282,8 +302,8 @@ def check_which_order(order: str | None, time: str | None, mature: int | timedel
         )
     if order is not None and mature is None:
         raise ValueError(
-            f"--order {order} must come with --mature: how many predictions later (500), or how much later (30d, with "
-            "--time), a row whose label is not known is given up."
+            f"--order {order} must come with --mature, which says how long a missing label is waited for: a "
+            "number of predictions (500), or a time (30d, with --time)."
         )
 
 
@@ -298,7 +318,14 @@ def check_numbers_column(path: Path, column: str, texts: list[str | None], start
     return [int(text or 0) for text in texts]
 
 
+def check_some_labelled(path: Path, n_labelled: int, n_rows: int) -> None:
+    """Refuse a file in which no row has a label."""
+    check_rows_present(path, n_rows)
+    if not n_labelled:
+        raise ValueError(f"{path} must have rows with a label; it has {n_rows:,} rows, and none of them has one.")
+
+
 def about_skipped(n_missing: int, n_rows: int) -> str:
     """Say how many rows were left out since they have no label."""
-    verb = "row has" if n_missing == 1 else "rows have"
-    return f"{n_missing:,} of {n_rows:,} {verb} no label and {'is' if n_missing == 1 else 'are'} left out."
+    verbs = ("has", "is") if n_missing == 1 else ("have", "are")
+    return f"{n_missing:,} of {n_rows:,} rows {verbs[0]} no label and {verbs[1]} left out."

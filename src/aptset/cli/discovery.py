@@ -200,7 +200,7 @@ def finished_lines(path: Path, encoding: str | None = None) -> Path:
         stop = _end_of_lines(file, alphabet)
     if stop == 0:
         return path
-    copy = _new_folder() / path.name
+    copy = new_folder() / path.name
     shutil.copyfile(path, copy)
     if copy.stat().st_size < stop:
         refuse_changing_input(str(path))
@@ -226,7 +226,7 @@ def _end_of_lines(file: IO[bytes], alphabet: str) -> int:
     return 0
 
 
-def _new_folder() -> Path:
+def new_folder() -> Path:
     """Return a folder that goes away when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="aptset-csv-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aptset import Evaluation
-from aptset.arrow.formats import TableFile, check_row_count, check_rows_present
+from aptset.arrow.formats import TableFile, check_row_count
 from aptset.arrow.layout import as_texts, filled_numbers, plain_label
 from aptset.cli.checks import (
     about_skipped,
@@ -25,6 +25,7 @@ from aptset.cli.checks import (
     check_distinct_members,
     check_label_column,
     check_sets_column,
+    check_some_labelled,
     check_which_sets,
 )
 from aptset.core.levels import check_level
@@ -56,7 +57,7 @@ def evaluate_files(
         for outcomes in outcomes_of(file, label, alpha, group, progress, way_out=way_out, skipped=skipped):
             sums.add(outcomes.sizes, outcomes.covered, outcomes.held, outcomes.truth, outcomes.groups)
             rows += len(outcomes.covered)
-    check_rows_present(path, rows)
+    check_some_labelled(path, rows, rows + sum(skipped or [0]))
     named = [name for name in sums.by_label.values if name is not None]
     if rows >= 20 and sums.members and named and not sums.members & set(named):
         warnings.warn(
@@ -65,9 +66,8 @@ def evaluate_files(
             stacklevel=2,
         )
     evaluation = sums.evaluation(alpha, classes=None if classes is None else [plain_label(str(one)) for one in classes])
-    if not skipped or not sum(skipped):
-        return evaluation
-    return replace(evaluation, remarks=(about_skipped(sum(skipped), rows + sum(skipped)), *evaluation.remarks))
+    said = [about_skipped(sum(skipped), rows + sum(skipped))] if skipped and sum(skipped) else []
+    return replace(evaluation, remarks=(*said, *evaluation.remarks))
 
 
 def _load_ahead() -> None:

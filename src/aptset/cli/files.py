@@ -56,20 +56,24 @@ class Batch(NamedTuple):
     weights: NDArray[np.float64] | None
     others: dict[str, pa.Array]
     clusters: list[str | None] | None = None
+    numbers: list[int] | None = None  # of the rows, counted from the start, where there are rows between them
 
     def labelled(self) -> Batch:
         """Return the rows that have a label."""
         if self.labels is None or None not in self.labels.values:
             return self
-        rows = np.flatnonzero(np.array([label is not None for label in self.labels]))
+        values, codes = self.labels.values, self.labels.codes
+        is_label = np.array([value is not None for value in values])
+        rows = np.flatnonzero(is_label[codes])
+        labels = Coded([value for value in values if value is not None], (np.cumsum(is_label) - 1)[codes[rows]])
         by, ids, clusters = (
             None if texts is None else [texts[row] for row in rows.tolist()]
             for texts in (self.groups, self.ids, self.clusters)
         )
         weights = None if self.weights is None else self.weights[rows]
         others = {name: column.take(pa.array(rows)) for name, column in self.others.items()}
-        labels = coded_list(self.labels.some(rows).in_full())  # among whose values none is missing
-        return Batch(self.start, self.probabilities[rows], labels, by, ids, weights, others, clusters)
+        of_rows = (self.probabilities[rows], labels, by, ids, weights, others)
+        return Batch(self.start, *of_rows, clusters, rows.tolist())
 
 
 @dataclass(frozen=True)
@@ -323,8 +327,9 @@ class LinesWriter:
             self._stream.writelines(f"{line}\n" for line in lines.to_pylist())
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"the output must be in the encoding of the input, {self._dialect.encoding}, which has no letter for "
-                f"{error.object[error.start : error.end]!r}. Leave --same-dialect out, or write .parquet."
+                f"the output must be in the encoding of the input, {self._dialect.encoding}, which cannot "
+                f"write {error.object[error.start : error.end]!r}. Leave --same-dialect out, or write "
+                ".parquet."
             ) from error
 
     def _cells(self, column: Any) -> Any:

@@ -58,7 +58,8 @@ def goes_to_folder(names: Sequence[str], out: str) -> bool:
         is_folder = is_folder or (out != "-" and not is_file_name)
         if not is_folder:
             raise ValueError(
-                f"--out must be a folder where PROBS are several files: one for each; got {out!r}. Try sets/"
+                "--out must be a folder if PROBS are several files, since each of them gets a file of its "
+                f"own; got {out!r}. Pass sets/, for instance."
             )
     return is_folder and list(names) != ["-"]
 
@@ -101,7 +102,7 @@ def open_only(
 ) -> Any:
     """Return the one table that was named; ``folder`` remembers how the table that trained was written."""
     if len(names) > 1:
-        raise click.UsageError(f"A table is one FILE; got {len(names)}.")
+        raise click.UsageError(f"This command reads one FILE; got {len(names)}.")
     return open_table(names[0], *remembered(folder, names[0], sep, encoding), quiet)
 
 

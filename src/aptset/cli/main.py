@@ -180,7 +180,7 @@ def inspect(artefact: str, as_json: bool) -> None:
 @ASSURANCE[0]
 @AS_JSON
 def plan(alpha: float, within: float | None, confidence: float, assurance: float | None, as_json: bool) -> None:
-    """Say how much calibration data a margin needs, or an assurance.
+    """Compute how many calibration rows are needed for a margin of the coverage, or for an assurance.
 
     \b
     Examples:

@@ -25,7 +25,7 @@ from aptset.conformal.guarantees import Promises
 from aptset.core.files import check_exists
 from aptset.core.store import stored_kind
 from aptset.estimator.storage import check_table, read_folder
-from aptset.estimator.stored_models import check_vouched, need_skops
+from aptset.estimator.stored_models import check_vouched, need_skops, packages_in
 from aptset.estimator.stored_trees import check_trees
 
 
@@ -73,8 +73,8 @@ def check_pickle_trusted(name: str, trust: Collection[str]) -> None:
     """Refuse a pickle that the user did not vouch for."""
     if name not in trust and Path(name).name not in trust:
         raise ValueError(
-            f"--model {name} is a pickle: to open it runs whatever code is in it. If you made it yourself, add "
-            f"--trust {name}. A file of skops.io.dump (.skops) is safer."
+            f"--model {name} is a pickle, and opening a pickle runs the code in it. If you made it yourself, "
+            f"add --trust {name}. A file of skops.io.dump (.skops) is safer."
         )
 
 
@@ -132,7 +132,7 @@ def _of_file(path: Path, name: str, trust: Collection[str]) -> Any:
             return clone(model)
         except Exception as error:  # whatever a damaged file makes of classes of others
             why = " ".join(str(error).split())[:300]
-            raise ValueError(f"--model {name} holds no model that can be opened here: {why}. Save it anew.") from error
+            raise ValueError(f"--model {name} holds no model that can be opened here: {why}. Save it again.") from error
     check_pickle_trusted(name, trust)
     import joblib
 
@@ -292,17 +292,29 @@ def _of_folder(folder: Path) -> dict[str, Any]:
         "score": facts["score"],
         "alpha": facts["settings"].get("alpha"),
         "n": facts["n"],
+        **({} if facts.get("training_rows") is None else {"training_rows": facts["training_rows"][1]}),
         "models": facts["n_models"],
         "classes": facts["classes"]["values"],
         "groups": {"kind": facts["groups"]["kind"], "sizes": {}},
         "randomized": facts["randomized"],
         "target": table["target"],
         "columns": [column["name"] for column in table["columns"] if not column["left_out"]],
-        "versions": facts["versions"],
+        "versions": _versions(folder, facts),
         "library": facts["library"],
         "created": facts["created"],
         "format": facts["format"],
     }
+
+
+def _versions(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the versions of the libraries that the models use; earlier folders list others, too."""
+    path = folder / facts["models"]["name"]
+    try:
+        used = packages_in(str(path), path.read_bytes())
+    except (OSError, ValueError):  # which a load would refuse
+        return dict(facts["versions"])
+    boosters = {"xgboost", "lightgbm", "catboost"} - used
+    return {name: version for name, version in facts["versions"].items() if name not in boosters}
 
 
 def facts_in_words(facts: dict[str, Any]) -> str:

@@ -39,6 +39,7 @@ from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
 from aptset.cli.stores import location_of, refuse_changing_input
 from aptset.cli.tables import WAY_OF_DATES
 from aptset.core.dates import Way, read_times
+from aptset.metrics.evaluation import about_unknown
 
 _EXACT = 2.0**53  # whole numbers below are the same in every kind of column
 
@@ -116,19 +117,17 @@ def _counted(parts: Iterable[Outcomes], labels: Counter[Any]) -> Iterator[Outcom
 def _about_labels(labels: Counter[Any], classes: Sequence[Any], skipped: list[int] | None) -> list[str]:
     """Say how many rows have no label, and how many have one that the model does not know."""
     known, n_rows, n_skipped = {plain_label(str(one)) for one in classes}, sum(labels.values()), sum(skipped or [])
-    unknown = {label: count for label, count in labels.items() if label is not None and label not in known}
     said = (
         [
-            f"{about_skipped(n_skipped, n_rows + n_skipped)} Where wrong guesses get their labels sooner, --mature is "
-            "the way to wait for them."
+            (
+                f"{about_skipped(n_skipped, n_rows + n_skipped)} If wrong guesses get their labels sooner than "
+                "others, use --mature to wait for all labels."
+            )
         ]
         if n_skipped
         else []
     )
-    if unknown:
-        named = ", ".join(map(repr, list(unknown)[:5]))
-        said.append(f"{sum(unknown.values()):,} of {n_rows:,} labels are unknown to the model: {named}.")
-    return said
+    return [*said, *about_unknown({label: n for label, n in labels.items() if label is not None}, known)]
 
 
 def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any] | None]:
@@ -136,8 +135,8 @@ def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any]
     known = calibration.held_out.groups
     if known.kind == "pair":
         raise ValueError(
-            "a monitor of files goes by groups of rows or by labels, and this calibration by both at once. Feed "
-            "calibration.monitor() in Python, with pairs of group and label as groups."
+            "`aptset monitor` can watch groups of rows or labels, and this calibration has groups of both at "
+            "once. Use calibration.monitor() in Python, with pairs of group and label as groups."
         )
     bands = [known.names[band] for band in known.bands or ()]
     of_text = {plain_label(str(name)): name for name in known.names}

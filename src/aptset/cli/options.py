@@ -290,7 +290,7 @@ def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
 def only_one(alphas: tuple[Any, ...]) -> float:
     """Return the one level of work that has only one."""
     if len(alphas) > 1 or isinstance(alphas[0], dict):
-        raise click.UsageError("Without a TABLE there is one --alpha.")
+        raise click.UsageError("Only one --alpha can be given without a TABLE.")
     return float(alphas[0])
 
 
@@ -321,7 +321,7 @@ def refuse_without_table(target: str | None) -> None:
     if given:
         known = {"row_id": "id", "errors": "error", "allow_empty": "no-empty"}
         name = known.get(given[0], given[0].replace("_", "-"))
-        raise click.UsageError(f"--{name} needs a TABLE; without one the run is about embedded data.")
+        raise click.UsageError(f"--{name} needs a TABLE; without one the run uses embedded example data.")
 
 
 def refuse_other_options(is_folder: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aptset import Evaluation, evaluate
-from aptset.arrow.formats import TableFile, check_row_count, check_rows_present, in_whole_blocks
+from aptset.arrow.formats import TableFile, check_row_count, check_rows_present, in_whole_blocks, table_file
 from aptset.arrow.layout import as_texts
-from aptset.cli.checks import about_skipped, check_columns, check_distinct_columns, shifted_rows
+from aptset.cli.checks import (
+    about_skipped,
+    check_columns,
+    check_distinct_columns,
+    check_some_labelled,
+    shifted_rows,
+)
 from aptset.cli.columns import Plan
+from aptset.cli.discovery import new_folder
 from aptset.cli.files import CONFIDENCE, SetsWriter
 from aptset.cli.probability_jobs import beside_the_user, forms_of, named_as, write_nothing
 from aptset.cli.tables import (
@@ -37,6 +44,7 @@ from aptset.estimator.loading import load_folder
 from aptset.estimator.storage import check_table, read_folder
 
 _ALL = 1 << 62
+_AT_ONCE = 65_536  # rows that are predicted at once where nobody says how many
 
 
 @dataclass(frozen=True)
@@ -192,7 +200,7 @@ def labelled_rows(
     if not skip_unlabelled:
         check_target(file.path, table["target"], texts)
     numbers = np.array([row for row, text in enumerate(texts) if text is not None], dtype=np.intp)
-    check_rows_present(file.path, len(numbers))
+    check_some_labelled(file.path, len(numbers), len(texts))
     labels = labels_among([str(texts[row]) for row in numbers.tolist()], classifier.classes_.tolist())
     check_some_known(file.path, table["target"], labels, classifier.classes_.tolist())
     remarks = (about_skipped(len(texts) - len(numbers), len(texts)),) if len(numbers) < len(texts) else ()
@@ -231,7 +239,34 @@ def evaluate_folder(
     return replace(evaluation, remarks=(*rows.remarks, *evaluation.remarks))
 
 
-def target_of_run(folder: Path) -> tuple[str, float]:
-    """Return the column that a run predicts, and its level."""
+def has_sets(file: TableFile) -> bool:
+    """Tell whether a file has a column of sets; else it holds raw rows."""
+    return any(name == "set" or name.startswith("set ") for name in file.names)
+
+
+def with_sets(
+    file: TableFile, folder: Path, alpha: float, groups: str | None, trust: Sequence[str], progress: bool
+) -> TableFile:
+    """Return a file as it is if it has sets; raw rows with the sets that the classifier of a folder makes of them."""
+    if has_sets(file):
+        return file
+    classifier, facts = load_run(folder, trust)
+    path = new_folder() / f"{file.path.stem}.parquet"
+    table = NewTable.of(file, facts, None, groups)
+    predict_table(table, classifier, [alpha], path, _AT_ONCE, progress, is_part=True)
+    return table_file(path)
+
+
+class RunSettings(NamedTuple):
+    """What later commands take from a run: the column that it predicts, its level, and its column of groups."""
+
+    target: str
+    alpha: float
+    groups: str | None
+
+
+def settings_of_run(folder: Path) -> RunSettings:
+    """Return what the folder of a run says."""
     facts, _ = read_folder(folder)
-    return str(check_table(folder, facts)["target"]), float(facts["settings"].get("alpha") or 0.1)
+    table = check_table(folder, facts)
+    return RunSettings(str(table["target"]), float(facts["settings"].get("alpha") or 0.1), table["groups"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from aptset.cli.inputs import (
     check_artefact,
     files_read,
     goes_to_folder,
+    is_called,
     is_one_file,
     open_only,
     open_table,
@@ -79,8 +80,8 @@ ALARMED = 3  # the exit status that tells an alarm from an error
 def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **options: Any) -> None:
     """Calibrate on a file of probabilities and labels, or on many; write an artefact.
 
-    PROBS are files, folders, globs or URLs (s3://, gs://, ...) of parquet, CSV, Arrow, npz or npy. What folders say
-    (region=north) is a column, too.
+    PROBS are files, folders, globs or URLs (s3://, gs://, ...) of parquet, CSV, Arrow, npz or npy. The names of folders
+    (region=north) give columns, too.
 
     \b
     Examples:
@@ -105,9 +106,10 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     conformity, bands = label_settings(options, quiet, one and one.file.rows)
     settings = {name: options[name] for name in ("normalize", "allow_empty")} | {"conformity": conformity}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
-    by_labels, skipped = bands or labels_in_groups(options["groups"]), _to_skip(options)
+    settings["skipped"] = skipped = list[int]() if options["skip_unlabelled"] else None
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
-        calibration = calibrate_files(sources, counter, by_labels, skipped, **settings)
+        counted = Counted(counter)
+        calibration = calibrate_files(sources, counted, bands or labels_in_groups(options["groups"]), **settings)
     with target_of(out) as target:
         calibration.save(target)
     content, size = (
@@ -120,22 +122,32 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     if calibration.held_out.clusters is not None:
         content |= {"rows": calibration.rows, "promise_about": calibration.held_out.clusters.about}
         rows += f" of {calibration.n:,} {calibration.held_out.clusters.nouns}"
-    words = f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}"
-    _show_learned(content, words, skipped, quiet, as_json)
+    text = f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}"
+    show(*with_skipped(content, text, skipped, counted.rows), quiet, as_json)
 
 
-def _to_skip(options: dict[str, Any]) -> list[int] | None:
-    """Return where rows without a label are counted, if they are to be left out."""
-    return list[int]() if options["skip_unlabelled"] else None
+class Counted:
+    """Counts rows on the way to a bar."""
+
+    def __init__(self, counter: Callable[[int], None]) -> None:
+        self.counter, self.rows = counter, 0
+
+    def __call__(self, n_rows: int) -> None:
+        """Count some rows."""
+        self.rows += n_rows
+        self.counter(n_rows)
 
 
-def _show_learned(content: dict[str, Any], words: str, skipped: list[int] | None, quiet: bool, as_json: bool) -> None:
-    """Say what was learned, and how many rows were left out."""
-    n_missing = sum(skipped or ())
-    if n_missing:
-        content |= {"unlabelled": n_missing}
-        words += f"\nRows without a label that were left out: {n_missing:,}."
-    show(content, words, quiet, as_json)
+def with_skipped(
+    content: dict[str, Any], text: str, skipped: list[int] | None, n_rows: int
+) -> tuple[dict[str, Any], str]:
+    """Add how many rows were left out, beside ``n_rows`` that were not, to what is printed."""
+    if not skipped or not sum(skipped):
+        return content, text
+    from aptset.cli.checks import about_skipped
+
+    said = about_skipped(sum(skipped), sum(skipped) + n_rows)
+    return {**content, "remarks": [said]}, f"{said}\n{text}"
 
 
 def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, options: dict[str, Any]) -> None:
@@ -146,23 +158,24 @@ def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, opti
 
     for name in ("conformity", "bands", "counts", "weights", "deterministic"):
         if is_given(name):
-            raise click.UsageError(f"--{name} is not for --accept, which has no scores and no weights.")
+            raise click.UsageError(f"--{name} cannot be given with --accept, which uses neither scores nor weights.")
     if is_given("allow_empty"):
-        raise click.UsageError("--no-empty is not for --accept, which makes no sets.")
+        raise click.UsageError("--no-empty cannot be given with --accept, which makes no sets.")
     if options["groups"] == "label":
         raise click.UsageError(
-            "--groups label is not for --accept: for each predicted label pass --error LABEL=NUMBER."
+            "--groups label cannot be given with --accept: pass --error LABEL=NUMBER to `aptset accept` for "
+            "each predicted label."
         )
     check_other_files([Path(out)], files_read(options, label))
     sources, one = sources_of(options, label, quiet)
-    settings, skipped = {"normalize": options["normalize"], "random_state": options["seed"]}, _to_skip(options)
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
-        rule = learn_files(sources, counter, skipped, **settings)
+        skipped = list[int]() if options["skip_unlabelled"] else None
+        rule = learn_files(sources, counter, skipped, normalize=options["normalize"], random_state=options["seed"])
     with target_of(out) as target:
         rule.save(target)
     content = {"n": rule.n, "n_wrong": rule.n_wrong, "out": out}
-    words = f"Learned from {rule.n:,} rows, of which {rule.n_wrong:,} are wrong: {out}"
-    _show_learned(content, words, skipped, quiet, as_json)
+    text = f"Learned from {rule.n:,} rows, of which {rule.n_wrong:,} are wrong: {out}"
+    show(*with_skipped(content, text, skipped, rule.n), quiet, as_json)
 
 
 @click.command()
@@ -191,12 +204,12 @@ def accept(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Say for every row whether to act on the guess, or to ask a person; all other columns travel along.
+    """Decide for every row whether to act on the guess or to ask a person; all other columns are copied.
 
-    Without --assurance all rows together are one batch: on average over batches at most --error (0.05 by default) of
+    Without --assurance all rows together are one batch: on average over batches, at most --error (0.05 by default) of
     the rows that are acted on are wrong. With --assurance 0.9 there is one threshold, and 9 of 10 calibrations keep the
-    error, however rows are cut into files. With the folder of `aptset run` the file holds raw rows, there is always one
-    threshold, and rows that are asked about come with a set.
+    error, however rows are split into files. With the folder of `aptset run` the file holds raw rows, there is always
+    one threshold, and rows that go to a person come with a set.
 
     \b
     Examples:
@@ -252,7 +265,7 @@ def accept(
 def predict(
     calibration: str, out: str, alphas: tuple[Any, ...], label: str | None, quiet: bool, as_json: bool, **options: Any
 ) -> None:
-    """Write the prediction set of every row; all other columns travel along.
+    """Write the prediction set of every row; all other columns are copied.
 
     With the folder of `aptset run` the file holds raw rows, with an artefact of `aptset calibrate` probabilities.
     Files, folders, globs and URLs (s3://, gs://, ...) of many parts go to a folder, one file each. A run can be stopped
@@ -273,9 +286,13 @@ def predict(
     is_run = artefact.is_dir()
     refuse_other_options(is_run)
     if options["u"] is not None and is_given("row_id"):
-        raise click.UsageError("--u fresh and --id exclude each other: with an id the chance of a row comes from it.")
+        raise click.UsageError(
+            "--u fresh and --id cannot be given together: with --id the randomness of a row comes from its id."
+        )
     if options["u"] is not None and options["confidence"]:
-        raise click.UsageError("--u fresh and --confidence exclude each other: both would draw u of their own.")
+        raise click.UsageError(
+            "--u fresh and --confidence cannot be given together: each would draw its own randomness."
+        )
     asked = alphas if not is_run or is_given("alphas") else None
     if goes_to_folder(options["probs"], out):
         from aptset.cli.many_files import predict_parts
@@ -347,7 +364,7 @@ def evaluate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Judge a file of sets, or many (files, folders, globs, URLs), against the labels in it.
+    """Compare the sets in a file, or in many (files, folders, globs, URLs), with the true labels in it.
 
     \b
     Examples:
@@ -359,24 +376,24 @@ def evaluate(
     from aptset.cli.probability_jobs import evaluation_as_json
 
     if len(alphas) > 1:
-        raise click.UsageError("--alpha is one level here: that of the sets that are judged.")
+        raise click.UsageError("--alpha must be one level here, the level of the sets that are judged; got several.")
     alpha = alphas[0] if alphas else None
     classes = None
     if calibration is not None:
-        from aptset.cli.prediction_jobs import evaluate_folder, target_of_run
-        from aptset.cli.probability_jobs import load_artefact
+        from aptset.cli.prediction_jobs import evaluate_folder, has_sets, settings_of_run
+        from aptset.cli.probability_jobs import classes_of
 
         folder = check_artefact(artefact_of(calibration), calibration)
         if folder.is_dir():
             file = open_only(sets, options["sep"], options["encoding"], quiet, folder)
-            label = label or target_of_run(folder)[0]
-            if not any(name == "set" or name.startswith("set ") for name in file.names):
+            label = label or settings_of_run(folder).target
+            if not has_sets(file):
                 asked = (alpha, options["trust"], options["skip_unlabelled"])
                 evaluation = evaluate_folder(file, folder, *asked)
                 show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
                 return
             options["sep"], options["encoding"] = remembered(folder, sets[0], options["sep"], options["encoding"])
-        classes = load_artefact(folder, options["trust"]).classes.tolist()
+        classes = classes_of(folder, options["trust"])
     if label is None:
         raise click.UsageError("SETS need --label COLUMN, the true labels, or -c FOLDER, which knows the column.")
     dialect = {name: options[name] for name in ("sep", "encoding")}
@@ -394,13 +411,13 @@ def evaluate(
 @ALPHA
 @click.option("--groups", help="The column of groups, if the calibration was done by group.")
 @click.option("--alarm", default=100.0, show_default=True, help="Evidence that raises the alarm.")
-@click.option("--state", help="A file that keeps what was seen: the next call goes on behind it.")
+@click.option("--state", help="A file that keeps what was seen: the next call continues after it.")
 @click.option(
     "--order", help="The column with the number of each prediction: 0, 1, 2, ...; else their order is the file's."
 )
 @click.option("--time", help="The column that says when each prediction was made, to judge rows in that order.")
 @DATES
-@click.option("--mature", help="How long an unknown label is waited for: 500 (predictions later), 30d, 12h.")
+@click.option("--mature", help="How long to wait for a missing label: 500 (predictions), 30d, 12h.")
 @click.option("--rotated", is_flag=True, help="SETS is a new log in place of the one before: all its rows are new.")
 @SKIP_UNLABELLED
 @with_options([*DIALECT, TRUST])
@@ -416,50 +433,58 @@ def monitor(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Tell whether sets still cover as they should: over a file of outcomes that grows.
+    """Watch whether sets still cover 1 - alpha of the rows, in a file of outcomes that grows.
 
-    Rows are judged in the order of prediction, which is that of the file unless --order or --time names a column. In
-    the order in which labels become known alarms would be false, where wrong guesses are labelled sooner than others.
-    With --mature labels may be missing: a row waits for all earlier ones, and one whose label is still missing then
-    never raises the evidence. With --time alone rows that are not in the file are not known of: labels must come
-    within --mature, whatever the outcome.
+    SETS is a file that `aptset predict` wrote, with the true labels; with the folder of `aptset run` it may hold raw
+    rows with their labels.
 
-    After an alarm, now or at an earlier row, the exit status is 3. If nothing changed since calibration, an alarm ever
-    comes in at most 1 of --alarm deployments, however often one looks.
+    Rows are judged in the order of prediction: the order of the file, or of the column that --order or --time names.
+    (In the order in which labels become known there would be false alarms, if wrong guesses are labelled sooner.) With
+    --mature labels may be missing. A row then waits for all earlier rows, and a row whose label does not come in time
+    never raises the evidence. With --time and without --order, the label of every row must come within --mature.
 
-    With --state the file must begin with the rows that were seen; rows behind them are new. A log that was rotated does
-    not: say so once, by --rotated, or name the folder of all logs.
+    The exit status is 3 after an alarm, at this row or at an earlier one. If nothing has changed since calibration, at
+    most 1 of --alarm deployments ever has an alarm, however often the command is run.
+
+    With --state the file must begin with the rows that were seen before; the rows after them are new. If the log was
+    rotated, pass --rotated once, or the folder of all logs.
 
     \b
     Examples:
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset
       aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset --rotated
       aptset monitor outcomes.csv --label y -c cal.aptset --time asked --mature 30d
-      aptset monitor outcomes.csv -c results
+      aptset monitor labelled.csv -c results     # raw rows with labels, or the sets that `aptset predict` made of them
     """
     from aptset.cli.monitor_jobs import PredictionOrder, monitor_file
     from aptset.cli.probability_jobs import digest_of, load_artefact
     from aptset.core.files import check_other_files
 
     if options["rotated"] and options["state"] is None:
-        raise click.UsageError("--rotated needs --state FILE, the state that began with the log before this one.")
+        raise click.UsageError("--rotated needs --state FILE, the state of the logs before this one.")
     if options["skip_unlabelled"] and (options["state"] is not None or options["mature"] is not None):
         raise click.UsageError(
-            "--skip-unlabelled is for one look at a file; with --state or --mature rows wait for their labels: pass "
-            "--mature alone, which says for how long."
+            "--skip-unlabelled cannot be given with --state or --mature, where rows wait for their labels. "
+            "Pass --mature, which says how long, without --skip-unlabelled."
         )
     state = None if options["state"] is None else Path(options["state"])
     check_other_files([] if state is None else [state], [sets, calibration])
     artefact = check_artefact(artefact_of(calibration), calibration)
     if artefact.is_dir():
-        from aptset.cli.prediction_jobs import target_of_run
+        from aptset.cli.prediction_jobs import settings_of_run
 
-        target, level = target_of_run(artefact)
-        label, alpha = label or target, alpha if is_given("alpha") else level
+        of_run = settings_of_run(artefact)
+        label, alpha = label or of_run.target, alpha if is_given("alpha") else of_run.alpha
+        options["groups"] = options["groups"] or of_run.groups
     if label is None:
         raise click.UsageError("SETS need --label COLUMN, the true labels.")
     dialect = remembered(artefact, sets, options["sep"], options["encoding"])
     file = open_table(sets, *dialect, quiet, is_growing=state is not None)
+    if artefact.is_dir():
+        from aptset.cli.prediction_jobs import with_sets
+
+        file = with_sets(file, artefact, alpha, options["groups"], options["trust"], not quiet)
+        is_called(file.path, sets)
     places = PredictionOrder.of(options["order"], options["time"], options["mature"], way_of_dates(options))
     made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
     of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}

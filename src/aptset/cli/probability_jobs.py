@@ -27,6 +27,7 @@ from aptset.cli.checks import (
     check_labels_present,
     check_one_model,
     check_same_classes,
+    check_some_labelled,
     shifted_rows,
 )
 from aptset.cli.files import CONFIDENCE, Batch, ProbabilityFile, SetsWriter, types_of
@@ -63,7 +64,7 @@ def calibrate_files(
     seeds: list[Any] = []
     number_copies = Numbering(side=CALIBRATION).next_seeds  # of all rows: copies in other files have u of their own
     for source, batch, classes in labelled_batches(sources, None, skipped):
-        with shifted_rows(source.path, batch.start):
+        with shifted_rows(source.path, batch.start, batch.numbers):
             of_rows = {"groups": grouped(batch.groups, by_labels), "ids": batch.ids, "logits": source.logits}
             weighing = EQUAL if batch.weights is None else Weighing(batch.weights, is_part=True)
             of_rows |= {"weighing": weighing, "number_copies": number_copies}
@@ -95,30 +96,36 @@ def grouped(of_rows: Any, by_labels: Any) -> Any:
 
 
 def labelled_batches(
-    sources: Iterable[ProbabilityFile], wanted: list[str] | None = None, skipped: list[int] | None = None
+    sources: Iterable[ProbabilityFile],
+    wanted: list[str] | None = None,
+    skipped: list[int] | None = None,
+    may_be_unknown: bool = False,
 ) -> Iterator[tuple[ProbabilityFile, Batch, list[str]]]:
     """Yield the rows of all files with columns in the order of ``wanted``, or of the first file; labels are checked.
 
-    With ``skipped`` rows without a label are left out, and their numbers in each batch are put there.
+    With ``skipped`` rows without a label are left out, and their numbers in each batch are put there. Labels that
+    ``may_be_unknown`` need not be classes.
     """
-    n_labelled, path = 0, Path()
+    path, n_labelled = None, 0
     for source in sources:
-        classes, path = source.classes(), source.path
+        path = source.path
+        classes = source.classes()
         wanted = classes if wanted is None else wanted
         order = None if classes == wanted else check_same_classes(source.path, classes, wanted)
         for batch in source.batches():
             may_be = [*classes, *([] if skipped is None else [None])]
+            if may_be_unknown and batch.labels is not None:
+                may_be += [label for label in batch.labels.values if label is not None]
             check_labels_present(source.path, batch.labels, batch.start, may_be, str(source.label))
             if skipped is not None:
                 n_rows, batch = len(batch.probabilities), batch.labelled()
                 skipped.append(n_rows - len(batch.probabilities))
             rows = batch.probabilities
             n_labelled += len(rows)
-            if not len(rows):
-                continue
-            yield source, batch if order is None else batch._replace(probabilities=rows[:, order]), wanted
-    if not n_labelled:
-        raise ValueError(f"{path} must have at least one row with a label; it has none.")
+            if len(rows):
+                yield source, batch if order is None else batch._replace(probabilities=rows[:, order]), wanted
+    if path is not None:
+        check_some_labelled(path, n_labelled, n_labelled + sum(skipped or [0]))
 
 
 def imported_score(name: str | Score) -> str | Score:
@@ -142,6 +149,15 @@ def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
         raise ValueError(f"{path} was made by `aptset calibrate --accept`, for decisions: pass it to `aptset accept`.")
     calibration: Calibration = check_one_model(path, load_calibration(path, trust=trust))
     return calibration
+
+
+def classes_of(path: Path, trust: tuple[str, ...]) -> list[Any]:
+    """Return the classes of an artefact, or of what a run trained, on however many folds."""
+    if not path.is_dir():
+        return list(load_calibration(path, trust=trust).classes.tolist())
+    from aptset.cli.prediction_jobs import load_run
+
+    return list(load_run(path, trust)[0].classes_.tolist())
 
 
 def digest_of(artefact: Path) -> str:
@@ -274,8 +290,8 @@ def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> P
     held_out = calibration.held_out
     is_wanted = held_out.has_weights and held_out.ratios is None
     if is_wanted != (source.weight is not None):
-        what = "with --weights COLUMN, as at calibration" if is_wanted else "without --weights, as at calibration"
-        raise ValueError(f"{source.path} must come {what}.")
+        what = "must be read with --weights COLUMN, since" if is_wanted else "must be read without --weights, since no"
+        raise ValueError(f"{source.path} {what} calibration rows had weights.")
     return source
 
 

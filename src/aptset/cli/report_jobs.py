@@ -9,23 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aptset import Calibration, ConformalClassifier, audit, compare, report
 from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import as_texts
-from aptset.audits.audit import Audit
+from aptset.audits.audit import Audit, about_new_labels
 from aptset.audits.compare import Comparison
 from aptset.cli.checks import about_skipped, check_columns
 from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile
 from aptset.cli.models import make_model, takes_raw_columns
-from aptset.cli.prediction_jobs import labelled_rows
+from aptset.cli.prediction_jobs import check_some_known, labelled_rows
 from aptset.cli.probability_jobs import all_rows, check_weights_wanted, labelled_batches, named
 from aptset.cli.table_jobs import Settings, TableResult, run_table, warn_of_clusters
-from aptset.cli.tables import ColumnChoice, model_for, read_rows, times_of
+from aptset.cli.tables import ColumnChoice, labels_among, model_for, read_rows, times_of
 from aptset.core.files import atomic_path, check_other_files
 from aptset.core.labels import as_objects
 from aptset.core.runner import counting
+from aptset.estimator.fitting import fresh
 from aptset.reports.making import Report, need_jinja
 
 
@@ -74,6 +76,7 @@ def report_folder(
 def report_probabilities(
     sources: Iterable[ProbabilityFile],
     called: str,
+    label: str,
     total: int | None,
     calibration: Calibration,
     alpha: float,
@@ -89,8 +92,9 @@ def report_probabilities(
     checked = (check_weights_wanted(source, calibration) for source in sources)
     with counting(total, "rows", progress) as on_rows:
         skipped = list[int]() if skip_unlabelled else None
-        matrices, of_rows, _, logits = all_rows(labelled_batches(checked, names, skipped), on_rows)
-    truth = calibration.classes[[names.index(str(label)) for label in of_rows.pop("labels")]]
+        matrices, of_rows, _, logits = all_rows(labelled_batches(checked, names, skipped, True), on_rows)
+    truth = labels_among(of_rows.pop("labels"), calibration.classes.tolist())
+    check_some_known(Path(called), label, truth, calibration.classes.tolist())
     of_rows |= {"normalize": normalize or None, "logits": logits, "alpha": alpha, "progress": progress}
     of_rows["assurance"] = assurance
     if skipped and sum(skipped):
@@ -124,10 +128,17 @@ def audit_table(
     """Audit a model on a table; return what was found, and the names of the files that were written."""
     need_jinja()  # now, not after all splits
     check_other_files([out / "audit.html", out / "splits.csv"], [file.path])
+    remarks: tuple[str, ...] = ()
     if run is not None:  # as it was set up there
         if cluster is not None:
-            raise ValueError("--cluster is for tables that are trained on here: leave -c out.")
+            raise ValueError(
+                "--cluster cannot be given with -c FOLDER, whose model is set up already. Leave one of the two out."
+            )
         audited_model, rows, _ = labelled_rows(file, run, trust, choice.skip_unlabelled)
+        if rows.groups is not None:
+            remarks = ("The run calibrated within groups; the audit calibrates all rows of a split together.",)
+        remarks += about_new_labels(rows.labels.tolist(), audited_model.classes_.tolist())
+        audited_model, rows = fresh(audited_model), replace(rows, labels=of_one_kind(rows.labels))
     else:
         estimator = make_model(model, trust)
         raw = takes_raw_columns(estimator)
@@ -138,7 +149,7 @@ def audit_table(
             warn_of_clusters(file, replace(rows, groups=None), replace(asked, choice=choice), estimator)
         audited_model = model_for(file.path, rows.plan, estimator, calibrations)
     times = None if time is None else times_of(file, time, rows.numbers, dates)
-    audited = audit(
+    found = audit(
         audited_model,
         rows.features,
         rows.labels,
@@ -150,8 +161,15 @@ def audit_table(
         folder=out / "splits",
         **settings,
     )
+    audited = replace(found, remarks=(*rows.remarks, *remarks, *found.remarks))
     audited.report(out / "audit.html", f"{file.path.name}: is the promise kept?")
     return audited, ["audit.html", *_write_splits(audited, out)]
+
+
+def of_one_kind(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels that can be trained on together: all of them as texts, if one of them can only be a text."""
+    values = labels.tolist()
+    return as_objects([str(label) for label in values]) if any(isinstance(label, str) for label in values) else labels
 
 
 @dataclass(frozen=True)
@@ -213,7 +231,8 @@ def compare_table(
     ready = {name: model_for(file.path, rows.plan, model, alternatives.calibrations) for name, model in made.items()}
     candidates = alternatives.candidates(ready)
     settings |= {"features": rows.sliceable(), "clusters": rows.clusters}
-    comparison = compare(candidates, rows.features, rows.labels, groups=rows.groups, folder=out / "splits", **settings)
+    settings |= {"groups": rows.groups, "folder": out / "splits"}
+    comparison = replace(compare(candidates, rows.features, rows.labels, **settings), remarks=rows.remarks)
     comparison.report(out / "compare.html", f"{file.path.name}: which has the better sets?")
     return comparison, ["compare.html", *_write_splits(comparison, out)]
 

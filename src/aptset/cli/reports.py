@@ -78,7 +78,7 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
     of_probabilities = [OF_PROBABILITIES[name] for name in OF_PROBABILITIES if name in given]
     of_either = [OF_EITHER[name] for name in OF_EITHER if name in given]
     if not probs and (too_much := [*of_table, *of_probabilities, *of_either]):
-        raise click.UsageError(f"{too_much[0]} needs a FILE; without one the report is about embedded data.")
+        raise click.UsageError(f"{too_much[0]} needs a FILE; without one the report uses embedded example data.")
     if options["target"] is not None and of_probabilities:
         raise click.UsageError(f"{of_probabilities[0]} is for a FILE of probabilities; with --target it is a table.")
     if options["target"] is None and options["label"] is not None:
@@ -151,7 +151,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
         called, total = (probs[0], None) if one is None else (one.path.name, one.file.rows)
         calibration = load_artefact(artefact, options["trust"])
         settled = (alpha, page, title, options["normalize"], one is not None and not quiet, sure, skips)
-        made = reportjob.report_probabilities(sources, called, total, calibration, *settled)
+        made = reportjob.report_probabilities(sources, called, options["label"], total, calibration, *settled)
     else:
         raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
     show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)
@@ -216,7 +216,7 @@ def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
 @click.option("-o", "--out", default="aptset-audit", show_default=True, help="Folder for the results.")
 @with_splits
 def audit(table: str, out: str, folder: str | None, alphas: tuple[float, ...], **options: Any) -> None:
-    """Check the promise on many random splits of TABLE, and look for drift along its rows.
+    """Check the coverage guarantee on many random splits of TABLE, and look for distribution shift along its rows.
 
     A run can be stopped at any moment; the same command goes on where it was.
 
@@ -244,6 +244,7 @@ def audit(table: str, out: str, folder: str | None, alphas: tuple[float, ...], *
         asked = None if run is not None and not is_given("alphas") else alpha
         audited, written = audit_table(file, options["target"], options["model"], out=results, alpha=asked, **settings)
         facts = {"verdicts": verdicts_as_json(audited), "drift": audited.drift.warning, "out": str(results)}
+        facts |= {"remarks": list(audited.remarks)} if audited.remarks else {}
         contents.append({**facts, "written": written})
         texts.append(f"{audited!r}\n\nWritten to {results}: {', '.join(written)}")
     content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
@@ -295,6 +296,7 @@ def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> 
             "sentences": comparison.sentences(),
             "recommended": comparison.recommendation()[0],
         }
+        facts |= {"remarks": list(comparison.remarks)} if comparison.remarks else {}
         contents.append({**facts, "verdicts": verdicts_as_json(comparison), "out": str(folder), "written": written})
         texts.append(f"{comparison!r}\n\nWritten to {folder}: {', '.join(written)}")
     content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}

@@ -310,14 +310,14 @@ def warn_of_clusters(file: TableFile, rows: TableRows, settings: Settings, model
     pooled = _coverage_apart(file, replace(rows, clusters=values), settings, model)
     if pooled is not None and not isinstance(settings.alphas[0], Mapping):
         cost = (
-            f" Tried on rows of {pooled.n} {plural(noun)} that neither trained nor calibrated, sets that count rows "
-            f"one by one cover {float(pooled):.3g} (standard error {pooled.standard_error:.2g}); asked for is "
-            f"{1 - settings.alphas[0]:g}."
+            f" On rows of {pooled.n} {plural(noun)} that were kept out of training and calibration, sets that "
+            f"are calibrated row by row cover {float(pooled):.3g} (standard error "
+            f"{pooled.standard_error:.2g}) instead of {1 - settings.alphas[0]:g}."
         )
     warn(
-        f"column {column!r} has {n_values:,} values in {len(values):,} rows, and looks as if it says which rows "
-        f"belong together. Nothing is promised about rows of a new {noun} then.{cost} Pass --cluster {column}, or "
-        f"--drop {column} if rows are independent.",
+        f"column {column!r} has {n_values:,} values in {len(values):,} rows, and seems to say which rows "
+        f"belong together. If so, nothing is guaranteed for rows of a new {noun}.{cost} Pass --cluster "
+        f"{column}, or --drop {column} if rows are independent.",
         stacklevel=2,
     )
 

@@ -16,9 +16,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
-from aptset.arrow.formats import TableFile, check_rows_present
+from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import TRUTH, as_texts, plain_label
-from aptset.cli.checks import about_skipped, check_columns, check_distinct_columns, shifted_rows
+from aptset.cli.checks import (
+    about_skipped,
+    check_columns,
+    check_distinct_columns,
+    check_some_labelled,
+    shifted_rows,
+)
 from aptset.cli.columns import Plan, plan_columns
 from aptset.cli.models import takes_raw_columns
 from aptset.cli.number_styles import Writing, is_missing
@@ -61,9 +67,16 @@ def typed_labels(texts: Sequence[str], kind: Any = None) -> NDArray[Any]:
 
 
 def labels_among(texts: Sequence[str], classes: Sequence[Any]) -> NDArray[Any]:
-    """Return labels of a file as the classes that they stand for; one that stands for none stays a text."""
+    """Return labels of a file as the classes that they stand for.
+
+    One that stands for none is a number where the classes are numbers and it can be one; else it stays a text.
+    """
     table = {plain_label(str(label)): label for label in classes} | {str(label): label for label in classes}
+    are_numbers = all(isinstance(label, int | float) and not isinstance(label, bool) for label in classes)
     known = {text: table.get(text, table.get(plain_label(text), text)) for text in dict.fromkeys(texts)}
+    for text in [text for text, label in known.items() if label is text and are_numbers]:
+        number = typed_labels([text]).tolist()[0]
+        known[text] = text if isinstance(number, bool) else number
     labels = [known[text] for text in texts]
     are_texts = any(isinstance(label, str) for label in known.values())
     return as_objects(labels) if are_texts or not labels else np.array(labels)
@@ -90,8 +103,9 @@ def check_no_regression(path: Path, target: str, values: Any, labels: Any) -> No
     distinct, has_parts = len(set(known)), any("." in label for label in known)
     if distinct > (20 if has_parts else max(50, len(labels) // 2)):
         raise ValueError(
-            f"{path}: --target {target} must be labels; it has {distinct} different values, numbers: a regression "
-            "problem. Cut it into classes first, or write a letter in front if the numbers are names."
+            f"{path}: --target {target} must hold class labels; it holds {distinct} different numbers, as in "
+            "a regression problem. Cut it into classes first; or put a letter in front of the numbers if "
+            "they are names."
         )
 
 
@@ -173,7 +187,7 @@ def read_rows(
     if not choice.skip_unlabelled:
         check_target(path, target, texts)
     rows = np.array([row for row, text in enumerate(texts) if text is not None], dtype=np.intp)
-    check_rows_present(path, len(rows))
+    check_some_labelled(path, len(rows), len(texts))
     with shifted_rows(path, 0):
         features = plan.frame(table).iloc[rows]
         check_finite_features(features)
@@ -266,8 +280,9 @@ def warn_alike(path: Path, target: str, labels: NDArray[Any]) -> None:
     if alike:
         more = f", and {len(alike) - 3} more" if len(alike) > 3 else ""
         warnings.warn(
-            f"{path}, column {target!r}: labels differ in case or blanks alone: {'; '.join(alike[:3])}{more}. They are "
-            "taken for different classes. If they are the same, write them in one way.",
+            f"{path}, column {target!r}: some labels differ only in case or blanks: "
+            f"{'; '.join(alike[:3])}{more}. They are taken for different classes. If they are the same, write "
+            "them in one way.",
             stacklevel=2,
         )
 

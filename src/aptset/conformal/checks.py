@@ -47,7 +47,7 @@ def check_some_bags(n_bags: int) -> int:
     """Return the number of bags that was drawn if there are two at least."""
     if n_bags < 2:
         raise ValueError(
-            f"the number of models must be large enough for two to be drawn; {n_bags} came. Ask for more of them."
+            f"the number of models must be large enough for two to be drawn; got {n_bags}. Pass a larger one."
         )
     return n_bags
 
@@ -112,8 +112,8 @@ def check_partition(pairs: list[tuple[Any, Any]], n_rows: int) -> list[tuple[NDA
         both = np.intersect1d(train, held_out)
         if len(both):
             raise ValueError(
-                f"splitter must not train on rows that it holds out; fold {number + 1} does so with row {both[0]}. "
-                "Scores of rows that a model was trained on are too good: the coverage would be lost."
+                f"splitter must not train on rows that it holds out; fold {number + 1} does so with row "
+                f"{both[0]}. Scores of training rows are too low, and the coverage guarantee would be lost."
             )
     return splits
 
@@ -187,8 +187,8 @@ def check_same_shape(matrix: NDArray[Any], first: NDArray[Any], fold: int) -> No
     """Refuse folds that speak about different rows."""
     if matrix.shape != first.shape:
         raise ValueError(
-            f"fold_probabilities must speak about the same rows: the first fold has shape {first.shape}, "
-            f"matrix {fold} has shape {matrix.shape}."
+            f"fold_probabilities must be about the same rows: the first fold has shape {first.shape}, matrix "
+            f"{fold} has shape {matrix.shape}."
         )
 
 

@@ -204,9 +204,9 @@ def warn_of_uncertain_ratios(errors: Mapping[Any, float], columns: NDArray[np.in
 def warn_of_small_size(effective: float, group: str, alpha: Fraction, stacklevel: int) -> None:
     """Say that the weights leave few samples."""
     warnings.warn(
-        f"the weights leave an effective size of {effective:.3g} calibration samples{group}, and for "
-        f"alpha={float(alpha):g} fewer than {float(10 * (1 - alpha) / alpha):.4g} are few: coverage varies much from "
-        "one calibration to the next, and sets are large. Calibrate on more rows like the new ones, or raise alpha.",
+        f"the weights leave an effective size of {effective:.3g} calibration samples{group}. With fewer than "
+        f"{float(10 * (1 - alpha) / alpha):.4g} at alpha={float(alpha):g}, coverage varies much from one calibration "
+        "to the next, and sets are large. Calibrate on more rows like the new ones, or raise alpha.",
         stacklevel=stacklevel,
     )
 
@@ -215,7 +215,7 @@ def warn_of_infinite_thresholds(share: float, of_what: str, alpha: Fraction, sta
     """Say that some weights are so large that every label is in."""
     warnings.warn(
         f"{share:.0%} of the {of_what} weigh more than alpha / (1 - alpha) of all calibration samples at "
-        f"alpha={float(alpha):g}, so that nothing can be left out there. Calibrate on more rows like the new ones, or "
+        f"alpha={float(alpha):g}, so that their sets hold every label. Calibrate on more rows like the new ones, or "
         "raise alpha.",
         stacklevel=stacklevel,
     )

@@ -33,7 +33,10 @@ def check_group_values(
     groups = groups[0] if is_pair(groups) else groups  # of labels nothing needs to be known here
     passed = passed[0] if is_pair(passed) and (known is None or known.kind == "pair") else passed
     if groups_overlap(groups):
-        raise TypeError("groups=Overlapping(...) speaks of rows: pass it to fit, and the groups of new rows later.")
+        raise TypeError(
+            "groups=Overlapping(...) is about the rows of fit: pass it to fit, and the groups of new rows to "
+            "predict_set."
+        )
     if groups is None:
         if passed is not None and (groups_overlap(passed) or isinstance(passed, Cells) or _overlaps(known)):
             check_overlaps(known)
@@ -79,8 +82,8 @@ def check_overlaps(known: Groups | None) -> None:
 def _as_values(values: Any, n_rows: int) -> GroupValues:
     if groups_labels(values):
         raise TypeError(
-            "groups=LabelBands(...) speaks of labels, not of rows: pass it to calibrate or ConformalClassifier, and "
-            "nothing with the rows."
+            "groups=LabelBands(...) is about labels, not rows: pass it to calibrate or ConformalClassifier, "
+            "and no groups with new rows."
         )
     if isinstance(values, Coded):  # which were checked before
         check_length(values, n_rows, "groups")

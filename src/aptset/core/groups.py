@@ -188,9 +188,9 @@ class Groups:
         if self.kind in ("all", "overlap"):
             why = "groups overlap" if self.kind == "overlap" else "one threshold serves all rows"
             raise ValueError(
-                f"{name} must be one number here, since {why}: a level of its own would promise nothing to a label or "
-                "a group. Calibrate with groups='label' for levels of labels, with LabelBands for levels of bands, or "
-                "with the group of each row for levels of groups."
+                f"{name} must be one number here, since {why}: a level of its own for a label or a group "
+                "would have no guarantee. Calibrate with groups='label' for levels of labels, with "
+                "LabelBands for levels of bands, or with the group of each row for levels of groups."
             )
         by_label = self.rows is not None and not any(cell in values for cell in self.names)
         keys = [cell[1] for cell in self.names] if by_label else list(self.names)

@@ -135,8 +135,8 @@ def check_rows(
         if wrong.any():
             column = int(np.argmax(wrong))
             raise ValueError(
-                f"{name} must be {rule}; got {row[column]} in row {first_bad}, column {column}. "
-                "Clean the rows first: a score of a wrong probability would give a wrong set."
+                f"{name} must be {rule}; got {row[column]} in row {first_bad}, column {column}. Correct such "
+                "rows first: a wrong probability gives a wrong set."
             )
     with np.errstate(over="ignore"):
         total = float(row.sum())

@@ -34,13 +34,15 @@ def check_both_sides(was_given: bool, is_given: bool) -> None:
     """Refuse uniforms that are the caller's on one side only: the coverage would be lost."""
     if is_given and not was_given:
         raise ValueError(
-            "u must be given on both sides or on none; calibration drew its own, and u came with the new rows. Leave "
-            "u out here (pass ids=... to choose what it is drawn from), or pass u=... when you calibrate as well."
+            "u must be given both to calibration and to prediction, or to neither; calibration drew its own "
+            "u, and one came with the new rows. Leave u out here (pass ids=... to choose what it is drawn "
+            "from), or pass u=... when you calibrate as well."
         )
     if was_given and not is_given:
         raise ValueError(
-            "u must be given on both sides or on none; calibration was passed u, and none came with the new rows. Pass "
-            "u=... here, independent uniforms or u='fresh', or calibrate again without u."
+            "u must be given both to calibration and to prediction, or to neither; calibration was passed u, "
+            "and none came with the new rows. Pass u=... here, independent uniforms or u='fresh', or "
+            "calibrate again without u."
         )
 
 
@@ -91,9 +93,9 @@ def refuse_few_ids(n_distinct: int, n_rows: int, least_distinct: float = 0.5) ->
     """Refuse a column that is hardly an id."""
     if n_distinct < least_distinct * n_rows and n_rows >= _FEWEST_ROWS:
         raise ValueError(
-            f"ids must tell rows apart; got {n_distinct} different ids for {n_rows} rows. Rows that share an id "
-            "share their chance: whole groups would be in or out together. Pass a column that names the row, or "
-            "leave ids out."
+            f"ids must tell rows apart; got {n_distinct} different ids for {n_rows} rows. Rows with the same "
+            "id share their randomness: whole groups would be covered or missed together. Pass a column that "
+            "names the row, or leave ids out."
         )
 
 
@@ -135,9 +137,9 @@ def warn_of_equal_shards(copies: float, stacklevel: int = 3, by_ids_alone: bool 
     if copies >= MANY_COPIES:
         way_out = "" if by_ids_alone else "a first_row of its own (multiples of 4096), or with "
         warnings.warn(
-            f"{copies:.0%} of the rows are copies of others, and both calibrations start at the same row: copies in "
-            "different shards share their chance, and coverage varies more than n says. Calibrate each shard with "
-            f"{way_out}ids=....",
+            f"{copies:.0%} of the rows are copies of others, and both calibrations start at the same row: "
+            "copies in different shards share their randomness, and coverage varies more than n suggests. "
+            f"Calibrate each shard with {way_out}ids=....",
             stacklevel=stacklevel,
         )
 
@@ -146,10 +148,11 @@ def warn_of_shared_chance(copies: float, n_rows: int, stacklevel: int) -> None:
     """Say that equal rows of different small calls share one u, where calibration rows were often copies."""
     rows = "a single row" if n_rows == 1 else f"{n_rows:,} rows"
     warnings.warn(
-        f"{copies:.0%} of the calibration rows are copies of others, and {rows} came without ids: the first of equal "
-        "rows has the same u in every call, so that over many small calls they are in or out together, and coverage "
-        'varies far more than n says. Pass ids=... (one per row), or u="fresh" for new randomness in every call; pass '
-        "first_row=... with pieces of one long table; or calibrate with randomized=False.",
+        f"{copies:.0%} of the calibration rows are copies of others, and {rows} came without ids: the first "
+        "of equal rows has the same u in every call. Over many small calls such rows are covered or missed "
+        'together, and coverage varies far more than n suggests. Pass ids=... (one per row), or u="fresh" '
+        "for new randomness in every call; pass first_row=... with pieces of one long table; or calibrate "
+        "with randomized=False.",
         stacklevel=stacklevel,
     )
 

@@ -25,9 +25,9 @@ def warn_unseen_labels(chance: float, alpha: Fraction) -> None:
     """Say that labels which may come were never seen, if their chance is not small beside alpha."""
     if chance > alpha / 10:
         warnings.warn(
-            f"a new row carries a label that y does not hold with a chance of about {chance:.2g} (labels seen once / "
-            "(rows + 1)). Such a label is in no set: the promise is about known labels. Pass classes=[...], all labels "
-            "that may come, and it is about all of them.",
+            f"a new row carries a label that y does not hold with a probability of about {chance:.2g} (labels "
+            "seen once / (rows + 1)). No set can hold such a label: the guarantee is about known labels. "
+            "Pass classes=[...], all labels that may come, and it is about all of them.",
             stacklevel=3,
         )
 

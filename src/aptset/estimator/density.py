@@ -52,8 +52,8 @@ def check_ratio_folds(n_folds: Any, n_source: int, n_target: int) -> int:
     fewest = min(n_source, n_target)
     if not 2 <= n_folds <= fewest:
         raise ValueError(
-            f"n_folds must be between 2 and the number of rows of either kind, {fewest}; got {n_folds}. Weights from a "
-            "model that saw the rows themselves are worthless, so there is no way without folds."
+            f"n_folds must be between 2 and the number of rows of either kind, {fewest}; got {n_folds}. The "
+            "weight of a row must come from a model that was not trained on it, so folds are needed."
         )
     return int(n_folds)
 
@@ -69,9 +69,9 @@ def check_odds(chances: Floats) -> Floats:
     n_bounded = int((bounded != odds).sum())
     if n_bounded:
         warnings.warn(
-            f"{n_bounded} of {len(odds)} rows have odds beyond {_LARGEST_ODDS:g} to 1 between source and target: they "
-            "were set to that bound, and the promise knows nothing of it. The two are nearly disjoint, or the "
-            "estimator is too sure of itself.",
+            f"{n_bounded} of {len(odds)} rows have odds beyond {_LARGEST_ODDS:g} to 1 between source and "
+            "target: they were set to that bound, which the guarantee does not account for. Source and "
+            "target hardly overlap, or the estimator is overconfident.",
             stacklevel=3,
         )
     return bounded

@@ -66,6 +66,7 @@ class Rule:
     weighing: Callable[[Any], Any] | None = None
     cluster_column: str | None = None  # of X, which no model sees
     columns: NamedColumns = field(default_factory=NamedColumns)  # of the frame that came to fit
+    training_rows: tuple[int, int] | None = None  # of the models: the fewest and the most; None if it is not known
 
     def features(self, X: Any) -> Any:
         """Return X as models see it: the columns of ``fit`` in their order, and no others, such as that of clusters."""

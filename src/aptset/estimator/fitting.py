@@ -128,8 +128,8 @@ def uncloneable(estimator: Any, error: Exception) -> TypeError:
 def warn_constant_model(label: Any) -> None:
     """Say that a training part left nothing to learn."""
     warnings.warn(
-        f"the rows that train hold the one class {label!r} only, which the estimator refuses: a constant model stands "
-        "in. The sets keep their coverage; more rows give a real model.",
+        f"the training rows hold only the class {label!r}, on which the estimator cannot be fitted: a "
+        "constant model is used instead. The sets keep their coverage, but they are large. Pass more rows.",
         stacklevel=2,
     )
 

@@ -432,6 +432,7 @@ def prepare(
     chance = Chance.of(u, ids, settings.randomized)
     of_rows = (settings.weights, column, features)
     rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen, *of_rows)
+    rule = rule if frozen else replace(rule, training_rows=_training_rows(folds, len(y)))
     ids, X = column_or_values(ids, X), features.only(X)
     samples, rule = rule.calibration_samples(X, values, u, ids)
     seeds = _seeds_of_folds(settings, len(folds), generator)
@@ -446,6 +447,12 @@ def prepare(
     if samples.weights is not None:
         _ = training.scale  # which refuses weights of 0 before anything is fitted
     return rule, training, promises
+
+
+def _training_rows(folds: list[Fold], n_rows: int) -> tuple[int, int]:
+    """Return how many rows train each model: the fewest and the most."""
+    sizes = [n_rows - len(fold.held_out) if fold.train is None else len(fold.train) for fold in folds]
+    return min(sizes), max(sizes)
 
 
 def folds_of(

@@ -184,8 +184,9 @@ def check_decisions(fitted: Fitted) -> Decisions:
         else:
             why = "this classifier was saved by a version that kept no rows: fit it again"
         raise ValueError(
-            f"act_or_ask must have rows that one model never saw, all of which count the same; {why}. Use "
-            "calibration='split' (or a FrozenEstimator) without weights, or aptset.learn_acceptance on other rows."
+            "act_or_ask must have calibration rows that the model was not trained on, all of equal weight; "
+            f"{why}. Use calibration='split' (or a FrozenEstimator) without weights, or "
+            "aptset.learn_acceptance on other rows."
         )
     return fitted.decisions
 

@@ -92,6 +92,7 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
         "groups": flat_groups(rule.groups),
         "classes": rule.classes,
         "unseen_label_chance": float(rule.unseen_label_chance),
+        "training_rows": None if rule.training_rows is None else list(rule.training_rows),
         "tensors": {
             **score_tensors(fitted.held_out),
             **({} if fitted.decisions is None else fitted.decisions.tensors()),
@@ -116,7 +117,9 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     clusters = state.get("clusters")
     rule = Rule(scheme, score, int(state["key"]), chance, setting, groups, classes, unseen, state.get("weighing"))
     features = NamedColumns.of_json(state["features"]) if state.get("features") else NamedColumns()
-    rule = replace(rule, cluster_column=clusters and clusters["column"], columns=features)
+    trained = state.get("training_rows")
+    trained = None if trained is None else (int(trained[0]), int(trained[1]))
+    rule = replace(rule, cluster_column=clusters and clusters["column"], columns=features, training_rows=trained)
     models = [
         model if columns is None else LabelledModel(model, classes[np.asarray(columns, dtype=np.intp)])
         for model, columns in zip(state["models"], state["labels"], strict=True)
@@ -250,6 +253,11 @@ def _is_file(stored: Facts) -> bool:
     return isinstance(name, str) and re.fullmatch(rf"models-[0-9a-f]{{{_DIGITS}}}\.skops", name) is not None
 
 
+def _are_two_counts(stored: Any) -> bool:
+    are_counts = stored is None or all(isinstance(count, int) and count >= 0 for count in stored)
+    return are_counts and (stored is None or (len(stored) == 2 and stored[0] <= stored[1]))
+
+
 STORE = Store(
     {
         "classifier": Schema(
@@ -269,6 +277,9 @@ STORE = Store(
                 "known_classes": Field(dict | None),
                 "unseen_label_chance": Field(
                     int | float, "its unseen_label_chance must be in [0, 1]", lambda share: 0 <= share <= 1
+                ),
+                "training_rows": Field(
+                    list | None, "its training_rows must be two whole numbers", _are_two_counts, optional=True
                 ),
                 "n_models": Field(int, "it must have a model", lambda n: n > 0),
                 "n_members": Field(int, "its n_members must be 0 or more", lambda n: n >= 0),
@@ -371,6 +382,7 @@ def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -
         "group_setting": _plain(state["group_setting"]),
         "known_classes": None if classes is None else plain_labels(np.asarray(classes)),
         "unseen_label_chance": state["unseen_label_chance"],
+        "training_rows": state["training_rows"],
         "n_models": len(state["models"]),
         "n_members": state["n_members"],
         "versions": {"python": platform.python_version(), **_versions_of(fitted.models)},

@@ -209,17 +209,22 @@ def check_vouched(where: str, content: bytes, trust: Collection[str]) -> list[st
     if unknown:
         options = " ".join(f"--trust {name}" for name in unknown[:8])
         raise ValueError(
-            f"{where} holds {', '.join(unknown[:8])}, which nobody vouched for: to open it runs their code. If you "
-            f"trust who made it, pass trust={unknown[:8]!r} (on the command line {options})."
+            f"{where} holds {', '.join(unknown[:8])}, which are not known to be safe: opening the file runs "
+            f"their code. If you trust who made it, pass trust={unknown[:8]!r} (on the command line {options})."
         )
     for kind, name in sorted(wanted):
         if not (_is_own_method(name) if kind == "MethodNode" else lives_there(name)):
             raise ValueError(
-                f"{where} holds {name}, and no class or function of that name is defined there: it is not installed, "
-                "it is gone, or it was imported from elsewhere, which nobody vouched for."
+                f"{where} holds {name}, and no class or function of that name is defined there: it is not "
+                "installed, it is gone, or it was imported from elsewhere, and is not known to be safe."
             )
     owners = {name.rpartition(".")[0] for kind, name in wanted if kind == "MethodNode"}
     return sorted({name for _, name in wanted} | owners)
+
+
+def packages_in(where: str, content: bytes) -> set[str]:
+    """Return the packages that a file of models names, without loading anything."""
+    return {name.partition(".")[0] for _, name in _names_in(where, content)}
 
 
 def _names_in(where: str, content: bytes) -> set[tuple[str, str]]:

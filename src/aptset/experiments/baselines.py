@@ -34,7 +34,7 @@ def check_packages(names: Iterable[str], needed_by: str, way_out: str = "") -> N
     for name in names:
         if find_spec(name) is None:
             extra = EXTRAS[name]
-            raise ImportError(f"{needed_by} needs {name}: pip install 'aptset[{extra}]'{way_out}.")
+            raise ImportError(f"{needed_by} needs {name}: {validate.install(extra)}{way_out}.")
 
 
 class NetworkQuantiles(BaseEstimator):  # type: ignore[misc]

@@ -375,18 +375,25 @@ class Evaluation:
         return "\n".join([self._title(), *lines, *(f"  {sentence}" for sentence in more)])
 
 
-def about_unknown(by_label: dict[Any, Estimate], classes: Iterable[Any]) -> tuple[str, ...]:
-    """Say how many rows have labels that the model does not know, and which labels these are."""
+def about_unknown(
+    counts: Mapping[Any, int], classes: Iterable[Any], then: str = "No set can hold {them}."
+) -> tuple[str, ...]:
+    """Say how many rows have labels that are no class, which labels these are, and what follows from it."""
     known = set(classes)
-    unknown = {label: estimate.n for label, estimate in by_label.items() if label not in known}
+    unknown = {label: count for label, count in counts.items() if label not in known}
     if not unknown:
         return ()
-    rows, of_all = sum(unknown.values()), sum(estimate.n for estimate in by_label.values())
-    first = list(unknown)[:5]
+    rows, first = sum(unknown.values()), list(unknown)[:5]
     named = ", ".join("missing" if label is None else repr(label) for label in first)
     more = f" and {len(unknown) - len(first)} others" if len(unknown) > len(first) else ""
-    verb = "label is" if rows == 1 else "labels are"
-    return (f"{rows:,} of {of_all:,} {verb} unknown to the model: {named}{more}. No set can hold them.",)
+    verb, them = ("is", "it") if rows == 1 else ("are", "them")
+    said = f"{rows:,} of {sum(counts.values()):,} labels {verb} unknown to the model: {named}{more}."
+    return (f"{said} {then.format(them=them)}",)
+
+
+def rows_of_labels(by_label: dict[Any, Estimate] | None) -> dict[Any, int]:
+    """Return how many rows have each label."""
+    return {label: estimate.n for label, estimate in (by_label or {}).items()}
 
 
 def _behind(value: Estimate) -> str:
@@ -519,7 +526,7 @@ def evaluate(
         n=len(checked),
         evidence=rows,
         confidence=check_confidence(confidence),
-        remarks=about_unknown(parts["by_label"] or {}, checked.classes.tolist()) if has_classes else (),
+        remarks=about_unknown(rows_of_labels(parts["by_label"]), checked.classes.tolist()) if has_classes else (),
         model=model,
         n_calibration=n,
         over_clusters=None if outcome.clusters is None else partial(_broken_down, outcome, groups),

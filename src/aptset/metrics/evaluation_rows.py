@@ -29,7 +29,7 @@ def as_group_list(groups: Any) -> list[Any] | None:
         return None
     if groups_labels(groups):
         raise TypeError(
-            "groups must hold the group of each row; got LabelBands, which speaks of labels. Pass bands.of(labels)."
+            "groups must hold the group of each row; got LabelBands, which are about labels. Pass bands.of(labels)."
         )
     if is_table(groups) or (isinstance(groups, np.ndarray) and groups.ndim > 1):
         raise TypeError(

@@ -331,13 +331,15 @@ class CoverageMonitor:
             said.append(f"{self.n_waiting:,} more wait for earlier ones, prediction {self.settled:,} first.")
         if self.unlabelled:
             said.append(
-                f"{self.unlabelled:,} of {self.settled:,} predictions had no label when they were mature: whatever "
-                "they hide, they raise no evidence."
+                f"{self.unlabelled:,} of {self.settled:,} predictions had no label when they were mature: "
+                "they never raise the evidence."
             )
         if self.ignored:
             said.append(f"{self.ignored:,} labels came after their predictions were settled, and were not judged.")
         if self.ignored and self._waiting.by_time:
-            said.append("Labels that come later than mature make a choice of rows: raise mature, and begin anew.")
+            said.append(
+                "Labels that come later than mature bias the choice of rows: begin a new monitor with a larger mature."
+            )
         return said
 
     def __repr__(self) -> str:

@@ -46,8 +46,8 @@ def check_alarm(alarm: Any) -> float:
         threshold = inf
     if not 1 < threshold < inf:
         raise ValueError(
-            f"alarm must be a number above 1: false alarms, ever, in at most 1 of so many deployments; got {alarm!r}. "
-            "100 is usual."
+            "alarm must be a number above 1; with 100, which is usual, at most 1 of 100 deployments ever has "
+            f"a false alarm; got {alarm!r}."
         )
     return threshold
 
@@ -77,8 +77,8 @@ def check_mature(mature: Any) -> int | timedelta | None:
     if is_number and 0 <= mature < MOST:
         return int(mature)
     raise ValueError(
-        "mature must be a whole number of predictions from 0 on, a time such as datetime.timedelta(days=30), or None: "
-        f"how long a row is waited for; got {mature!r}."
+        "mature must be a whole number of predictions from 0 on, a time such as datetime.timedelta(days=30), "
+        f"or None: how long a missing label is waited for; got {mature!r}."
     )
 
 
@@ -103,8 +103,9 @@ def check_one_order(
     is_in_time = isinstance(mature, timedelta)
     if has_time and not is_in_time:
         raise ValueError(
-            f"time must not be passed: this monitor waits for no time (mature={mature!r}). Make it with "
-            "mature=datetime.timedelta(days=30), for instance, or pass the number of each prediction as order."
+            f"time must be left out: this monitor does not wait for a length of time (mature={mature!r}). "
+            "Make it with mature=datetime.timedelta(days=30), for instance, or pass the number of each "
+            "prediction as order."
         )
     if is_in_time and n_rows and not has_time:
         raise ValueError(
@@ -113,8 +114,8 @@ def check_one_order(
         )
     if n_rows and goes_by is not None and goes_by != ("time" if has_time and not has_order else "order"):
         raise ValueError(
-            f"order must be passed in every call or in none: this monitor has put rows by their {goes_by} so far. "
-            "Go on in the same way, or begin a new monitor."
+            f"order must be passed in every call or in none: this monitor has ordered rows by their {goes_by} "
+            "so far. Go on in the same way, or make a new monitor."
         )
 
 

@@ -95,8 +95,8 @@ class CoverageTest:
             "few": f"There are too few rows to contradict {promise}: only a coverage below {least} would {test}.",
             "less": f"The sets cover less than the promised {promise} {test}.",
             "more": (
-                f"The sets cover more than the promised {promise} {test}: they are larger than needed, which does the "
-                "promise no harm."
+                f"The sets cover more than the promised {promise} {test}: they are larger than needed, and "
+                "the guarantee holds."
             ),
         }[self.state]
 

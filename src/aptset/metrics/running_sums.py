@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aptset.core.labels import as_objects
 from aptset.metrics import BREAKDOWNS, METRICS
 from aptset.metrics.estimates import check_confidence
-from aptset.metrics.evaluation import Evaluation, about_unknown, check_judged
+from aptset.metrics.evaluation import Evaluation, about_unknown, check_judged, rows_of_labels
 from aptset.metrics.outcome import Outcome
 
 
@@ -122,5 +122,5 @@ class RunningSums:
             alpha=level,
             n=outcome.n,
             confidence=sure,
-            remarks=() if classes is None else about_unknown(parts["by_label"] or {}, classes),
+            remarks=() if classes is None else about_unknown(rows_of_labels(parts["by_label"]), classes),
         )

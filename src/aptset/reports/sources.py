@@ -27,6 +27,7 @@ from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.randomization import Chance, refuse_fresh
 from aptset.core.validate import all_at_once, check_flag, check_flag_or_none, check_generator
+from aptset.estimator.fitting import is_frozen
 from aptset.kernels.counting import ratios
 from aptset.kernels.formula import Floats, normalised
 from aptset.kernels.rows import Rows, label_scores
@@ -300,6 +301,7 @@ def _of_classifier(
         "Model": _short_name(classifier.estimator),
         "Levels": assured or f"{classifier.level}, alpha runs at {level:g}",
     }
+    settings["Training rows"] = _training_rows(rule.training_rows, len(fitted.models), is_frozen(classifier.estimator))
     settings |= _settings(rule.scheme.name, held_out, str(rule.score), rule.chance, classifier.allow_empty)
     unseen = classifier.unseen_label_chance_
     known = f"the {len(rule.classes)} labels that are known"
@@ -431,6 +433,15 @@ def _short_name(model: Any) -> str:
         return " → ".join(type(step).__name__ for _, step in steps)
     text = " ".join(str(model).split())
     return text if len(text) <= _MOST_LETTERS else type(model).__name__
+
+
+def _training_rows(rows: tuple[int, int] | None, n_models: int, has_frozen: bool) -> str:
+    """Say how many rows trained the model, or each of several."""
+    if rows is None:
+        return "not known: the model was fitted before" if has_frozen else "not known: saved by an older version"
+    fewest, most = (f"{count:,}" for count in rows)
+    counts = fewest if fewest == most else f"{fewest} to {most}"
+    return counts if n_models == 1 else f"{counts} for each of {n_models:,} models"
 
 
 _MOST_LETTERS = 80

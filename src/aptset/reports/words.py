@@ -180,8 +180,8 @@ SENTENCES = {
         "are right and the test rows come from where they point."
     ),
     "clustered": (
-        "No verdict: where rows belong together no law says how lucky or unlucky a single calibration can be. The "
-        "promise is about ABOUT."
+        "No verdict: where rows belong together, the distribution of the coverage of one calibration is not "
+        "known. The guarantee is about ABOUT."
     ),
     "part": "{part} {name}: {coverage} of {rows} rows, less than {limit}",
     "parts_law": (

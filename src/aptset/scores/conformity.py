@@ -85,7 +85,8 @@ def _named(name: str) -> Score:
     if name == AUTO:
         raise ValueError(
             "conformity must name a score here: 'auto' reserves rows to choose one, which calibrate() and "
-            "ConformalClassifier can do. Choose with aptset.tune() on other rows and pass what it found."
+            "ConformalClassifier can do. Choose with aptset.tune() on other rows and pass the score that it "
+            "returns."
         )
     raise ValueError(
         f"conformity must be one of {names_of_scores()}, an object with of(places) or a function of places; "

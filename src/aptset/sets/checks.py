@@ -96,7 +96,10 @@ def refuse_nested_mask(rows: list[NDArray[Any]]) -> None:
     """Refuse nested lists of booleans, which may be a mask or sets of boolean labels."""
     lengths = {len(row) for row in rows}
     if rows and len(lengths) == 1 and lengths.pop() > 1 and all(row.dtype == np.bool_ for row in rows):
-        raise TypeError("sets must be unmistakable; nested lists of booleans are not. Pass a mask as a numpy array.")
+        raise TypeError(
+            "sets must have one clear meaning; nested lists of booleans may be a mask or labels. Pass a mask as "
+            "a numpy array."
+        )
 
 
 def check_table_of_sets(frame: Any) -> tuple[NDArray[np.bool_] | None, NDArray[Any]]:

@@ -28,8 +28,8 @@ def check_fast(formula: Formula, conformity: Any) -> Formula:
     """Refuse a score that is only a Python function: it cannot be a part of a graph."""
     if formula.weights is None:
         raise ValueError(
-            f"conformity must have weights to stand in a layer; {conformity!r} is a function of places alone. Take one "
-            "of the library's scores, or call calibration.predict_mask, which takes any function."
+            f"conformity must have weights to be used in a layer; {conformity!r} is a function of places alone. "
+            "Take one of the library's scores, or call calibration.predict_mask, which takes any function."
         )
     return formula
 
@@ -50,7 +50,7 @@ def check_can_be_a_layer(calibration: Calibration) -> None:
     check_layer_groups(None if calibration.held_out.groups.kind == "all" else calibration.held_out.groups.kind)
     if calibration.chance.source == "given":
         raise ValueError(
-            "calibration must draw its own u to stand in a layer; it was passed u=.... Calibrate again without u."
+            "calibration must draw its own u to be used in a layer; it was passed u=.... Calibrate again without u."
         )
 
 
@@ -59,9 +59,10 @@ def warn_of_copies(calibration: Calibration, stacklevel: int) -> None:
     chosen = calibration.chance
     if chosen.copies >= MANY_COPIES and chosen.randomized:
         warnings.warn(
-            f"{chosen.copies:.0%} of the calibration rows are copies of others, and a layer sees no ids: the first of "
-            "equal rows has the same u in every batch, so that over many small batches they are in or out together. "
-            'Call layer.calibration.predict_mask(..., u="fresh"), or with ids=..., or calibrate with randomized=False.',
+            f"{chosen.copies:.0%} of the calibration rows are copies of others, and a layer sees no ids: the "
+            "first of equal rows has the same u in every batch. Over many small batches such rows are "
+            'covered or missed together. Call layer.calibration.predict_mask(..., u="fresh"), or with '
+            "ids=..., or calibrate with randomized=False.",
             stacklevel=stacklevel,
         )
 

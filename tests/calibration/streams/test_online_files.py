@@ -197,7 +197,7 @@ def test_only_calibrations_with_their_scores_can_move():
         Online(folds)
     table = pa.table({"a": probabilities[:, 0], "b": 1 - probabilities[:, 0], "y": np.array(["a", "b"])[labels % 2]})
     counted = aptset.calibrate_batches(table, labels="y", alpha=0.1)
-    with pytest.raises(ValueError, match="calibration must have kept its scores"):
+    with pytest.raises(ValueError, match="calibration must have stored its scores"):
         Online(counted)
 
 

@@ -171,7 +171,7 @@ def check_rows_present(path: Path, n_rows: int) -> None:
 def check_row_count(path: Path, n_rows: int, wanted: int) -> None:
     """Refuse to go on with fewer or more rows than a file has."""
     if n_rows != wanted:
-        raise ValueError(f"{path} must give back every row: it has {wanted}, but {n_rows} were read. Check its quotes.")
+        raise ValueError(f"{path} has {wanted} rows, but {n_rows} were read. Check the quotation marks in it.")
 
 
 def in_whole_blocks(n_rows: int) -> int:
@@ -208,5 +208,5 @@ def table_file(path: Path, separator: str | None = None, encoding: str | None = 
     dialect: dict[str, Any] = {"separator": separator, "encoding": encoding} if kind.is_text else {}
     for option, value in (("--sep", separator), ("--encoding", encoding)):
         if value is not None and not kind.is_text:
-            raise ValueError(f"{option} is for CSV files; {path} is none.")
+            raise ValueError(f"{option} is for CSV files; {path} is not one.")
     return kind(path, keys=keys, **dialect)
