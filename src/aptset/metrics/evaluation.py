@@ -354,7 +354,8 @@ class Evaluation:
             for name, value, whom in self._lines()
         ]
         notes = [*self.remarks, *(line.strip() for line in self._judged())]
-        notes += [] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"]
+        worst = self.worst_slice
+        notes += [f"Worst slice: {worst.describe()}"] if worst is not None and worst.is_shown else []
         return html_table(self._title(), ("", "value", "interval", "rows", "for"), rows, [*notes, self.advice()])
 
     def _judged(self) -> list[str]:
@@ -368,8 +369,9 @@ class Evaluation:
     def __repr__(self) -> str:
         lines = [f"  {name:<28} {value!r}{whom and f' for {whom}'}" for name, value, whom in self._lines()]
         lines += self._judged()
-        if self.worst_slice is not None:
-            lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
+        worst = self.worst_slice
+        if worst is not None and worst.is_shown:
+            lines.append(f"  {'worst slice':<28} {worst.describe()}")
         advice = self.advice()
         more = [*self.remarks, *([advice] if advice else [])]
         return "\n".join([self._title(), *lines, *(f"  {sentence}" for sentence in more)])
