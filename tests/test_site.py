@@ -87,16 +87,27 @@ def test_links_of_the_readme_lead_somewhere():
     assert load("check_site").dead_links_of_the_repository() == []
 
 
-def test_a_search_leads_to_the_page_whose_headings_have_its_words(tmp_path):
+def test_a_search_leads_to_its_page_first_or_second(tmp_path):
+    """An entry of the index goes first, then titles, names of objects and words of headings, words of the text last."""
     checks = load("check_site")
     assert checks.failed_searches(tmp_path) == ["there is no index to search in"]
-    titles = {"Class-conditional coverage (Mondrian)": [[0, None]], "Distribution of coverage": [[1, "x"]]}
-    index = {"docnames": ["groups", "law"], "alltitles": titles}
+    index = {
+        "docnames": ["groups", "law", "changes", "api"],
+        "titles": ["Class-conditional coverage (Mondrian)", "Distribution of coverage", "Changes", "aptset.Mondrian"],
+        "alltitles": {"Class-conditional coverage (Mondrian)": [[0, None]], "Distribution of coverage": [[1, None]]},
+        "indexentries": {"law of coverage": [[1, "index-0", True]], "mondrian() (in aptset)": [[3, "x", False]]},
+        "objects": {"aptset": [[3, 0, 1, "", "Mondrian"]]},
+        "titleterms": {"mondrian": 0, "class": 0, "condit": 0, "coverag": [0, 1], "distribut": 1},
+        "terms": {"mondrian": [2, 3], "shift": 2, "coverag": [0, 1, 2]},
+    }
     (tmp_path / "searchindex.js").write_text(f"Search.setIndex({json.dumps(index)})")
-    good = {"mondrian": "groups", "class-conditional": "groups", "coverage distribution": "law"}
+    assert checks.ranked(index, "Mondrian") == ["api", "groups", "changes"]
+    assert checks.ranked(index, "law of coverage") == ["law"]
+    assert checks.ranked(index, "coverage") == ["law", "groups", "changes"]  # half of an entry was typed
+    good = {"Mondrian": "groups", "class-conditional": "groups", "coverage distribution": "law", "shift": "changes"}
     assert checks.failed_searches(tmp_path, good) == []
-    bad = {"Mondrian": "law", "distribution shift": "law", "mondrian": "page that is gone"}
-    assert len(checks.failed_searches(tmp_path, bad)) == 3
+    bad = {"mondrian": "changes", "distribution shift": "law", "coverage": "changes", "Mondrian": "page that is gone"}
+    assert len(checks.failed_searches(tmp_path, bad)) == 4
 
 
 def test_every_page_that_a_search_should_find_is_there():

@@ -292,3 +292,20 @@ def test_batches_say_where_clusters_and_votes_go():
     for name in ("clusters", "votes"):
         with pytest.raises(TypeError, match=f"takes no {name}: batches are counted .* pass {name} to aptset.calibrate"):
             aptset.calibrate_batches([], "y", **{name: [0]})
+
+
+def test_levels_of_labels_and_groups_are_judged_by_votes():
+    """With one answer about each row, votes say what labels say; what goes by one label is refused."""
+    P, y = np.random.default_rng(0).dirichlet(np.ones(3), 90), np.arange(90) % 3
+    sets = aptset.calibrate(P, y, groups="label", random_state=0).predict_set(P, 0.2)
+    regions = np.where(np.arange(90) % 2, "north", "south")
+    for alpha, groups in (({0: 0.1, 1: 0.2, 2: 0.3}, None), ({"north": 0.1, "south": 0.2}, regions)):
+        voted = aptset.evaluate(sets, votes=np.eye(3)[y], alpha=alpha, groups=groups)
+        plain = aptset.evaluate(sets, y, alpha=alpha, groups=groups)
+        assert voted.alpha == plain.alpha == alpha
+        assert {name: float(one) for name, (_, one) in voted.judged.items()} == pytest.approx(
+            {name: float(one) for name, (_, one) in plain.judged.items()}
+        )
+    for other in ("probabilities", "p_values", "X", "clusters"):
+        with pytest.raises(ValueError, match=f"{other} must be left out where votes are passed"):
+            aptset.evaluate(sets, votes=np.eye(3)[y], alpha=0.1, **{other: P})

@@ -439,3 +439,9 @@ def test_dask_gives_the_sets_of_arrays():
         parts = of_dask.predict_set(rows, calibration, alpha=alpha, assurance=sure)
         wanted = calibration.predict_set(NEW, alpha, assurance=sure)
         assert parts["size"].compute().tolist() == wanted.sizes.tolist()
+
+
+def test_cells_that_are_named_the_other_way_round_are_refused_in_words():
+    for groups in (("label", REGIONS), [REGIONS, "label"], (REGIONS, REGIONS)):
+        with pytest.raises(ValueError, match="groups must have one entry per row: 900 rows, but 2 entries came"):
+            calibrated(groups)

@@ -1,6 +1,7 @@
 """Times as people write them are read by one function, and never guessed."""
 
 from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -84,3 +85,20 @@ def test_numbers_and_dates_in_words(values, words):
 def test_what_is_neither_is_refused_by_its_row(values, message):
     with pytest.raises(ValueError, match=message):
         read_times(values, "time")
+
+
+def test_parts_of_seconds_count_in_every_way_of_writing():
+    for form in ("2021-01-15 10:00:{}", "01/15/2021 10:00:{}", "15.01.2021 10:00:{}", "15 Jan 2021 10:00:{}"):
+        times = read_times([form.format(second) for second in ("00.75", "00.250001", "59.5")], "time").keys
+        assert [round(time % 60, 6) for time in times] == [0.75, 0.250001, 59.5]
+
+
+def test_a_word_that_only_begins_like_a_month_is_none():
+    assert read_times(["3 Sept 2021", "4 September 2021", "5 sep. 2021"], "time").words().endswith("to 2021-09-05")
+    for word in ("Marzipan", "Junk", "Mayo", "Decade"):
+        with pytest.raises(ValueError, match="neither"):
+            read_times([f"3 {word} 2021", "12 Feb 2020"], "time")
+
+
+def test_fractions_are_numbers():
+    assert read_times([Fraction(1, 2), Fraction(1, 4)], "time").words() == "numbers, 0.25 to 0.5"

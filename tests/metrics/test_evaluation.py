@@ -36,6 +36,15 @@ def test_evaluation_holds_everything():
     assert bare.by_group is None
 
 
+def test_a_worst_slice_of_few_rows_is_kept_but_not_shown():
+    """Coverage of fewer than ten rows says nothing: neither text, nor table, nor report shows it."""
+    X, truth = np.random.default_rng(0).normal(size=(400, 2)), np.arange(400) % 2
+    for n_rows, is_shown in ((30, False), (400, True)):
+        found = aptset.evaluate(np.ones((n_rows, 2), dtype=bool), truth[:n_rows], X[:n_rows], alpha=0.1, random_state=0)
+        assert (len(found.worst_slice.rows) >= 10) is is_shown
+        assert ("worst slice" in repr(found), "Worst slice" in found._repr_html_()) == (is_shown, is_shown)
+
+
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
 def test_evaluation_as_a_frame(backend):
     found, _, _ = evaluation()

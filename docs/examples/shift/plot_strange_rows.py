@@ -2,6 +2,8 @@
 Out-of-distribution rows and empty sets
 =======================================
 
+.. index:: ! out-of-distribution, ! outliers
+
 A forest learns the digits 0 to 7. Then eights and nines arrive, which it never saw. The guarantee covers known labels
 only. Can such rows be detected? The largest p-value of a row says how well its best label fits. With the homogeneous
 score (LAC), it compares the probability of the first label with those of the calibration rows, and

@@ -20,9 +20,12 @@ YEAR_FIRST, DAY_FIRST, MONTH_FIRST = "year first", "day first", "month first"
 # Words that stand for a value that is not there, in columns of numbers and of dates; among texts they may be values.
 MISSING = frozenset(["", "na", "n/a", "#n/a", "nan", "nat", "null", "none", "nil", "unknown", "missing", "?", "-"])
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
-_CLOCK = r"(?:[T ]\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)?\s*([AaPp][Mm])?)?"
+_CLOCK = r"(?:[T ]\s*(\d{1,2}):(\d{2})(?::(\d{2}(?:[.,]\d+)?))?\s*([AaPp][Mm])?)?"
 _NUMERIC = re.compile(rf"(\d{{1,4}})([-./])(\d{{1,2}})\2(\d{{1,4}}){_CLOCK}")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
 _NAME = r"([A-Za-z]{3,9})\.?"
 _DAY_MONTH = re.compile(rf"(\d{{1,2}})[-. ]\s*{_NAME}[-, ]\s*(\d{{4}}|\d{{2}}){_CLOCK}")
 _MONTH_DAY = re.compile(rf"{_NAME} (\d{{1,2}}),? (\d{{4}}){_CLOCK}")
@@ -46,7 +49,7 @@ class Times:
         if not self.keys:
             return self.how
         ends = min(self.keys), max(self.keys)
-        return f"{self.how}, {' to '.join(_day(end) if self.are_dates else f'{end:.6g}' for end in ends)}"
+        return f"{self.how}, {' to '.join(_day(end) if self.are_dates else f'{float(end):.6g}' for end in ends)}"
 
 
 def read_times(values: Sequence[Any], name: str, way: Way | None = None, way_out: str = _WAY_OUT) -> Times:
@@ -120,22 +123,23 @@ def _of_numeric(match: re.Match[str]) -> Reading:
 
 
 def _named(day: str, month: str, year: str, clock: Sequence[str | None]) -> Reading:
-    """Read a date whose month has its English name."""
-    if month[:3].lower() not in _MONTHS:
-        return _NEITHER
-    return (exact := _made(year, str(_MONTHS.index(month[:3].lower()) + 1), day, clock)), exact
+    """Read a date whose month has its English name, or at least three letters of it."""
+    number = next((place for place, name in enumerate(_MONTHS, start=1) if name.startswith(month.lower())), None)
+    return _NEITHER if number is None else ((exact := _made(year, str(number), day, clock)), exact)
 
 
 def _made(year: str, month: str, day: str, clock: Sequence[str | None]) -> datetime | None:
     """Return a date, if there is such a day; of two digits of a year, 69 and more are of the last century."""
-    hour, minute, second = (int(part or 0) for part in clock[:3])
+    hour, minute = (int(part or 0) for part in clock[:2])
+    second, _, behind = (clock[2] or "0").replace(",", ".").partition(".")
     if clock[3] is not None:
         if not 1 <= hour <= 12:
             return None
         hour = hour % 12 + (12 if clock[3].lower() == "pm" else 0)
     century = 0 if len(year) == 4 else 1900 if int(year) >= 69 else 2000
     try:
-        return datetime(century + int(year), int(month), int(day), hour, minute, second, tzinfo=UTC)
+        whole = datetime(century + int(year), int(month), int(day), hour, minute, int(second), tzinfo=UTC)
+        return whole + timedelta(seconds=float(f"0.{behind or 0}"))
     except ValueError:
         return None
 

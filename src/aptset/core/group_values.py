@@ -89,7 +89,7 @@ def _as_values(values: Any, n_rows: int) -> GroupValues:
         check_length(values, n_rows, "groups")
         return values
     values = np.asarray(on_host(values)) if is_tensor(values) or is_on_device(values) else values
-    if isinstance(values, str) or np.ndim(values) == 0:
+    if isinstance(values, str) or not (type(values) in (list, tuple) or np.ndim(values)):
         raise TypeError(
             f"groups must be None, 'label' or 1-D, with the group of each row; got {values!r}. Pass one value per row."
         )

@@ -354,7 +354,8 @@ class Evaluation:
             for name, value, whom in self._lines()
         ]
         notes = [*self.remarks, *(line.strip() for line in self._judged())]
-        notes += [] if self.worst_slice is None else [f"Worst slice: {self.worst_slice.describe()}"]
+        worst = self.worst_slice
+        notes += [f"Worst slice: {worst.describe()}"] if worst is not None and worst.is_shown else []
         return html_table(self._title(), ("", "value", "interval", "rows", "for"), rows, [*notes, self.advice()])
 
     def _judged(self) -> list[str]:
@@ -368,8 +369,9 @@ class Evaluation:
     def __repr__(self) -> str:
         lines = [f"  {name:<28} {value!r}{whom and f' for {whom}'}" for name, value, whom in self._lines()]
         lines += self._judged()
-        if self.worst_slice is not None:
-            lines.append(f"  {'worst slice':<28} {self.worst_slice.describe()}")
+        worst = self.worst_slice
+        if worst is not None and worst.is_shown:
+            lines.append(f"  {'worst slice':<28} {worst.describe()}")
         advice = self.advice()
         more = [*self.remarks, *([advice] if advice else [])]
         return "\n".join([self._title(), *lines, *(f"  {sentence}" for sentence in more)])
@@ -494,8 +496,9 @@ def evaluate(
     """
     if labels is None or votes is not None:
         refuse_votes_and_labels(labels, votes)
+    _check_votes_alone(votes, X=X, p_values=p_values, clusters=clusters, probabilities=probabilities)
     checked = PredictionSets.of(sets, classes)
-    level, of_labels = check_judged(alpha, labels, groups, p_values)
+    level, of_labels = check_judged(alpha, checked.classes if labels is None else labels, groups, p_values)
     if groups is not None:
         check_length(as_group_list(groups) or groups, len(checked), "groups")
     check_needs_p_values(p_values, n=n, allow_empty=allow_empty)
@@ -507,7 +510,7 @@ def evaluate(
         chances = check_matrix(probabilities, (len(checked), len(checked.classes)), "probabilities")
         model = words_of_model(checked, labels, chances, check_confidence(confidence))
     has_classes = classes is not None or isinstance(sets, PredictionSets)
-    outcome, X, groups = _outcome(checked, labels, X, groups, clusters, votes, p_values)
+    outcome, X, groups = _outcome(checked, labels, X, groups, clusters, votes)
     kinds, common = (
         outcome.by_kind(),
         {"alpha": of_labels, "X": X, "random_state": random_state, "confidence": confidence},
@@ -538,15 +541,18 @@ def _broken_down(outcome: Outcome, groups: Any, name: str, confidence: float) ->
     return BREAKDOWNS[name].measure(outcome, groups, confidence)
 
 
+def _check_votes_alone(votes: Any, **others: Any) -> None:
+    """Refuse what goes by the one label of a row where several answers came."""
+    given = [name for name, value in others.items() if value is not None]
+    if votes is not None and given:
+        raise ValueError(f"{given[0]} must be left out where votes are passed: a row has no one label then.")
+
+
 def _outcome(
-    sets: PredictionSets, labels: Any, X: Any, groups: Any, clusters: Any, votes: Any, p_values: Any
+    sets: PredictionSets, labels: Any, X: Any, groups: Any, clusters: Any, votes: Any
 ) -> tuple[Outcome, Any, Any]:
     """Return what sets did with the true labels, or with all answers; X and groups as they go with it."""
     if votes is not None:
-        others = {"X": X, "p_values": p_values, "clusters": clusters}
-        given = [name for name, value in others.items() if value is not None]
-        if given:
-            raise ValueError(f"{given[0]} must be left out where votes are passed: a row has no one label then.")
         answers = check_votes(votes, sets.classes, len(sets))
         outcome = Outcome.of(sets[answers.rows], sets.classes[answers.columns])
         by = as_group_list(groups)

@@ -27,6 +27,7 @@ from aptset.metrics.features import Features, check_projections, features_of, in
 from aptset.metrics.outcome import Outcome
 
 _FIRST = 32  # directions that tell roughly how bad the worst one is
+_FEWEST_ROWS = 10  # of a slice that is shown; the coverage of fewer says nothing
 _FEWEST_DIRECTIONS, _DIRECTIONS_AT_ONCE = 2, 64  # that share a look at the rows
 _BINS_AT_ONCE = 2**18  # of all directions together: they stay near the core
 _POINTS_IN_BIN = 5
@@ -177,6 +178,11 @@ class WorstSlice:
         weight = self.direction * self.spread
         order = np.argsort(-np.abs(weight), kind="stable")[:count]
         return [(self.names[j], float(weight[j])) for j in order]
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether displays and reports show it: the coverage of very few rows says nothing."""
+        return len(self.rows) >= _FEWEST_ROWS
 
     def describe(self) -> str:
         """Return the slab in words, or that none is worse than chance."""

@@ -28,7 +28,6 @@ from aptset.reports.words import laws_of_parts
 
 MOST_LABELS = 30
 _MOST_FEATURES = 8
-_FEWEST_IN_SLICE = 10  # rows; the coverage of fewer says nothing
 _MOST_TEXT = 120
 
 
@@ -106,7 +105,7 @@ def _short(value: Any) -> str:
 
 def slice_in_words(worst: WorstSlice | None) -> dict[str, Any] | None:
     """Return the share of the rows in the slice, a sentence for each column that weighs most, and what was left out."""
-    if worst is None or len(worst.rows) < _FEWEST_IN_SLICE:
+    if worst is None or not worst.is_shown:
         return None
     return {
         "share": f"{100 * worst.share:.3g} %",
