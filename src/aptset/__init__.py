@@ -54,6 +54,7 @@ _PUBLIC = {
     "metrics.monitor": "CoverageMonitor ErrorMonitor",
     "metrics.planning": "calibration_size coverage_test",
     "metrics.scorers": "coverage_score negative_mean_size negative_size_given_coverage scorer worst_slice_score",
+    "metrics.unevenness": "Unevenness coverage_unevenness",
     "metrics.worst_slice": "WorstSlice worst_slice_coverage",
     "reports.making": "report",
     "sets": "PredictionSets",

@@ -55,6 +55,8 @@ from aptset.metrics.scorers import negative_mean_size as negative_mean_size
 from aptset.metrics.scorers import negative_size_given_coverage as negative_size_given_coverage
 from aptset.metrics.scorers import scorer as scorer
 from aptset.metrics.scorers import worst_slice_score as worst_slice_score
+from aptset.metrics.unevenness import Unevenness as Unevenness
+from aptset.metrics.unevenness import coverage_unevenness as coverage_unevenness
 from aptset.metrics.worst_slice import WorstSlice as WorstSlice
 from aptset.metrics.worst_slice import worst_slice_coverage as worst_slice_coverage
 from aptset.reports.making import report as report
