@@ -41,6 +41,7 @@ _PUBLIC = {
     "core.bands": "LabelBands",
     "core.levels": "Assurance",
     "core.overlapping": "Overlapping",
+    "core.taxonomy": "Taxonomy",
     "estimator.classifier": "ConformalClassifier",
     "estimator.density": "Ratio density_ratio",
     "estimator.loading": "load",
@@ -58,6 +59,7 @@ _PUBLIC = {
     "metrics.worst_slice": "WorstSlice worst_slice_coverage",
     "reports.making": "report",
     "sets": "PredictionSets",
+    "sets.rolled_up": "RolledUp",
 }
 _ROOMS = {name: room for room, names in _PUBLIC.items() for name in names.split()}
 _OPEN = ("conformal", "scores")  # rooms whose own __all__ is public: a line there is a name here
