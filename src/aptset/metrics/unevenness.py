@@ -187,7 +187,7 @@ class _Model(NamedTuple):
         if estimator is not None:
             if not (hasattr(estimator, "fit") and hasattr(estimator, "predict_proba")):
                 raise TypeError(f"estimator must have fit and predict_proba; got {type(estimator).__name__}.")
-            check_length(X if hasattr(X, "__len__") else range(X.shape[0]), n_rows, "X")
+            check_length(range(X.shape[0]) if hasattr(X, "shape") else X, n_rows, "X")
             return cls(estimator, X, type(estimator).__name__)
         from sklearn.ensemble import HistGradientBoostingClassifier
 
